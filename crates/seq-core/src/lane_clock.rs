@@ -4,6 +4,9 @@
 //! **Invariant:** the numbers of a lane are unique and rise whatever the clock reads, because the clock only moves the
 //! first number of a call forwards.
 
+use alloc::vec;
+use alloc::vec::Vec;
+
 use crate::id::{SectionId, Seq, SlotIndex};
 use crate::layout::{SectionRun, TickClock};
 use crate::limits;

@@ -60,21 +60,21 @@ async fn a_node_whose_clock_is_ahead_chooses_lanes_of_others() {
     let recorder = recorder();
     let (world, one, two, series) = start("ahead", false).await;
     world.store.set_ahead("a1", Duration::from_secs(3_600));
-    let lane = one.allocator.choose_lane(&series).unwrap();
+    let lane = one.allocator.choose_lane(&series, 0).unwrap();
     assert!(lane < THEIRS, "a lane of its own, as no raise has failed yet");
     for refused in [next(&one, &series, lane).await, next(&two, &series, lane).await] {
         let ahead_ms = ahead_ms(refused);
         assert!((3_599_000..3_620_000).contains(&ahead_ms), "{ahead_ms} ms ahead");
     }
     for _ in 0..100 {
-        let lane = one.allocator.choose_lane(&series).unwrap();
+        let lane = one.allocator.choose_lane(&series, 0).unwrap();
         assert!(lane >= THEIRS, "{lane}");
         next(&one, &series, lane).await.unwrap();
     }
     // Its lanes are served again once its clock is right.
     world.store.set_ahead("a1", Duration::ZERO);
     served(&one, &series, lane).await;
-    assert!(one.allocator.choose_lane(&series).unwrap() < THEIRS);
+    assert!(one.allocator.choose_lane(&series, 0).unwrap() < THEIRS);
     let text = recorder.render();
     let clamped = "seqsvr_raises_clamped_total{set=\"ahead\",node=\"a1\"} ";
     let count: f64 = text.lines().find_map(|line| line.strip_prefix(clamped)).unwrap().parse().unwrap();
