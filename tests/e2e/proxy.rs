@@ -6,11 +6,12 @@ use std::net::TcpStream;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use seq_proto::v1::id_service_client::IdServiceClient;
 use seq_proto::v1::sequence_service_client::SequenceServiceClient;
 use seq_proto::v1::{self, next_stream_response::Outcome};
 use tonic::transport::Channel;
 
-use crate::cluster::{Place, Server, eventually, seqsvr_json};
+use crate::cluster::{Place, Server, eventually, now_ms, seqsvr, seqsvr_json};
 use crate::dev;
 
 /// Ports of the proxy: gRPC and JSON, Redis, metrics and probes.
@@ -136,6 +137,90 @@ async fn every_endpoint_of_a_proxy_allocates_in_one_order() {
     let through = &seqsvr_json(&["next", "42", "--addr", &url])["items"][0];
     assert_eq!(through["value"], "103");
     assert_eq!(proxy.terminate(), Some(0));
+}
+
+/// Returns the ids of a response.
+fn all(response: &v1::NextIdsResponse) -> Vec<u64> {
+    let run = |run: &v1::IdRun| (0..u64::from(run.count)).map(|at| run.first + at * response.step).collect::<Vec<_>>();
+    response.runs.iter().flat_map(run).collect()
+}
+
+/// Returns the reason of a refusal.
+fn reason<T: std::fmt::Debug>(refused: Result<T, tonic::Status>) -> String {
+    seq_proto::status::reason(&refused.unwrap_err()).unwrap_or_default()
+}
+
+fn ids(series: &str, count: u32) -> v1::NextIdsRequest {
+    v1::NextIdsRequest { series: series.to_owned(), count, lane: None, after: None }
+}
+
+#[tokio::test]
+#[expect(clippy::too_many_lines, reason = "every endpoint and every refusal")]
+async fn every_endpoint_of_a_proxy_gives_out_ids_in_one_order() {
+    let place = Place::new();
+    let (_cluster, addr) = dev::start(&place);
+    let _proxy = start(&place);
+    eventually("the proxy is ready", || readyz(&place).filter(|(ready, _)| *ready));
+    let url = format!("http://{}:{}", place.host, PORTS[0]);
+    let (mut client, mut redis) = (IdServiceClient::connect(url.clone()).await.unwrap(), Redis::open(&place));
+    let text = |request: &str| http(&place, PORTS[0], request, "").unwrap().1.trim_end().to_owned();
+
+    // A counter.
+    assert_eq!(all(client.next(ids("orders", 3)).await.unwrap().get_ref()), [1, 2, 3]);
+    let above = v1::NextIdsRequest { after: Some(99), ..ids("orders", 1) };
+    assert_eq!(all(client.next(above).await.unwrap().get_ref()), [100]);
+    assert_eq!(redis.incr("id:orders"), ":101");
+    assert_eq!(text("POST /api/id/next/orders?n=2"), "102\n103");
+    let json = http(&place, PORTS[0], "POST /seqsvr.v1.IdService/Next", r#"{"series":"orders"}"#).unwrap().1;
+    assert!(json.contains(r#""first":"104""#), "{json}");
+    let current = || v1::CurrentIdRequest { series: "orders".to_owned() };
+    let read = client.current(current()).await.unwrap().into_inner();
+    assert_eq!((read.id, read.exact), (104, true));
+    assert_eq!(text("GET /api/id/current/orders"), "104");
+    let advance = |to| v1::AdvanceIdRequest { series: "orders".to_owned(), to };
+    assert!(client.advance(advance(1_000)).await.unwrap().into_inner().epoch >= 1);
+    assert_eq!(reason(client.advance(advance(7)).await), "ALREADY_PAST");
+    let direct = seqsvr_json(&["id", "next", "orders", "--addr", &addr]);
+    assert_eq!(direct["ids"][0], "1001", "a caller of the node itself");
+    let far = v1::NextIdsRequest { after: Some(9_000_000), ..ids("orders", 1) };
+    assert_eq!(reason(client.next(far).await), "AFTER_TOO_FAR");
+
+    // Ids with a time, of lanes that a node chooses, and of lanes that the caller names.
+    let tweets = all(client.next(ids("tweets", 10_000)).await.unwrap().get_ref());
+    assert!(tweets.len() == 10_000 && tweets.is_sorted_by(|one, other| one < other));
+    let above = v1::NextIdsRequest { after: Some(tweets[9_999]), ..ids("tweets", 1) };
+    assert!(all(client.next(above).await.unwrap().get_ref())[0] > tweets[9_999]);
+    assert_eq!(reason(client.next(ids("tweets", 10_001)).await), "COUNT_OUT_OF_RANGE");
+    assert_eq!(reason(client.next(ids("media", 1)).await), "LANE_REQUIRED");
+    let media = client.next(v1::NextIdsRequest { lane: Some(1_341), ..ids("media", 1) }).await.unwrap().into_inner();
+    assert_eq!(media.lane, 1_341);
+    let decode = v1::DecodeIdRequest { series: "media".to_owned(), id: all(&media)[0] };
+    let parts = client.decode(decode).await.unwrap().into_inner();
+    assert_eq!(parts.lane, 1_341);
+    assert!(parts.unix_ms.is_some_and(|ms| ms.abs_diff(now_ms()) < 60_000), "{parts:?}");
+
+    // Series that begin and end.
+    assert_eq!(reason(client.next(ids("short", 1)).await), "UNKNOWN_SERIES");
+    let on_node = |args: &[&str]| {
+        let output = seqsvr(&[args, &["--yes", "--addr", &addr]].concat());
+        assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    };
+    on_node(&["series", "create", "short", "--counter", "--max-id", "2"]);
+    let found =
+        || http(&place, PORTS[0], "GET /api/id/current/short", "").filter(|(status, _)| status.contains(" 200 "));
+    eventually("the proxy has the new series", found);
+    let listed = client.list_series(v1::ListSeriesRequest {}).await.unwrap().into_inner().series;
+    let names: Vec<&str> = listed.iter().map(|series| series.name.as_str()).collect();
+    assert_eq!(names, ["tweets", "media", "orders", "short"]);
+    assert_eq!(all(client.next(ids("short", 2)).await.unwrap().get_ref()), [1, 2]);
+    assert_eq!(reason(client.next(ids("short", 1)).await), "SERIES_ENDED");
+    on_node(&["series", "retire", "short"]);
+    let retired = || http(&place, PORTS[0], "POST /api/id/next/short", "").filter(|(_, body)| body.contains("RETIRED"));
+    eventually("the proxy refuses for the retired series", retired);
+
+    // A client of the SDK has the series from the proxy's routes.
+    let sdk = seq_client::Client::connect(&url).await.unwrap();
+    assert_eq!(sdk.series("orders").await.unwrap().next().await.unwrap().get(), 1_002);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -47,8 +47,7 @@ fn served(series: &Series) -> Option<Arc<IdSeries>> {
     let SeriesShape { shape, named_lanes, ahead_ms } = SeriesShape::of(series)
         .inspect_err(|error| tracing::warn!(series = series.name, %error, "a series is not served"))
         .ok()?;
-    let Series { name, lanes, sections, created_ms, retired, .. } = series.clone();
-    Some(Arc::new(IdSeries { name, shape, named_lanes, ahead_ms, lanes, sections, created_ms, retired }))
+    Some(Arc::new(IdSeries::new(series, shape, named_lanes, ahead_ms)))
 }
 
 /// Returns the clock of a section at the begin of an ownership; `None` for a section without a clock.

@@ -1,7 +1,10 @@
 //! Series as endpoints use them: the shape of the ids, and the lanes with their addresses.
 
-use seq_core::layout::{Lanes, SectionRun, address};
-use seq_core::{SectionId, SlotIndex, Uid};
+use std::sync::Arc;
+
+use seq_core::layout::{self, Lanes, SectionRun, address};
+use seq_core::series::Series;
+use seq_core::{Count, Refusal, SectionId, Seq, SlotIndex, Uid};
 use seq_ids::Shape;
 
 /// A series whose ids a node gives out.
@@ -25,7 +28,39 @@ pub struct IdSeries {
     pub retired: bool,
 }
 
+/// A request for ids of a series.
+#[derive(Clone, Debug)]
+pub struct IdRequest {
+    /// The series.
+    pub series: Arc<IdSeries>,
+    /// Number of ids.
+    pub count: Count,
+    /// The lane that the caller names.
+    pub lane: Option<u32>,
+    /// All ids are above this one; 0 stands for no id.
+    pub after: u64,
+}
+
+impl IdRequest {
+    /// Returns the number that all numbers of a lane must be above, so that their ids are above `after`.
+    ///
+    /// # Errors
+    /// [`Refusal::Exhausted`] where no id of the lane is above it.
+    pub fn above(&self, lane: u32) -> Result<Seq, Refusal> {
+        let exhausted = Refusal::Exhausted { uid: self.series.address(lane), count: self.count.get() };
+        let floor = self.series.shape.floor(lane, self.after).map_err(|_| exhausted)?;
+        Ok(Seq(floor.saturating_sub(1)))
+    }
+}
+
 impl IdSeries {
+    /// Creates the series of a record, with the rules in its shape.
+    #[must_use]
+    pub fn new(record: &Series, shape: Shape, named_lanes: bool, ahead_ms: u32) -> IdSeries {
+        let Series { name, lanes, sections, created_ms, retired, .. } = record.clone();
+        IdSeries { name, shape, named_lanes, ahead_ms, lanes, sections, created_ms, retired }
+    }
+
     /// Returns the address of a lane.
     ///
     /// # Panics
@@ -35,6 +70,14 @@ impl IdSeries {
         let Lanes { count, per_section, .. } = self.lanes;
         assert!(lane < count, "lane {lane} of {count}");
         address(SectionId(self.sections.first.0 + lane / per_section), SlotIndex(lane % per_section))
+    }
+
+    /// Returns the lane at an address; `None` for an address of another series, and a uid.
+    #[must_use]
+    pub fn lane_at(&self, address: Uid) -> Option<u32> {
+        let (section, slot) = layout::locate(address)?;
+        let (first, lanes) = self.lanes_of(section)?;
+        (slot.0 < lanes).then_some(first + slot.0)
     }
 
     /// Returns the first lane of a section, and the number of its lanes; `None` for a section of other counters.
@@ -70,6 +113,10 @@ mod tests {
         assert_eq!([of(9), of(10), of(11), of(12), of(13)], [None, Some((0, 2)), Some((2, 2)), Some((4, 1)), None]);
         let addresses: Vec<Uid> = (0..5).map(|lane| series.address(lane)).collect();
         let expected = [(10, 0), (10, 1), (11, 0), (11, 1), (12, 0)];
+        assert!(addresses.iter().map(|address| series.lane_at(*address)).eq((0..5).map(Some)));
+        let others = [(9, 0), (12, 1), (13, 0)].map(|(section, slot)| address(SectionId(section), SlotIndex(slot)));
+        assert_eq!(others.map(|address| series.lane_at(address)), [None; 3]);
+        assert_eq!(series.lane_at(Uid(7)), None);
         assert_eq!(addresses, expected.map(|(section, slot)| address(SectionId(section), SlotIndex(slot))));
     }
 }

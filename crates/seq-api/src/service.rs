@@ -5,12 +5,20 @@
 
 use std::future::Future;
 use std::sync::Arc;
+use std::time::Duration;
 
 use seq_core::route::RouteUpdate;
 use seq_core::{Count, Epoch, Reading, Refusal, RouteVersion, Seq, Target, Uid};
 use tokio::time::Instant;
 
-use crate::ids::IdSeries;
+use crate::ids::{IdRequest, IdSeries};
+
+/// Lanes of a section that a request tries before it waits, because they are too far ahead of the clock, or before it is
+/// refused, because the clock of their owner is wrong.
+const TRIED_LANES: u32 = 4;
+
+/// Wait for the clock when lanes are too far ahead of it: the unit of most clocks.
+pub const AHEAD_WAIT: Duration = Duration::from_millis(1);
 
 /// Context of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -177,6 +185,35 @@ pub trait SequenceService: Clone + Send + Sync + 'static {
         self.next(call, item)
     }
 
+    /// Allocates numbers whose ids a request takes: of the lane that the caller names, or of a lane that the service
+    /// chooses. Returns the lane as well. While the numbers of a lane would be too far ahead of the clock, the service
+    /// tries other lanes if it chooses, and then waits.
+    ///
+    /// Refused as by [`SequenceService::next_in_lane`], and with [`Refusal::Exhausted`] if the lane has no such id.
+    fn next_in_series(
+        &self,
+        call: Call,
+        request: &IdRequest,
+    ) -> impl Future<Output = Result<(u32, Allocation), Refusal>> + Send {
+        async move {
+            let IdRequest { series, count, lane: named, .. } = request;
+            let mut tried = 0_u32;
+            loop {
+                let lane = named.or_else(|| self.choose_lane(series, tried / TRIED_LANES)).unwrap_or(0);
+                tried = tried.wrapping_add(1);
+                let item = Item { uid: series.address(lane), count: *count, epoch: Epoch(0) };
+                match self.next_in_lane(call, item, request.above(lane)?).await {
+                    Err(Refusal::LaneAhead { .. } | Refusal::ClockAhead { .. })
+                        if named.is_none() && !tried.is_multiple_of(TRIED_LANES) => {}
+                    Err(Refusal::LaneAhead { .. }) if Instant::now() + AHEAD_WAIT < call.deadline => {
+                        tokio::time::sleep(AHEAD_WAIT).await;
+                    }
+                    taken => return taken.map(|taken| (lane, taken)),
+                }
+            }
+        }
+    }
+
     /// Returns a series by its name.
     fn series(&self, name: &str) -> Option<Arc<IdSeries>> {
         self.all_series().into_iter().find(|series| series.name == name)
@@ -188,8 +225,8 @@ pub trait SequenceService: Clone + Send + Sync + 'static {
     }
 
     /// Returns a lane of a series that can be served now: in the usual case without another node. Repeated calls return
-    /// different lanes. `attempt` is the number of sections of which the request has tried lanes, and found them too far ahead of
-    /// the clock. `None` if no lane has an owner.
+    /// different lanes. `attempt` is the number of sections of which the request has tried lanes, and found them too far
+    /// ahead of the clock. `None` if no lane has an owner.
     fn choose_lane(&self, series: &IdSeries, attempt: u32) -> Option<u32> {
         let _ = (series, attempt);
         None

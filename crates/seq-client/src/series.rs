@@ -80,12 +80,36 @@ impl Client {
     pub fn known_series(&self, name: &str) -> Option<Series> {
         let directory = self.shared().routes.load();
         let (home, known) = directory.series().find(|(_, known)| known.record.name == name)?;
-        let (known, shape) = (known.clone(), known.shape?);
-        Some(Series { client: self.clone(), home, known, shape, lane: None, after: 0 })
+        Series::new(self, home, known)
+    }
+
+    /// Returns all series of the newest routes, in the order in which they were created. Sends nothing.
+    #[must_use]
+    pub fn all_known_series(&self) -> Vec<Series> {
+        let directory = self.shared().routes.load();
+        directory.series().filter_map(|(home, known)| Series::new(self, home, known)).collect()
     }
 }
 
 impl Series {
+    /// Creates the handle of a series; `None` for a shape that only later releases know.
+    fn new(client: &Client, home: SetIndex, known: &Arc<KnownSeries>) -> Option<Series> {
+        let (known, shape) = (known.clone(), known.shape?);
+        Some(Series { client: client.clone(), home, known, shape, lane: None, after: 0 })
+    }
+
+    /// Returns its record in the routes, for proxies.
+    #[must_use]
+    pub fn record(&self) -> &seq_core::series::Series {
+        &self.known.record
+    }
+
+    /// Returns its shape with the rules of giving out ids, for proxies.
+    #[must_use]
+    pub fn rules(&self) -> SeriesShape {
+        self.shape
+    }
+
     /// Returns the name.
     #[must_use]
     pub fn name(&self) -> &str {

@@ -18,7 +18,7 @@ use crate::refusal::Refusal;
 
 mod lanes;
 
-pub use lanes::{ADDRESSES, Lanes, TickClock, address};
+pub use lanes::{ADDRESSES, Lanes, TickClock, address, locate};
 
 /// Neighbouring sections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

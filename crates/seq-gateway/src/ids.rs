@@ -1,6 +1,7 @@
 //! Request handlers of `IdService` over gRPC and Connect. The ids come from an [`IdSource`], as those of the other
 //! protocols do.
 
+pub(crate) use seq_api::ids::IdRequest;
 use seq_api::ids::IdSeries;
 use seq_api::service::SequenceService;
 use seq_core::Count;
@@ -16,7 +17,7 @@ mod runs;
 mod source;
 
 pub(crate) use refusal::IdRefusal;
-pub(crate) use source::{IdContext, IdRequest, IdSource, Ids, MAX_LISTED, parse, parse_after};
+pub(crate) use source::{IdContext, IdSource, Ids, MAX_LISTED, parse, parse_after};
 
 impl RequestContext {
     /// Returns the part of the context that a request for ids needs.

@@ -245,7 +245,9 @@ impl Endpoint {
             () = tasks.shutting_down() => return,
         };
         let open = || {
-            let service = ProxyService::new(client.context("cannot connect to the cluster")?);
+            let client = client.context("cannot connect to the cluster")?;
+            tasks.spawn("routes", Kind::Critical, readiness::probe(client.clone(), tasks.clone(), drop));
+            let service = ProxyService::new(client);
             if let Some((listener, resp)) = redis {
                 resp::serve(service.clone(), &resp, "", listener, &tasks)?;
             }

@@ -167,7 +167,8 @@ impl RefusedItem {
             Reason::LeaseExpired => Refusal::LeaseExpired { section },
             Reason::TooManyPending => Refusal::TooManyPending { section, pending: MAX_PENDING },
             Reason::CeilingStalled => Refusal::CeilingStalled { section },
-            Reason::Exhausted => Refusal::Exhausted { uid, count },
+            // The last id of a series is of its last number.
+            Reason::Exhausted | Reason::SeriesEnded => Refusal::Exhausted { uid, count },
             Reason::AdvanceTooFar => Refusal::AdvanceTooFar { to: to?, bound: details.bound? },
             Reason::AlreadyPast => Refusal::AlreadyPast { uid },
             Reason::LaneAhead => Refusal::LaneAhead { section },
@@ -181,7 +182,7 @@ impl RefusedItem {
             },
             Reason::SetUnavailable => details.set.map_or(unserved, |set| Refusal::SetUnavailable { section, set }),
             #[rustfmt::skip]
-            Reason::UnknownSeries | Reason::SeriesExists | Reason::SeriesRetired | Reason::SeriesEnded |
+            Reason::UnknownSeries | Reason::SeriesExists | Reason::SeriesRetired |
             Reason::BadShape | Reason::LaneRequired | Reason::LaneNotAllowed | Reason::LaneOutOfRange |
             Reason::NotAnId | Reason::NotACounter | Reason::TooManySeries | Reason::OtherTenantsSeries |
             Reason::LayoutFull | Reason::LayoutWriter | Reason::SetOutdated | Reason::Unserved | Reason::StaleEpoch |

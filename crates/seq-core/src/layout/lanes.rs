@@ -27,7 +27,8 @@ pub fn address(section: SectionId, slot: SlotIndex) -> Uid {
 
 /// Returns the section and the slot of an address; `None` for a uid below the addresses, and an address above the last
 /// possible section.
-pub(super) fn locate(address: Uid) -> Option<(SectionId, SlotIndex)> {
+#[must_use]
+pub fn locate(address: Uid) -> Option<(SectionId, SlotIndex)> {
     let offset = address.0.checked_sub(ADDRESSES)?;
     let section = u32::try_from(offset >> SLOT_BITS).ok()?;
     Some((SectionId(section), SlotIndex(offset as u32 & (limits::MAX_SECTION_SIZE - 1))))

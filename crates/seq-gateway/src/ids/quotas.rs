@@ -5,12 +5,14 @@
 //! in front of the clock from other callers for that time alone. So it is not refused, but waits for the clock as far
 //! as the quota does not cover the distance.
 
-use seq_api::ids::IdSeries;
-use seq_api::service::{Call, SequenceService};
+use seq_api::ids::{IdRequest, IdSeries};
+use seq_api::service::{AHEAD_WAIT, Call, SequenceService};
 use seq_core::{Refusal, Seq};
 use seq_ids::{Shape, TimedShape};
 use seq_kit::wall_clock;
 use seq_tenant::Caller;
+
+use tokio::time::Instant;
 
 use super::IdRefusal;
 
@@ -26,44 +28,55 @@ pub(super) fn admit(caller: &Caller, series: &IdSeries) -> Result<(), IdRefusal>
     }
 }
 
-/// Admits a request for ids of a counter above an id, whose numbers are above `above`.
+/// Admits a request for ids above an id. With a clock, the request waits until the clock is near enough.
 ///
 /// # Errors
-/// [`IdRefusal::AfterTooFar`], or the refusal of numbers beyond the rate.
+/// [`IdRefusal::AfterTooFar`], the refusal of numbers beyond the rate, or [`Refusal::LaneAhead`] at the deadline.
 pub(super) async fn admit_after(
     caller: &Caller,
     service: &impl SequenceService,
     call: Call,
-    (series, after, above): (&IdSeries, u64, u64),
+    request: &IdRequest,
 ) -> Result<(), IdRefusal> {
-    match caller.admit_skip(service, call, series.address(0), Seq(above)).await {
-        Err(Refusal::AdvanceTooFar { bound, .. }) => {
-            let bound = format!("the tenant's max_advance allows numbers above {}", id_at(series, bound));
-            Err(IdRefusal::AfterTooFar { series: series.name.clone(), after, bound })
+    let IdRequest { series, lane, after, .. } = request;
+    let lane = lane.unwrap_or(0);
+    let above = request.above(lane).map_err(|_| IdRefusal::ended(series, lane))?;
+    let Shape::Timed(timed) = series.shape else {
+        return match caller.admit_skip(service, call, series.address(0), above).await {
+            Err(Refusal::AdvanceTooFar { bound, .. }) => {
+                let bound = format!("the tenant's max_advance allows numbers above {}", id_at(series, bound));
+                Err(IdRefusal::AfterTooFar { series: series.name.clone(), after: *after, bound })
+            }
+            admitted => Ok(admitted?),
+        };
+    };
+    while is_too_far_in_front(caller, (series, &timed), (*after, above))? {
+        if Instant::now() + AHEAD_WAIT >= call.deadline {
+            return Err(Refusal::LaneAhead { section: series.sections.first }.into());
         }
-        admitted => Ok(admitted?),
+        tokio::time::sleep(AHEAD_WAIT).await;
     }
+    Ok(())
 }
 
-/// Returns whether a request of a caller waits for the clock, because its numbers are further in front of it than the
-/// caller's quota allows.
+/// Returns whether numbers are further in front of the clock than the quota of a caller allows.
 ///
 /// # Errors
 /// [`IdRefusal::AfterTooFar`] if they are further in front than the series allows.
-pub(super) fn waits_for_clock(
+fn is_too_far_in_front(
     caller: &Caller,
-    series: &IdSeries,
-    (after, above): (u64, u64),
+    (series, timed): (&IdSeries, &TimedShape),
+    (after, above): (u64, Seq),
 ) -> Result<bool, IdRefusal> {
-    let (most, Shape::Timed(timed)) = (caller.max_in_front(), series.shape) else { return Ok(false) };
-    if after == 0 || most == u64::MAX {
+    let most = caller.max_in_front();
+    if most == u64::MAX {
         return Ok(false);
     }
     let now_ms = wall_clock::now_ms();
-    if above <= last_of_unit(&timed, now_ms).saturating_add(most) {
+    if above.0 <= last_of_unit(timed, now_ms).saturating_add(most) {
         return Ok(false);
     }
-    if above > last_of_unit(&timed, now_ms.saturating_add(series.ahead_ms.into())) {
+    if above.0 > last_of_unit(timed, now_ms.saturating_add(series.ahead_ms.into())) {
         return Err(IdRefusal::after_too_far(series, after));
     }
     Ok(true)

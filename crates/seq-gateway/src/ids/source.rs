@@ -2,11 +2,10 @@
 //! the numbers.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use seq_api::ids::IdSeries;
+use seq_api::ids::{IdRequest, IdSeries};
 use seq_api::service::{Call, Item, SequenceService, Via};
-use seq_core::{Count, Epoch, Refusal, RouteVersion, Seq, Target};
+use seq_core::{Epoch, Refusal, RouteVersion, Seq, Target};
 use seq_ids::{Id, Shape};
 use seq_proto::v1;
 use seq_tenant::Caller;
@@ -22,24 +21,6 @@ pub(crate) const MAX_LISTED: u32 = 10_000;
 /// Most ids of a timed series in one request: with more, a lane of 1,024 ids a millisecond would be ten milliseconds
 /// ahead of its clock.
 const MAX_TIMED: u32 = 10_000;
-
-/// Lanes that a request tries before it waits, because the first ones are too far ahead of the clock, or before it is
-/// refused, because the clocks of their owners are wrong.
-const TRIED_LANES: u32 = 4;
-
-/// Wait for the clock when lanes are too far ahead of it: the unit of most clocks.
-const AHEAD_WAIT: Duration = Duration::from_millis(1);
-
-/// A request for ids.
-#[derive(Clone, Debug)]
-pub(crate) struct IdRequest {
-    pub(crate) series: Arc<IdSeries>,
-    pub(crate) count: Count,
-    /// The lane that the caller names.
-    pub(crate) lane: Option<u32>,
-    /// All ids are above this one.
-    pub(crate) after: u64,
-}
 
 /// Ids of one lane.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,44 +71,23 @@ impl<F: SequenceService> IdSource<'_, F> {
         })
     }
 
-    /// Takes ids. If no more ids of a lane are near enough to the clock, other lanes are tried if the node chooses, and
-    /// then the request waits.
+    /// Takes ids.
     pub(crate) async fn take(&self, context: IdContext<'_>, request: &IdRequest) -> Result<Ids, IdRefusal> {
-        let IdRequest { series, count, lane, after } = request;
+        let IdRequest { series, count, after, .. } = request;
         quotas::admit(context.caller, series)?;
         check(request)?;
         let call = context.call();
         let _sample = self.latency.sample(call.via);
         let item = Item { uid: series.address(0), count: *count, epoch: Epoch(0) };
         context.caller.admit_ids(item)?;
-        if *after > 0 && matches!(series.shape, Shape::Counter(_)) {
-            let above = above(series, 0, *after)?;
-            quotas::admit_after(context.caller, self.service, call, (series, *after, above)).await?;
+        if *after > 0 {
+            quotas::admit_after(context.caller, self.service, call, request).await?;
         }
-        let mut tried = 0_u32;
-        loop {
-            let lane = match lane {
-                Some(lane) => *lane,
-                None => self.service.choose_lane(series, tried / TRIED_LANES).unwrap_or(0),
-            };
-            tried = tried.wrapping_add(1);
-            let above = above(series, lane, *after)?;
-            let item = Item { uid: series.address(lane), ..item };
-            let taken = match quotas::waits_for_clock(context.caller, series, (*after, above))? {
-                true => Err(Refusal::LaneAhead { section: series.sections.first }),
-                false => self.service.next_in_lane(call, item, Seq(above)).await,
-            };
-            match taken {
-                Ok(taken) => return runs::ids(series, lane, taken.value, *count, taken.epoch),
-                Err(Refusal::LaneAhead { .. } | Refusal::ClockAhead { .. })
-                    if request.lane.is_none() && !tried.is_multiple_of(TRIED_LANES) => {}
-                Err(Refusal::LaneAhead { .. }) if Instant::now() + AHEAD_WAIT < call.deadline => {
-                    tokio::time::sleep(AHEAD_WAIT).await;
-                }
-                Err(Refusal::Exhausted { .. }) => return Err(IdRefusal::ended(series, lane)),
-                Err(Refusal::AfterTooFar { .. }) => return Err(IdRefusal::after_too_far(series, *after)),
-                Err(refusal) => return Err(refusal.into()),
-            }
+        match self.service.next_in_series(call, request).await {
+            Ok((lane, taken)) => runs::ids(series, lane, taken.value, *count, taken.epoch),
+            Err(Refusal::Exhausted { uid, .. }) => Err(IdRefusal::ended(series, series.lane_at(uid).unwrap_or(0))),
+            Err(Refusal::AfterTooFar { .. }) => Err(IdRefusal::after_too_far(series, *after)),
+            Err(refusal) => Err(refusal.into()),
         }
     }
 
@@ -227,12 +187,4 @@ fn check(request: &IdRequest) -> Result<(), IdRefusal> {
         }
         _ => Ok(()),
     }
-}
-
-/// Returns the number that all numbers of a lane must be above, so that their ids are above `after`.
-fn above(series: &IdSeries, lane: u32, after: u64) -> Result<u64, IdRefusal> {
-    let floor = series.shape.floor(lane, after);
-    floor
-        .map(|first| first.saturating_sub(1))
-        .map_err(|ended| IdRefusal::Ended { series: series.name.clone(), last: ended.last })
 }

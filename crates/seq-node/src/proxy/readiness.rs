@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use seq_channel::Dial;
-use seq_client::Client;
+use seq_client::{Client, ConnectError};
 use seq_kit::http::Checks;
 use seq_kit::tasks::TaskGroup;
 use seq_load::outcome::Chain;
@@ -72,9 +72,14 @@ pub(super) async fn watch(readiness: Arc<Readiness>, (seeds, dial): (Arc<[String
         },
         () = tasks.shutting_down() => return,
     };
+    probe(client, tasks, |probed| readiness.set(probed.err().map(|error| Chain(&error).to_string()))).await;
+}
+
+/// Requests newer routes every second until the group shuts down. A client without calls adopts none otherwise, and
+/// the series of a proxy are those of its routes.
+pub(super) async fn probe(client: Client, tasks: TaskGroup, probed: impl Fn(Result<(), ConnectError>)) {
     loop {
-        let probed = client.probe(PROBE_TIMEOUT).await;
-        readiness.set(probed.err().map(|error| Chain(&error).to_string()));
+        probed(client.probe(PROBE_TIMEOUT).await);
         tokio::select! {
             () = tokio::time::sleep(PROBE_INTERVAL) => {}
             () = tasks.shutting_down() => return,

@@ -1,16 +1,22 @@
 //! The sequence service of a proxy: every call goes to the owner through an SDK client.
 //!
+//! A request for ids goes whole to a node, which chooses the lane: a proxy does not see which lanes can be served now.
+//!
 //! Invariant: a refusal never hides numbers that may have been consumed, because a call with an unknown outcome is
 //! refused with a reason of unknown outcome.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use seq_api::ids::{IdRequest, IdSeries};
 use seq_api::service::{Allocation, Call, Current, DecodedItem, Item, ItemReply, SequenceService, Via};
-use seq_client::{CallError, Client};
+use seq_client::{CallError, Client, CurrentId, Id, Series, Shape};
+use seq_core::layout;
 use seq_core::route::RouteUpdate;
 use seq_core::{Epoch, NodeId, Reading, Refusal, RouteVersion, SectionId, Seq, SetId, Target, Uid};
 use seq_proto::Reason;
 use seq_proto::refusals::{Details, RefusedItem};
+use seq_proto::series::SeriesShape;
 use tokio::time::Instant;
 
 /// The service of one serving thread. Clones share its client.
@@ -32,7 +38,8 @@ impl ProxyService {
     /// Returns the refusal that a caller gets for a failed call. `to` is the number of an advance.
     fn refusal(&self, error: &CallError, (uid, count): (Uid, u32), to: Option<u64>) -> Refusal {
         let view = self.client.section_of(uid.0);
-        let section = view.map_or(SectionId(0), |view| view.section);
+        let of_lane = layout::locate(uid).map(|(section, _)| section);
+        let section = view.map(|view| view.section).or(of_lane).unwrap_or(SectionId(0));
         let owner = view.and_then(|view| view.owner).unwrap_or(NodeId(0));
         let known = self.client.known_uids();
         let uids = known.first().map_or(0, |uids| uids.start)..known.last().map_or(0, |uids| uids.end);
@@ -56,10 +63,44 @@ impl ProxyService {
         }
     }
 
+    /// Returns the counter whose lane has this address; `None` for a uid, and a lane of other series.
+    fn counter_at(&self, call: Call, uid: Uid) -> Option<Counter> {
+        let (section, _) = layout::locate(uid)?;
+        let has_lane = |series: &Series| series.record().sections.iter().any(|one| one == section);
+        let series = self.client(call).all_known_series().into_iter().find(has_lane)?;
+        Some(Counter { shape: series.shape(), series })
+    }
+
     /// Returns the refusal for a failed call for numbers; see [`ProxyService::refusal`].
     fn refusal_of(&self, error: &CallError, item: &Item) -> Refusal {
         self.refusal(error, (item.uid, item.count.get()), None)
     }
+}
+
+/// A counter series, whose numbers are requested by the address of its lane.
+struct Counter {
+    series: Series,
+    shape: Shape,
+}
+
+impl Counter {
+    async fn current(&self) -> Result<Current, CallError> {
+        let CurrentId { id, exact, epoch } = self.series.current().await?;
+        let value = id.and_then(|id| self.shape.parts(id)).map_or(Seq::ZERO, |parts| Seq(parts.value));
+        Ok(Current { reading: Reading { value, exact }, epoch: Epoch(epoch) })
+    }
+
+    /// Raises the counter to the id of a number; `None` if the number has none.
+    async fn advance(&self, to: Target) -> Option<Result<Epoch, CallError>> {
+        let id = self.shape.id(0, to.seq().0).ok()?;
+        Some(self.series.advance(id).await.map(Epoch))
+    }
+}
+
+/// Returns a series as endpoints use it.
+fn served(series: &Series) -> Arc<IdSeries> {
+    let SeriesShape { shape, named_lanes, ahead_ms } = series.rules();
+    Arc::new(IdSeries::new(series.record(), shape, named_lanes, ahead_ms))
 }
 
 fn allocation(given: seq_client::Allocation) -> Allocation {
@@ -102,8 +143,11 @@ impl SequenceService for ProxyService {
     }
 
     async fn current(&self, call: Call, uid: Uid, _epoch: Epoch) -> Result<Current, Refusal> {
-        let result = self.client(call).current(uid.0).await;
-        result.map(current).map_err(|error| self.refusal(&error, (uid, 1), None))
+        let result = match self.counter_at(call, uid) {
+            Some(counter) => counter.current().await,
+            None => self.client(call).current(uid.0).await.map(current),
+        };
+        result.map_err(|error| self.refusal(&error, (uid, 1), None))
     }
 
     async fn current_many(&self, call: Call, uids: Vec<(Uid, Epoch)>) -> Vec<Result<Current, Refusal>> {
@@ -122,8 +166,45 @@ impl SequenceService for ProxyService {
     }
 
     async fn advance(&self, call: Call, uid: Uid, to: Target, _epoch: Epoch) -> Result<Epoch, Refusal> {
-        let result = self.client(call).advance(uid.0, to.seq().0).await;
-        result.map(Epoch).map_err(|error| self.refusal(&error, (uid, 1), Some(to.seq().0)))
+        let result = match self.counter_at(call, uid) {
+            Some(counter) => {
+                let advanced = counter.advance(to).await;
+                advanced.ok_or(Refusal::Exhausted { uid, count: 1 })?
+            }
+            None => self.client(call).advance(uid.0, to.seq().0).await.map(Epoch),
+        };
+        result.map_err(|error| self.refusal(&error, (uid, 1), Some(to.seq().0)))
+    }
+
+    async fn next_in_series(&self, call: Call, request: &IdRequest) -> Result<(u32, Allocation), Refusal> {
+        let IdRequest { series, count, lane, after } = request;
+        let address = series.address(lane.unwrap_or(0));
+        let refused = |error: &CallError| self.refusal(error, (address, count.get()), Some(*after));
+        // The routes of the client are those that the series is from, or newer.
+        let Some(mut known) = self.client(call).known_series(&series.name) else {
+            let section = series.sections.first;
+            return Err(Refusal::Unserved { section });
+        };
+        if let Some(lane) = lane {
+            known = known.lane(*lane);
+        }
+        if let Some(after) = Id::new(*after) {
+            known = known.after(after);
+        }
+        let ids = known.take(count.get()).await.map_err(|error| refused(&error))?;
+        // The ids of a lane are of neighbouring numbers.
+        let last = series.shape.parts(ids.last_id()).filter(|last| last.value >= count.get().into());
+        let last = last.ok_or(Refusal::OwnerConnectionLost { section: series.sections.first, owner: NodeId(0) })?;
+        let taken = Allocation { value: Seq(last.value), prev: Seq::ZERO, epoch: Epoch(ids.epoch()), lost: 0 };
+        Ok((last.lane, taken))
+    }
+
+    fn series(&self, name: &str) -> Option<Arc<IdSeries>> {
+        self.client.known_series(name).as_ref().map(served)
+    }
+
+    fn all_series(&self) -> Vec<Arc<IdSeries>> {
+        self.client.all_known_series().iter().map(served).collect()
     }
 
     fn route_version(&self) -> RouteVersion {
