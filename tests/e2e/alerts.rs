@@ -7,6 +7,7 @@
 mod allocators;
 mod ceilings;
 mod disks;
+mod ids;
 mod monitoring;
 mod notifications;
 mod ownership;

@@ -127,9 +127,24 @@ fn ids_at_a_node_whose_clock_is_ahead_are_of_the_lanes_of_others() {
         }
     }
     assert!(served > 0 && refused > 0, "{served} lanes served, {refused} refused");
-    let metrics = get(&format!("{}:7480", set.place.host), "/metrics");
-    let clamped = metrics.lines().find(|line| line.starts_with("seqsvr_raises_clamped_total{")).unwrap();
-    assert!(clamped.contains("node=\"a1\"") && !clamped.ends_with(" 0"), "{clamped}");
+    let counted = |name: &str, labels: &[&str]| {
+        let metrics = get(&format!("{}:7480", set.place.host), "/metrics");
+        let is = |line: &&str| line.starts_with(name) && labels.iter().all(|label| line.contains(label));
+        metrics.lines().find(is).is_some_and(|line| !line.ends_with(" 0"))
+    };
+    eventually("the calls are counted", || {
+        let all = counted("seqsvr_raises_clamped_total{", &["node=\"a1\""])
+            && counted("seqsvr_ids_total{", &["shape=\"snowflake\"", "via=\"grpc\"", "code=\"OK\""])
+            && counted("seqsvr_ids_total{", &["shape=\"instagram\"", "via=\"grpc\"", "code=\"UNAVAILABLE\""])
+            && counted("seqsvr_series{", &["state=\"serves\""])
+            && counted("seqsvr_series_end_seconds{", &[])
+            && counted("seqsvr_lanes{", &["node=\"a1\""]);
+        all.then_some(())
+    });
+    eventually("lanes of the node rest", || {
+        next(&["tweets"]);
+        counted("seqsvr_lanes_resting{", &["node=\"a1\""]).then_some(())
+    });
     clock.step(0);
     eventually("every lane is served", || {
         (0..16).all(|section| next(&["media", "--lane", &(section * 512).to_string()]).status.success()).then_some(())

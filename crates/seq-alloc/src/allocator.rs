@@ -21,6 +21,7 @@ use crate::clock_ahead::ClockAhead;
 use crate::config::{AllocConfig, NodeConfig, OptionsError};
 use crate::counters::Counters;
 use crate::halt::{Halt, HaltLatch};
+use crate::lane_metrics::LaneMetrics;
 use crate::other_sets::{OtherSets, probe_loop};
 use crate::ownership::{OwnedSection, Ownership, Serving};
 use crate::peers::Peers;
@@ -100,6 +101,7 @@ impl Allocator {
         let machine = Owner::new(&set, layout.clone(), options.terms()).with_secret(fastrand::u64(..));
         let shared = Arc::new(Shared {
             counters: Counters::new(&set, &name),
+            lane_metrics: LaneMetrics::new(&set, &name),
             ownership: Ownership::new(machine, Step(spec.step), options.terms().served(), clock.clone()),
             clock,
             registration: Registration::default(),

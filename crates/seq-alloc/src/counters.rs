@@ -16,6 +16,7 @@ use seq_api::metrics as names;
 use seq_api::service::Via;
 use seq_core::{Refusal, Seq};
 use seq_proto::Reason;
+use seq_proto::reason::code_name;
 use tonic::Code;
 
 /// Number of shards: more than the cores of the machines in use. Further threads share shards.
@@ -309,7 +310,7 @@ impl Counters {
                 let count = self.outcome(via, code);
                 if count > *shown {
                     let code = code_name(Code::from_i32(code as i32));
-                    let labels = [("set", self.set.clone()), ("via", via.name().into()), ("code", code.into())];
+                    let labels = [("set", self.set.clone()), ("via", via.name().into()), ("code", code)];
                     counter!(names::ALLOCATIONS_TOTAL, &labels).increment(count - *shown);
                     *shown = count;
                 }
@@ -368,27 +369,4 @@ fn shard_of_thread() -> usize {
         }
         mine.get()
     })
-}
-
-/// Returns the name of a code in the spelling of gRPC.
-fn code_name(code: Code) -> &'static str {
-    match code {
-        Code::Ok => "OK",
-        Code::Cancelled => "CANCELLED",
-        Code::Unknown => "UNKNOWN",
-        Code::InvalidArgument => "INVALID_ARGUMENT",
-        Code::DeadlineExceeded => "DEADLINE_EXCEEDED",
-        Code::NotFound => "NOT_FOUND",
-        Code::AlreadyExists => "ALREADY_EXISTS",
-        Code::PermissionDenied => "PERMISSION_DENIED",
-        Code::ResourceExhausted => "RESOURCE_EXHAUSTED",
-        Code::FailedPrecondition => "FAILED_PRECONDITION",
-        Code::Aborted => "ABORTED",
-        Code::OutOfRange => "OUT_OF_RANGE",
-        Code::Unimplemented => "UNIMPLEMENTED",
-        Code::Internal => "INTERNAL",
-        Code::Unavailable => "UNAVAILABLE",
-        Code::DataLoss => "DATA_LOSS",
-        Code::Unauthenticated => "UNAUTHENTICATED",
-    }
 }

@@ -40,6 +40,21 @@ impl SeriesIndex {
     pub(crate) fn all(&self) -> &[Arc<IdSeries>] {
         &self.all
     }
+
+    /// Returns how many series give out ids, are retired, and have a shape of a later release.
+    pub(crate) fn counts(&self) -> [usize; 3] {
+        let retired = self.all.iter().filter(|series| series.retired).count();
+        [self.all.len() - retired, retired, self.of.len() - self.all.len()]
+    }
+
+    /// Returns when the first series with a time ends, in milliseconds since 1970; `None` without such a series.
+    pub(crate) fn first_end_ms(&self) -> Option<u64> {
+        let end = |series: &Arc<IdSeries>| match series.shape {
+            Shape::Timed(timed) if !series.retired => timed.end_ms(),
+            _ => None,
+        };
+        self.all.iter().filter_map(end).min()
+    }
 }
 
 /// Returns a series as endpoints use it; `None` if its shape is of a later release.

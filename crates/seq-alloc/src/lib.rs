@@ -28,6 +28,7 @@ mod halt;
 mod handover;
 mod handover_calls;
 mod handover_service;
+mod lane_metrics;
 mod lanes;
 mod loss_report;
 mod metrics_loop;

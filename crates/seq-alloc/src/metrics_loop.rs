@@ -32,11 +32,15 @@ impl Shared {
     /// Brings the process' metrics up to date.
     pub(crate) fn publish(&self) {
         self.counters.publish();
-        let lease = self.ownership.lease_left(self.clock.now());
+        let now = self.clock.now();
+        let lease = self.ownership.lease_left(now);
         let owned = self.ownership.owned();
         // Owned sections are not served while there is no lease.
         let served = if lease.is_zero() { 0 } else { owned.iter().count() };
         self.counters.publish_state(served, self.ownership.route_version().0, lease);
-        self.counters.publish_ceiling(owned.iter().map(|owned| owned.ceiling()).max().unwrap_or(Seq::ZERO));
+        // Ticks are times, which callers do not see as numbers.
+        let ceilings = owned.iter().filter(|owned| !owned.is_in_ticks()).map(|owned| owned.ceiling());
+        self.counters.publish_ceiling(ceilings.max().unwrap_or(Seq::ZERO));
+        self.publish_lanes(now);
     }
 }

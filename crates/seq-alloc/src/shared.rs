@@ -5,6 +5,7 @@ use std::sync::Arc;
 use arc_swap::Guard;
 use seq_api::clock::Clock;
 use seq_api::service::Via;
+use seq_core::layout;
 use seq_core::owner::{Effects, Owner, OwnershipUpdate, Session};
 use seq_core::route::RouteTable;
 use seq_core::{Layout, NodeId, Refusal, RenewSeq, SectionId, SetId, SlotIndex, Uid, raise};
@@ -16,6 +17,7 @@ use crate::clock_ahead::ClockAhead;
 use crate::config::NodeConfig;
 use crate::counters::{Burned, Counters};
 use crate::halt::HaltLatch;
+use crate::lane_metrics::LaneMetrics;
 use crate::other_sets::{OtherSet, OtherSets};
 use crate::ownership::{Followup, Ownership, Serving};
 use crate::peers::Peers;
@@ -58,6 +60,7 @@ pub(crate) struct Shared {
     /// Connections to other sets, with their routes and health.
     pub(crate) other_sets: Arc<OtherSets>,
     pub(crate) counters: Counters,
+    pub(crate) lane_metrics: LaneMetrics,
     /// Cause for which this process no longer serves. Set at most once.
     pub(crate) halt: HaltLatch,
     /// Shutdown of the allocator, by its task group or by `halt`.
@@ -130,9 +133,12 @@ impl Shared {
 
     #[cold]
     fn locate_lane(&self, address: Uid, via: Via, refusal: Refusal) -> Result<(SectionId, SlotIndex), Refusal> {
+        let section = layout::locate(address).filter(|_| matches!(via, Via::Id | Via::Forwarded));
+        let Some((section, _)) = section else { return Err(refusal) };
+        // A node that has just started does not know the newest series yet.
         let routes = self.routes();
-        let routes = routes.as_ref().filter(|_| matches!(via, Via::Id | Via::Forwarded));
-        routes.and_then(|routes| routes.layout().locate(address).ok()).ok_or(refusal)
+        let located = routes.as_ref().and_then(|routes| routes.layout().locate(address).ok());
+        located.ok_or(Refusal::Unserved { section })
     }
 
     /// Returns the sections that may be served now, for calls that arrived before.

@@ -47,6 +47,9 @@ const PER_RAISE: &[f64] = &[1.0, 10.0, 100.0, 1_000.0, 2_500.0, 5_000.0, 10_000.
 /// From one item to the most items of a message.
 const BATCH: &[f64] = &[1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1_024.0, 4_096.0, 10_000.0];
 
+/// From a millisecond to the longest time by which a series may be ahead of the clock.
+const AHEAD: &[f64] = &[0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0];
+
 catalogue! {
     /// Allocated numbers, and refused items by their gRPC code.
     ALLOCATIONS_TOTAL = "seqsvr_allocations_total", Counter, Count, ["set", "via", "code"];
@@ -58,7 +61,7 @@ catalogue! {
     CEILING_RAISE_SECONDS = "seqsvr_ceiling_raise_seconds", Histogram, Seconds, ["set"], LATENCY;
     /// Time that requests waited at a ceiling; empty in a healthy set.
     CEILING_STALL_SECONDS = "seqsvr_ceiling_stall_seconds", Histogram, Seconds, ["set"], LATENCY;
-    /// Highest ceiling of the sections that an AllocSvr serves.
+    /// Highest ceiling of the sections that an AllocSvr serves, without those of series with a time.
     CEILING_MAX = "seqsvr_ceiling_max", Gauge, Count, ["set", "node"];
     /// Numbers left above that ceiling, below 2^53 (where JSON doubles and JavaScript begin to round) and below 2^63
     /// (the end).
@@ -89,6 +92,18 @@ catalogue! {
     WRONG_OWNER_TOTAL = "seqsvr_wrong_owner_total", Counter, Count, ["set", "node"];
     /// Times that a late serving thread halved the requests that its HTTP/2 connections may have at a time.
     REQUEST_LIMIT_LOWERED_TOTAL = "seqsvr_request_limit_lowered_total", Counter, Count, ["node"];
+    /// Ids of series given out, and refused requests for ids by their gRPC code; by shape (its name, counter, or timed).
+    IDS_TOTAL = "seqsvr_ids_total", Counter, Count, ["set", "shape", "via", "code"];
+    /// Time by which the last id of a response is ahead of the node's clock, sampled from one request in 16.
+    IDS_AHEAD_SECONDS = "seqsvr_ids_ahead_seconds", Histogram, Seconds, ["set"], AHEAD;
+    /// Series of the cluster, by state (serves, retired, unread: its shape is of a later release).
+    SERIES = "seqsvr_series", Gauge, Count, ["set", "state"];
+    /// When the first of the series with a time ends, in seconds since 1970; absent without such a series.
+    SERIES_END_SECONDS = "seqsvr_series_end_seconds", Gauge, Seconds, ["set"];
+    /// Lanes of series with a time that an AllocSvr owns.
+    LANES = "seqsvr_lanes", Gauge, Count, ["set", "node"];
+    /// Those of them that give out no id now: they began ahead of the clock, or the clock of the node is wrong.
+    LANES_RESTING = "seqsvr_lanes_resting", Gauge, Count, ["set", "node"];
     /// Time left of an AllocSvr's lease; at 0 it serves no section.
     LEASE_REMAINING_SECONDS = "seqsvr_lease_remaining_seconds", Gauge, Seconds, ["node"];
     /// Times that an AllocSvr's lease expired: from then on it served no section, until a renewal succeeded.

@@ -119,7 +119,7 @@ pub fn serve<F: SequenceService>(
         services: ports::Port::Callers.services(),
     };
     let set = admin.status().set;
-    let handlers = Arc::new(Handlers::new(service, &set, group.token(), allocate_on_get, tenants, port.ready.clone()));
+    let handlers = Arc::new(Handlers::new(service, &set, group, allocate_on_get, tenants, port.ready.clone()));
     let admin = StatusServiceServer::new(Admin { view: admin, for_nodes: false })
         .max_decoding_message_size(limits::MAX_REQUEST_BYTES);
     let services = port.complete(beside.add_service(admin), group);

@@ -1,11 +1,14 @@
 //! Request handlers of `SequenceService`, for all protocols: validate the request, call the `SequenceService`, build
 //! the response.
 
+use std::sync::Arc;
+
 use prost::Message;
 use seq_api::service::{Call, Item, SequenceService, Via};
 use seq_core::{Epoch, Refusal, RouteVersion, Seq};
 use seq_kit::connection::Peer;
 use seq_kit::http::Checks;
+use seq_kit::tasks::TaskGroup;
 use seq_proto::convert::{self, Items};
 use seq_proto::{Reason, v1};
 use seq_tenant::{Caller, Session, Tenants, Token};
@@ -13,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 use tonic::Status;
 
 use crate::batch_response;
+use crate::ids::IdCounts;
 use crate::latency::Latency;
 use crate::memory::Memory;
 use crate::routes::RoutesCache;
@@ -22,6 +26,7 @@ use crate::timeout::Deadline;
 pub(crate) struct Handlers<F> {
     pub(crate) service: F,
     pub(crate) latency: Latency,
+    pub(crate) id_counts: Arc<IdCounts>,
     /// Cancelled when the endpoint shuts down.
     pub(crate) closing: CancellationToken,
     /// Whether a GET allocates numbers, too.
@@ -55,13 +60,14 @@ impl<F: SequenceService> Handlers<F> {
     pub(crate) fn new(
         service: F,
         set: &str,
-        closing: CancellationToken,
+        group: &TaskGroup,
         allocate_on_get: bool,
         tenants: Option<Tenants>,
         ready: Checks,
     ) -> Handlers<F> {
         let (latency, routes) = (Latency::new(set), RoutesCache::default());
-        Handlers { service, latency, closing, allocate_on_get, tenants, ready, routes }
+        let (id_counts, closing) = (IdCounts::start(set, group), group.token());
+        Handlers { service, latency, id_counts, closing, allocate_on_get, tenants, ready, routes }
     }
 
     /// Returns whether a load balancer may send requests to this node.

@@ -11,25 +11,27 @@ use seq_proto::v1;
 
 use crate::handlers::{Handlers, RequestContext};
 
+mod counts;
 mod quotas;
 mod refusal;
 mod runs;
 mod source;
 
+pub(crate) use counts::IdCounts;
 pub(crate) use refusal::IdRefusal;
 pub(crate) use source::{IdContext, IdSource, Ids, MAX_LISTED, parse, parse_after};
 
 impl RequestContext {
     /// Returns the part of the context that a request for ids needs.
     pub(crate) fn of_ids(&self) -> IdContext<'_> {
-        IdContext { deadline: self.deadline.at, caller: &self.caller }
+        IdContext { deadline: self.deadline.at, via: self.via, caller: &self.caller }
     }
 }
 
 impl<F: SequenceService> Handlers<F> {
     /// Returns the source of ids.
     pub(crate) fn ids(&self) -> IdSource<'_, F> {
-        IdSource { service: &self.service, latency: &self.latency }
+        IdSource { service: &self.service, latency: &self.latency, counts: &self.id_counts }
     }
 
     pub(crate) async fn next_ids(

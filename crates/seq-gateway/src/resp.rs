@@ -28,6 +28,7 @@ use tokio::time::Instant;
 use tokio_stream::StreamExt;
 use tokio_util::sync::CancellationToken;
 
+use crate::ids::IdCounts;
 use crate::latency::Latency;
 
 mod auth;
@@ -229,6 +230,7 @@ impl RespNode {
 struct Endpoint<F> {
     service: F,
     latency: Latency,
+    id_counts: Arc<IdCounts>,
     node: Arc<Node>,
     /// Set when connections must end, before `stop` wakes the waiting connections.
     stopping: AtomicBool,
@@ -260,7 +262,8 @@ pub fn serve<F: SequenceService>(
     let shutdown = group.token();
     let (latency, node) = (Latency::new(set), node.0.clone());
     let (stopping, stop) = (AtomicBool::new(false), CancellationToken::new());
-    let endpoint = Arc::new(Endpoint { service, latency, node, stopping, stop });
+    let id_counts = IdCounts::start(set, group);
+    let endpoint = Arc::new(Endpoint { service, latency, id_counts, node, stopping, stop });
     let tasks = group.clone();
     group.spawn("redis endpoint", Kind::Critical, async move {
         loop {

@@ -9,12 +9,10 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::{FILES, Scene, Setup, wait};
 use crate::cluster::{eventually, seqsvr};
-use crate::wrong_clock::WrongClock;
 
 pub(super) const ALERTS: &[&str] = &["SeqsvrSectionsUnserved", "SeqsvrRestarts", "SeqsvrConnectionsRefused"];
 pub(super) const ALERTS_OF_FILES: &[&str] = &["SeqsvrFilesLow"];
 pub(super) const ALERTS_OF_OVERLOAD: &[&str] = &["SeqsvrOverloaded"];
-pub(super) const ALERTS_OF_CLOCKS: &[&str] = &["SeqsvrClockWrong"];
 
 /// Limit of open files of a process that is about to use them up. If the limit were 2,000, the connections of one
 /// address could not reach the 80 % of the rule.
@@ -104,23 +102,6 @@ fn alerts_of_files_fire_and_resolve() {
             }
         },
         |_| drop(callers.take()),
-    );
-    scene.print();
-}
-
-#[test]
-#[ignore = "two minutes, with Prometheus and libfaketime; `just alerts`"]
-fn alerts_of_clocks_fire_and_resolve() {
-    let mut scene = Scene::start(&Setup { alerts: ALERTS_OF_CLOCKS, ..Setup::default() });
-    let clock = WrongClock::new(&scene.place).expect("libfaketime is installed");
-    scene.allocs[0].take().unwrap().terminate();
-    let args = ["alloc", "--set", &scene.set, "--name", "a1", "--cores", "1"];
-    scene.allocs[0] = Some(clock.server(&scene.place, "a1", &args));
-    scene.stage(
-        "the clock of allocator 1 steps ten seconds ahead",
-        ALERTS_OF_CLOCKS,
-        |_| clock.step(10),
-        |_| clock.step(0),
     );
     scene.print();
 }

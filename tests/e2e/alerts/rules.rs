@@ -5,18 +5,18 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use super::{allocators, ceilings, disks, ownership, security, stores, upgrades, writes};
+use super::{allocators, ceilings, disks, ids, ownership, security, stores, upgrades, writes};
 
 /// The alerts of all scenes.
 const SCENES: [&[&str]; 18] = [
     allocators::ALERTS,
     allocators::ALERTS_OF_FILES,
     allocators::ALERTS_OF_OVERLOAD,
-    allocators::ALERTS_OF_CLOCKS,
     ceilings::ALERTS_OF_HEADROOM,
     ceilings::ALERTS_OF_RATES,
     ceilings::ALERTS_OF_SNAPSHOTS,
     disks::ALERTS,
+    ids::ALERTS,
     ownership::ALERTS_OF_COPIES,
     ownership::ALERTS_OF_ROUTES,
     security::ALERTS,

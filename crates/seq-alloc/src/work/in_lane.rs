@@ -60,13 +60,10 @@ impl Shared {
     /// section. `attempt` is the number of sections of which the request has tried lanes.
     pub(crate) fn choose_lane(&self, series: &IdSeries, attempt: u32, now: Clocks) -> Option<u32> {
         let turn = CHOSEN.replace(CHOSEN.get().wrapping_add(1));
-        let now_ms = unix_ms(now);
         let owned = self.ownership.owned();
         let rests = |section| {
             let owned = owned.get(section)?;
-            Some(owned.clock.is_some_and(|clock| {
-                clock.rests(now_ms) || self.clock_ahead.bounds(&clock.clock, owned.ceiling(), now).is_some()
-            }))
+            Some(owned.clock.is_some_and(|clock| self.rests(owned, &clock, now)))
         };
         let routes = self.routes();
         let elsewhere = |section| {

@@ -12,7 +12,7 @@ use seq_tenant::Caller;
 use tokio::time::Instant;
 
 use super::refusal::excerpt;
-use super::{IdRefusal, quotas, runs};
+use super::{IdCounts, IdRefusal, quotas, runs};
 use crate::latency::Latency;
 
 /// Most ids that a response lists one by one; a response over gRPC and Connect has runs of ids, and more of them.
@@ -43,6 +43,8 @@ impl Ids {
 pub(crate) struct IdContext<'a> {
     /// Time until which the request may wait for its response.
     pub(crate) deadline: Instant,
+    /// Protocol of the request, for the metrics.
+    pub(crate) via: Via,
     pub(crate) caller: &'a Caller,
 }
 
@@ -57,6 +59,7 @@ impl IdContext<'_> {
 pub(crate) struct IdSource<'a, F> {
     pub(crate) service: &'a F,
     pub(crate) latency: &'a Latency,
+    pub(crate) counts: &'a IdCounts,
 }
 
 impl<F: SequenceService> IdSource<'_, F> {
@@ -73,11 +76,20 @@ impl<F: SequenceService> IdSource<'_, F> {
 
     /// Takes ids.
     pub(crate) async fn take(&self, context: IdContext<'_>, request: &IdRequest) -> Result<Ids, IdRefusal> {
+        let sample = self.latency.sample(Via::Id);
+        let taken = self.take_uncounted(context, request).await;
+        self.counts.add(&request.series, context.via, &taken);
+        if let (Some(_), Ok(ids)) = (sample, &taken) {
+            self.counts.record_ahead(&request.series, ids);
+        }
+        taken
+    }
+
+    async fn take_uncounted(&self, context: IdContext<'_>, request: &IdRequest) -> Result<Ids, IdRefusal> {
         let IdRequest { series, count, after, .. } = request;
         quotas::admit(context.caller, series)?;
         check(request)?;
         let call = context.call();
-        let _sample = self.latency.sample(call.via);
         let item = Item { uid: series.address(0), count: *count, epoch: Epoch(0) };
         context.caller.admit_ids(item)?;
         if *after > 0 {

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use seq_api::ids::IdSeries;
-use seq_api::service::SequenceService;
+use seq_api::service::{SequenceService, Via};
 use seq_core::Count;
 use seq_ids::Shape;
 use seq_proto::Reason;
@@ -306,12 +306,12 @@ fn counter(named: &Named) -> Result<&IdSeries, IdRefusal> {
 }
 
 fn source<F: SequenceService>(endpoint: &Endpoint<F>) -> IdSource<'_, F> {
-    IdSource { service: &endpoint.service, latency: &endpoint.latency }
+    IdSource { service: &endpoint.service, latency: &endpoint.latency, counts: &endpoint.id_counts }
 }
 
 /// Returns the context of a request. Redis clients state no timeout.
 fn context(caller: &Caller) -> IdContext<'_> {
-    IdContext { deadline: timeout::after(DEFAULT_TIMEOUT), caller }
+    IdContext { deadline: timeout::after(DEFAULT_TIMEOUT), via: Via::Resp, caller }
 }
 
 /// Encodes a refusal: with its reason, and with the kind by which clients decide on a retry.

@@ -1,0 +1,141 @@
+//! Metrics of ids. The place of a request counts with one uncontended add, because each core has its own endpoint; a
+//! task publishes the counts once a second.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use metrics::{Histogram, counter, histogram};
+use parking_lot::Mutex;
+use seq_api::ids::IdSeries;
+use seq_api::metrics::{IDS_AHEAD_SECONDS, IDS_TOTAL};
+use seq_api::service::Via;
+use seq_ids::{Id, PRESETS, Shape};
+use seq_kit::tasks::{Kind, TaskGroup};
+use seq_kit::wall_clock;
+use seq_proto::reason::code_name;
+use tonic::Code;
+
+use super::{IdRefusal, Ids};
+
+/// Interval at which the counts are published.
+const PUBLISH_EVERY: Duration = Duration::from_secs(1);
+
+/// Number of gRPC codes, including OK.
+const CODES: usize = 17;
+
+const VIAS: usize = Via::ALL.len();
+
+/// Number of shapes: those with a name, and all other timed ones.
+const SHAPES: usize = PRESETS.len() + 1;
+
+/// Counts by shape, protocol and code.
+type Table<T> = [[[T; CODES]; VIAS]; SHAPES];
+
+/// Counts of one endpoint.
+pub(crate) struct IdCounts {
+    set: String,
+    /// Ids for OK, refused requests for any other code.
+    outcomes: Box<Table<AtomicU64>>,
+    /// Part of the counts that the metrics include already.
+    published: Mutex<Box<Table<u64>>>,
+    ahead: Histogram,
+}
+
+impl IdCounts {
+    /// Creates the counts of an endpoint of a set, and publishes them until the group shuts down.
+    pub(crate) fn start(set: &str, group: &TaskGroup) -> Arc<IdCounts> {
+        let counts = Arc::new(IdCounts::new(set));
+        let (published, shutdown) = (counts.clone(), group.token());
+        group.spawn("metrics of ids", Kind::Disposable, async move {
+            while shutdown.run_until_cancelled(tokio::time::sleep(PUBLISH_EVERY)).await.is_some() {
+                published.publish();
+            }
+            published.publish();
+        });
+        counts
+    }
+
+    fn new(set: &str) -> IdCounts {
+        IdCounts {
+            set: set.to_owned(),
+            outcomes: Box::default(),
+            published: Mutex::default(),
+            ahead: histogram!(IDS_AHEAD_SECONDS, "set" => set.to_owned()),
+        }
+    }
+
+    /// Counts a request with its outcome.
+    pub(crate) fn add(&self, series: &IdSeries, via: Via, outcome: &Result<Ids, IdRefusal>) {
+        let (code, count) = match outcome {
+            Ok(ids) => (Code::Ok, ids.runs.iter().map(|run| u64::from(run.count)).sum()),
+            Err(refusal) => (refusal.reason().code(), 1),
+        };
+        self.outcomes[shape_index(&series.shape)][via as usize][code as usize].fetch_add(count, Relaxed);
+    }
+
+    /// Records by how much the last id of a response is ahead of the clock of this node.
+    pub(crate) fn record_ahead(&self, series: &IdSeries, ids: &Ids) {
+        let last = ids.iter().last().and_then(Id::new).and_then(|last| series.shape.parts(last)?.timed);
+        if let Some((unix_ms, _)) = last {
+            self.ahead.record(Duration::from_millis(unix_ms.saturating_sub(wall_clock::now_ms())));
+        }
+    }
+
+    fn publish(&self) {
+        let mut published = self.published.lock();
+        for (shape, (counts, shown)) in self.outcomes.iter().zip(published.iter_mut()).enumerate() {
+            for (via, (counts, shown)) in Via::ALL.into_iter().zip(counts.iter().zip(shown)) {
+                for (code, (count, shown)) in counts.iter().zip(shown).enumerate() {
+                    let count = count.load(Relaxed);
+                    if count > *shown {
+                        let labels = [
+                            ("set", self.set.clone()),
+                            ("shape", shape_name(shape).to_owned()),
+                            ("via", via.name().to_owned()),
+                            ("code", code_name(Code::from_i32(code as i32))),
+                        ];
+                        counter!(IDS_TOTAL, &labels).increment(count - *shown);
+                        *shown = count;
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Returns the place of a shape among those with a name; all counters have one place.
+fn shape_index(shape: &Shape) -> usize {
+    let is = |known: &Shape| match (known, shape) {
+        (Shape::Counter(_), Shape::Counter(_)) => true,
+        (known, shape) => known == shape,
+    };
+    PRESETS.iter().position(|preset| is(&preset.shape)).unwrap_or(PRESETS.len())
+}
+
+/// Returns the value of the label `shape`.
+fn shape_name(index: usize) -> &'static str {
+    PRESETS.get(index).map_or("timed", |preset| preset.name)
+}
+
+#[cfg(test)]
+mod tests {
+    use seq_ids::{CounterShape, TimedShape, preset};
+
+    use super::*;
+
+    #[test]
+    fn a_shape_is_counted_under_its_name() {
+        let shape = |name: &str| preset(name).unwrap().shape;
+        let Shape::Timed(snowflake) = shape("snowflake") else { unreachable!() };
+        for (shape, name) in [
+            (shape("snowflake"), "snowflake"),
+            (shape("instagram"), "instagram"),
+            (shape("js53"), "js53"),
+            (Shape::Timed(TimedShape { seq_bits: 11, ..snowflake }), "timed"),
+            (Shape::Counter(CounterShape { offset: 2, increment: 7, max_id: 90 }), "counter"),
+        ] {
+            assert_eq!(shape_name(shape_index(&shape)), name, "{shape}");
+        }
+    }
+}
