@@ -130,6 +130,26 @@ bugs! {
     PauseStopsTakeovers: "pause-stops-takeovers", "a pause of balancing that stops takeovers too",
     /// A section is moved as if its owner were dead.
     MoveByReassign: "move-by-reassign", "a section that an operator moves without its living owner",
+    /// An ownership of ticks begins at the clock of its owner.
+    StartsAtClock: "starts-at-clock", "lanes: an ownership that begins at its clock, not at the ceiling",
+    /// A tick above the ceiling is given out, and the ceiling is raised afterwards.
+    ReportedAfter: "reported-after", "lanes: a ceiling that is raised after its ids were given out",
+    /// A section of ticks is granted with the ceiling that it had when its handover was planned.
+    EarlierCeiling: "earlier-ceiling", "lanes: a ceiling handed over that was read before the change of owner",
+    /// The tick of a clock that went back is given out again.
+    RepeatsBack: "repeats-back", "lanes: the last tick forgotten when the clock goes back",
+    /// A sequence number that overflows begins the same unit of time again.
+    OverflowWraps: "overflow-wraps", "lanes: a sequence number that wraps around within its unit",
+    /// A tick above the ceiling is given out, and no ceiling is raised.
+    AboveCeiling: "above-ceiling", "lanes: an id above the ceiling",
+    /// The arbiter proposes AllocSvrs of an earlier release for lanes.
+    LanesToOldNodes: "lanes-to-old-nodes", "lanes: a section of lanes given to an AllocSvr that does not read them",
+    /// The window of a tick has no limit.
+    UnboundedAhead: "unbounded-ahead", "lanes: borrowing that `ahead` does not bound",
+    /// Raises of ticks are proposed as requested.
+    UnclampedRaise: "unclamped-raise", "lanes: a raise of ticks that the clock of the store does not bound",
+    /// Counters and lanes that callers name are served without a lease.
+    AllUnleased: "all-unleased", "lanes: a counter or a named lane served without a lease",
     /// A store sends the Arrive of a departure that is only proposed, and never committed.
     ArriveBeforeCommit: "arrive-before-commit", "two sets: an arrival of a departure that is only proposed",
     /// A store raises its fence to a newer claim of the directory.
@@ -170,6 +190,14 @@ bugs! {
     ReservesWhileClosing: "reserves-while-closing", "two sets: a closing set that names owners for sections to come",
     /// A set counts as down after one round of probes.
     DownTooEarly: "down-too-early", "two sets: a set that counts as down after one missed probe",
+    /// The margin of a small counter is that of uids.
+    WideMargin: "wide-margin", "two sets: a margin of 2^40 for a small counter",
+    /// A counter has no margin.
+    NoMargin: "no-margin", "two sets: a counter without a margin",
+    /// The ceiling of ticks after a restore is a lead above that of the backup.
+    RestoredWithoutClock: "restored-without-clock", "two sets: a ceiling of ticks restored without the time of the restore",
+    /// A series that a restore has lost is created again at its start.
+    RecreatedAtStart: "recreated-at-start", "two sets: a lost series that is created again at its start",
     /// The operator counts the restores since a backup.
     NthOfBackup: "nth-of-backup", "restores: a count of the restores since the backup was made",
     /// The operator trusts the notebook alone, although a set may have begun a lineage unseen.

@@ -21,6 +21,25 @@ pub struct Violation {
     pub at: Duration,
 }
 
+/// The order that is promised for the numbers of a uid or a lane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// A uid.
+    OfUid,
+    /// A counter of a series, or a lane that the caller names: real-time order, with numbers that are skipped.
+    OfLane,
+    /// A lane that the node chooses: none over several owners.
+    None,
+}
+
+/// A call in the history.
+#[derive(Debug)]
+pub(crate) enum Flight {
+    OfUid(CallId),
+    OfLane(CallId),
+    Unordered,
+}
+
 /// The history of a world.
 #[derive(Debug)]
 pub(crate) struct Check {
@@ -28,7 +47,11 @@ pub(crate) struct Check {
     /// Whether a call may be repeated in calm weather, because a migration may overtake it.
     repeats_calmly: bool,
     checker: Checker,
-    /// The runs of numbers taken of each uid, as the last number of a run by its first.
+    /// The checker of lanes. Their numbers follow the clock, so no history of them is seamless.
+    lanes: Checker,
+    /// The order of each uid and lane.
+    orders: Vec<Order>,
+    /// The runs of numbers taken of each uid and lane, as the last number of a run by its first.
     taken: Vec<BTreeMap<u64, u64>>,
     /// For each call in progress, how often a process that had forwarded it gave it up and retried it.
     repeats: BTreeMap<u64, u32>,
@@ -47,10 +70,14 @@ impl Check {
             checker.seamless();
         }
         let taken = vec![BTreeMap::new(); uids];
+        let mut lanes = Checker::new(uids);
+        lanes.complete();
         Check {
             weather,
             repeats_calmly: false,
             checker,
+            lanes,
+            orders: vec![Order::OfUid; uids],
             taken,
             repeats: BTreeMap::new(),
             copied: BTreeSet::new(),
@@ -63,6 +90,11 @@ impl Check {
     pub(crate) fn of_sets(weather: Weather, uids: usize) -> Check {
         let stormy = Check::new(Weather::Stormy, uids);
         Check { weather, repeats_calmly: true, ..stormy }
+    }
+
+    /// Sets the order of a lane.
+    pub(crate) fn set_order(&mut self, user: u64, order: Order) {
+        self.orders[user as usize] = order;
     }
 
     /// Records a broken promise, unless another promise was broken before.
@@ -92,16 +124,21 @@ impl Check {
         }
     }
 
-    pub(crate) fn start(&mut self, now: u64, uid: u64) -> CallId {
-        self.checker.start(Duration::from_nanos(now), [User(uid as u32)])
+    pub(crate) fn start(&mut self, now: u64, uid: u64) -> Flight {
+        let (now, user) = (Duration::from_nanos(now), [User(uid as u32)]);
+        match self.orders[uid as usize] {
+            Order::OfUid => Flight::OfUid(self.checker.start(now, user)),
+            Order::OfLane => Flight::OfLane(self.lanes.start(now, user)),
+            Order::None => Flight::Unordered,
+        }
     }
 
-    pub(crate) fn start_read(&mut self, now: u64, uid: u64) -> CallId {
-        self.checker.start_read(Duration::from_nanos(now), [User(uid as u32)])
+    pub(crate) fn start_read(&mut self, now: u64, uid: u64) -> Flight {
+        Flight::OfUid(self.checker.start_read(Duration::from_nanos(now), [User(uid as u32)]))
     }
 
-    pub(crate) fn start_advance(&mut self, now: u64, uid: u64, to: u64) -> CallId {
-        self.checker.start_advance(Duration::from_nanos(now), User(uid as u32), to)
+    pub(crate) fn start_advance(&mut self, now: u64, uid: u64, to: u64) -> Flight {
+        Flight::OfUid(self.checker.start_advance(Duration::from_nanos(now), User(uid as u32), to))
     }
 
     /// Returns the largest number of a uid in any response.
@@ -120,7 +157,7 @@ impl Check {
     pub(crate) fn doubled(&mut self, now: u64, uid: u64, call: u64) {
         self.copied.insert(call);
         let copy = self.start(now, uid);
-        self.checker.end(copy, Duration::from_nanos(now), [Outcome::Maybe { lost: 1 }]);
+        self.end_quietly(copy, now, Outcome::Maybe { lost: 1 });
     }
 
     /// Records that a process gave up a call that it had forwarded, and will retry it, because the abandoned attempt
@@ -142,27 +179,41 @@ impl Check {
         1 + self.repeats.remove(&call).unwrap_or(0)
     }
 
-    pub(crate) fn end(&mut self, id: CallId, now: u64, outcome: Outcome) {
+    pub(crate) fn end(&mut self, flight: Flight, now: u64, outcome: Outcome) {
         let is_served = |lost: u32| lost == 0 || self.repeats_calmly;
-        if self.weather == Weather::Calm && !matches!(outcome, Outcome::Given { lost, .. } if is_served(lost)) {
+        // A call for ids may be refused in calm weather, too: the series may not be known yet, and lanes rest.
+        if self.weather == Weather::Calm
+            && matches!(flight, Flight::OfUid(_))
+            && !matches!(outcome, Outcome::Given { lost, .. } if is_served(lost))
+        {
             self.broken(now, "no call is refused or repeated", format!("a call ended with {outcome:?}"));
         }
-        self.checker.end(id, Duration::from_nanos(now), [outcome]);
+        self.end_quietly(flight, now, outcome);
         self.judge(now);
     }
 
-    pub(crate) fn end_read(&mut self, id: CallId, now: u64, reading: Reading) {
+    fn end_quietly(&mut self, flight: Flight, now: u64, outcome: Outcome) {
+        match flight {
+            Flight::OfUid(id) => self.checker.end(id, Duration::from_nanos(now), [outcome]),
+            Flight::OfLane(id) => self.lanes.end(id, Duration::from_nanos(now), [outcome]),
+            Flight::Unordered => {}
+        }
+    }
+
+    pub(crate) fn end_read(&mut self, flight: Flight, now: u64, reading: Reading) {
         if self.weather == Weather::Calm && reading == Reading::Failed {
             self.broken(now, "no call is refused or repeated", "a read failed".to_owned());
         }
+        let Flight::OfUid(id) = flight else { return };
         self.checker.end_read(id, Duration::from_nanos(now), [reading]);
         self.judge(now);
     }
 
-    pub(crate) fn end_advance(&mut self, id: CallId, now: u64, ended: Advancing) {
+    pub(crate) fn end_advance(&mut self, flight: Flight, now: u64, ended: Advancing) {
         if self.weather == Weather::Calm && ended == Advancing::Failed {
             self.broken(now, "no call is refused or repeated", "an advance failed".to_owned());
         }
+        let Flight::OfUid(id) = flight else { return };
         self.checker.end_advance(id, Duration::from_nanos(now), ended);
         self.judge(now);
     }
@@ -171,14 +222,15 @@ impl Check {
         // The promised order depends on clocks, which are wrong in wild weather. The promises without clocks are
         // checked where the numbers are taken.
         if self.weather != Weather::Wild
-            && let Some(fault) = self.checker.details().first().copied()
+            && let Some(fault) = self.checker.details().first().or(self.lanes.details().first()).copied()
         {
             self.broken(now, "order", format!("{fault:?}"));
         }
         if self.weather != Weather::Wild
-            && let Some(phantom) = self.checker.phantoms().first()
+            && let Some(phantom) = self.checker.phantoms().first().or(self.lanes.phantoms().first())
         {
-            self.broken(now, "named numbers were given out", format!("{phantom:?}"));
+            let text = format!("{phantom:?}");
+            self.broken(now, "named numbers were given out", text);
         }
     }
 }

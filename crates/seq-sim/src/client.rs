@@ -2,11 +2,14 @@
 //! checker.
 
 use seq_core::{Count, Epoch, NodeId, Reading, Refusal, SectionId, Seq, SlotIndex, Target, Uid};
-use seq_order::{Advancing, CallId, Outcome};
+use seq_order::{Advancing, Outcome};
 
+use crate::check::Flight;
 use crate::coverage::Situation;
 use crate::events::{Event, Step};
 use crate::faults::{MS, Weather};
+use crate::lane_calls::LaneWish;
+use crate::lanes::SERIES;
 use crate::net::{Address, Body};
 use crate::serving::FORGED_EPOCH;
 use crate::world::World;
@@ -16,6 +19,9 @@ const PATIENCE: u64 = 3_000 * MS;
 
 /// Time that a caller waits beyond the deadline, because a refusal at the deadline is still in flight.
 const GRACE: u64 = 200 * MS;
+
+/// Pause between the calls of a caller for ids, in pauses of the other callers.
+const ID_PAUSE: u64 = 2;
 
 /// Distance from the largest number of a uid down to the lowest target of its advances.
 const ADVANCE_BACK: u64 = 10;
@@ -28,6 +34,7 @@ pub(crate) enum Wish {
     Take(Count),
     Read,
     Advance(Target),
+    InLane(LaneWish),
 }
 
 /// The caller that waits for the response.
@@ -59,6 +66,7 @@ pub(crate) struct Call {
 pub(crate) enum Reply {
     /// `lost` counts the attempts without a response that may have taken numbers, too.
     Given {
+        uid: Uid,
         value: Seq,
         prev: Seq,
         epoch: Epoch,
@@ -83,13 +91,15 @@ pub(crate) enum Reply {
 #[derive(Debug, Default)]
 pub(crate) struct Client {
     /// The call in progress.
-    flight: Option<(Call, CallId)>,
+    flight: Option<(Call, Flight)>,
     /// The newest epoch of each section in any response.
     epochs: Vec<Epoch>,
     /// The node that responded last for each section.
     owners: Vec<usize>,
     /// The only uid of a probe, which stops after its first number.
     probe: Option<Uid>,
+    /// The last id of each series, of a caller for ids; `None` for a caller for numbers of uids.
+    pub(crate) ids: Option<[u64; SERIES]>,
     pub(crate) served: bool,
 }
 
@@ -102,6 +112,16 @@ impl Client {
     /// Returns a caller that requests a single number of a given uid.
     pub(crate) fn probing(sections: u32, uid: Uid) -> Client {
         Client { probe: Some(uid), ..Client::new(sections) }
+    }
+
+    /// Returns a caller that requests a single id of a given lane.
+    pub(crate) fn probing_id(sections: u32, lane: Uid) -> Client {
+        Client { ids: Some([0; SERIES]), ..Client::probing(sections, lane) }
+    }
+
+    /// Returns a caller that requests ids.
+    pub(crate) fn of_ids(sections: u32) -> Client {
+        Client { ids: Some([0; SERIES]), ..Client::new(sections) }
     }
 
     /// Returns the uid of a probe that was not served.
@@ -118,9 +138,16 @@ impl World {
         }
         let uids = self.layout.uids();
         let some = Uid(self.rng.between(uids.start, uids.end));
-        let uid = self.clients[c].probe.unwrap_or(some);
+        let Some((uid, wish)) = (match (self.clients[c].ids, self.clients[c].probe) {
+            (Some(last), probe) => self.lane_wish(&last, probe),
+            (None, probe) => {
+                let uid = probe.unwrap_or(some);
+                Some((uid, self.wish(c, uid)))
+            }
+        }) else {
+            return self.next_call(c);
+        };
         let (section, slot) = self.layout.locate(uid).expect("the uid was drawn from the layout");
-        let wish = self.wish(c, uid);
         let seen = self.clients[c].epochs[section.0 as usize];
         let epoch = match self.rng.below(20) {
             0 => Epoch(0),
@@ -148,7 +175,7 @@ impl World {
             origin: Origin::Client(c),
         };
         let flight = match wish {
-            Wish::Take(_) => self.check.start(self.now, uid.0),
+            Wish::Take(_) | Wish::InLane(_) => self.check.start(self.now, self.series.user(uid)),
             Wish::Read => self.check.start_read(self.now, uid.0),
             Wish::Advance(to) => self.check.start_advance(self.now, uid.0, to.seq().0),
         };
@@ -196,7 +223,7 @@ impl World {
     pub(crate) fn note_repeat(&mut self, call: &Call) {
         let is_known = |client: &Client| client.flight.as_ref().is_some_and(|(flight, _)| flight.id == call.id);
         if call.doubled || !self.clients.iter().any(is_known) {
-            self.check.doubled(self.now, call.uid.0, call.id);
+            self.check.doubled(self.now, self.series.user(call.uid), call.id);
         } else {
             self.check.repeated(call.id);
         }
@@ -214,14 +241,23 @@ impl World {
         let Some((call, flight)) = self.clients[c].flight.take() else { return };
         let now = self.now;
         self.trace.note(now, [3, call.uid.0, id], || format!("caller {c}: uid {} is answered {reply:?}", call.uid));
-        let section = call.section.0 as usize;
+        // The node may have chosen another lane than the call began with.
+        let given = if let Reply::Given { uid, .. } = reply { uid } else { call.uid };
+        let section = self.layout.locate(given).map_or(call.section, |(section, _)| section).0 as usize;
         if let Reply::Given { epoch, .. } | Reply::Read { epoch, .. } | Reply::Advanced { epoch, .. } = reply {
             let seen = &mut self.clients[c].epochs[section];
             *seen = epoch.max(*seen);
-            let mut owners = self.stores.iter().filter_map(|store| store.owner_name(call.section));
+            let mut owners = self.stores.iter().filter_map(|store| store.owner_name(SectionId(section as u32)));
             self.clients[c].owners[section] = owners.next_back().unwrap_or(0);
         }
         match (reply, call.wish) {
+            (Reply::Given { uid, value, prev, lost, .. }, Wish::InLane(wish)) => {
+                self.clients[c].served = true;
+                self.got_ids(c, &wish, uid, value);
+                let lost = self.check.lost(id, lost);
+                let outcome = Outcome::Given { value: value.0, prev: prev.0, count: wish.count.get(), lost };
+                self.check.end(flight, now, outcome);
+            }
             (Reply::Given { value, prev, lost, .. }, Wish::Take(count)) => {
                 self.coverage.saw(Situation::Given);
                 if lost > 0 {
@@ -267,14 +303,14 @@ impl World {
     }
 
     /// Reports a failed call to the checker; `lost` of its attempts may have taken numbers.
-    fn no_answer(&mut self, flight: CallId, wish: Wish, lost: u32) {
+    fn no_answer(&mut self, flight: Flight, wish: Wish, lost: u32) {
         self.coverage.saw(Situation::Maybe);
         let now = self.now;
         match wish {
             Wish::Read => self.check.end_read(flight, now, seq_order::Reading::Failed),
             Wish::Advance(_) => self.check.end_advance(flight, now, Advancing::Failed),
-            Wish::Take(_) if lost == 0 => self.check.end(flight, now, Outcome::Refused),
-            Wish::Take(_) => self.check.end(flight, now, Outcome::Maybe { lost }),
+            Wish::Take(_) | Wish::InLane(_) if lost == 0 => self.check.end(flight, now, Outcome::Refused),
+            Wish::Take(_) | Wish::InLane(_) => self.check.end(flight, now, Outcome::Maybe { lost }),
         }
     }
 
@@ -282,7 +318,8 @@ impl World {
         if self.clients[c].served && self.clients[c].probe.is_some() {
             return;
         }
-        let most = self.swarm.think_ms * MS * 2;
+        let pause = if self.clients[c].ids.is_some() { ID_PAUSE } else { 1 };
+        let most = self.swarm.think_ms * MS * 2 * pause;
         let think = if self.swarm.weather == Weather::Calm { most / 4 } else { self.rng.below(most) };
         self.after(think, Event::NextCall(c));
     }

@@ -3,6 +3,7 @@
 
 use seq_core::lease::Clocks;
 
+use crate::lanes::WALL_MS;
 use crate::rng::Rng;
 
 /// The rate of a correct clock, in millionths.
@@ -10,6 +11,10 @@ pub(crate) const TRUE_RATE: u64 = 1_000_000;
 
 /// The largest error of a rate at which the promises on time hold, in millionths: the margin of `LeaseTerms`.
 pub(crate) const RATE_MARGIN: u64 = 110_000;
+
+/// Limit on the distance of a machine's wall clock to the true time at the begin, in milliseconds: two clocks differ by
+/// less than the spread that a restore assumes.
+const MOST_OFF_MS: [u64; 3] = [1, 2_000, 25_000];
 
 /// The clocks of a machine, which are linear in the true time since the last change.
 #[derive(Clone, Debug)]
@@ -26,12 +31,9 @@ impl MachineClock {
     pub(crate) fn new(rng: &mut Rng, rates: [u64; 3]) -> MachineClock {
         let boottime = rng.between(1, 1 << 50);
         let raw = rng.between(1, boottime + 1);
-        MachineClock {
-            since: 0,
-            read: Clocks { boottime, raw, realtime: rng.between(1 << 60, 1 << 61) },
-            rates,
-            suspended: false,
-        }
+        let most = MOST_OFF_MS[rng.index(3)] * 1_000_000;
+        let realtime = WALL_MS * 1_000_000 + rng.below(2 * most) - most;
+        MachineClock { since: 0, read: Clocks { boottime, raw, realtime }, rates, suspended: false }
     }
 
     /// Returns the values of the clocks at a true time.
@@ -42,6 +44,11 @@ impl MachineClock {
             raw: self.read.raw + if self.suspended { 0 } else { gone(self.rates[1]) },
             realtime: self.read.realtime + gone(self.rates[2]),
         }
+    }
+
+    /// Returns the time of the wall clock, in milliseconds since 1970.
+    pub(crate) fn unix_ms(&self, now: u64) -> u64 {
+        self.at(now).realtime / 1_000_000
     }
 
     /// Suspends or resumes the machine; its raw clock stops in suspend.
@@ -59,6 +66,12 @@ impl MachineClock {
     pub(crate) fn step_wall(&mut self, now: u64, by: i64) {
         self.settle(now);
         self.read.realtime = self.read.realtime.saturating_add_signed(by);
+    }
+
+    /// Sets the wall clock to a time in nanoseconds since 1970.
+    pub(crate) fn set_wall(&mut self, now: u64, unix_ns: u64) {
+        self.settle(now);
+        self.read.realtime = unix_ns;
     }
 
     fn settle(&mut self, now: u64) {

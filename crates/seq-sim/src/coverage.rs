@@ -206,6 +206,20 @@ situations! {
     RestoresMemberRefused: "restores: members of another content left out",
     /// Restores: a process from before a restore served under its lease.
     RestoresOlderLineage: "restores: allocations by processes of an older lineage",
+    /// Ids were given out.
+    GivenIds: "ids given out",
+    /// Ids were given out without a lease.
+    GivenUnleased: "ids given out without a lease",
+    /// An id is of a time ahead of the clock.
+    Borrowed: "ids ahead of the clock",
+    /// A lane had no id near enough to the clock.
+    LaneAhead: "lanes too far ahead of the clock",
+    /// A call for ids above an id named one that is too far ahead.
+    AfterTooFar: "calls above an id that is too far ahead",
+    /// The creation of a series waited for AllocSvrs of an earlier release.
+    CreationRefused: "series not created beside an earlier release",
+    /// A set adopted series that another set states.
+    SeriesAdopted: "adoptions of series",
     /// Numbers were allocated.
     Given: "allocations",
     /// A call got no response.

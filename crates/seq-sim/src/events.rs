@@ -6,7 +6,7 @@ use seq_core::SetId;
 use seq_core::owner::handover::Handover;
 use seq_core::state::Answer;
 
-use crate::client::Reply;
+use crate::client::{Call, Reply};
 use crate::leader::InHand;
 use crate::net::{Address, Body, StoreRequest, StoreResponse};
 use crate::process::Owned;
@@ -27,6 +27,9 @@ pub(crate) enum Step {
     CommitAgain(Handover),
     Look(Box<Checked>),
     Take(Box<Pending>, Rc<Owned>),
+    TakeUnleased(Box<Pending>, Rc<Owned>),
+    /// Another attempt of a call whose lane was too far ahead of the clock.
+    CallAgain(Box<Call>),
     Forwarded(u64, Reply),
     FetchRoutes,
     /// The end of a round of probes of another set, by the round's number.
@@ -68,6 +71,10 @@ pub(crate) enum Event {
     FaultEnds(usize),
     /// The start of a process under a name, unless a process listens on its usual port.
     Start(usize),
+    /// All wall clocks go forward, because a restored set's lanes rest for longer than the world lasts.
+    TimePasses,
+    /// The next look of the operator that creates series.
+    CreateSeries,
     /// The next step of a merge.
     Merge,
     /// An operator's command that closes a set.
@@ -82,7 +89,8 @@ pub(crate) enum Event {
 pub(crate) struct Queued {
     pub(crate) at: u64,
     pub(crate) number: u64,
-    pub(crate) event: Event,
+    /// Boxed, because the queue moves its elements many times.
+    pub(crate) event: Box<Event>,
 }
 
 impl PartialEq for Queued {

@@ -47,7 +47,7 @@ pub(crate) enum Kind {
     Move(u32, usize),
     /// An operator pauses balancing in a set permanently.
     PauseBalancing(usize),
-    /// A wall clock is set forward or back, in milliseconds.
+    /// The wall clock of a machine is set forward or back, in milliseconds.
     WallStep(usize, i64),
     /// A member becomes the leader; the leader before it believes for a while that it still leads.
     Elect(usize),

@@ -192,6 +192,9 @@ impl World {
         if pending.waited && !matches!(reply, Reply::Refused { .. }) {
             self.coverage.saw(Situation::HeldAnswered);
         }
+        if self.tries_again(p, &pending.call, &reply) {
+            return;
+        }
         let host = self.procs[p].name;
         let (to, id) = match pending.call.origin {
             Origin::Client(client) => (Address::Client(client), pending.call.id),

@@ -8,10 +8,15 @@ use crate::coverage::Situation;
 use crate::events::{Event, Step, StoreStep};
 use crate::faults::{Fault, Kind, MS, SECOND, Weather};
 use crate::hosts::{MEMBERS, members_of, names_of, set_of_member, set_of_name};
+use crate::lanes::WALL_MS;
 use crate::process::Process;
 use crate::rng::Rng;
 use crate::store::Entry;
 use crate::world::{TERMS, World};
+
+/// Time by which all wall clocks are set forward when everything heals, and again before the probes, in milliseconds:
+/// longer than any lane rests that was raised by correct clocks of stores, also after a restore.
+const LEAP_MS: u64 = 150_000;
 
 /// The longest time that a leaving process waits until it has no sections.
 const LEAVE_PATIENCE: u64 = 15 * SECOND;
@@ -32,7 +37,7 @@ impl World {
     /// Returns the owner machine of a process without a session.
     fn owner(&self, set: usize) -> Owner {
         let name = self.stores[set].state.set.as_ref().map(|set| set.name.clone()).expect("the set is defined");
-        Owner::new(&name, self.layout.clone(), TERMS)
+        Owner::new(&name, self.layout.declared(), TERMS)
     }
 
     /// Starts a process under a name, unless the store was put back to an earlier state.
@@ -48,6 +53,8 @@ impl World {
         let owner = self.owner(set).with_secret(token);
         self.procs.push(Process::new(name, port, token, owner));
         self.procs[p].began = self.now;
+        let upgraded = self.healed || !self.series.old_nodes || self.swarm.weather == Weather::Calm;
+        self.procs[p].reads_lanes = upgraded || self.rng.chance(600);
         self.listeners[name][port] = Some(p);
         if self.listeners[name].iter().flatten().count() > 1 {
             self.coverage.saw(Situation::TwoLives);
@@ -109,7 +116,7 @@ impl World {
             Kind::Drain(name) => self.drain(name, true),
             Kind::Move(section, name) => self.steer(set_of_name(name), Entry::Move(section, Some(name))),
             Kind::PauseBalancing(set) => self.steer(set, Entry::PauseBalancing),
-            Kind::WallStep(name, by) => self.machines[name].step_wall(now, by * MS as i64),
+            Kind::WallStep(machine, by) => self.machines[machine].step_wall(now, by * MS as i64),
             Kind::Elect(member) => self.elect(member),
             Kind::Forge(name) => self.forge(name),
             Kind::RollBack(back_ms) => self.roll_back(back_ms * MS),
@@ -302,6 +309,25 @@ impl World {
         self.after(until - self.now, Event::Resume(p));
     }
 
+    /// Sets all wall clocks forward, so that lanes of a restored set are served again.
+    pub(crate) fn time_passes(&mut self) {
+        let (now, by_ms) = (self.now, self.rng.between(80_000, 120_000));
+        if !self.healed {
+            self.passed_ms += by_ms;
+            self.machines.iter_mut().for_each(|machine| machine.step_wall(now, (by_ms * MS) as i64));
+        }
+    }
+
+    /// Corrects all wall clocks, and sets them forward by a number of leaps, so that the time of lanes that rest comes. A
+    /// restore may be noted after the first leap.
+    pub(crate) fn leap(&mut self, leaps: u64) {
+        let now = self.now;
+        for machine in 0..self.machines.len() {
+            let unix = (WALL_MS + self.passed_ms + leaps * LEAP_MS) * MS + now + self.rng.below(SECOND);
+            self.machines[machine].set_wall(now, unix);
+        }
+    }
+
     /// Ends all faults, and schedules the probe of each uid.
     pub(crate) fn heal(&mut self) {
         self.healed = true;
@@ -314,6 +340,7 @@ impl World {
                 self.machines[machine].set_rates(now, [TRUE_RATE; 3]);
             }
         }
+        self.leap(1);
         self.members_stalled.fill(0);
         for set in 0..self.hosts.sets {
             let store = &mut self.stores[set];
@@ -331,6 +358,9 @@ impl World {
             self.end_twin(name);
             if let Some(twin) = self.listeners[name][1] {
                 self.kill(twin);
+            }
+            if let Some(old) = self.listeners[name][0].filter(|p| !self.procs[*p].reads_lanes) {
+                self.kill(old);
             }
             self.restart(name);
             self.drain(name, false);

@@ -10,6 +10,7 @@ use seq_core::leader_reach::{LeaderReach, Live, Observation};
 use seq_core::lease::Clocks;
 use seq_core::migration::Coordinator;
 use seq_core::quarantine::Quarantine;
+use seq_core::raise_bound;
 use seq_core::state::{Reassign, State};
 use seq_core::{Incarnation, Liveness, NodeId};
 
@@ -170,7 +171,7 @@ impl World {
     /// Evaluates the state, or a state that was read earlier, and proposes changes of owner.
     fn finish_look(&mut self, member: usize, earlier: Option<State>, clock: Clocks) {
         let (set, now) = (set_of_member(member), self.now);
-        let Store { state, seats, .. } = &mut self.stores[set];
+        let Store { state, seats, planned_at, .. } = &mut self.stores[set];
         let state = earlier.as_ref().unwrap_or(state);
         let seat = seats[member % MEMBERS].as_mut().expect("it looks");
         let time = clock.at_least_since(seat.origin);
@@ -179,6 +180,13 @@ impl World {
         let shown = shorten(self.bug, state);
         let plan = seat.machine.evaluate(&shown, &declared, || time).clone();
         seat.plan = plan.clone();
+        for one in plan.handovers.iter().filter(|_| self.bug == Some(Bug::EarlierCeiling)) {
+            let ceiling = raise_bound::committed(state, one.section);
+            let planned = planned_at.entry(one.section).or_insert((one.epoch, ceiling));
+            if planned.0 != one.epoch {
+                *planned = (one.epoch, ceiling);
+            }
+        }
         let mut reassigns = plan.reassigns.clone();
         if self.bug == Some(Bug::WaitOfOver) {
             reassign_over(seat, time, state, &mut reassigns);

@@ -22,6 +22,8 @@ mod forwarding;
 mod handover;
 mod hosts;
 mod inject;
+mod lane_calls;
+mod lanes;
 mod leader;
 mod net;
 mod other_set;

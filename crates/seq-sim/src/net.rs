@@ -8,6 +8,7 @@ use seq_core::high_water::{Mark, Refused};
 use seq_core::owner::handover::{Handover, HandoverOffer};
 use seq_core::owner::refused_commit::RefusedCommit;
 use seq_core::owner::{OwnershipUpdate, Renewal, Session};
+use seq_core::raise_bound::Lowered;
 use seq_core::route::RouteUpdate;
 use seq_core::section::SectionCopy;
 use seq_core::state::Raise;
@@ -50,6 +51,8 @@ pub(crate) enum StoreRequest {
         session: Session,
         raises: Vec<Raise>,
         since: RouteVersion,
+        /// Raises whose target the leader lowered.
+        lowered: Lowered,
     },
     /// Commits a handover inside the set, or a departure to another set.
     Commit {
@@ -277,7 +280,7 @@ impl World {
             let mut copy = body.clone();
             if let Body::Call(call) = &mut copy {
                 call.doubled = true;
-                self.check.doubled(self.now, call.uid.0, call.id);
+                self.check.doubled(self.now, self.series.user(call.uid), call.id);
             }
             self.after(delay, Event::Message { to, body: copy });
         }

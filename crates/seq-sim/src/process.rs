@@ -3,12 +3,14 @@
 //! **Invariant:** as in `seq-alloc/src/ownership.rs`, all changes of the table precede the extension of the lease by
 //! the same response.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 use std::time::Duration;
 
 use seq_core::backoff::Backoff;
 use seq_core::high_water::{HighWater, Mark};
+use seq_core::lane_clock::LaneClock;
 use seq_core::lease::{Clocks, Lease, LeaseTerms};
 use seq_core::owner::{Effect, Effects, LeaseEffect, Owner, Session, TableEffect};
 use seq_core::raises::RaiseQueue;
@@ -22,6 +24,7 @@ use crate::coverage::Situation;
 use crate::events::{Event, Step};
 use crate::handover::PeerCall;
 use crate::hosts::{members_of, set_of_name};
+use crate::lanes;
 use crate::other_set::OtherSet;
 use crate::peer_routes::RouteFetch;
 use crate::serving::{Forward, Pending};
@@ -38,6 +41,10 @@ pub(crate) struct Owned {
     pub(crate) epoch: Epoch,
     pub(crate) section: Section,
     pub(crate) base: Seq,
+    /// The clock of lanes whose numbers follow it.
+    pub(crate) clock: Option<LaneClock>,
+    /// A planted bug: the latest time of a call, in milliseconds since 1970.
+    pub(crate) latest_ms: Cell<u64>,
 }
 
 impl Owned {
@@ -69,6 +76,14 @@ impl Owned {
     }
 }
 
+/// Returns a section with ticks of a clock as its numbers, if it has a clock.
+fn in_ticks(section: Section, clock: Option<LaneClock>) -> Section {
+    match clock {
+        Some(clock) => section.in_ticks(clock.clock.lead()),
+        None => section,
+    }
+}
+
 /// A process.
 #[derive(Debug)]
 pub(crate) struct Process {
@@ -92,6 +107,8 @@ pub(crate) struct Process {
     pub(crate) answered: Mark,
     /// Whether the process stopped permanently.
     pub(crate) stopped: bool,
+    /// Whether the process is of a release with series.
+    pub(crate) reads_lanes: bool,
     /// The terms of the lease that a response of the store extends.
     pub(crate) terms: LeaseTerms,
     pub(crate) began: u64,
@@ -104,6 +121,8 @@ pub(crate) struct Process {
     /// Time of the next poll of the renewals, on the world's clock.
     pub(crate) polled_at: Option<Duration>,
     pub(crate) raises: RaiseQueue<Rc<Owned>>,
+    /// Time of the next look at raises that wait, on the world's clock.
+    pub(crate) raise_at: Option<Duration>,
     /// The backoff of commits without a response.
     pub(crate) commit_backoff: Backoff,
     pub(crate) peer_calls: BTreeMap<u64, PeerCall>,
@@ -147,6 +166,7 @@ impl Process {
             water: HighWater::default(),
             answered: Mark::default(),
             stopped: false,
+            reads_lanes: true,
             terms: TERMS,
             began: 0,
             ended: u64::MAX,
@@ -155,6 +175,7 @@ impl Process {
             renewals: Renewals::new(RENEWALS),
             polled_at: None,
             raises: RaiseQueue::new(RAISES),
+            raise_at: None,
             commit_backoff: Backoff::new(RENEWALS.retry_min, RENEWALS.retry_max),
             peer_calls: BTreeMap::new(),
             route_fetch: RouteFetch::default(),
@@ -270,14 +291,24 @@ impl World {
             (Some(Bug::BelowCeiling), _, None) => {
                 Some(SectionCopy { base: Seq(ceiling.0.saturating_sub(STEP.0 / 2)), distances: Vec::new() })
             }
+            (Some(Bug::StartsAtClock), _, None) => self.copy_at_clock(p, id, ceiling),
             (_, _, copy) => copy,
         };
         let section = match &copy {
             Some(copy) => Section::handed_over(uids, copy, ceiling, STEP).expect("the machine checked the copy"),
             None => Section::takeover(uids, ceiling, STEP),
         };
+        let series = self.procs[p].owner.routes().map(|routes| routes.series().clone()).unwrap_or_default();
+        let clock = lanes::clock_of(&series, id, if copy.is_some() { Seq::ZERO } else { ceiling });
+        let section = in_ticks(section, clock);
         let base = copy.map_or(ceiling, |copy| copy.base);
-        self.procs[p].table.insert(id, Rc::new(Owned { id, epoch, section, base }));
+        self.procs[p].table.insert(id, Rc::new(Owned { id, epoch, section, base, clock, latest_ms: Cell::default() }));
+    }
+
+    /// Plants a bug: returns a copy without numbers that begins at the clock, if the clock is below the ceiling.
+    fn copy_at_clock(&self, p: usize, id: SectionId, ceiling: Seq) -> Option<SectionCopy> {
+        let base = self.layout.clock_of(id)?.tick(self.unix_ms(p));
+        (base < ceiling).then(|| SectionCopy { base, distances: Vec::new() })
     }
 
     fn leave_section(&mut self, p: usize, id: SectionId, epoch: Epoch) {
@@ -293,8 +324,11 @@ impl World {
         let Some(frozen) = served else { return };
         let copy = frozen.section.freeze();
         let section = Section::handed_over(frozen.section.uids(), &copy, frozen.section.ceiling(), STEP);
-        let section = section.expect("its own values fit");
-        self.procs[p].table.insert(id, Rc::new(Owned { id, epoch, section, base: copy.base }));
+        let clock = frozen.clock.map(|clock| LaneClock { starts_above: Seq::ZERO, ..clock });
+        let section = in_ticks(section.expect("its own values fit"), clock);
+        self.procs[p]
+            .table
+            .insert(id, Rc::new(Owned { id, epoch, section, base: copy.base, clock, latest_ms: Cell::default() }));
         self.coverage.saw(Situation::Thawed);
     }
 

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use seq_core::state::{
     Answer, Arrival, Closing, Command, CommandRefusal, Copies, KeptCopy, KeptFor, NodeRecord, RaiseCeilings, Renew,
-    SectionRecord, SectionRecords, SetRefusal, State,
+    Residence, SectionRecord, SectionRecords, SetRefusal, State,
 };
-use seq_core::{HandoverId, SectionId, Seq};
+use seq_core::{Epoch, HandoverId, SectionId, Seq, limits};
 
 use crate::bugs::Bug;
 use crate::coverage::Situation;
@@ -88,6 +88,8 @@ impl World {
                 let text = format!("section {section} came to set {set}, which is closed: {record:?}");
                 self.check.broken(now, "a closed set stays empty", text);
             }
+            self.look_at_ceiling(section, record.max_seq);
+            self.look_at_owner(set, section, &record, known.fence());
             let highest = &mut self.highest[section.0 as usize];
             // A store that lost entries begins again below the committed ceilings.
             let floor = if rolled_back { known.resident().map_or(Seq::ZERO, |one| one.max_seq) } else { *highest };
@@ -101,6 +103,29 @@ impl World {
             if begins && self.epochs.insert((section, record.epoch), set).is_some() {
                 self.check.broken(now, "an epoch begins once", format!("section {section}: {record:?} in set {set}"));
             }
+        }
+    }
+
+    /// Checks that a ceiling of ticks is no further ahead than the store's clock allows, and after a restore no further
+    /// than that and the spread of clocks.
+    fn look_at_ceiling(&mut self, section: SectionId, max_seq: Seq) {
+        let Some(clock) = self.layout.clock_of(section) else { return };
+        let restored = self.stores.iter().any(|store| store.restores > 0);
+        let spread = if restored { limits::MAX_CLOCK_SPREAD_MS } else { 0 };
+        let most = clock.clamp(self.latest_ms + spread);
+        if max_seq > most {
+            let text = format!("section {section}: the ceiling {max_seq} at {} ms, above {most}", self.latest_ms);
+            self.check.broken(self.now, "ceilings of ticks are near the store's clock", text);
+        }
+    }
+
+    /// Checks that an ownership of lanes begins at an incarnation that can own them.
+    fn look_at_owner(&mut self, set: usize, section: SectionId, record: &Residence, before: Epoch) {
+        let owner = record.owner.and_then(|owner| self.stores[set].state.node(owner));
+        let old = owner.is_some_and(|node| node.incarnation == record.incarnation && !node.reads_lanes);
+        if old && record.epoch > before && self.layout.lanes_at(section).is_some() {
+            let text = format!("section {section} of set {set}: {record:?}");
+            self.check.broken(self.now, "lanes are owned by processes that can own them", text);
         }
     }
 

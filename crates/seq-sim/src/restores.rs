@@ -19,10 +19,10 @@ use seq_core::state::{
 };
 use seq_core::state::{State, Terms};
 use seq_core::{Epoch, Layout, SectionId, Seq, SetId};
-use seq_order::{CallId, Outcome};
+use seq_order::Outcome;
 
 use crate::bugs::Bug;
-use crate::check::Check;
+use crate::check::{Check, Flight};
 use crate::coverage::Coverage;
 use crate::faults::{MS, SECOND, Weather};
 use crate::rng::Rng;
@@ -93,7 +93,7 @@ enum Event {
     Start(usize, usize),
     NextCall,
     Arrive(Call),
-    Return(CallId, Outcome),
+    Return(Flight, Outcome),
     Begin(usize),
     Over(usize),
     /// A restore of a lost set by the operator.

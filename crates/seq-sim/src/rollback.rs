@@ -70,7 +70,7 @@ impl World {
         self.trace
             .note(now, [9, lost.1.0, 0], || format!("the store is put back from revision {} to {}", lost.0, lost.1));
         // Messages to members, and entries in progress in members and between them, are gone with their processes.
-        self.queue.retain(|Reverse(Queued { event, .. })| match event {
+        self.queue.retain(|Reverse(Queued { event, .. })| match &**event {
             Event::Message { to: Address::Member(_), .. } => false,
             Event::Store(StoreStep::Apply(_, entry)) => {
                 matches!(**entry, Entry::Terms(_) | Entry::Drain(..) | Entry::Move(..) | Entry::PauseBalancing)

@@ -10,7 +10,7 @@ use std::time::Duration;
 use seq_core::calls::{
     CallTimeouts, Destination, OwnershipView, PendingCall, Rest, SetRoute, Step as CallStep, UnknownAttempts, Wait,
 };
-use seq_core::{Advance, AdvanceLimit, Epoch, NodeId, Refusal, Seq, SetId, Take, Target, limits};
+use seq_core::{Advance, AdvanceLimit, Count, Epoch, NodeId, Refusal, Seq, SetId, Take, Target, limits};
 
 use crate::bugs::Bug;
 use crate::client::{Call, Reply, Wish};
@@ -131,6 +131,8 @@ impl World {
 
     /// Accepts a call into a process' memory and attempts to serve it.
     pub(crate) fn arrive(&mut self, p: usize, call: Call) {
+        let located = self.locate_in_lane(p, call);
+        let call = located.unwrap_or(call);
         let deadline = Duration::from_nanos(call.deadline.saturating_sub(self.now));
         let uncounted = match self.bug {
             Some(Bug::UncountedHops) => true,
@@ -142,7 +144,18 @@ impl World {
         let (since, unknown) = (self.now, UnknownAttempts::default());
         let pending =
             Pending { call, machine, since, sent_to_set: None, tried: since, unknown, wait: None, waited: false };
-        self.attempt(p, pending);
+        if let Err(refusal) = located {
+            return self.reply(p, pending, Reply::Refused { refusal, lost: 0 });
+        }
+        match self.unleased(p, &call) {
+            None => self.attempt(p, pending),
+            Some(owned) if self.swarm.interleave > 0 && self.rng.chance(self.swarm.interleave) => {
+                self.procs[p].in_call += 1;
+                let gap = self.gap();
+                self.after(gap, Event::Step(p, Step::TakeUnleased(Box::new(pending), owned)));
+            }
+            Some(owned) => self.take_unleased(p, pending, &owned),
+        }
     }
 
     pub(crate) fn attempt(&mut self, p: usize, pending: Pending) {
@@ -235,7 +248,11 @@ impl World {
         let Call { slot, wish, .. } = pending.call;
         let epoch = owned.epoch;
         match wish {
-            Wish::Take(_) => self.allocate(p, pending, owned),
+            Wish::Take(count) => {
+                let taken = owned.section.take(slot, count);
+                self.taken(p, pending, owned, count, taken)
+            }
+            Wish::InLane(_) => self.allocate_in_lane(p, pending, owned),
             Wish::Advance(to) => self.advance(p, pending, owned, to),
             Wish::Read => owned.section.current(slot).map(|mut reading| {
                 reading.exact |= self.bug == Some(Bug::ExactAlways);
@@ -244,11 +261,17 @@ impl World {
         }
     }
 
-    fn allocate(&mut self, p: usize, pending: &Pending, owned: &Rc<Owned>) -> Option<Reply> {
-        let Call { uid, section, slot, wish, .. } = pending.call;
-        let Wish::Take(count) = wish else { return None };
+    /// Returns the reply of an allocation, and enqueues the raise that it made due; `None` if the call has to wait.
+    pub(crate) fn taken(
+        &mut self,
+        p: usize,
+        pending: &Pending,
+        owned: &Rc<Owned>,
+        count: Count,
+        mut taken: Take,
+    ) -> Option<Reply> {
+        let Call { uid, section, .. } = pending.call;
         let epoch = owned.epoch;
-        let mut taken = owned.section.take(slot, count);
         if let Take::Given { ticket, .. } | Take::AtCeiling { ticket, .. } = &mut taken
             && let Some(ticket) = ticket.take()
         {
@@ -274,8 +297,10 @@ impl World {
                 self.trace.note(now, [2, uid.0, value.0], || {
                     format!("process {p}: uid {uid} takes {first}..={value} in section {section} under epoch {epoch}")
                 });
-                self.check.taken(now, uid.0, first, value.0, ceiling.0);
-                Some(Reply::Given { value, prev, epoch, lost: 0 })
+                let user = self.series.user(uid);
+                self.check.taken(now, user, first, value.0, ceiling.0);
+                self.look_at_ids(uid, first, value.0);
+                Some(Reply::Given { uid, value, prev, epoch, lost: 0 })
             }
             Take::AtCeiling { .. } => {
                 self.coverage.saw(Situation::AtCeiling);

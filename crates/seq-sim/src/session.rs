@@ -11,6 +11,7 @@ use seq_core::high_water::Mark;
 use seq_core::lease::{Clocks, LeaseTerms};
 use seq_core::owner::handover::Handover;
 use seq_core::owner::{AdoptError, OwnershipUpdate, Renewal, Session};
+use seq_core::raise_bound::Lowered;
 use seq_core::raises::{RaiseBatch, RaiseOptions, RaiseOutcome, RaisedSection};
 use seq_core::renewals::Poll;
 use seq_core::section::RaiseTicket;
@@ -44,6 +45,10 @@ impl RaisedSection for Owned {
 
     fn raise_target(&self) -> Option<Seq> {
         self.section.raise_target()
+    }
+
+    fn is_in_ticks(&self) -> bool {
+        self.section.is_in_ticks()
     }
 
     fn raised(&self, committed: Seq) -> Option<RaiseTicket> {
@@ -202,8 +207,7 @@ impl World {
                 let failed = self.procs[p].raises.on_failed(batch, now, jitter);
                 let clocks = self.clock(p);
                 self.step(p, |owner, _| owner.on_raise_failed(&failed, clocks));
-                let due = self.procs[p].raises.next_deadline().expect("it waits after a failure");
-                self.after((due - now).as_nanos() as u64, Event::Step(p, Step::RaiseAgain));
+                self.raise_later(p);
             }
             Purpose::Commit(handover) => self.commit_unknown(p, handover),
         }
@@ -296,7 +300,7 @@ impl World {
             let process = &mut self.procs[p];
             let (session, table) = (process.owner.session(), &process.table);
             let owns = |owned: &Rc<Owned>| table.get(&owned.id).is_some_and(|now| Rc::ptr_eq(now, owned));
-            let Some(batch) = process.raises.next_batch(now, session, owns) else { return };
+            let Some(batch) = process.raises.next_batch(now, session, owns) else { return self.raise_later(p) };
             let raises: Vec<_> = batch.raises().collect();
             if self.bug == Some(Bug::CeilingBeforeCommit) {
                 for raise in &raises {
@@ -304,8 +308,20 @@ impl World {
                 }
             }
             let session = batch.session();
-            self.request(p, Purpose::Raise(batch), StoreRequest::Raise { session, raises, since });
+            let request = StoreRequest::Raise { session, raises, since, lowered: Lowered::default() };
+            self.request(p, Purpose::Raise(batch), request);
         }
+    }
+
+    /// Schedules the raises that wait, unless an earlier time is scheduled.
+    fn raise_later(&mut self, p: usize) {
+        let (now, process) = (self.elapsed(), &mut self.procs[p]);
+        process.raise_at = process.raise_at.filter(|at| *at > now);
+        let Some(due) = process.raises.next_deadline().filter(|due| process.raise_at.is_none_or(|at| *due < at)) else {
+            return;
+        };
+        process.raise_at = Some(due);
+        self.after(due.saturating_sub(now).as_nanos() as u64, Event::Step(p, Step::RaiseAgain));
     }
 
     fn raised(

@@ -7,14 +7,16 @@ use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 use std::time::Duration;
 
+use seq_core::clock_offset;
 use seq_core::high_water::{Mark, Refused};
 use seq_core::owner::refused_commit::RefusedCommit;
 use seq_core::owner::{OwnershipUpdate, Session};
+use seq_core::raise_bound::{self, Lowered};
 use seq_core::state::{
-    Answer, Command, CommandRefusal, Drain, KeptCopy, MoveSections, Pause, PauseBalancing, RaiseCeilings, Reassign,
-    Registration, SetTerms, State, Terms,
+    Answer, Command, CommandRefusal, Drain, KeptCopy, MoveSections, NoteReadsLanes, Pause, PauseBalancing,
+    RaiseCeilings, Reassign, Registration, SetTerms, State, Terms,
 };
-use seq_core::{Incarnation, Liveness, NodeId, Revision, SectionId, Seq};
+use seq_core::{Epoch, Incarnation, Liveness, NodeId, Revision, SectionId, Seq};
 
 use crate::bugs::Bug;
 use crate::coverage::Situation;
@@ -60,6 +62,8 @@ pub(crate) struct Store {
     pub(crate) restores: u32,
     /// A planted bug: the ceiling that each section had when the other set was requested to name an owner for it.
     pub(crate) armed_at: BTreeMap<SectionId, Seq>,
+    /// A planted bug: the ceiling that each section had when its handover was planned, with its epoch then.
+    pub(crate) planned_at: BTreeMap<SectionId, (Epoch, Seq)>,
     /// A planted bug: the newest kept copy of each section.
     pub(crate) older_copies: BTreeMap<SectionId, KeptCopy>,
 }
@@ -103,6 +107,7 @@ impl Store {
             backup: None,
             restores: 0,
             armed_at: BTreeMap::new(),
+            planned_at: BTreeMap::new(),
             older_copies: BTreeMap::new(),
         }
     }
@@ -132,6 +137,7 @@ impl World {
         {
             return self.send_proposed(member, &depart);
         }
+        let request = self.bounded(set, request);
         let wait = self.rng.between(MS / 2, 4 * MS);
         if member == self.stores[set].leader {
             self.after(wait, Event::Store(StoreStep::Apply(set, Box::new(Entry::Requested(request, Some(requester))))));
@@ -234,6 +240,7 @@ impl World {
         let update = |session: Session, since| {
             let current = self.stores[set].state.node(session.node).map_or(Incarnation(0), |record| record.incarnation);
             OwnershipUpdate::of(&self.stores[set].state, &plan, &departures, session, since)
+                .map(|update| self.with_earlier_ceilings(set, update))
                 .ok_or(Refused::Incarnation(current))
         };
         let over =
@@ -250,6 +257,11 @@ impl World {
             }
             (Answer::Renewed(Ok(())), StoreRequest::Renew(renewal)) => update(renewal.session, renewal.route_version)
                 .map_or_else(StoreResponse::SessionOver, StoreResponse::Renewed),
+            (Answer::Raised(Ok(ceilings)), StoreRequest::Raise { lowered, .. })
+                if lowered.first_accepted(&ceilings).is_some() =>
+            {
+                StoreResponse::Refused
+            }
             (Answer::Raised(Ok(ceilings)), StoreRequest::Raise { session, since, .. }) => update(*session, *since)
                 .map_or_else(StoreResponse::SessionOver, |update| StoreResponse::Raised(ceilings, update)),
             (Answer::Transferred(Ok(_)) | Answer::Departed(Ok(_)), StoreRequest::Commit { handover, since }) => {
@@ -265,7 +277,66 @@ impl World {
             (Answer::Renewed(Err(refusal)) | Answer::Raised(Err(refusal)), _) => over(&refusal),
             _ => StoreResponse::Refused,
         };
+        self.note_reads_lanes(requester, &response);
         self.tell(requester, response);
+    }
+
+    /// Plants a bug: grants sections of ticks with the ceiling that they had when their handover was planned.
+    fn with_earlier_ceilings(&self, set: usize, mut update: OwnershipUpdate) -> OwnershipUpdate {
+        for grant in update.grants.iter_mut().filter(|_| self.bug == Some(Bug::EarlierCeiling)) {
+            let planned = self.stores[set].planned_at.get(&grant.section);
+            if let Some((epoch, ceiling)) = planned.filter(|_| self.layout.clock_of(grant.section).is_some())
+                && epoch.next() == grant.epoch
+            {
+                grant.ceiling = *ceiling;
+            }
+        }
+        update
+    }
+
+    /// Returns the middle of the wall clocks of a store's members, in milliseconds since 1970.
+    pub(crate) fn middle_ms(&self, set: usize) -> u64 {
+        let clocks = members_of(set).map(|member| self.machines[self.hosts.of_member(member)].unix_ms(self.now) as i64);
+        clock_offset::middle(clocks).map_or(0, |middle| middle as u64)
+    }
+
+    /// Returns the clock of a store, and keeps the latest reading for the checks.
+    pub(crate) fn store_ms(&mut self, set: usize) -> u64 {
+        let middle = self.middle_ms(set);
+        self.latest_ms = self.latest_ms.max(middle);
+        middle
+    }
+
+    /// Bounds the raises of a request, as its leader does before it proposes them.
+    fn bounded(&mut self, set: usize, request: Rc<StoreRequest>) -> Rc<StoreRequest> {
+        let StoreRequest::Raise { session, raises, since, .. } = &*request else { return request };
+        let unix_ms = self.store_ms(set);
+        let (session, since, mut raises) = (*session, *since, raises.clone());
+        let state = &self.stores[set].state;
+        let lowered = match self.bug {
+            Some(Bug::UnclampedRaise) => Lowered::default(),
+            // The raises of ticks are cut short, whoever requests them.
+            Some(Bug::UnfencedRaise) => {
+                for raise in &mut raises {
+                    let clock = self.layout.clock_of(raise.section);
+                    raise.to = clock.map_or(raise.to, |clock| raise.to.min(clock.clamp(unix_ms)));
+                }
+                Lowered::default()
+            }
+            _ => raise_bound::bound(state, session, &mut raises, unix_ms).1,
+        };
+        Rc::new(StoreRequest::Raise { session, raises, since, lowered })
+    }
+
+    /// Has the log note that a process can own sections of series, after a renewal that states it.
+    fn note_reads_lanes(&mut self, requester: Requester, response: &StoreResponse) {
+        let (process, set) = (&self.procs[requester.process], set_of_member(requester.member));
+        let (StoreResponse::Renewed(_), Some(session)) = (response, process.owner.session()) else { return };
+        let record = self.stores[set].state.node(session.node);
+        if process.reads_lanes && record.is_some_and(|record| !record.reads_lanes) {
+            let Session { node, incarnation } = session;
+            self.propose_command(requester.member, NoteReadsLanes { node, incarnation }, None);
+        }
     }
 }
 

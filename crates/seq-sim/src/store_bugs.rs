@@ -51,6 +51,11 @@ pub(crate) fn uncount(
 
 /// Plants bugs in the state that an arbiter evaluates: with its terms and leases, the arbiter waits too short a time.
 pub(crate) fn shorten(bug: Option<Bug>, state: &State) -> Cow<'_, State> {
+    if bug == Some(Bug::LanesToOldNodes) {
+        let mut state = state.clone();
+        state.nodes.iter_mut().for_each(|node| node.reads_lanes = true);
+        return Cow::Owned(state);
+    }
     let terms = match bug {
         Some(Bug::ShortWait) => Terms { lease_wait: TERMS.lease * 3 / 5 },
         Some(Bug::WaitByTerms) => state.terms(),
@@ -128,7 +133,9 @@ pub(crate) fn reassign_over(seat: &mut Seat, now: Duration, state: &State, reass
         if !over || silent.is_none_or(|(_, since)| now - *since < TERMS.wait) {
             continue;
         }
-        let Some((to, node)) = state.nodes().find(|(id, _)| *id != owner) else { continue };
+        let is_lane = state.set.as_ref().is_some_and(|set| set.layout.lanes_at(section).is_some());
+        let can_own = |node: &NodeRecord| node.reads_lanes || !is_lane;
+        let Some((to, node)) = state.nodes().find(|(id, node)| *id != owner && can_own(node)) else { continue };
         if reassigns.iter().all(|change| change.section != section) {
             let (expected, incarnation) = (record.epoch, node.incarnation);
             reassigns.push(Reassign { section, expected, liveness: None, to, incarnation });

@@ -13,7 +13,7 @@ use seq_core::{Epoch, Layout, SectionId, Seq, Step as SeqStep, Uid};
 
 use crate::Run;
 use crate::bugs::Bug;
-use crate::check::Check;
+use crate::check::{Check, Order};
 use crate::client::Client;
 use crate::clock::MachineClock;
 use crate::coverage::Coverage;
@@ -21,6 +21,7 @@ use crate::events::{Event, Queued, Step, StoreStep};
 use crate::faults::{FAULTS_END, MS, SECOND};
 use crate::hosts::{Hosts, members_of};
 use crate::inject;
+use crate::lanes::{AllSeries, Choice};
 use crate::net::{Address, Body, Net};
 use crate::process::Process;
 use crate::rng::Rng;
@@ -54,8 +55,14 @@ const SECTION_SIZE: u32 = 2;
 /// The times of the first calls in worlds of one set and of several sets, which have exchanged their addresses by then.
 const FIRST_CALLS: [u64; 2] = [300 * MS, SECOND];
 
-/// Number of callers.
+/// Number of callers for numbers of uids.
 const CLIENTS: usize = 4;
+
+/// Number of callers for ids of series.
+const ID_CLIENTS: usize = 2;
+
+/// The time of the first look of the operator that creates series.
+const FIRST_CREATION: u64 = 200 * MS;
 
 /// The time within which the probe of each uid must be served, after everything healed.
 const PROBE_TIME: u64 = 5 * SECOND;
@@ -70,11 +77,17 @@ pub(crate) struct World {
     pub(crate) swarm: Swarm,
     pub(crate) queue: BinaryHeap<Reverse<Queued>>,
     numbers: u64,
+    /// The layout with the lanes of all series.
     pub(crate) layout: Layout,
+    pub(crate) series: AllSeries,
     pub(crate) net: Net,
     pub(crate) hosts: Hosts,
     /// The store of each set.
     pub(crate) stores: Vec<Store>,
+    /// The latest time of a store's clock by which it bounded a raise or noted a restore, in milliseconds since 1970.
+    pub(crate) latest_ms: u64,
+    /// Time by which all wall clocks went forward together, in milliseconds.
+    pub(crate) passed_ms: u64,
     /// The highest ceiling that was ever committed for each section.
     pub(crate) highest: Vec<Seq>,
     /// The set in which each epoch of a section began.
@@ -108,17 +121,19 @@ impl World {
         let (hosts, several) = (Hosts { sets }, sets > 1);
         let mut rng = Rng::new(if several { seed ^ SETS_SEED } else { seed });
         let mut swarm = if several { sets::draw(&mut rng, hosts) } else { Swarm::draw(&mut rng) };
-        let layout = Layout::new(0..UIDS, SECTION_SIZE).expect("a sound layout");
+        let declared = Layout::new(0..UIDS, SECTION_SIZE).expect("a sound layout");
+        let series = AllSeries::draw(seed, &declared, bug);
+        let layout = series.layout.clone();
         if several {
             sets::add_merge(&mut swarm, seed);
         } else {
             swarm.add_rollback(seed);
-            swarm.add_operator(seed, layout.sections());
+            swarm.add_operator(seed, declared.sections());
         }
-        let states = states(sets, &layout, swarm.long_terms);
+        AllSeries::add_wall_steps(&mut swarm, seed, hosts);
+        let states = states(sets, &declared, swarm.long_terms);
         let machines = (0..hosts.machines()).map(|_| inject::machine(&mut rng, swarm.edge_rates)).collect();
-        let new = if several { Check::of_sets } else { Check::new };
-        let check = new(swarm.weather, UIDS as usize);
+        let check = check(&swarm, &series, several);
         let mut world = World {
             now: 0,
             rng,
@@ -129,6 +144,8 @@ impl World {
             net: Net::new(hosts),
             hosts,
             stores: states.into_iter().enumerate().map(|(set, state)| Store::new(set, state)).collect(),
+            latest_ms: 0,
+            passed_ms: 0,
             highest: vec![Seq::ZERO; layout.sections() as usize],
             epochs: BTreeMap::new(),
             divided_until: 0,
@@ -137,7 +154,8 @@ impl World {
             procs: Vec::new(),
             members_stalled: vec![0; hosts.members()],
             listeners: vec![[None; 2]; hosts.names()],
-            clients: (0..CLIENTS).map(|_| Client::new(layout.sections())).collect(),
+            clients: clients(layout.sections()),
+            series,
             check,
             coverage: Coverage::default(),
             trace: Trace::new(text),
@@ -162,7 +180,8 @@ impl World {
         for name in 0..hosts.names() {
             world.start(name, 0);
         }
-        for client in 0..CLIENTS {
+        world.after(FIRST_CREATION, Event::CreateSeries);
+        for client in 0..world.clients.len() {
             world.after(FIRST_CALLS[usize::from(several)], Event::NextCall(client));
         }
         world.after(world.swarm.ends, Event::Heal);
@@ -179,7 +198,7 @@ impl World {
                 let text = format!("{} events, and no end: the next is {event:?}", self.events);
                 self.check.broken(self.now, "no storm of messages", text);
             }
-            self.happen(event);
+            self.happen(*event);
             if self.owners_changed && self.swarm.weather != crate::faults::Weather::Wild {
                 self.look_at_owners();
             }
@@ -194,7 +213,7 @@ impl World {
 
     pub(crate) fn after(&mut self, wait: u64, event: Event) {
         let number = self.fresh();
-        self.queue.push(Reverse(Queued { at: self.now + wait, number, event }));
+        self.queue.push(Reverse(Queued { at: self.now + wait, number, event: Box::new(event) }));
     }
 
     /// Returns the host of an address.
@@ -246,6 +265,8 @@ impl World {
             Event::FaultBegins(number) => self.begin(number),
             Event::FaultEnds(number) => self.end(number),
             Event::Start(name) => self.restart(name),
+            Event::TimePasses => self.time_passes(),
+            Event::CreateSeries => self.create_series(),
             Event::Merge => self.merge_step(),
             Event::Close(set) => self.command(set, Command::Close(Close)),
             Event::Heal => self.heal(),
@@ -326,6 +347,11 @@ impl World {
                 self.procs[p].in_call -= 1;
                 self.take(p, *pending, &owned);
             }
+            Step::TakeUnleased(pending, owned) => {
+                self.procs[p].in_call -= 1;
+                self.take_unleased(p, *pending, &owned);
+            }
+            Step::CallAgain(call) => self.arrive(p, *call),
             Step::Forwarded(id, reply) => self.forwarded(p, id, reply),
             Step::FetchRoutes => self.fetch_routes(p),
             Step::ProbeTimeout(set, round) => self.probe_timed_out(p, set, round),
@@ -347,16 +373,21 @@ impl World {
     /// processes must have stopped instead, until an operator decides.
     fn probe(&mut self) {
         for section in (0..self.layout.sections()).map(SectionId).filter(|_| self.hosts.sets > 1) {
+            if self.series.of(section).is_some_and(|(series, _)| !self.is_created(series)) {
+                continue;
+            }
             if self.homes(section) != 1 {
                 let records: Vec<_> = self.stores.iter().map(|store| store.state.sections.get(section)).collect();
                 let text = format!("section {section} is in {} sets: {records:?}", self.homes(section));
                 self.check.broken(self.now, "no section is lost", text);
             }
         }
+        self.leap(2);
         for uid in self.layout.uids() {
             self.clients.push(Client::probing(self.layout.sections(), Uid(uid)));
             self.after(0, Event::NextCall(self.clients.len() - 1));
         }
+        self.probe_lanes();
         self.after(PROBE_TIME, Event::End);
     }
 
@@ -372,6 +403,23 @@ impl World {
             self.check.broken(self.now, "served again", text);
         }
     }
+}
+
+/// Returns an empty history of all uids and lanes.
+fn check(swarm: &Swarm, series: &AllSeries, several: bool) -> Check {
+    let new = if several { Check::of_sets } else { Check::new };
+    let mut check = new(swarm.weather, series.users());
+    for (choice, order) in
+        [(Choice::Counter, Order::OfLane), (Choice::Named, Order::OfLane), (Choice::Chosen, Order::None)]
+    {
+        series.users_of(choice).for_each(|user| check.set_order(user, order));
+    }
+    check
+}
+
+fn clients(sections: u32) -> Vec<Client> {
+    let of_uids = (0..CLIENTS).map(|_| Client::new(sections));
+    of_uids.chain((0..ID_CLIENTS).map(|_| Client::of_ids(sections))).collect()
 }
 
 /// Returns the states of the sets.

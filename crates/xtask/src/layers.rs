@@ -31,7 +31,7 @@ const LAYERS: &[Layer] = &[
     Layer { name: "seq-core", uses: &[], tests_use: &[] },
     Layer { name: "seq-ids", uses: &[], tests_use: &[] },
     Layer { name: "seq-order", uses: &[], tests_use: &[] },
-    Layer { name: "seq-sim", uses: &["seq-core", "seq-order"], tests_use: &[] },
+    Layer { name: "seq-sim", uses: &["seq-core", "seq-ids", "seq-order"], tests_use: &[] },
     Layer { name: "seq-auth", uses: &[], tests_use: &[] },
     Layer { name: "seq-proto", uses: &["seq-auth", "seq-core", "seq-ids"], tests_use: &[] },
     Layer { name: "seq-kit", uses: &["seq-auth"], tests_use: &[] },

@@ -14,7 +14,7 @@ use alloc::vec::Vec;
 
 use super::record::{Quarantine, Residence, SectionRecord};
 use super::set_command::SetRefusal;
-use super::{CommandRefusal, Fields, NodeRecord, SetDefinition, State};
+use super::{Closing, CommandRefusal, Fields, NodeRecord, SetDefinition, State};
 use crate::id::{Epoch, Incarnation, MigrationId, NodeId, Seq, SetId};
 use crate::layout::{Lanes, SectionRun, TickClock};
 use crate::limits;
@@ -118,6 +118,10 @@ impl State {
         }
         if self.is_quarantined() {
             return Err(SetRefusal::InQuarantine { set: set.id }.into());
+        }
+        // The sections of the lanes would begin in a set that takes no more of them.
+        if self.closing > Closing::Open {
+            return Err(SetRefusal::SetClosing { set: set.id }.into());
         }
         self.refuse_after_loss()?;
         create.check()?;

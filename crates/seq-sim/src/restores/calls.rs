@@ -1,10 +1,11 @@
 //! Calls in worlds of restores, for numbers of random uids that are checked against the promises.
 
 use seq_core::SectionId;
-use seq_order::{CallId, Outcome};
+use seq_order::Outcome;
 
 use super::process::Process;
 use super::{Event, SECTIONS, World};
+use crate::check::Flight;
 use crate::coverage::Situation;
 use crate::faults::MS;
 
@@ -20,7 +21,7 @@ const CALL_AGAIN: u64 = 20 * MS;
 /// A call in flight.
 #[derive(Debug)]
 pub(super) struct Call {
-    id: CallId,
+    id: Flight,
     uid: u64,
     until: u64,
     probe: bool,

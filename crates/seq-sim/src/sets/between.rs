@@ -4,17 +4,20 @@
 //! **Invariant:** no message of a set to the other set is read from a state without the entry that the message is
 //! about.
 
+use seq_core::directory::ClaimRun;
 use seq_core::migration::{Armed, Effect};
 use seq_core::state::{
-    Answer, Arrival, Arrive, Closing, Command, CommandRefusal, Complete, FenceResponse, Inherit, LearnDirectory,
-    SetFacts, SetRefusal, StartReturn, State,
+    AdoptSeries, Answer, Arrival, Arrive, Closing, Command, CommandRefusal, Complete, FenceResponse, Inherit,
+    LearnDirectory, SetFacts, SetRefusal, StartReturn, State,
 };
-use seq_core::{Lineage, MigrationId, SectionId, Seq};
+use seq_core::{LayoutId, Lineage, MigrationId, SectionId, Seq};
 
 use crate::bugs::Bug;
+use crate::coverage::Situation;
 use crate::events::{Event, StoreStep};
 use crate::faults::MS;
 use crate::hosts::{index_of, set_id, set_of_member};
+use crate::lanes::stated_series;
 use crate::net::{Address, Body};
 use crate::store::Entry;
 use crate::world::World;
@@ -25,8 +28,10 @@ const LATE: (u64, u64) = (300 * MS, 4_000 * MS);
 /// A message between sets.
 #[derive(Clone, Debug)]
 pub(crate) enum Between {
+    /// The layout up to the last of the sections, as the source has it, comes with them.
     Arm {
         migration: MigrationId,
+        layout_id: LayoutId,
         sections: Vec<SectionId>,
     },
     Armed {
@@ -50,13 +55,14 @@ pub(crate) enum Between {
         lineage: Lineage,
         first: SectionId,
     },
-    Page(FenceResponse),
+    /// The page, and the series that the set knows.
+    Page(FenceResponse, AdoptSeries),
     TooFewRestores {
         lineage: Lineage,
         least: u32,
     },
-    /// A set states facts about itself.
-    Facts(SetFacts),
+    /// A set states facts about itself, the series that it knows, and its claims of their sections.
+    Facts(SetFacts, AdoptSeries, Vec<ClaimRun>),
     /// A set requests a page of the final records of a closing set.
     Final {
         first: SectionId,
@@ -113,7 +119,10 @@ impl World {
                     let max_seq = store.state.sections.resident(*section).map_or(Seq::ZERO, |one| one.max_seq);
                     store.armed_at.insert(*section, max_seq);
                 }
-                self.send_to_set(member, index_of(to), Between::Arm { migration, sections });
+                let layout = store.state.set.as_ref().map(|set| &set.layout);
+                let last = sections.iter().max().copied().unwrap_or(SectionId(0));
+                let Some(layout_id) = layout.and_then(|layout| layout.id_of(last)) else { return };
+                self.send_to_set(member, index_of(to), Between::Arm { migration, layout_id, sections });
             }
             Effect::Arrive { to, arrive } => self.send_to_set(member, index_of(to), Between::Arrive(arrive)),
             Effect::StartReturn { to, start } => self.send_to_set(member, index_of(to), Between::StartReturn(start)),
@@ -150,12 +159,17 @@ impl World {
             Between::Armed { migration, armed } => coordinator.on_armed(*migration, armed, now),
             Between::Arrived { arrive, outcome, lineage } => coordinator.on_arrive((other, *lineage), arrive, outcome),
             Between::Ended { lineage, migration } => Some(coordinator.on_end((other, *lineage), *migration)),
-            Between::Arm { migration, sections } => return self.arm(member, from, *migration, sections),
+            Between::Arm { migration, layout_id, sections } => {
+                return self.arm(member, from, *migration, (*layout_id, sections));
+            }
             Between::Arrive(arrive) => return self.propose_command(member, arrive.clone(), asked(&message)),
             Between::StartReturn(start) => return self.propose_command(member, *start, asked(&message)),
             Between::Complete(_) if quarantined => None,
             Between::Complete(complete) => return self.propose_command(member, *complete, asked(&message)),
-            Between::Facts(facts) => return self.learn(member, facts.clone()),
+            Between::Facts(facts, series, claims) => {
+                self.adopt_series(member, series);
+                return self.learn(member, facts.clone(), claims);
+            }
             Between::Final { first } => {
                 let page = self.stores[set].state.final_records(other, *first);
                 return page.into_iter().for_each(|page| self.send_to_member(member, from, Between::FinalPage(page)));
@@ -167,25 +181,52 @@ impl World {
                 return self.respond_by_reading(set, Asked { member, from, message: message.clone() }, *lineage);
             }
             Between::Fence { lineage, .. } => return self.fence(member, other, *lineage, asked(&message)),
-            Between::Page(page) => return self.propose_command(member, Command::LearnRecords(page.clone()), None),
+            // The sections of a page may be of series that this set created after its backup. The page is requested again.
+            Between::Page(_, series) if self.adopt_series(member, series) => None,
+            Between::Page(page, _) => return self.propose_command(member, Command::LearnRecords(page.clone()), None),
             Between::TooFewRestores { lineage, least } => return self.begin_lineage(member, *lineage, *least),
         };
         effect.into_iter().for_each(|effect| self.carry_out_between(member, effect));
     }
 
-    /// Has the log learn facts of another set, unless only their revision is new.
-    fn learn(&mut self, member: usize, facts: SetFacts) {
-        let peers = &self.stores[set_of_member(member)].state.sets;
-        let known = peers.get(&facts.id).and_then(|peer| peer.facts.as_ref());
+    /// Has the log adopt the series that another set states, if this set adopts them. Returns whether it does.
+    fn adopt_series(&mut self, member: usize, stated: &AdoptSeries) -> bool {
+        let adopts = self.stores[set_of_member(member)].state.adopts_series(stated);
+        if adopts {
+            self.coverage.saw(Situation::SeriesAdopted);
+            self.propose_command(member, stated.clone(), None);
+        }
+        adopts
+    }
+
+    /// Has the log learn facts of another set, unless only their revision is new, and its claims of sections that this
+    /// set's layout has.
+    fn learn(&mut self, member: usize, facts: SetFacts, claims: &[ClaimRun]) {
+        let state = &self.stores[set_of_member(member)].state;
+        let known = state.sets.get(&facts.id).and_then(|peer| peer.facts.as_ref());
         let same = |known: &SetFacts| SetFacts { revision: facts.revision, ..known.clone() } == facts;
-        if !known.is_some_and(same) {
+        let is_known = known.is_some_and(same);
+        let end = state.set.as_ref().map_or(0, |set| set.layout.sections());
+        let fits = |run: &&ClaimRun| run.sections.end().is_some_and(|last| last <= end);
+        let fitting: Vec<ClaimRun> = claims.iter().filter(fits).copied().collect();
+        let claims = state.vouched_claims(facts.id, &fitting);
+        if !claims.is_empty() {
+            let (from, sets) = (Some(facts.id), if is_known { Vec::new() } else { vec![facts] });
+            self.propose_command(member, LearnDirectory { from, claims, sets }, None);
+        } else if !is_known {
             self.propose_command(member, Command::LearnDirectory(LearnDirectory::of(facts)), None);
         }
     }
 
     /// Names the owners of sections that will arrive, or none if the set takes no sections.
-    fn arm(&mut self, member: usize, to: usize, migration: MigrationId, sections: &[SectionId]) {
-        let (set, layout_id) = (set_of_member(member), self.layout.id());
+    fn arm(
+        &mut self,
+        member: usize,
+        to: usize,
+        migration: MigrationId,
+        (layout_id, sections): (LayoutId, &[SectionId]),
+    ) {
+        let set = set_of_member(member);
         let state = &self.stores[set].state;
         let seen = match self.bug {
             Some(Bug::ReservesWhileClosing) => State { closing: Closing::Open, ..state.clone() },
@@ -222,7 +263,7 @@ impl World {
             }
             (Between::Fence { lineage: fenced, first }, Answer::Fenced(Ok(()))) => {
                 let Ok(page) = state.fence_response(to, fenced, first) else { return };
-                Between::Page(page)
+                Between::Page(page, stated_series(set, state))
             }
             (
                 Between::Fence { lineage: fenced, .. },
@@ -239,8 +280,10 @@ impl World {
         let state = &self.stores[set].state;
         let Some(facts) = state.facts(Vec::new()) else { return };
         let awaited: Vec<_> = state.awaited_inheritances().collect();
+        let (series, first) = (stated_series(set, state), self.layout.declared().sections());
+        let claims: Vec<ClaimRun> = state.directory.runs().filter(|run| run.sections.first.0 >= first).collect();
         for to in (0..self.hosts.sets).filter(|to| *to != set) {
-            self.send_to_set(member, to, Between::Facts(facts.clone()));
+            self.send_to_set(member, to, Between::Facts(facts.clone(), series.clone(), claims.clone()));
         }
         for (closing, first) in awaited {
             self.send_to_set(member, index_of(closing), Between::Final { first });

@@ -44,7 +44,10 @@ impl World {
         let state = &self.stores[set].state;
         let (to, runs) = (set_id(1 - set), vec![run]);
         let Some(fingerprint) = state.fingerprint(to, &runs) else { return };
-        let (lineage, layout_id) = (state.lineage, self.layout.id());
+        let last = SectionId(run.first.0 + run.sections - 1);
+        let layout = state.set.as_ref().map(|set| &set.layout);
+        let Some(layout_id) = layout.and_then(|layout| layout.id_of(last)) else { return };
+        let lineage = state.lineage;
         let pace = Pace { rate: 50, max_pause: Duration::from_secs(1), paused: false };
         let start = StartMigration { id, to, lineage, layout_id, runs, pace, fingerprint };
         self.command(set, Command::StartMigration(start));

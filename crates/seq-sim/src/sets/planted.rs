@@ -5,7 +5,7 @@
 use seq_core::limits::RESTORE_MARGIN;
 use seq_core::migration::{Coordinator, Effect};
 use seq_core::state::{
-    Answer, Command, Depart, Destination, Fence, Residence, SectionRecord, SectionRecords, SetRefusal, Tombstone,
+    Answer, Command, Depart, Destination, Fence, Residence, SectionRecord, SectionRecords, SetRefusal, State, Tombstone,
 };
 use seq_core::{Epoch, Incarnation, Lineage, MigrationId, NodeId, SectionId, Seq};
 
@@ -110,7 +110,7 @@ impl World {
                 }
             }
             (Some(Bug::GossipFences), Command::Reassign(_) | Command::Renew { .. }, _) => self.adopt_claims(set),
-            _ => {}
+            _ => after_planted_in_lanes(self.bug, state, (command, answer), before),
         }
     }
 
@@ -172,5 +172,33 @@ impl World {
             let record = Residence { since, epoch: since, max_seq: one.max_seq, routed, ..Residence::default() };
             state.sections.put(section, SectionRecord::Resident(record));
         }
+    }
+}
+
+/// Plants bugs in the records of lanes that an entry has written.
+fn after_planted_in_lanes(bug: Option<Bug>, state: &mut State, entry: (&Command, &Answer), before: &SectionRecords) {
+    match (bug, entry.0, entry.1) {
+        (Some(Bug::RestoredWithoutClock), Command::EndQuarantine(_), Answer::QuarantineEnded(Ok(()))) => {
+            let layout = state.set.as_ref().map(|set| set.layout.clone()).expect("the set is defined");
+            for (section, record) in before.known() {
+                if let (SectionRecord::Quarantined(old), Some(clock)) = (record, layout.clock_of(section))
+                    && let Some(SectionRecord::Resident(record)) = state.sections.get(section).copied()
+                {
+                    let record = Residence { max_seq: Seq(old.max_seq.0 + clock.lead().0), ..record };
+                    state.sections.put(section, SectionRecord::Resident(record));
+                }
+            }
+        }
+        (Some(Bug::RecreatedAtStart), Command::CreateSeries(create), Answer::SeriesCreated(Ok(sections))) => {
+            for section in sections.iter() {
+                if let Some(SectionRecord::Resident(record)) = state.sections.get(section).copied()
+                    && before.get(section).is_none()
+                {
+                    let record = Residence { max_seq: create.lanes.start, ..record };
+                    state.sections.put(section, SectionRecord::Resident(record));
+                }
+            }
+        }
+        _ => {}
     }
 }

@@ -8,7 +8,7 @@ use super::between::{Asked, Between};
 use crate::bugs::Bug;
 use crate::coverage::Situation;
 use crate::events::{Event, StoreStep};
-use crate::faults::MS;
+use crate::faults::{MS, SECOND};
 use crate::hosts::{MEMBERS, set_of_member};
 use crate::world::World;
 use std::cmp::Reverse;
@@ -37,7 +37,7 @@ impl World {
         }
         self.trace.note(now, [12, set as u64, lineage.0], || format!("set {set} is restored: lineage {lineage}"));
         // Entries in progress in the members and between them are gone with their processes.
-        self.queue.retain(|Reverse(queued)| match &queued.event {
+        self.queue.retain(|Reverse(queued)| match &*queued.event {
             Event::Store(StoreStep::Apply(of, _)) => *of != set,
             Event::Store(StoreStep::Answer(requester, ..)) => set_of_member(requester.member) != set,
             Event::Store(StoreStep::Look(member, _) | StoreStep::LookOn(member, ..)) => set_of_member(*member) != set,
@@ -47,6 +47,8 @@ impl World {
         (store.state, store.restores) = (state, store.restores + 1);
         store.seats = [const { None }; MEMBERS];
         self.lead(self.stores[set].leader);
+        let wait = self.rng.between(3 * SECOND, 7 * SECOND);
+        self.after(wait, Event::TimePasses);
         if self.bug == Some(Bug::ServesAtOnce) {
             self.serve_at_once(set);
         }
@@ -73,7 +75,10 @@ impl World {
             Step::Wait(_) if self.bug == Some(Bug::QuarantineWithoutWait) => {
                 self.propose_command(member, EndQuarantine { lineage }, None);
             }
-            Step::NoteClock => self.propose_command(member, NoteClock { unix_ms: time.as_millis() as u64 }, None),
+            Step::NoteClock => {
+                let unix_ms = self.store_ms(set);
+                self.propose_command(member, NoteClock { unix_ms }, None);
+            }
             Step::End(end) => self.propose_command(member, end, None),
             Step::Fence(_) | Step::Wait(_) | Step::Restart => {}
         }

@@ -67,6 +67,18 @@ fn a_series_has_sections_of_its_own_from_its_start_on() {
 }
 
 #[test]
+fn a_set_that_closes_creates_no_series() {
+    let [mut state, _] = sets();
+    applied(&mut state, series("orders", lanes(1, 1))).unwrap();
+    for closing in [Closing::Closing, Closing::Closed] {
+        state.closing = closing;
+        let refused = Err(SetRefusal::SetClosing { set: SetId(1) }.into());
+        assert_eq!(applied(&mut state, series("tweets", lanes(1, 1))), refused);
+        assert!(applied(&mut state, series("orders", lanes(1, 1))).is_ok(), "a repeat");
+    }
+}
+
+#[test]
 fn a_name_is_used_once() {
     let [mut state, _] = sets();
     applied(&mut state, series("orders", lanes(1, 1))).unwrap();

@@ -1,0 +1,269 @@
+//! The series of a world: a counter, lanes that the node chooses, and lanes that the caller names, in small shapes, so
+//! that sequence numbers overflow and lanes borrow from the time to come.
+//!
+//! An operator creates the series one after another during the run, and again if a restore has lost them.
+
+use seq_core::lane_clock::LaneClock;
+use seq_core::layout::{Lanes, SectionRun, TickClock, address};
+use seq_core::series::Series;
+use seq_core::state::{AdoptSeries, Command, CreateSeries, State};
+use seq_core::{Layout, SectionId, Seq, SlotIndex, Uid};
+use seq_ids::{CounterShape, Id, Shape, TimedShape};
+
+use crate::bugs::Bug;
+use crate::client::Client;
+use crate::coverage::Situation;
+use crate::events::Event;
+use crate::faults::{Fault, Kind, MS, SECOND, Weather};
+use crate::hosts::{Hosts, members_of, set_id};
+use crate::rng::Rng;
+use crate::swarm::Swarm;
+use crate::world::World;
+
+/// Makes the draws of series independent of the other draws.
+const LANES_SEED: u64 = 0x1a9e_5c0d_77e3_b1f5;
+
+/// Makes the draws of steps of wall clocks independent of the other draws.
+const STEPS_SEED: u64 = 0x57e9_0b2d_61fa_c483;
+
+/// Seeds in a thousand with failures in which wall clocks step.
+const STEPPED: u64 = 600;
+
+/// Limit on the steps of a seed, exclusive.
+const MOST_STEPS: u64 = 9;
+
+/// Limits on a step, in milliseconds.
+const MOST_STEP_MS: [u64; 4] = [1_500, 10_000, 60_000, 3 * 3_600_000];
+
+/// The wall clock at the begin of a world, in milliseconds since 1970.
+pub(crate) const WALL_MS: u64 = 1_800_000_000_000;
+
+/// The epoch of the shapes, in milliseconds since 1970.
+const EPOCH_MS: u64 = WALL_MS - 1_000_000_000;
+
+/// Time by which an id may be ahead of the clock, in milliseconds.
+const AHEAD_MS: u32 = 1_000;
+
+/// Leads of the series, in milliseconds: where the node chooses the lane, and where the caller names it.
+const LEADS_MS: [u32; 2] = [12_000, 1_000];
+
+/// The last id of the counter.
+const LAST_ID: u64 = (1 << 31) - 1;
+
+/// Time between two looks of the operator that creates series.
+const LOOK: u64 = 100 * MS;
+
+/// Limit on the time between two creations.
+const LONGEST_PAUSE: u64 = 3 * SECOND;
+
+/// Number of series of a world.
+pub(crate) const SERIES: usize = 3;
+
+/// The lane of a call for ids.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Choice {
+    /// A counter, which has one lane.
+    Counter,
+    /// The caller names the lane.
+    Named,
+    /// The node chooses the lane.
+    Chosen,
+}
+
+/// A series of a world.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WorldSeries {
+    pub(crate) choice: Choice,
+    pub(crate) shape: Shape,
+    pub(crate) lanes: Lanes,
+    /// The sections of the lanes.
+    pub(crate) sections: SectionRun,
+    spreads: bool,
+}
+
+/// The series of a world, in the order in which they are created.
+#[derive(Clone, Debug)]
+pub(crate) struct AllSeries {
+    pub(crate) all: [WorldSeries; SERIES],
+    /// The layout with all of them.
+    pub(crate) layout: Layout,
+    /// Whether processes of a release without series run, too.
+    pub(crate) old_nodes: bool,
+}
+
+impl WorldSeries {
+    fn new(choice: Choice, rng: &mut Rng, bug: Option<Bug>) -> WorldSeries {
+        let (sections, spreads) = (SectionRun { first: SectionId(0), sections: 0 }, rng.chance(500));
+        if choice == Choice::Counter {
+            let shape = CounterShape { offset: rng.between(1, 3), increment: 2, max_id: LAST_ID };
+            let margin = match bug {
+                Some(Bug::WideMargin) => seq_core::limits::RESTORE_MARGIN,
+                Some(Bug::NoMargin) => 0,
+                _ => Lanes::margin_of(LAST_ID / 2),
+            };
+            let lanes = Lanes { count: 1, per_section: 1, start: Seq(0), margin, clock: None };
+            return WorldSeries { choice, shape: Shape::Counter(shape), lanes, sections, spreads: false };
+        }
+        let (unit_ms, seq_bits) = *[(20, 0), (50, 1), (100, 2)].get(rng.index(3)).expect("three of them");
+        let lane_bits = if choice == Choice::Chosen { 2 } else { 1 };
+        let shape = TimedShape { epoch_ms: EPOCH_MS, unit_ms, time_bits: 40, lane_bits, seq_bits, spread: spreads };
+        let lead_ms = LEADS_MS[usize::from(choice == Choice::Named)];
+        let clock = Some(TickClock { epoch_ms: EPOCH_MS, unit_ms, seq_bits, lead_ms });
+        let lanes = Lanes { count: 1 << lane_bits, per_section: 2, start: Seq(0), margin: 0, clock };
+        WorldSeries { choice, shape: Shape::Timed(shape), lanes, sections, spreads }
+    }
+
+    pub(crate) fn name(&self) -> String {
+        format!("{:?}", self.choice).to_lowercase()
+    }
+
+    /// Returns the address of a lane.
+    pub(crate) fn address(&self, lane: u32) -> Uid {
+        let per = self.lanes.per_section;
+        address(SectionId(self.sections.first.0 + lane / per), SlotIndex(lane % per))
+    }
+
+    /// Returns the first lane of a section, and the number of its lanes.
+    pub(crate) fn lanes_of(&self, section: SectionId) -> (u32, u32) {
+        let first = (section.0 - self.sections.first.0) * self.lanes.per_section;
+        (first, self.lanes.per_section.min(self.lanes.count - first))
+    }
+
+    /// Returns the id of a number of a lane.
+    pub(crate) fn id(&self, lane: u32, number: Seq) -> Option<Id> {
+        self.shape.id(lane, number.0).ok()
+    }
+
+    /// Returns the command that creates the series.
+    pub(crate) fn create(&self, created_ms: u64) -> CreateSeries {
+        let shape = vec![u8::from(self.choice == Choice::Chosen), u8::from(self.spreads)];
+        CreateSeries { name: self.name(), shape, lanes: self.lanes, created_ms }
+    }
+}
+
+impl AllSeries {
+    /// Adds steps of wall clocks by seconds to hours, if the seed has them. Of each store, the clock of one member steps:
+    /// the middle of all of them stays.
+    pub(crate) fn add_wall_steps(swarm: &mut Swarm, seed: u64, hosts: Hosts) {
+        let rng = &mut Rng::new(seed ^ STEPS_SEED);
+        if swarm.weather == Weather::Calm || !rng.chance(STEPPED) {
+            return;
+        }
+        for _ in 0..rng.between(1, MOST_STEPS) {
+            let machine = if rng.chance(800) {
+                rng.index(hosts.names())
+            } else {
+                hosts.of_member(members_of(rng.index(hosts.sets)).start)
+            };
+            let most = *MOST_STEP_MS.get(rng.index(MOST_STEP_MS.len())).expect("some of them");
+            let by = rng.between(1, most) as i64;
+            let kind = Kind::WallStep(machine, if rng.chance(500) { by } else { -by });
+            let at = rng.between(SECOND, swarm.ends - SECOND);
+            swarm.faults.push(Fault { at, lasts: MS, kind });
+        }
+        swarm.faults.sort_by_key(|fault| fault.at);
+    }
+
+    /// Draws the series of a seed, and appends them to a layout.
+    pub(crate) fn draw(seed: u64, declared: &Layout, bug: Option<Bug>) -> AllSeries {
+        let rng = &mut Rng::new(seed ^ LANES_SEED);
+        let mut layout = declared.clone();
+        let mut order = [Choice::Counter, Choice::Named, Choice::Chosen];
+        order.swap(rng.index(3), rng.index(3));
+        order.swap(0, rng.index(3));
+        let all = order.map(|choice| {
+            let series = WorldSeries::new(choice, rng, bug);
+            let (longer, sections) = layout.append(series.lanes).expect("sound lanes");
+            layout = longer;
+            WorldSeries { sections, ..series }
+        });
+        AllSeries { all, layout, old_nodes: rng.chance(300) }
+    }
+
+    /// Returns the series of a section with the section's first lane; `None` for a section of uids.
+    pub(crate) fn of(&self, section: SectionId) -> Option<(&WorldSeries, u32)> {
+        let series = self.all.iter().find(|one| one.sections.iter().any(|other| other == section))?;
+        Some((series, series.lanes_of(section).0))
+    }
+
+    /// Returns the series and the lane at an address.
+    pub(crate) fn lane_at(&self, address: Uid) -> Option<(&WorldSeries, u32)> {
+        let (section, slot) = self.layout.locate(address).ok()?;
+        let (series, first) = self.of(section)?;
+        Some((series, first + slot.0))
+    }
+
+    /// Returns the number of a uid, or of a lane, among all of them.
+    pub(crate) fn user(&self, uid: Uid) -> u64 {
+        let Some((of, lane)) = self.lane_at(uid) else { return uid.0 };
+        let before = self.all.iter().take_while(|one| one.choice != of.choice).map(|one| one.lanes.count).sum::<u32>();
+        self.layout.uids().end + u64::from(before + lane)
+    }
+
+    /// Returns the numbers of the lanes of a choice.
+    pub(crate) fn users_of(&self, choice: Choice) -> impl Iterator<Item = u64> {
+        let of = self.all.iter().filter(move |one| one.choice == choice);
+        of.flat_map(|one| (0..one.lanes.count).map(|lane| self.user(one.address(lane))))
+    }
+
+    /// Returns the number of all uids and lanes.
+    pub(crate) fn users(&self) -> usize {
+        self.layout.uids().end as usize + self.all.iter().map(|one| one.lanes.count as usize).sum::<usize>()
+    }
+}
+
+/// Returns the series that a set states to other sets.
+pub(crate) fn stated_series(set: usize, state: &State) -> AdoptSeries {
+    let stated = |series: &Series| {
+        let Series { name, shape, lanes, created_ms, retired, .. } = series.clone();
+        (CreateSeries { name, shape, lanes, created_ms }, retired)
+    };
+    AdoptSeries { from: set_id(set), series: state.series.iter().map(stated).collect() }
+}
+
+/// Returns the clock of a section that is in a series of a route table.
+pub(crate) fn clock_of(series: &[Series], section: SectionId, starts_above: Seq) -> Option<LaneClock> {
+    let of = series.iter().find(|one| one.sections.iter().any(|other| other == section))?;
+    let [is_chosen, spreads] = of.shape[..] else { return None };
+    let (is_chosen, spreads) = (is_chosen == 1, spreads == 1);
+    Some(LaneClock { clock: of.lanes.clock?, ahead_ms: AHEAD_MS, spreads, starts_above, is_chosen })
+}
+
+impl World {
+    /// Returns whether a set has a series.
+    pub(crate) fn is_created(&self, series: &WorldSeries) -> bool {
+        self.stores.iter().any(|store| store.state.series(&series.name()).is_some())
+    }
+
+    /// Requests an id of each lane that the caller names, and of each series whose lanes the node chooses.
+    pub(crate) fn probe_lanes(&mut self) {
+        for series in self.series.all {
+            let lanes = if series.choice == Choice::Chosen { 1 } else { series.lanes.count };
+            let lanes = if self.is_created(&series) { lanes } else { 0 };
+            for lane in 0..lanes {
+                self.clients.push(Client::probing_id(self.layout.sections(), series.address(lane)));
+                self.after(0, Event::NextCall(self.clients.len() - 1));
+            }
+        }
+    }
+
+    /// Has the operator create the next series in the set that creates series, unless an AllocSvr of a release without
+    /// series owns sections.
+    pub(crate) fn create_series(&mut self) {
+        let set = 0;
+        let created_ms = self.middle_ms(set);
+        let store = &self.stores[set];
+        let missing = self.series.all.iter().find(|one| store.state.series(&one.name()).is_none());
+        let create = missing.map(|one| one.create(created_ms));
+        let mut wait = LOOK;
+        if let Some(create) = create.filter(|_| store.rolled_back.is_none()) {
+            if store.state.outdated_owner().is_some() {
+                self.coverage.saw(Situation::CreationRefused);
+            } else if self.rng.chance(100) || self.healed {
+                self.command(set, Command::CreateSeries(create));
+                wait = if self.healed { LOOK } else { self.rng.between(LOOK, LONGEST_PAUSE) };
+            }
+        }
+        self.after(wait, Event::CreateSeries);
+    }
+}
