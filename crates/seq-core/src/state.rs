@@ -125,7 +125,8 @@ pub struct State {
     /// The series, in the order of their lanes in the layout.
     pub series: Vec<Series>,
     /// Time of the newest restore, in milliseconds since 1970 by the clock of the store, noted at the end of its
-    /// quarantine: no earlier lineage has raised a ceiling after it. `None` until it is noted.
+    /// quarantine: no earlier lineage has raised a ceiling after it. `None` until it is noted. Without a series that
+    /// follows the clock it is noted when the first such series is created.
     pub restored_ms: Option<u64>,
     /// The rules by which commands are applied.
     pub rules: Rules,

@@ -29,7 +29,7 @@ pub struct CreateSeries {
     pub shape: Vec<u8>,
     /// The lanes.
     pub lanes: Lanes,
-    /// Milliseconds since 1970 by the leader's clock.
+    /// Milliseconds since 1970 by the clock of the store. After a restore it may be the time above which ticks begin.
     pub created_ms: u64,
 }
 
@@ -136,6 +136,11 @@ impl State {
         }
         let own = self.set.as_ref().ok_or(CommandRefusal::NoSet)?.id;
         let sections = self.append_series(create, false)?;
+        // The quarantine noted no time while no series followed the clock. A series that the restore lost was raised
+        // before this one is created in its place.
+        if self.lineage.restores() > 0 && create.lanes.clock.is_some() {
+            self.restored_ms.get_or_insert(create.created_ms);
+        }
         // A restore may have lost a series whose sections had these indexes.
         let lost = self.restored(sections.first, Epoch(0), create.lanes.start);
         let (epoch, max_seq) = lost.unwrap_or((Epoch(0), create.lanes.start));

@@ -9,7 +9,6 @@ use seq_core::plan::Fingerprint;
 use seq_core::series::Series;
 use seq_core::state::{CommandRefusal, CreateSeries, Replicated, RetireSeries, State};
 use seq_ids::{Shape, TimedShape};
-use seq_kit::wall_clock;
 use seq_proto::Reason;
 use seq_proto::series::SeriesShape;
 use seq_proto::v1::{
@@ -41,7 +40,7 @@ impl SetAdmin {
         self.check_leads()?;
         self.check_series_format()?;
         let (dry_run, plan) = (request.dry_run, request.plan);
-        let create = create(request, wall_clock::now_ms())?;
+        let create = create(request, self.between.replicated.raft().clock_ms())?;
         let required = Required::new(dry_run, plan);
         let foresee = || self.read(|state, _| foresee(state, &create))?;
         let now = foresee()?;

@@ -257,6 +257,20 @@ fn a_series_of_a_restored_set_begins_above_a_series_that_the_restore_lost() {
     assert_eq!(record.max_seq, Seq(9_000 + 60_000 + 10_000 + 1_000));
 }
 
+/// Checks a backup without a series that follows the clock, so that the quarantine noted no time.
+#[test]
+fn a_series_with_a_clock_begins_above_a_lost_one_if_the_backup_had_none() {
+    const CLOCK: TickClock = TickClock { epoch_ms: 0, unit_ms: 1, seq_bits: 0, lead_ms: 1_000 };
+    let [mut state, _] = sets();
+    let timed = |created_ms| CreateSeries { created_ms, ..series("t", Lanes { clock: Some(CLOCK), ..lanes(1, 1) }) };
+    state.restore(Lineage(1 << 32)).unwrap();
+    assert!(!state.awaits_clock());
+    ends(&mut state, 9_000).unwrap();
+    let sections = applied(&mut state, timed(9_500)).unwrap();
+    let record = *state.sections.resident(sections.first).unwrap();
+    assert_eq!(record.max_seq, Seq(9_500 + 60_000 + 10_000 + 1_000));
+}
+
 #[test]
 fn routes_name_the_series_and_grow_with_them() {
     let [mut state, _] = sets();
