@@ -5,17 +5,18 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use seq_order::{IdCall, IdPromises, IdTime, check_ids};
 use seq_proto::v1::id_service_client::IdServiceClient;
 use seq_proto::v1::{NextIdsRequest, NextIdsResponse};
+use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 use tonic::transport::{Channel, Endpoint};
 
 use crate::cluster::{Cluster, seqsvr};
-use crate::machine::{TIMEOUT, eventually, eventually_within};
+use crate::machine::{TIMEOUT, eventually, eventually_within, now_ms};
 
 /// Callers of each series at each node.
 const CALLERS: usize = 1;
@@ -257,7 +258,7 @@ impl Caller {
         while began.elapsed() < DEADLINE && !stopped.load(SeqCst) {
             attempts += 1;
             let mut attempt =
-                tokio::spawn(take(self.clients[self.at].clone(), self.series, fastrand::u32(1..=MAX_COUNT)));
+                Handle::current().spawn(take(self.clients[self.at].clone(), self.series, fastrand::u32(1..=MAX_COUNT)));
             let refusal = match tokio::time::timeout(ATTEMPT, &mut attempt).await {
                 Ok(taken) => match taken.unwrap() {
                     Ok(call) => {
@@ -310,8 +311,4 @@ pub(crate) async fn take(mut client: IdServiceClient<Channel>, series: Series, c
 
 fn reason(status: &tonic::Status) -> String {
     seq_proto::status::reason(status).unwrap_or_else(|| status.code().to_string())
-}
-
-fn now_ms() -> u64 {
-    u64::try_from(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis()).unwrap()
 }

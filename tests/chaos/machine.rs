@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Timeout of every wait for a condition. It is generous because the machine may be building at the same time.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(90);
@@ -109,6 +109,12 @@ pub(crate) fn eventually_within<T>(limit: Duration, what: &str, mut condition: i
         assert!(start.elapsed() < limit, "not within {limit:?}: {what}");
         pause(POLL_INTERVAL);
     }
+}
+
+/// Returns the time of this machine's clock, in milliseconds since 1970.
+#[expect(clippy::disallowed_methods, reason = "ids with a time are compared with it")]
+pub(crate) fn now_ms() -> u64 {
+    u64::try_from(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis()).unwrap()
 }
 
 /// Waits for the length of a fault; not to be used for a condition.

@@ -155,7 +155,6 @@ fn ids(series: &str, count: u32) -> v1::NextIdsRequest {
 }
 
 #[tokio::test]
-#[expect(clippy::too_many_lines, reason = "every endpoint and every refusal")]
 async fn every_endpoint_of_a_proxy_gives_out_ids_in_one_order() {
     let place = Place::new();
     let (_cluster, addr) = dev::start(&place);

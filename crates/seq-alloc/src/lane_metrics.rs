@@ -5,9 +5,10 @@ use std::sync::OnceLock;
 
 use metrics::{Gauge, gauge};
 use seq_api::metrics as names;
+use seq_core::lane_clock::LaneClock;
 use seq_core::lease::Clocks;
 
-use crate::lanes::{LaneClock, SeriesIndex};
+use crate::lanes::{SeriesIndex, unix_ms};
 use crate::ownership::OwnedSection;
 use crate::shared::Shared;
 
@@ -76,6 +77,6 @@ impl Shared {
     /// Returns whether the lanes of a section give out no id now: it began ahead of the clock, or no raise reaches the
     /// clock.
     pub(crate) fn rests(&self, owned: &OwnedSection, clock: &LaneClock, now: Clocks) -> bool {
-        clock.rests(unix_ms(now)) || self.clock_ahead.bounds(&clock.clock, owned.ceiling(), now).is_some()
+        owned.rests(unix_ms(now)) || self.clock_ahead.bounds(&clock.clock, owned.ceiling(), now).is_some()
     }
 }

@@ -4,11 +4,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use seq_api::ids::IdSeries;
+use seq_core::SectionId;
 use seq_core::lane_clock::LaneClock;
 use seq_core::lease::Clocks;
 use seq_core::route::RouteTable;
 use seq_core::series::Series;
-use seq_core::{SectionId, Seq};
 use seq_ids::Shape;
 use seq_proto::series::SeriesShape;
 
@@ -66,14 +66,14 @@ fn served(series: &Series) -> Option<Arc<IdSeries>> {
 }
 
 /// Returns the clock of a section at the begin of an ownership; `None` for a section without a clock.
-pub(crate) fn clock_of(section: SectionId, routes: &RouteTable, starts_above: Seq) -> Option<LaneClock> {
+pub(crate) fn clock_of(section: SectionId, routes: &RouteTable) -> Option<LaneClock> {
     let clock = routes.layout().clock_of(section)?;
     let sections = |series: &&Series| series.sections.iter().any(|one| one == section);
     let shape = routes.series().iter().find(sections).and_then(|series| SeriesShape::of(series).ok());
     let is_chosen = shape.is_some_and(|shape| !shape.named_lanes);
     let spreads = matches!(shape.map(|shape| shape.shape), Some(Shape::Timed(timed)) if timed.spread);
     let ahead_ms = shape.map_or(0, |shape| shape.ahead_ms);
-    Some(LaneClock { clock, ahead_ms, spreads, starts_above, is_chosen })
+    Some(LaneClock { clock, ahead_ms, spreads, is_chosen })
 }
 
 /// Returns the time of clocks, in milliseconds since 1970.

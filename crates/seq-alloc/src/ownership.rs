@@ -292,20 +292,16 @@ impl Ownership {
     ) -> Arc<OwnedSection> {
         let uids = machine.layout().uids_of(id);
         let uids = (uids.end - uids.start) as u32;
-        let clock = machine.routes().and_then(|routes| lanes::clock_of(id, routes, ceiling));
+        let clock = machine.routes().and_then(|routes| lanes::clock_of(id, routes));
         let step = self.raise_step();
         let exact = copy.map(|copy| Section::handed_over(uids, copy, ceiling, step));
         let exact = exact
             .and_then(|exact| exact.inspect_err(|misfit| transitions.lose_copy(id, epoch, &(*misfit).into())).ok());
-        let Some(mut clock) = clock else {
+        let Some(clock) = clock else {
             transitions.at_ceiling += usize::from(exact.is_none() && ceiling > Seq(0));
             let section = exact.unwrap_or_else(|| Section::takeover(uids, ceiling, step));
             return OwnedSection::new(id, epoch, None, section);
         };
-        // A copy of a section at rest still rests: its untouched lanes are at its base.
-        if let (Some(copy), Some(_)) = (copy, &exact) {
-            clock.starts_above = copy.base;
-        }
         // Ticks that are skipped are time that passes anyway, so they are no numbers that a takeover burned.
         let section = exact.unwrap_or_else(|| Section::takeover(uids, ceiling, step));
         let lead = clock.clock.lead();

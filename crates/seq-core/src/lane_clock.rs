@@ -22,9 +22,6 @@ pub struct LaneClock {
     pub ahead_ms: u32,
     /// Whether the sequence number continues in a new unit of time, instead of starting at 0.
     pub spreads: bool,
-    /// The number above which all numbers of the ownership are: the ceiling at which it began, or the base of the copy
-    /// with which it began.
-    pub starts_above: Seq,
     /// Whether the node chooses the lane of a call. Callers of such lanes are promised no order in real time.
     pub is_chosen: bool,
 }
@@ -48,10 +45,11 @@ impl LaneClock {
         Window { floor: self.clock.tick(unix_ms), limit: Seq(limit).min(Seq::MAX), spread }
     }
 
-    /// Returns whether no lane of the section has a number at this time.
+    /// Returns whether no lane of a section has a number at this time: the ownership began ahead of the clock. So does a
+    /// handover of such a section, because its untouched lanes keep the base.
     #[must_use]
-    pub fn rests(&self, unix_ms: u64) -> bool {
-        self.starts_above >= self.window(unix_ms).limit
+    pub fn rests(&self, section: &Section, unix_ms: u64) -> bool {
+        section.base() >= self.window(unix_ms).limit
     }
 }
 
@@ -156,8 +154,7 @@ mod tests {
     /// 4 ticks in each 10 ms.
     const CLOCK: TickClock = TickClock { epoch_ms: 1_000, unit_ms: 10, seq_bits: 2, lead_ms: 1_000 };
 
-    const LANES: LaneClock =
-        LaneClock { clock: CLOCK, ahead_ms: 20, spreads: false, starts_above: Seq(0), is_chosen: true };
+    const LANES: LaneClock = LaneClock { clock: CLOCK, ahead_ms: 20, spreads: false, is_chosen: true };
 
     fn one(section: &Section, above: u64, unix_ms: u64) -> Result<u64, NotTaken> {
         match take(section, Some(&LANES), (SlotIndex(0), Count::ONE), Seq(above), unix_ms)? {
@@ -210,9 +207,13 @@ mod tests {
 
     #[test]
     fn a_section_rests_until_the_clock_has_come_to_the_ceiling_at_which_it_began() {
-        let began = LaneClock { starts_above: Seq(211), ..LANES };
-        assert!(began.rests(1_509), "the window ends with 211");
-        assert!(!began.rests(1_510));
+        let taken_over = Section::takeover(2, Seq(211), Step(40)).in_ticks(CLOCK.lead());
+        let copy = taken_over.freeze();
+        let handed_over = Section::handed_over(2, &copy, Seq(211), Step(40)).unwrap().in_ticks(CLOCK.lead());
+        for section in [taken_over, handed_over] {
+            assert!(LANES.rests(&section, 1_509), "the window ends with 211");
+            assert!(!LANES.rests(&section, 1_510));
+        }
     }
 
     /// Three sections from the fifth on.

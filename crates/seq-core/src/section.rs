@@ -420,6 +420,13 @@ impl Section {
         SectionCopy { base: self.base, distances: self.slots.freeze() }
     }
 
+    /// Returns the number above which all numbers of this ownership are: the ceiling at which it began, or that of the copy
+    /// with which it began.
+    #[must_use]
+    pub fn base(&self) -> Seq {
+        self.base
+    }
+
     /// Returns the committed ceiling that was adopted last.
     #[must_use]
     pub fn ceiling(&self) -> Seq {

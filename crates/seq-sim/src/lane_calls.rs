@@ -6,7 +6,7 @@
 
 use std::rc::Rc;
 
-use seq_core::lane_clock::{self, LaneClock, NotTaken};
+use seq_core::lane_clock::{self, LaneClock, NotTaken, Turn};
 use seq_core::{Count, Refusal, SectionId, Seq, SlotIndex, Take, Uid};
 use seq_ids::Shape;
 
@@ -111,13 +111,14 @@ impl World {
 
     fn choose_lane(&self, p: usize, series: &WorldSeries, turn: u64) -> Option<u32> {
         let (process, now_ms, turn) = (&self.procs[p], self.unix_ms(p), turn as u32);
-        let rests =
-            |section| process.table.get(&section).map(|owned| owned.clock.is_some_and(|clock| clock.rests(now_ms)));
-        let is_elsewhere = |section| {
-            let route = process.owner.routes().and_then(|routes| routes.get(section)).unwrap_or_default();
-            route.other_set().is_some() || route.owner.is_some_and(|owner| owner != process.node)
+        let rests = |owned: &Rc<Owned>| owned.clock.is_some_and(|clock| clock.rests(&owned.section, now_ms));
+        let rests = |section| process.table.get(&section).map(rests);
+        let elsewhere = |section| {
+            let route = process.owner.routes().and_then(|routes| routes.get(section))?;
+            let place = (route.other_set(), route.owner.filter(|owner| *owner != process.node));
+            (place != (None, None)).then_some(place)
         };
-        let section = lane_clock::choose(series.sections, turn, rests, is_elsewhere)?;
+        let section = lane_clock::choose(series.sections, Turn { turn, attempt: 0 }, rests, elsewhere)?;
         let (first, lanes) = series.lanes_of(section);
         Some(first + turn % lanes)
     }

@@ -222,11 +222,11 @@ pub(crate) fn stated_series(set: usize, state: &State) -> AdoptSeries {
 }
 
 /// Returns the clock of a section that is in a series of a route table.
-pub(crate) fn clock_of(series: &[Series], section: SectionId, starts_above: Seq) -> Option<LaneClock> {
+pub(crate) fn clock_of(series: &[Series], section: SectionId) -> Option<LaneClock> {
     let of = series.iter().find(|one| one.sections.iter().any(|other| other == section))?;
     let [is_chosen, spreads] = of.shape[..] else { return None };
     let (is_chosen, spreads) = (is_chosen == 1, spreads == 1);
-    Some(LaneClock { clock: of.lanes.clock?, ahead_ms: AHEAD_MS, spreads, starts_above, is_chosen })
+    Some(LaneClock { clock: of.lanes.clock?, ahead_ms: AHEAD_MS, spreads, is_chosen })
 }
 
 impl World {

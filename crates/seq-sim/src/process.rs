@@ -299,7 +299,7 @@ impl World {
             None => Section::takeover(uids, ceiling, STEP),
         };
         let series = self.procs[p].owner.routes().map(|routes| routes.series().clone()).unwrap_or_default();
-        let clock = lanes::clock_of(&series, id, if copy.is_some() { Seq::ZERO } else { ceiling });
+        let clock = lanes::clock_of(&series, id);
         let section = in_ticks(section, clock);
         let base = copy.map_or(ceiling, |copy| copy.base);
         self.procs[p].table.insert(id, Rc::new(Owned { id, epoch, section, base, clock, latest_ms: Cell::default() }));
@@ -324,7 +324,7 @@ impl World {
         let Some(frozen) = served else { return };
         let copy = frozen.section.freeze();
         let section = Section::handed_over(frozen.section.uids(), &copy, frozen.section.ceiling(), STEP);
-        let clock = frozen.clock.map(|clock| LaneClock { starts_above: Seq::ZERO, ..clock });
+        let clock = frozen.clock;
         let section = in_ticks(section.expect("its own values fit"), clock);
         self.procs[p]
             .table

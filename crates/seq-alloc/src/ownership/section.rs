@@ -33,6 +33,11 @@ impl OwnedSection {
         self.section.is_in_ticks()
     }
 
+    /// Returns whether no lane has a number at a time in milliseconds since 1970: see [`LaneClock::rests`].
+    pub(crate) fn rests(&self, unix_ms: u64) -> bool {
+        self.clock.is_some_and(|clock| clock.rests(&self.section, unix_ms))
+    }
+
     /// Returns the committed ceiling as known here.
     pub(crate) fn ceiling(&self) -> Seq {
         self.section.ceiling()

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use seq_api::ids::{IdRequest, IdSeries};
 use seq_api::service::{Call, Item, SequenceService, Via};
-use seq_core::{Epoch, Refusal, RouteVersion, Seq, Target};
+use seq_core::{Epoch, Refusal, RouteVersion, Target};
 use seq_ids::{Id, Shape};
 use seq_proto::v1;
 use seq_tenant::Caller;

@@ -1,6 +1,6 @@
 //! The limits of a lane: more ids than its shape has in a millisecond, and the last id of a shape.
 
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use seq_order::IdCall;
 use seq_proto::v1::id_service_client::IdServiceClient;
@@ -8,7 +8,7 @@ use tonic::transport::{Channel, Endpoint};
 
 use crate::cluster::{Cluster, Shape};
 use crate::id_load::{Clocks, MEDIA, Series, TWEETS, create, take};
-use crate::machine::{eventually, pause};
+use crate::machine::{eventually, now_ms, pause};
 use crate::rows::clocks::WallClock;
 
 /// Ids of a lane of `media` in a millisecond.
@@ -65,8 +65,7 @@ pub(in crate::rows) fn end() {
         let file = cluster.path("clock");
         let clock = WallClock::of(&mut cluster.stores, file.clone());
         WallClock::of(&mut cluster.allocs, file);
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
-        let ahead = Duration::from_millis(end_ms) - now - BEFORE_END;
+        let ahead = Duration::from_millis(end_ms - now_ms()) - BEFORE_END;
         clock.step(&format!("+{}s", ahead.as_secs()));
         cluster.start_all();
         create(&cluster, series, &["--allow-short"]);
