@@ -59,6 +59,8 @@ pub(crate) struct Attempts<'a> {
     /// Whether an unreachable set fails the call without retries, because the caller also waits for items of other
     /// sets.
     fails_fast: bool,
+    /// Time until which the only attempt may take; its failure is the call's error. `None` for calls with retries.
+    once: Option<Instant>,
 }
 
 /// Node of an attempt, and the route information in its request.
@@ -108,12 +110,28 @@ pub(crate) struct Classified {
 impl<'a> Attempts<'a> {
     /// Creates the state of a call without any attempt.
     pub(crate) fn new(shared: &'a Shared, deadline: Instant) -> Attempts<'a> {
-        Attempts { shared, deadline, made: 0, lost: 0, excluded: None, route: None, followed: 0, fails_fast: false }
+        Attempts {
+            shared,
+            deadline,
+            made: 0,
+            lost: 0,
+            excluded: None,
+            route: None,
+            followed: 0,
+            fails_fast: false,
+            once: None,
+        }
     }
 
     /// With `yes`, makes an unreachable set fail the call without retries; for calls with items of other sets.
     pub(crate) fn failing_fast(self, yes: bool) -> Attempts<'a> {
         Attempts { fails_fast: yes, ..self }
+    }
+
+    /// Makes the first failure the call's error, also if the attempt has taken until `until`. The caller decides on the
+    /// retry, with [`Attempts::pause`]. `made` is the number of its attempts so far.
+    pub(crate) fn once(self, until: Instant, made: u32) -> Attempts<'a> {
+        Attempts { once: Some(until.min(self.deadline)), made, ..self }
     }
 
     /// Copies the attempts so far, for some items of the call that continue separately; `charged` is the set whose
@@ -213,8 +231,13 @@ impl<'a> Attempts<'a> {
     /// Creates a request whose timeout is the remaining time of the call.
     pub(crate) fn request<M>(&self, message: M) -> Request<M> {
         let mut request = Request::new(message);
-        request.set_timeout(self.deadline.saturating_duration_since(Instant::now()));
+        request.set_timeout(self.attempt_until().saturating_duration_since(Instant::now()));
         request
+    }
+
+    /// Returns the time until which an attempt may take.
+    fn attempt_until(&self) -> Instant {
+        self.once.unwrap_or(self.deadline)
     }
 
     /// Makes one attempt, up to the deadline.
@@ -223,7 +246,7 @@ impl<'a> Attempts<'a> {
         call: impl Future<Output = Result<Response<T>, Status>>,
     ) -> Result<T, Status> {
         self.made += 1;
-        match tokio::time::timeout_at(self.deadline, call).await {
+        match tokio::time::timeout_at(self.attempt_until(), call).await {
             Ok(response) => response.map(Response::into_inner),
             Err(_) => Err(Status::deadline_exceeded("the caller's deadline passed")),
         }
@@ -401,7 +424,8 @@ impl<'a> Attempts<'a> {
     }
 
     async fn retry(&self, error: CallError, wait_for: Option<Duration>, at_once: bool) -> Result<(), CallError> {
-        if error.is_retryable() && self.pause(wait_for, at_once).await { Ok(()) } else { Err(error) }
+        let retries = error.is_retryable() && self.once.is_none();
+        if retries && self.pause(wait_for, at_once).await { Ok(()) } else { Err(error) }
     }
 
     /// Waits out the backoff before the next attempt. Returns `false` at once if the deadline or the retry budget

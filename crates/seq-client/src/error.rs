@@ -153,6 +153,15 @@ impl CallError {
         self
     }
 
+    /// Returns the time after which the server expects a retry to succeed, if it stated one.
+    pub(crate) fn retry_after(&self) -> Option<Duration> {
+        match self {
+            CallError::Refused(refused) => refused.retry_after,
+            CallError::SetUnavailable(unavailable) => unavailable.retry_after,
+            _ => None,
+        }
+    }
+
     /// Returns whether there was no valid response: neither numbers nor a refusal.
     pub(crate) fn is_unanswered(&self) -> bool {
         let is_refusal = matches!(self, CallError::SetUnavailable(unavailable) if unavailable.retry_after.is_some());

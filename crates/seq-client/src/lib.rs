@@ -41,7 +41,18 @@
 //! # }
 //! ```
 //!
-//! The feature `fake` adds `fake`, a server for tests.
+//! Ids of a series are unique in the cluster: message ids, order numbers, or ids with a shard ([`Series`]).
+//! [`Segments`] fetches them ahead, [`Tickets`] takes them from counters of several sets in turn:
+//!
+//! ```no_run
+//! # async fn example(client: seq_client::Client) -> Result<(), seq_client::CallError> {
+//! let tweets = client.series("tweets").await?;
+//! println!("{}", tweets.next().await?);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! The feature `serde` serializes ids as strings. The feature `fake` adds `fake`, a server for tests.
 //!
 //! # Order of the modules
 //! Each uses only modules further up in this list:
@@ -52,7 +63,8 @@
 //! * `stream_call`, `batch_call`: the requests of a call. `ids`: results of calls for ids.
 //! * `client`: the calls; `connect`: settings of a client and its connecting; `cluster_view`: the client's routes, for
 //!   proxies.
-//! * `series`: the calls for ids; `segments`: ids that are fetched ahead.
+//! * `series`: the calls for ids; `segments`: ids that are fetched ahead; `tickets`: ids of several
+//!   counters.
 //!
 //! **Architecture Invariant:** the client keeps no state per uid. The servers guarantee order and uniqueness; a client
 //! that prefetched or cached numbers could break the order between two processes that share a uid.
@@ -78,6 +90,7 @@ mod shared;
 mod stream_call;
 #[cfg(test)]
 mod tests;
+mod tickets;
 
 pub use allocation::{Allocation, Current};
 pub use client::{BatchResult, Client, DEADLINE};
@@ -91,4 +104,5 @@ pub use seq_auth::{Authorities, Credentials, CredentialsError, Files};
 pub use seq_channel::{BadToken, Bearer, Dial};
 pub use seq_ids::{CounterShape, Id, NotAnId, Shape, TimedShape};
 pub use series::Series;
+pub use tickets::Tickets;
 pub use tonic::Code;

@@ -10,15 +10,18 @@ use seq_proto::series::SeriesShape;
 use seq_proto::v1::id_service_client::IdServiceClient;
 use seq_proto::{Reason, v1};
 use tokio::runtime::Handle;
-use tonic::{Request, Response, Status};
+use tonic::{Code, Request, Response, Status};
 
-use crate::attempts::IdTarget;
+use crate::attempts::{Attempts, IdTarget};
 use crate::client::Client;
 use crate::directory::sections::SetIndex;
 use crate::directory::series::KnownSeries;
 use crate::discovery;
 use crate::error::{CallError, Refused};
 use crate::ids::{CurrentId, DecodedId, Ids};
+
+/// The client of the node that an attempt goes to.
+type Node = IdServiceClient<CallerChannel>;
 
 /// A series of ids. Clones share the connections of the client that opened it; [`Series::lane`] and [`Series::after`]
 /// return handles with other settings.
@@ -71,7 +74,8 @@ impl Client {
         discovery::refresh(self.shared(), self.attempts().deadline()).await;
         self.known_series(name).ok_or_else(|| {
             let text = format!("no series that this client can use is named {name:?}: `seqsvr series list` lists them");
-            refusal(Reason::UnknownSeries, text)
+            let reason = Reason::UnknownSeries;
+            refusal(reason.name(), reason.code(), text)
         })
     }
 
@@ -148,6 +152,11 @@ impl Series {
     /// # Errors
     /// [`CallError`]. With [`CallError::may_have_applied`], ids may be lost to a gap.
     pub async fn take(&self, count: u32) -> Result<Ids, CallError> {
+        self.take_by(&mut self.client.attempts(), count).await
+    }
+
+    /// Takes ids, with the attempts that are left.
+    pub(crate) async fn take_by(&self, attempts: &mut Attempts<'_>, count: u32) -> Result<Ids, CallError> {
         if !(1..=MAX_COUNT).contains(&count) {
             return Err(CallError::CountOutOfRange { uid: None, count });
         }
@@ -158,7 +167,8 @@ impl Series {
             lane,
             after: Some(after).filter(|after| *after > 0),
         };
-        let (response, addr) = self.call(request, |mut node, request| async move { node.next(request).await }).await?;
+        let next = |mut node: Node, request| async move { node.next(request).await };
+        let (response, addr) = self.call(attempts, request, next).await?;
         Ids::checked(response, count, after, &addr)
     }
 
@@ -168,8 +178,8 @@ impl Series {
     /// [`CallError`]; `NOT_A_COUNTER` for a series with a time.
     pub async fn current(&self) -> Result<CurrentId, CallError> {
         let request = v1::CurrentIdRequest { series: self.name().to_owned() };
-        let (response, addr) =
-            self.call(request, |mut node, request| async move { node.current(request).await }).await?;
+        let current = |mut node: Node, request| async move { node.current(request).await };
+        let (response, addr) = self.call(&mut self.client.attempts(), request, current).await?;
         let v1::CurrentIdResponse { id, exact, epoch } = response;
         let what = "a last id above 2^63-1";
         match (id, Id::new(id)) {
@@ -184,8 +194,14 @@ impl Series {
     /// # Errors
     /// [`CallError`]. `ALREADY_PAST` means that the counter is above the id; see [`Client::advance`].
     pub async fn advance(&self, id: Id) -> Result<u64, CallError> {
+        self.advance_by(&mut self.client.attempts(), id).await
+    }
+
+    /// Raises a counter, with the attempts that are left.
+    pub(crate) async fn advance_by(&self, attempts: &mut Attempts<'_>, id: Id) -> Result<u64, CallError> {
         let request = v1::AdvanceIdRequest { series: self.name().to_owned(), to: id.get() };
-        let (response, _) = self.call(request, |mut node, request| async move { node.advance(request).await }).await?;
+        let advance = |mut node: Node, request| async move { node.advance(request).await };
+        let (response, _) = self.call(attempts, request, advance).await?;
         Ok(response.epoch)
     }
 
@@ -196,7 +212,7 @@ impl Series {
     pub fn decode(&self, id: Id) -> Result<DecodedId, CallError> {
         let Some(Parts { lane, value, timed }) = self.shape().parts(id) else {
             let text = format!("{id} is no id of series {:?}, whose ids are {}", self.name(), self.shape());
-            return Err(refusal(Reason::NotAnId, text));
+            return Err(refusal(Reason::NotAnId.name(), Reason::NotAnId.code(), text));
         };
         let (unix_ms, seq) = timed.unzip();
         let time = unix_ms.map(|ms| SystemTime::UNIX_EPOCH + Duration::from_millis(ms));
@@ -208,6 +224,11 @@ impl Series {
         Id::new(self.after)
     }
 
+    /// Returns the client that opened the series.
+    pub(crate) fn client(&self) -> &Client {
+        &self.client
+    }
+
     /// Returns the runtime that drives the client's connections.
     pub(crate) fn runtime(&self) -> &Handle {
         self.client.shared().pool.runtime()
@@ -216,10 +237,10 @@ impl Series {
     /// Sends a request to nodes of the cluster until one responds. Returns the response and the node's address.
     async fn call<M: Clone, R, F: Future<Output = Result<Response<R>, Status>>>(
         &self,
+        attempts: &mut Attempts<'_>,
         message: M,
-        send: impl Fn(IdServiceClient<CallerChannel>, Request<M>) -> F,
+        send: impl Fn(Node, Request<M>) -> F,
     ) -> Result<(R, Arc<str>), CallError> {
-        let mut attempts = self.client.attempts();
         loop {
             let IdTarget { addr, client } = attempts.id_target(self.home)?;
             let request = attempts.request(message.clone());
@@ -232,11 +253,11 @@ impl Series {
 }
 
 /// Returns the refusal of a request that was not sent.
-fn refusal(reason: Reason, message: String) -> CallError {
+pub(crate) fn refusal(reason: &str, code: Code, message: String) -> CallError {
     CallError::Refused(Box::new(Refused {
         uid: None,
-        code: reason.code(),
-        reason: reason.name().to_owned(),
+        code,
+        reason: reason.to_owned(),
         message,
         retry_after: None,
         bound: None,

@@ -9,6 +9,7 @@ mod impostors;
 mod segments;
 mod series;
 mod sets;
+mod tickets;
 
 use std::ops::Range;
 use std::time::Duration;

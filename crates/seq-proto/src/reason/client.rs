@@ -19,6 +19,8 @@ pub enum ClientReason {
     DeadlineExceeded,
     /// Another server or a proxy refused the request.
     RefusedByOthers,
+    /// Two series of tickets could give out one id.
+    LanesOverlap,
     /// The response does not match the request.
     BadAnswer,
     /// An error of another kind.
@@ -27,12 +29,13 @@ pub enum ClientReason {
 
 impl ClientReason {
     /// Every reason.
-    pub const ALL: [ClientReason; 7] = [
+    pub const ALL: [ClientReason; 8] = [
         ClientReason::UidOutside,
         ClientReason::Unreachable,
         ClientReason::ConnectionLost,
         ClientReason::DeadlineExceeded,
         ClientReason::RefusedByOthers,
+        ClientReason::LanesOverlap,
         ClientReason::BadAnswer,
         ClientReason::Other,
     ];
@@ -46,6 +49,7 @@ impl ClientReason {
             ClientReason::ConnectionLost => "CONNECTION_LOST",
             ClientReason::DeadlineExceeded => "DEADLINE_EXCEEDED",
             ClientReason::RefusedByOthers => "REFUSED_BY_OTHERS",
+            ClientReason::LanesOverlap => "LANES_OVERLAP",
             ClientReason::BadAnswer => "BAD_ANSWER",
             ClientReason::Other => "OTHER",
         }
@@ -67,7 +71,7 @@ impl ClientReason {
     #[must_use]
     pub const fn outcome(self) -> Outcome {
         match self {
-            ClientReason::UidOutside => Outcome::Unchanged,
+            ClientReason::UidOutside | ClientReason::LanesOverlap => Outcome::Unchanged,
             _ => Outcome::Unknown,
         }
     }
@@ -82,6 +86,9 @@ impl ClientReason {
             ClientReason::DeadlineExceeded => "The deadline passed before a response arrived.",
             ClientReason::RefusedByOthers => {
                 "The refusal is not the sequence service's own: another server or a proxy sent it."
+            }
+            ClientReason::LanesOverlap => {
+                "Two series of tickets could give out one id: give them one increment and different offsets."
             }
             ClientReason::BadAnswer => {
                 "The response does not match the request: the server implements another protocol, or has a bug."

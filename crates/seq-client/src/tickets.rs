@@ -1,0 +1,207 @@
+//! Tickets: ids of several counters in turn, as of ticket servers.
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use seq_ids::{CounterShape, Id, Shape};
+use seq_proto::Reason;
+use seq_proto::reason::ClientReason;
+use tokio::time::Instant;
+use tonic::Code;
+
+use crate::attempts::Attempts;
+use crate::error::CallError;
+use crate::ids::Ids;
+use crate::series::{Series, refusal};
+
+/// Time for which a counter that failed is left out while another one responds.
+const LEFT_OUT: Duration = Duration::from_secs(1);
+
+/// Ids of several counters in turn: of two sets or clusters, so that ids go on while one of them is down.
+///
+/// ```no_run
+/// # async fn example(client: seq_client::Client) -> Result<(), seq_client::CallError> {
+/// use seq_client::Tickets;
+///
+/// // `seqsvr series create photos.1 --counter --increment 2 --offset 1`, and photos.2 with the offset 2.
+/// let tickets = Tickets::over([client.series("photos.1").await?, client.series("photos.2").await?])?;
+/// println!("{}", tickets.next().await?);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// Ids are unique, because no two counters have an id in common, and the ids of calls that follow each other increase.
+/// A call whose counter is unavailable continues with the next counter, within the retry budget of its set; the
+/// unavailable counter is left out for a second.
+#[derive(Debug)]
+pub struct Tickets {
+    counters: Box<[Counter]>,
+    /// Index of the counter of the next call, modulo their number.
+    turn: AtomicUsize,
+    /// The highest id of a response.
+    last: AtomicU64,
+}
+
+#[derive(Debug)]
+struct Counter {
+    series: Series,
+    shape: CounterShape,
+    left_out_until: Mutex<Option<Instant>>,
+}
+
+impl Tickets {
+    /// Returns the tickets of some counters.
+    ///
+    /// # Errors
+    /// [`CallError::Refused`], with `NOT_A_COUNTER` for a series with a time, and with `LANES_OVERLAP` if two counters
+    /// could give out one id.
+    ///
+    /// # Panics
+    /// If there is no series.
+    pub fn over(series: impl IntoIterator<Item = Series>) -> Result<Tickets, CallError> {
+        let mut counters: Vec<Counter> = Vec::new();
+        for series in series {
+            let Shape::Counter(shape) = series.shape() else {
+                let text =
+                    format!("the ids of series {:?} follow the clock: tickets are ids of counters", series.name());
+                return Err(refusal(Reason::NotACounter.name(), Reason::NotACounter.code(), text));
+            };
+            if let Some(other) = counters.iter().find(|other| overlap(other.shape, shape)) {
+                let (name, other) = (series.name(), other.series.name());
+                let text = format!(
+                    "series {name:?} and {other:?} have ids in common: give them one increment and different offsets"
+                );
+                return Err(refusal(ClientReason::LanesOverlap.name(), Code::InvalidArgument, text));
+            }
+            counters.push(Counter { series, shape, left_out_until: Mutex::default() });
+        }
+        assert!(!counters.is_empty(), "tickets need a series");
+        Ok(Tickets { counters: counters.into(), turn: AtomicUsize::new(0), last: AtomicU64::new(0) })
+    }
+
+    /// Takes the next id, above the ids of all calls that have ended.
+    ///
+    /// # Errors
+    /// [`CallError`] of the last attempt. With [`CallError::may_have_applied`], an id may be lost to a gap.
+    ///
+    /// # Cancel safety
+    /// Dropping the future may consume an id.
+    pub async fn next(&self) -> Result<Id, CallError> {
+        self.take(1).await.map(|ids| ids.last_id())
+    }
+
+    /// Takes the next `count` ids of one counter, `1 ..= 1_000_000`, above the ids of all calls that have ended.
+    ///
+    /// # Errors
+    /// As [`Tickets::next`].
+    ///
+    /// # Cancel safety
+    /// Dropping the future may consume the ids.
+    pub async fn take(&self, count: u32) -> Result<Ids, CallError> {
+        let order = self.order();
+        let deadline = order[0].series.client().attempts().deadline();
+        let mut may_have_applied = false;
+        for made in 0_u32.. {
+            let place = made as usize % order.len();
+            let counter = order[place];
+            // A counter that hangs leaves time for the others.
+            let left = deadline.saturating_duration_since(Instant::now()) / (order.len() - place) as u32;
+            let attempts = Attempts::new(counter.series.client().shared(), deadline);
+            let mut attempts = attempts.once(Instant::now() + left, made / order.len() as u32);
+            let error = match self.take_from(counter, &mut attempts, count).await {
+                Ok(ids) => {
+                    *counter.left_out_until.lock() = None;
+                    self.last.fetch_max(ids.last_id().get(), Relaxed);
+                    return Ok(ids);
+                }
+                Err(error) => error,
+            };
+            may_have_applied |= error.may_have_applied();
+            let error = if may_have_applied { error.having_applied() } else { error };
+            if !error.is_retryable() {
+                return Err(error);
+            }
+            *counter.left_out_until.lock() = Some(Instant::now() + LEFT_OUT);
+            // The next counter is tried at once.
+            let (is_last, hint) = (place + 1 == order.len(), error.retry_after());
+            if !attempts.pause(hint.filter(|_| is_last), !is_last).await {
+                return Err(error);
+            }
+        }
+        unreachable!("the deadline ends the call")
+    }
+
+    /// Returns the counters in the order of a call's attempts: in turn, with those that are left out at the end.
+    fn order(&self) -> Vec<&Counter> {
+        let (front, back) = self.counters.split_at(self.turn.fetch_add(1, Relaxed) % self.counters.len());
+        let now = Instant::now();
+        let mut order: Vec<&Counter> = back.iter().chain(front).collect();
+        // A stable sort.
+        order.sort_by_key(|counter| counter.left_out_until.lock().is_some_and(|until| now < until));
+        order
+    }
+
+    /// Takes ids of one counter. A counter that is too far behind the others is raised first.
+    async fn take_from(&self, counter: &Counter, attempts: &mut Attempts<'_>, count: u32) -> Result<Ids, CallError> {
+        let last = Id::new(self.last.load(Relaxed));
+        let series = last.map_or_else(|| counter.series.clone(), |last| counter.series.after(last));
+        let error = match series.take_by(attempts, count).await {
+            Err(error) if is(&error, Reason::AfterTooFar) => error,
+            taken => return taken,
+        };
+        let Some(to) = last.and_then(|last| at_most(counter.shape, last)) else { return Err(error) };
+        match series.advance_by(attempts, to).await {
+            Err(error) if !is(&error, Reason::AlreadyPast) => Err(error),
+            _ => series.take_by(attempts, count).await,
+        }
+    }
+}
+
+fn is(error: &CallError, reason: Reason) -> bool {
+    matches!(error, CallError::Refused(refused) if *refused.reason == reason)
+}
+
+/// Returns whether two counters have an id in common, apart from their ends.
+fn overlap(one: CounterShape, other: CounterShape) -> bool {
+    let (mut a, mut b) = (one.increment, other.increment);
+    while b > 0 {
+        (a, b) = (b, a % b);
+    }
+    one.offset % a == other.offset % a
+}
+
+/// Returns the highest id of a counter up to `id`; `None` if the counter begins above it.
+fn at_most(shape: CounterShape, id: Id) -> Option<Id> {
+    let CounterShape { offset, increment, max_id } = shape;
+    let above = id.get().min(max_id).checked_sub(offset)?;
+    Id::new(offset + above / increment * increment)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shape(offset: u64, increment: u64) -> CounterShape {
+        CounterShape { offset, increment, max_id: 1_000 }
+    }
+
+    #[test]
+    fn counters_overlap_if_an_id_could_be_of_both() {
+        for one in 1..=6 {
+            for other in 1..=6 {
+                for (a, b) in (1..=one).flat_map(|a| (1..=other).map(move |b| (a, b))) {
+                    let ids = |offset, increment| (offset..200).step_by(increment);
+                    let common = ids(a, one).any(|id| ids(b, other).any(|each| each == id));
+                    assert_eq!(overlap(shape(a as u64, one as u64), shape(b as u64, other as u64)), common);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_counter_is_raised_to_its_own_id() {
+        let raised = |id| at_most(shape(2, 10), Id::new(id).unwrap()).map(Id::get);
+        assert_eq!([1, 2, 11, 12, 40, 5_000].map(raised), [None, Some(2), Some(2), Some(12), Some(32), Some(992)]);
+    }
+}
