@@ -26,6 +26,12 @@ const LANES_SEED: u64 = 0x1a9e_5c0d_77e3_b1f5;
 /// Makes the draws of steps of wall clocks independent of the other draws.
 const STEPS_SEED: u64 = 0x57e9_0b2d_61fa_c483;
 
+/// Makes the draws of a loss independent of the other draws.
+const LOSS_SEED: u64 = 0x7c3a_91e4_0d58_b26f;
+
+/// Seeds of two sets, in a thousand with failures, in which both sets are restored from before the creation of series.
+const LOST: u64 = 80;
+
 /// Seeds in a thousand with failures in which wall clocks step.
 const STEPPED: u64 = 600;
 
@@ -164,6 +170,27 @@ impl AllSeries {
         swarm.faults.sort_by_key(|fault| fault.at);
     }
 
+    /// Adds a loss of series in all sets, if the seed has it: both sets are restored from backups that were made before
+    /// most series were created.
+    pub(crate) fn add_loss(swarm: &mut Swarm, seed: u64) {
+        let rng = &mut Rng::new(seed ^ LOSS_SEED);
+        if swarm.weather == Weather::Calm || !rng.chance(LOST) {
+            return;
+        }
+        let (backup, lost) = (rng.between(SECOND, 3 * SECOND), rng.between(6 * SECOND, swarm.ends - 6 * SECOND));
+        swarm.faults.retain(|fault| !matches!(fault.kind, Kind::Backup(_)) || fault.at > lost + SECOND);
+        for set in [1, 0] {
+            let at = lost + rng.below(SECOND / 2);
+            swarm.faults.push(Fault { at: backup, lasts: MS, kind: Kind::Backup(set) });
+            swarm.faults.push(Fault { at, lasts: MS, kind: Kind::Restore(set) });
+        }
+        // Sections may be on their way to a set that is restored, and arrive when it has fenced their lineage.
+        let migrated = lost - rng.between(60 * MS, 200 * MS);
+        swarm.faults.push(Fault { at: migrated, lasts: MS, kind: Kind::Migrate(rng.index(2), 2 * rng.below(500)) });
+        swarm.faults.push(Fault { at: migrated + 50 * MS, lasts: SECOND, kind: Kind::Divide });
+        swarm.faults.sort_by_key(|fault| fault.at);
+    }
+
     /// Draws the series of a seed, and appends them to a layout.
     pub(crate) fn draw(seed: u64, declared: &Layout, bug: Option<Bug>) -> AllSeries {
         let rng = &mut Rng::new(seed ^ LANES_SEED);
@@ -251,7 +278,7 @@ impl World {
     /// series owns sections.
     pub(crate) fn create_series(&mut self) {
         let set = 0;
-        let created_ms = self.middle_ms(set);
+        let created_ms = self.store_ms(set);
         let store = &self.stores[set];
         let missing = self.series.all.iter().find(|one| store.state.series(&one.name()).is_none());
         let create = missing.map(|one| one.create(created_ms));

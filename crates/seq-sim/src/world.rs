@@ -126,6 +126,7 @@ impl World {
         let layout = series.layout.clone();
         if several {
             sets::add_merge(&mut swarm, seed);
+            AllSeries::add_loss(&mut swarm, seed);
         } else {
             swarm.add_rollback(seed);
             swarm.add_operator(seed, declared.sections());

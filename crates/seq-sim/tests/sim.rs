@@ -21,8 +21,12 @@ const MOST_SEEDS: u64 = 4_000;
 
 /// The first seeds of the hunts for the rarest bugs, which begin some seeds before a seed that catches the bug, to save
 /// minutes.
-const HUNTED_FROM: [(Bug, u64); 3] =
-    [(Bug::TableBeforeLease, 1_320), (Bug::ServedPastMargin, 1_320), (Bug::AllUnleased, 1_000)];
+const HUNTED_FROM: [(Bug, u64); 4] = [
+    (Bug::UnfencedRaise, 1_320),
+    (Bug::TableBeforeLease, 1_320),
+    (Bug::ServedPastMargin, 1_320),
+    (Bug::AllUnleased, 1_000),
+];
 
 #[test]
 fn every_promise_is_kept_and_every_situation_comes_about() {
