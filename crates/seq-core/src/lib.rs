@@ -1,14 +1,15 @@
 //! The rules of the sequence service, without I/O, clocks or threads of its own.
 //!
-//! Every decision is made and tested here: which section a uid is in ([`layout`]), how a number is taken ([`section`]), also at the time of a clock ([`lane_clock`]),
-//! when a ceiling is raised ([`raise`]), how long an owner may serve ([`lease`]), which sections an AllocSvr owns
-//! ([`owner`]), which ceilings it requests ([`raises`]), when it renews ([`renewals`]) and through which member of the
-//! store ([`store_calls`]), how a call waits that cannot be served at once ([`calls`]), which commands the store
-//! accepts ([`state`]), how far a raise may go ([`raise_bound`]) and how fast ceilings rise ([`raise_rate`]), how routes are versioned ([`route`]), which set has
-//! a section ([`directory`]) and whether it was sent here ([`confirmation`]), which owner is proposed ([`placement`])
-//! and when ([`arbiter`]), how sections move to another set ([`migration`]), when another set counts as down
-//! ([`set_health`]), when a leader that nothing reaches steps down ([`leader_reach`]), and which facts a plan of an
-//! operator rests on ([`plan`]). The crates around it move bytes.
+//! Every decision is made and tested here: which section a uid is in ([`layout`]), how a number is taken ([`section`]),
+//! also at the time of a clock ([`lane_clock`]), when a ceiling is raised ([`raise`]), how long an owner may serve
+//! ([`lease`]), which sections an AllocSvr owns ([`owner`]), which ceilings it requests ([`raises`]), when it renews
+//! ([`renewals`]) and through which member of the store ([`store_calls`]), how a call waits that cannot be served at
+//! once ([`calls`]), which commands the store accepts ([`state`]), how far a raise may go ([`raise_bound`]) and how
+//! fast ceilings rise ([`raise_rate`]), how routes are versioned ([`route`]), which set has a section ([`directory`])
+//! and whether it was sent here ([`confirmation`]), which owner is proposed ([`placement`]) and when ([`arbiter`]), how
+//! sections move to another set ([`migration`]), when another set counts as down ([`set_health`]), when a leader that
+//! nothing reaches steps down ([`leader_reach`]), and which facts a plan of an operator rests on ([`plan`]). The crates
+//! around it move bytes.
 //!
 //! **Architecture Invariant:** nothing in this crate reads a clock, a file, a socket or a random number, and nothing in
 //! it iterates a map in random order. All such inputs are arguments.

@@ -318,8 +318,8 @@ impl World {
         }
     }
 
-    /// Corrects all wall clocks, and sets them forward by a number of leaps, so that the time of lanes that rest comes. A
-    /// restore may be noted after the first leap.
+    /// Corrects all wall clocks, and sets them forward by a number of leaps, so that the time of lanes that rest comes.
+    /// A restore may be noted after the first leap.
     pub(crate) fn leap(&mut self, leaps: u64) {
         let now = self.now;
         for machine in 0..self.machines.len() {

@@ -36,8 +36,8 @@ pub(crate) struct LaneWish {
 }
 
 impl World {
-    /// Draws a call for ids of a series that exists, or for an id of a given lane; returns `None` if the series does not
-    /// exist.
+    /// Draws a call for ids of a series that exists, or for an id of a given lane; returns `None` if the series does
+    /// not exist.
     pub(crate) fn lane_wish(&mut self, last: &[u64], probe: Option<Uid>) -> Option<(Uid, Wish)> {
         let drawn = self.rng.index(self.series.all.len());
         let of_probe = probe.and_then(|uid| self.series.lane_at(uid));

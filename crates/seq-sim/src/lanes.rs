@@ -148,8 +148,8 @@ impl WorldSeries {
 }
 
 impl AllSeries {
-    /// Adds steps of wall clocks by seconds to hours, if the seed has them. Of each store, the clock of one member steps:
-    /// the middle of all of them stays.
+    /// Adds steps of wall clocks by up to hours, if the seed has them. Of each store, the clock of one member steps, so
+    /// that the middle of its clocks stays.
     pub(crate) fn add_wall_steps(swarm: &mut Swarm, seed: u64, hosts: Hosts) {
         let rng = &mut Rng::new(seed ^ STEPS_SEED);
         if swarm.weather == Weather::Calm || !rng.chance(STEPPED) {

@@ -109,8 +109,8 @@ impl TickClock {
 }
 
 impl Lanes {
-    /// Returns the margin of a counter that has so many numbers: a thousandth of them, so that a restore leaves most of a
-    /// small counter, and at most [`limits::RESTORE_MARGIN`].
+    /// Returns the margin of a counter that has so many numbers: a thousandth of them, so that a restore leaves most of
+    /// a small counter, and at most [`limits::RESTORE_MARGIN`].
     #[must_use]
     pub fn margin_of(numbers: u64) -> u64 {
         (numbers >> 10).min(limits::RESTORE_MARGIN)

@@ -181,7 +181,8 @@ impl World {
                 return self.respond_by_reading(set, Asked { member, from, message: message.clone() }, *lineage);
             }
             Between::Fence { lineage, .. } => return self.fence(member, other, *lineage, asked(&message)),
-            // The sections of a page may be of series that this set created after its backup. The page is requested again.
+            // The sections of a page may be of series that this set created after its backup. The page is requested
+            // again.
             Between::Page(_, series) if self.adopt_series(member, series) => None,
             Between::Page(page, _) => return self.propose_command(member, Command::LearnRecords(page.clone()), None),
             Between::TooFewRestores { lineage, least } => return self.begin_lineage(member, *lineage, *least),
