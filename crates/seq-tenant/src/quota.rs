@@ -15,6 +15,7 @@ use governor::{Quota, RateLimiter};
 use metrics::{Counter, Gauge, counter, gauge};
 use seq_api::metrics::{TENANT_CONNECTIONS, TENANT_NUMBERS_TOTAL, TENANT_REFUSED_TOTAL};
 use seq_api::service::{DecodedItem, Item};
+use seq_core::layout::ADDRESSES;
 use seq_core::{Refusal, Seq, Uid};
 use tokio::time::Instant;
 
@@ -100,7 +101,9 @@ impl Tenant {
     /// # Errors
     /// [`Refusal::OtherTenantsUid`]
     pub(crate) fn admit_uid(&self, uid: Uid) -> Result<(), Refusal> {
-        if self.spec.uids.is_empty() || self.spec.uids.iter().any(|uids| uids.contains(&uid.0)) {
+        // A proxy may send the address of a lane in the place of a uid, and addresses do not state their series.
+        let is_lane = uid.0 >= ADDRESSES && self.spec.series.is_some();
+        if !is_lane && (self.spec.uids.is_empty() || self.spec.uids.iter().any(|uids| uids.contains(&uid.0))) {
             return Ok(());
         }
         self.metrics.uid.increment(1);

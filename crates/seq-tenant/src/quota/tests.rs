@@ -35,6 +35,14 @@ async fn items_of_others_and_above_a_cap_are_refused_each_for_itself() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_tenant_of_some_series_names_no_lane_by_its_address() {
+    let (all, some) = (tenant(|_| {}), tenant(|spec| spec.series = Some(["tweets".to_owned()].into())));
+    let lane = Uid(ADDRESSES | 7 << 24);
+    assert_eq!((all.admit_uid(lane), some.admit_uid(Uid(7))), (Ok(()), Ok(())));
+    assert_eq!(some.admit_uid(lane), Err(Refusal::OtherTenantsUid { uid: lane }));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_second_of_numbers_may_be_taken_at_once_and_then_at_the_rate() {
     let tenant = tenant(|spec| spec.numbers_per_s = NonZeroU32::new(100));
     let admitted = |counts: &[u32]| {
