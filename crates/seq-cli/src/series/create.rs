@@ -7,21 +7,17 @@ use seq_command::exit::{Exit, Failure};
 use seq_command::output::Output;
 use seq_command::plan::{self, ConfirmedPlanArgs, Mode};
 use seq_command::store_client::{SetAddress, StoreClient, TimeoutArgs};
-use seq_command::{time_limit, utc};
+use seq_command::time_limit;
 use seq_core::plan::Fingerprint;
 use seq_ids::{CounterShape, Id, Preset, Shape};
-use seq_proto::Reason;
 use seq_proto::series::{MAX_AHEAD_MS, SeriesShape};
-use seq_proto::v1::{CreateSeriesRequest, ListSectionsRequest};
+use seq_proto::v1::CreateSeriesRequest;
 use serde::Serialize;
 
 use super::settle;
 use super::view::SeriesView;
 use crate::cluster_client::Cluster;
 use crate::shape_args::ShapeArgs;
-
-/// Time for which the ids of a series last without `--allow-short`, in milliseconds.
-const TEN_YEARS_MS: u64 = 10 * 365 * 86_400_000;
 
 /// Accepted leads of a ceiling ahead of the clock.
 const LEADS: std::ops::RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(600);
@@ -137,12 +133,10 @@ pub(super) async fn run(args: &CreateArgs, output: &Output) -> anyhow::Result<Ex
     let shape = args.shape()?;
     let request = args.request(&shape);
     let cluster = Cluster::connect(&args.target, args.timeout.duration()).await?;
-    let dry_run = async |store: &mut StoreClient| {
-        store.create_series(&request, Mode::Show).await.map_err(|error| args.with_hint(error, &shape))
-    };
+    let dry_run = async |store: &mut StoreClient| store.create_series(&request, Mode::Show).await;
     let (mut set, foreseen) = cluster.into_series_writer(dry_run).await?;
     let view = SeriesView::stated(foreseen.series.as_ref())?;
-    let existed = exists(&mut set.store, &view).await?;
+    let existed = foreseen.existed;
     let (own, plan) = (set.info().name.clone(), Fingerprint(foreseen.fingerprint));
     let (name, dry_run) = (args.name.as_str(), args.confirm.plan.dry_run);
     let outcome = |view, changed, pending| Outcome {
@@ -186,13 +180,6 @@ pub(super) async fn run(args: &CreateArgs, output: &Output) -> anyhow::Result<Ex
     Ok(Exit::Ok)
 }
 
-/// Returns whether a series of a dry run exists already: if it does not, its sections are the next ones of the layout,
-/// which has none of them yet.
-async fn exists(store: &mut StoreClient, series: &SeriesView) -> anyhow::Result<bool> {
-    let request = ListSectionsRequest { first_section: series.first_section, limit: 1, summarize: false };
-    Ok(!store.sections(request).await?.sections.is_empty())
-}
-
 impl CreateArgs {
     /// Returns the shape of the series.
     ///
@@ -226,20 +213,6 @@ impl CreateArgs {
             allow_short: self.allow_short,
             dry_run: false,
             plan: 0,
-        }
-    }
-
-    /// Adds the flag that accepts the shape to a refusal of a shape whose ids end soon.
-    fn with_hint(&self, error: anyhow::Error, shape: &SeriesShape) -> anyhow::Error {
-        let Shape::Timed(timed) = shape.shape else { return error };
-        let now_ms = utc::now_ms();
-        let is_short = timed.end_ms().is_some_and(|end_ms| (now_ms..now_ms + TEN_YEARS_MS).contains(&end_ms));
-        match error.downcast::<Failure>() {
-            Ok(failure) if failure.is(Reason::BadShape) && is_short && !self.allow_short => {
-                failure.hint("--allow-short accepts ids that end within ten years").into()
-            }
-            Ok(failure) => failure.into(),
-            Err(error) => error,
         }
     }
 }

@@ -7222,6 +7222,9 @@ pub struct CreateSeriesResponse {
     /// layout, and the series.
     #[prost(fixed64, tag = "3")]
     pub fingerprint: u64,
+    /// Whether it existed before this request.
+    #[prost(bool, tag = "4")]
+    pub existed: bool,
 }
 /// Retires a series.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

@@ -63,7 +63,7 @@ impl SetAdmin {
             lanes = create.lanes.count,
             "a series is created"
         );
-        Ok(CreateSeriesResponse { fingerprint: now.plan.0, ..created.response(true) })
+        Ok(CreateSeriesResponse { fingerprint: now.plan.0, existed: false, ..created.response(true) })
     }
 
     pub(super) async fn retire_series(&self, request: RetireSeriesRequest) -> Result<RetireSeriesResponse, Status> {
@@ -137,7 +137,7 @@ struct Foreseen {
 
 impl Foreseen {
     fn response(self, created: bool) -> CreateSeriesResponse {
-        CreateSeriesResponse { series: Some(self.series), created, fingerprint: self.plan.0 }
+        CreateSeriesResponse { series: Some(self.series), created, fingerprint: self.plan.0, existed: self.exists }
     }
 }
 
@@ -187,7 +187,8 @@ fn create(request: CreateSeriesRequest, now_ms: u64) -> Result<CreateSeries, Sta
                 lead_ms => lead_ms,
             };
             if !LEADS_MS.contains(&lead_ms) {
-                return Err(bad(format!("lead_ms {lead_ms} is not in {LEADS_MS:?}")));
+                let (least, most) = (LEADS_MS.start() / 1_000, LEADS_MS.end() / 1_000);
+                return Err(bad(format!("the lead of {lead_ms} ms is not {least} s to {most} s")));
             }
             let TimedShape { epoch_ms, unit_ms, seq_bits, .. } = timed;
             (Seq::ZERO, 0, Some(TickClock { epoch_ms, unit_ms, seq_bits, lead_ms }))
@@ -206,17 +207,16 @@ fn create(request: CreateSeriesRequest, now_ms: u64) -> Result<CreateSeries, Sta
 fn check_times(timed: &TimedShape, now_ms: u64, allow_short: bool) -> Result<(), Status> {
     let bad = |text: String| Err(Reason::BadShape.status(text));
     if timed.epoch_ms > now_ms {
-        return bad(format!("epoch_ms {} is in the future", timed.epoch_ms));
+        return bad(format!("the epoch, {}, is in the future", wall_clock::date(timed.epoch_ms)));
     }
     let end = timed.end_ms().unwrap_or(u64::MAX);
     if end <= now_ms {
-        return bad(format!("the ids of {} bits of time ended at {end} ms since 1970", timed.time_bits));
+        return bad(format!("the ids of {} bits of time ended on {}", timed.time_bits, wall_clock::date(end)));
     }
     if end - now_ms < LONGEST_SHORT_MS && !allow_short {
-        let days = (end - now_ms) / 86_400_000;
+        let (bits, end) = (timed.time_bits, wall_clock::date(end));
         return bad(format!(
-            "the ids of {} bits of time end in {days} days: allow_short accepts that",
-            timed.time_bits
+            "the ids of {bits} bits of time end on {end}, within ten years: --allow-short accepts that"
         ));
     }
     Ok(())
