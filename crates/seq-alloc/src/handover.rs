@@ -14,6 +14,7 @@ use seq_core::owner::refused_commit::RefusedCommit;
 use seq_core::{NodeId, SectionId, SetId};
 use seq_kit::repeats::Repeats;
 use seq_proto::refusals::RefusedHandover;
+use seq_proto::{Reason, status};
 use tokio::time::Instant;
 use tonic::Status;
 
@@ -275,6 +276,15 @@ impl Handovers {
             self.failing.remove(&target);
             return true;
         };
+        if status::known_reason(status) == Some(Reason::UnknownSection) {
+            // The target learns of the section from its next renewal, and the store plans the handover again.
+            tracing::debug!(
+                step,
+                section = handover.section.0,
+                "a handover is repeated once its target knows the section"
+            );
+            return false;
+        }
         if let Some(repeated) = self.failing.entry(target).or_default().admit() {
             let (section, to, status) = (handover.section.0, handover.to.0, status.message());
             tracing::warn!(step, section, to, status, repeated, "a step of a handover failed");

@@ -109,8 +109,15 @@ impl Service {
 
     fn offer(&self, offer: Option<&v1::HandoverOffer>) -> Result<HandoverOffer, Status> {
         let shared = &self.0.shared;
-        owners::offer(offer, &shared.config.set, shared.ownership.set_id(), &shared.layout())
-            .map_err(|error| malformed(&error))
+        let offer = owners::offer(offer, &shared.config.set, shared.ownership.set_id(), &shared.layout());
+        offer.map_err(|error| {
+            if matches!(error, OfferError::Section { .. }) {
+                // A section of a new series, of which the source has learned first. The renewal brings it.
+                shared.registration.request_renewal();
+                return Reason::UnknownSection.status_as(Code::FailedPrecondition, error.to_string());
+            }
+            malformed(&error)
+        })
     }
 }
 
