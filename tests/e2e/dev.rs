@@ -53,6 +53,22 @@ fn numbers_start_at_one_and_continue_after_a_restart_and_after_a_crash() {
 }
 
 #[test]
+fn a_cluster_that_is_killed_in_its_first_start_gets_its_series_in_the_next() {
+    let place = Place::new();
+    let data = place.path("data");
+    let args = ["dev", "--ports", "random", "-o", "json", "--data"].map(std::ffi::OsStr::new);
+    let mut server = place.server("first", &[&args[..], &[data.as_os_str()]].concat());
+    eventually("the first start writes data", || data.join("without-series").exists().then_some(()));
+    server.kill();
+    assert!(data.join("without-series").exists(), "it was killed before the series were created");
+    let (_server, addr) = start(&place);
+    let list = seqsvr_json(&["series", "list", "--addr", &addr]);
+    let names: Vec<&str> = list["items"].as_array().unwrap().iter().filter_map(|one| one["name"].as_str()).collect();
+    assert_eq!(names, ["tweets", "media", "orders"]);
+    assert!(!data.join("without-series").exists());
+}
+
+#[test]
 fn a_signal_and_a_closed_terminal_end_it_and_its_temporary_data() {
     for signal in [Server::hang_up, Server::interrupt] {
         let place = Place::new();

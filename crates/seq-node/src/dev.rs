@@ -97,6 +97,9 @@ enum Ports {
     Random,
 }
 
+/// File in the data directory of a cluster whose series are not all created yet.
+const WITHOUT_SERIES: &str = "without-series";
+
 /// The data directory of a development cluster.
 enum Data {
     /// A directory that is removed on drop.
@@ -259,8 +262,13 @@ struct StartedUp {
 async fn start(sockets: Sockets, data: &Data, settings: &Settings) -> anyhow::Result<StartedUp> {
     let Sockets { sets, http } = sockets;
     let (mut checks, mut stages) = (Checks::new(), Vec::new());
-    // The stores form a new cluster if none has data.
-    let is_new = sets[0].spec.stores.iter().all(|store| !data.path().join(&store.name).exists());
+    // The stores form a new cluster if none has data. The file outlasts a start that ends before the series are created.
+    let without_series = data.path().join(WITHOUT_SERIES);
+    if sets[0].spec.stores.iter().all(|store| !data.path().join(&store.name).exists()) {
+        std::fs::create_dir_all(data.path())
+            .and_then(|()| std::fs::write(&without_series, ""))
+            .with_context(|| format!("cannot write {}", without_series.display()))?;
+    }
     let (mut specs, mut ports): (Vec<SetSpec>, Vec<Vec<alloc_node::Ports>>) = (Vec::new(), Vec::new());
     for SetSockets { spec, cluster, stores, allocs } in sets {
         stages.push(start_stores(&spec, &cluster, stores, data, settings, &mut checks).await?);
@@ -269,8 +277,10 @@ async fn start(sockets: Sockets, data: &Data, settings: &Settings) -> anyhow::Re
             create_set(&spec, first).await?;
         }
         ready(&checks).await;
-        if specs.is_empty() && is_new {
+        if specs.is_empty() && without_series.exists() {
             series::create(&mut store_of(&spec)).await.context("cannot create the series of the cluster")?;
+            std::fs::remove_file(&without_series)
+                .with_context(|| format!("cannot remove {}", without_series.display()))?;
         }
         specs.push(spec);
         ports.push(allocs);
