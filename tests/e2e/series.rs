@@ -200,6 +200,22 @@ fn a_series_is_made_once_and_ends_once() {
 }
 
 #[test]
+fn a_counter_gives_out_all_ids_up_to_its_last_one() {
+    let place = Place::new();
+    let (_server, addr) = dev::start(&place);
+    seqsvr_json(&["series", "create", "badges", "--counter", "--max-id", "5", "--yes", "--addr", &addr]);
+    let refused = |count: &str| {
+        let text = String::from_utf8(seqsvr(&["id", "next", "badges", "-n", count, "--addr", &addr]).stderr).unwrap();
+        assert!(text.contains("SERIES_ENDED"), "{text}");
+        text
+    };
+    assert_eq!(ids(&addr, &["badges", "-n", "3"]), [1, 2, 3]);
+    assert!(refused("3").contains("has no 3 ids left: the last one is 5"));
+    assert_eq!(ids(&addr, &["badges", "-n", "2"]), [4, 5]);
+    assert!(refused("1").contains("have ended: the last one is 5"));
+}
+
+#[test]
 fn ids_of_a_timed_series_are_unique_and_of_the_present() {
     let place = Place::new();
     let (_server, addr) = dev::start(&place);
@@ -215,7 +231,7 @@ fn ids_of_a_timed_series_are_unique_and_of_the_present() {
     let epoch = made["series"]["created"].as_str().unwrap();
     let short = ["series", "create", "short", "--bits", "35/4/10", "--epoch", epoch, "--yes", "--addr", &addr];
     let text = String::from_utf8(seqsvr(&short).stderr).unwrap();
-    assert!(text.contains("BAD_SHAPE") && text.contains("hint: --allow-short accepts"), "{text}");
+    assert!(text.contains("BAD_SHAPE") && text.contains("within ten years: --allow-short accepts that"), "{text}");
     assert!(seqsvr(&[&short[..], &["--allow-short"]].concat()).status.success());
 
     let before_ms = now_ms();

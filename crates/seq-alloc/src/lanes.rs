@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use seq_api::ids::IdSeries;
-use seq_core::SectionId;
+use seq_core::{SectionId, Seq};
 use seq_core::lane_clock::LaneClock;
 use seq_core::lease::Clocks;
 use seq_core::route::RouteTable;
@@ -65,11 +65,29 @@ fn served(series: &Series) -> Option<Arc<IdSeries>> {
     Some(Arc::new(IdSeries::new(series, shape, named_lanes, ahead_ms)))
 }
 
+/// Returns the last number of a section's lanes that has an id; the last possible one for a section without lanes.
+pub(crate) fn last_number(section: SectionId, routes: &RouteTable) -> Seq {
+    // Most sections have uids, and search nothing.
+    if routes.layout().lanes_at(section).is_none() {
+        return Seq::MAX;
+    }
+    let shape = series_of(section, routes).and_then(|series| SeriesShape::of(series).ok());
+    shape.map_or(Seq::MAX, |shape| Seq(shape.shape.last_value()))
+}
+
+/// Returns the series that a section's lanes are of.
+fn series_of(section: SectionId, routes: &RouteTable) -> Option<&Series> {
+    let has = |series: &&Series| {
+        let index = section.0.checked_sub(series.sections.first.0);
+        index.is_some_and(|index| index < series.sections.sections)
+    };
+    routes.series().iter().find(has)
+}
+
 /// Returns the clock of a section at the begin of an ownership; `None` for a section without a clock.
 pub(crate) fn clock_of(section: SectionId, routes: &RouteTable) -> Option<LaneClock> {
     let clock = routes.layout().clock_of(section)?;
-    let sections = |series: &&Series| series.sections.iter().any(|one| one == section);
-    let shape = routes.series().iter().find(sections).and_then(|series| SeriesShape::of(series).ok());
+    let shape = series_of(section, routes).and_then(|series| SeriesShape::of(series).ok());
     let is_chosen = shape.is_some_and(|shape| !shape.named_lanes);
     let spreads = matches!(shape.map(|shape| shape.shape), Some(Shape::Timed(timed)) if timed.spread);
     let ahead_ms = shape.map_or(0, |shape| shape.ahead_ms);

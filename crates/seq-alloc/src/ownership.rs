@@ -294,18 +294,19 @@ impl Ownership {
         let uids = (uids.end - uids.start) as u32;
         let clock = machine.routes().and_then(|routes| lanes::clock_of(id, routes));
         let step = self.raise_step();
+        let last = machine.routes().map_or(Seq::MAX, |routes| lanes::last_number(id, routes));
         let exact = copy.map(|copy| Section::handed_over(uids, copy, ceiling, step));
         let exact = exact
             .and_then(|exact| exact.inspect_err(|misfit| transitions.lose_copy(id, epoch, &(*misfit).into())).ok());
         let Some(clock) = clock else {
             transitions.at_ceiling += usize::from(exact.is_none() && ceiling > Seq(0));
             let section = exact.unwrap_or_else(|| Section::takeover(uids, ceiling, step));
-            return OwnedSection::new(id, epoch, None, section);
+            return OwnedSection::new(id, epoch, None, section.up_to(last));
         };
         // Ticks that are skipped are time that passes anyway, so they are no numbers that a takeover burned.
         let section = exact.unwrap_or_else(|| Section::takeover(uids, ceiling, step));
         let lead = clock.clock.lead();
-        OwnedSection::new(id, epoch, Some(clock), section.in_ticks(lead))
+        OwnedSection::new(id, epoch, Some(clock), section.in_ticks(lead).up_to(last))
     }
 
     /// Creates a section with the values of a section that was frozen for a handover that failed; `None` if the section

@@ -70,7 +70,8 @@ pub enum Take {
     },
     /// The section is being handed over; nothing was taken.
     Frozen,
-    /// The numbers would pass [`Seq::MAX`], or be further above the base than a slot holds; nothing was taken.
+    /// The numbers would pass [`Seq::MAX`] or the end of the [section](Section::up_to), or be further above the base than
+    /// a slot holds; nothing was taken.
     Exhausted,
 }
 
@@ -224,6 +225,15 @@ impl Section {
     pub fn in_ticks(self, lead: Step) -> Section {
         assert!(lead.0 > 0, "{ZERO_STEP}");
         Section { ticks: true, step: lead.0.into(), ..self }
+    }
+
+    /// Returns the section with numbers up to `last` alone: calls beyond it are [`Take::Exhausted`], and no ceiling is
+    /// above it.
+    #[must_use]
+    pub fn up_to(self, last: Seq) -> Section {
+        let last = self.last.min(last);
+        let ceiling = AtomicU64::new(self.ceiling().min(last).0);
+        Section { last, ceiling, ..self }
     }
 
     /// Returns whether the numbers are ticks.

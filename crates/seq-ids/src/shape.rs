@@ -181,6 +181,15 @@ impl Shape {
         }
     }
 
+    /// Returns the last value of a lane's counter that has an id, the same for all lanes.
+    #[must_use]
+    pub fn last_value(&self) -> u64 {
+        match self {
+            Shape::Counter(counter) => (counter.last() - counter.offset) / counter.increment + 1,
+            Shape::Timed(timed) => (1 << (timed.time_bits + timed.seq_bits)) - 1,
+        }
+    }
+
     /// Returns the last id of a lane.
     #[must_use]
     pub fn last(&self, lane: u32) -> u64 {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use seq_api::ids::IdSeries;
 use seq_api::service::{Allocation, Call, SequenceService, Via};
 use seq_core::{Refusal, Seq};
+use seq_ids::{CounterShape, Shape};
 use seq_proto::series::SeriesShape;
 use tokio::time::Instant;
 
@@ -34,8 +35,13 @@ async fn start(set: &str, named_lanes: bool) -> (World, Node, Node, Arc<IdSeries
 
 /// Takes an id of a lane.
 async fn next(node: &Node, series: &IdSeries, lane: u32) -> Result<Allocation, Refusal> {
+    take(node, series, lane, 1).await
+}
+
+/// Takes ids of a lane.
+async fn take(node: &Node, series: &IdSeries, lane: u32, count: u32) -> Result<Allocation, Refusal> {
     let call = Call { via: Via::Id, ..call() };
-    node.allocator.next_in_lane(call, ask(series.address(lane).0, 1), Seq::ZERO).await
+    node.allocator.next_in_lane(call, ask(series.address(lane).0, count), Seq::ZERO).await
 }
 
 /// Returns by how many milliseconds a refusal states that a clock is ahead.
@@ -95,4 +101,24 @@ async fn calls_for_a_named_lane_of_such_a_node_do_not_wait() {
     // Below the lead and ten seconds, ids go on.
     world.store.set_ahead("a1", Duration::from_secs(8));
     served(&one, &series, 7).await;
+}
+
+#[tokio::test]
+async fn a_request_for_more_than_is_left_of_a_counter_moves_nothing() {
+    let world = World::of("ends");
+    let shape = Shape::Counter(CounterShape { offset: 2, increment: 10, max_id: 58 });
+    let sections = world.store.create_series("tickets", SeriesShape { shape, named_lanes: false, ahead_ms: 0 }, 1);
+    let one = world.start_owning("a1", sections).await;
+    let two = world.start_owning("a2", 0..1).await;
+    world.routed(&[&one, &two]).await;
+    let series = one.allocator.series("tickets").unwrap();
+    // The ids are 2, 12, ..., 52: six of them.
+    assert_eq!(take(&one, &series, 0, 3).await.unwrap().value, Seq(3));
+    for node in [&one, &two] {
+        let refused = take(node, &series, 0, 4).await.unwrap_err();
+        assert!(matches!(refused, Refusal::Exhausted { count: 4, .. }), "{refused:?}");
+    }
+    assert_eq!(take(&two, &series, 0, 2).await.unwrap().value, Seq(5), "forwarded");
+    assert_eq!(take(&one, &series, 0, 1).await.unwrap().value, Seq(6));
+    assert!(matches!(take(&two, &series, 0, 1).await, Err(Refusal::Exhausted { .. })));
 }

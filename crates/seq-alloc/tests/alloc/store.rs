@@ -323,11 +323,14 @@ impl Store {
             .into()
     }
 
-    /// Creates a series of timed ids, whose lanes are in so many sections. Returns its sections.
+    /// Creates a series whose lanes are in so many sections. Returns its sections.
     pub(crate) fn create_series(&self, name: &str, shape: SeriesShape, sections: u32) -> Range<u32> {
-        let Shape::Timed(timed) = shape.shape else { panic!("{shape:?} has no clock") };
-        let TimedShape { epoch_ms, unit_ms, seq_bits, .. } = timed;
-        let clock = Some(TickClock { epoch_ms, unit_ms, seq_bits, lead_ms: 2_000 });
+        let clock = match shape.shape {
+            Shape::Counter(_) => None,
+            Shape::Timed(TimedShape { epoch_ms, unit_ms, seq_bits, .. }) => {
+                Some(TickClock { epoch_ms, unit_ms, seq_bits, lead_ms: 2_000 })
+            }
+        };
         let count = shape.shape.lanes();
         let lanes = Lanes { count, per_section: count / sections, start: Seq(0), margin: 0, clock };
         let create = CreateSeries { name: name.to_owned(), shape: shape.to_bytes(), lanes, created_ms: 0 };

@@ -38,9 +38,9 @@ pub(super) async fn admit_after(
     call: Call,
     request: &IdRequest,
 ) -> Result<(), IdRefusal> {
-    let IdRequest { series, lane, after, .. } = request;
+    let IdRequest { series, count, lane, after } = request;
     let lane = lane.unwrap_or(0);
-    let above = request.above(lane).map_err(|_| IdRefusal::ended(series, lane))?;
+    let above = request.above(lane).map_err(|_| IdRefusal::ended(series, lane, count.get()))?;
     let Shape::Timed(timed) = series.shape else {
         return match caller.admit_skip(service, call, series.address(0), above).await {
             Err(Refusal::AdvanceTooFar { bound, .. }) => {

@@ -31,6 +31,9 @@ pub(crate) enum IdRefusal {
     /// The ids have ended.
     #[error("the ids of series {series:?} have ended: the last one is {last}")]
     Ended { series: String, last: u64 },
+    /// Fewer ids are left than requested.
+    #[error("series {series:?} has no {count} ids left: the last one is {last}, and a request for fewer may get some")]
+    EndsBefore { series: String, count: u32, last: u64 },
     /// The caller must name a lane.
     #[error("series {series:?} needs a lane, 0 to {}", lanes - 1)]
     LaneRequired { series: String, lanes: u32 },
@@ -88,9 +91,10 @@ impl IdRefusal {
         IdRefusal::NotALane { series: series.name.clone(), lane: excerpt(text), lanes: series.lanes.count }
     }
 
-    /// Returns the refusal of a lane whose numbers have ended.
-    pub(crate) fn ended(series: &IdSeries, lane: u32) -> IdRefusal {
-        IdRefusal::Ended { series: series.name.clone(), last: series.shape.last(lane) }
+    /// Returns the refusal of a request for ids of a lane that has fewer of them, or none.
+    pub(crate) fn ended(series: &IdSeries, lane: u32, count: u32) -> IdRefusal {
+        let (series, last) = (series.name.clone(), series.shape.last(lane));
+        if count > 1 { IdRefusal::EndsBefore { series, count, last } } else { IdRefusal::Ended { series, last } }
     }
 
     /// Returns the refusal of an id that is too far ahead to be the floor of a request.
@@ -109,7 +113,7 @@ impl IdRefusal {
             IdRefusal::NoRoutes { .. } => Reason::Unserved,
             IdRefusal::OtherTenantsSeries { .. } => Reason::OtherTenantsSeries,
             IdRefusal::Retired { .. } => Reason::SeriesRetired,
-            IdRefusal::Ended { .. } => Reason::SeriesEnded,
+            IdRefusal::Ended { .. } | IdRefusal::EndsBefore { .. } => Reason::SeriesEnded,
             IdRefusal::LaneRequired { .. } => Reason::LaneRequired,
             IdRefusal::LaneNotAllowed { .. } => Reason::LaneNotAllowed,
             IdRefusal::LaneOutOfRange { .. } | IdRefusal::NotALane { .. } => Reason::LaneOutOfRange,

@@ -97,7 +97,7 @@ impl<F: SequenceService> IdSource<'_, F> {
         }
         match self.service.next_in_series(call, request).await {
             Ok((lane, taken)) => runs::ids(series, lane, taken.value, *count, taken.epoch),
-            Err(Refusal::Exhausted { uid, .. }) => Err(IdRefusal::ended(series, series.lane_at(uid).unwrap_or(0))),
+            Err(Refusal::Exhausted { uid, .. }) => Err(IdRefusal::ended(series, series.lane_at(uid).unwrap_or(0), count.get())),
             Err(Refusal::AfterTooFar { .. }) => Err(IdRefusal::after_too_far(series, *after)),
             Err(refusal) => Err(refusal.into()),
         }
@@ -124,11 +124,13 @@ impl<F: SequenceService> IdSource<'_, F> {
             return Err(IdRefusal::Retired { series: series.name.clone() });
         }
         let parts = series.shape.parts(to).ok_or_else(|| IdRefusal::not_an_id(series, to))?;
-        let (call, address, target) = (context.call(), series.address(0), Target::new(parts.value)?);
-        let advanced = match context.caller.admit_skip(self.service, call, address, target.seq()).await {
-            Ok(()) => self.service.advance(call, address, target, Epoch(0)).await,
-            Err(refusal) => Err(refusal),
+        let (call, address) = (context.call(), series.address(0));
+        let advance = async || {
+            let target = Target::new(parts.value)?;
+            context.caller.admit_skip(self.service, call, address, target.seq()).await?;
+            self.service.advance(call, address, target, Epoch(0)).await
         };
+        let advanced = advance().await;
         let (name, id) = (series.name.clone(), to.get());
         match advanced {
             Err(Refusal::AlreadyPast { .. }) => Err(IdRefusal::AlreadyPast { series: name, id }),

@@ -235,6 +235,7 @@ async fn refused_values_have_a_reason_and_move_nothing() {
         SET id:tweets 5
         MGET id:tweets
         SET id:orders 0
+        SET id:orders 9000000000000000000
         SET id:orders -1
         SET id:orders +1
         SET id:orders 1.5
@@ -264,6 +265,8 @@ async fn refused_values_have_a_reason_and_move_nothing() {
         -ERR NOT_A_COUNTER the ids of series "tweets" follow the clock: only a counter is read or advanced
         > SET id:orders 0
         -ERR NOT_AN_ID "0" is no id of series "orders", whose ids are 1, 2, 3, ...
+        > SET id:orders 9000000000000000000
+        -ERR ADVANCE_TOO_FAR the id 9000000000000000000 is too far ahead: one request raises series "orders" to 4611686018427387903 at most now
         > SET id:orders -1
         -ERR NOT_AN_ID "-1" is no id of series "orders", whose ids are 1, 2, 3, ...
         > SET id:orders +1

@@ -27,6 +27,9 @@ use crate::series;
 /// Uids of the twin's set.
 pub(crate) const UIDS: u64 = 1_000;
 
+/// Longest distance of an advance.
+pub(crate) const MAX_ADVANCE: u64 = 1 << 60;
+
 /// Service that counts in a map. Clones are handles on it.
 #[derive(Clone, Default)]
 pub(crate) struct Twin {
@@ -118,7 +121,11 @@ impl Twin {
             return Err(Refusal::AfterTooFar { section: SectionId(10), above });
         }
         let prev = *last;
-        *last = next.max(above.0 + 1) + u64::from(ask.count.get()) - 1;
+        let value = next.max(above.0 + 1) + u64::from(ask.count.get()) - 1;
+        if value > series.shape.last_value() {
+            return Err(Refusal::Exhausted { uid: ask.uid, count: ask.count.get() });
+        }
+        *last = value;
         Ok(Allocation { value: Seq(*last), prev: Seq(prev), epoch: Epoch(1), lost: 0 })
     }
 
@@ -204,6 +211,9 @@ impl SequenceService for Twin {
         let last = inner.last.entry(uid).or_default();
         if *last > to.seq().0 {
             return Err(Refusal::AlreadyPast { uid });
+        }
+        if to.seq().0 - *last > MAX_ADVANCE {
+            return Err(Refusal::AdvanceTooFar { to: to.seq().0, bound: Seq(*last + MAX_ADVANCE) });
         }
         *last = to.seq().0;
         Ok(Epoch(1))

@@ -123,3 +123,14 @@ fn shapes_are_shown_by_their_layout() {
     let timed = TimedShape { epoch_ms: 0, unit_ms: 1, time_bits: 41, lane_bits: 10, seq_bits: 12, spread: false };
     assert_eq!(Shape::Timed(timed).to_string(), "41/10/12 bits of time, lane and sequence");
 }
+
+#[test]
+fn the_last_value_has_the_last_id() {
+    let counter = |offset, increment, max_id| Shape::Counter(CounterShape { offset, increment, max_id });
+    let shapes = crate::PRESETS.iter().map(|preset| preset.shape);
+    for shape in shapes.chain([counter(2, 10, 52), counter(2, 10, 61), counter(1, 1, 1)]) {
+        let last = shape.last_value();
+        assert_eq!(shape.id(0, last).unwrap().get(), shape.last(0), "{shape}");
+        assert_eq!(shape.id(0, last + 1).map(Id::get), Err(Ended { last: shape.last(0) }), "{shape}");
+    }
+}

@@ -109,6 +109,24 @@ fn a_raise_that_was_cut_short_is_requested_by_the_next_call() {
     assert!(section.is_in_ticks() && !Section::takeover(1, Seq(0), Step(1)).is_in_ticks());
 }
 
+/// A request for more than is left takes nothing, and what is left is given out, also by an owner that starts above.
+#[test]
+fn numbers_end_where_their_series_ends() {
+    let section = Section::takeover(1, Seq(95), Step(10)).up_to(Seq(100));
+    let plain = |count| section.take(SlotIndex(0), Count::new(count).unwrap());
+    assert_eq!(plain(6), Take::Exhausted);
+    let Take::AtCeiling { needed: Seq(100), ticket: Some(_) } = plain(5) else { panic!() };
+    assert_eq!(section.raise_target(), Some(Seq(105)));
+    assert_eq!(section.raised(Seq(105)), None);
+    assert_eq!(section.ceiling(), Seq(100));
+    assert_eq!(take(&section, 6, from(0)), Ok(Take::Exhausted));
+    assert_eq!(take(&section, 1, from(101)), Ok(Take::Exhausted));
+    assert_eq!(plain(5), Take::Given { value: Seq(100), prev: Seq(0), ticket: None });
+    assert_eq!((plain(1), section.raise_target()), (Take::Exhausted, None));
+    let past = Section::takeover(1, Seq(105), Step(10)).up_to(Seq(100));
+    assert_eq!(past.take(SlotIndex(0), Count::ONE), Take::Exhausted);
+}
+
 #[test]
 fn a_frozen_lane_gives_nothing_and_the_next_owner_continues() {
     let section = ticks(100, 1_000);
