@@ -5,12 +5,8 @@ use std::sync::OnceLock;
 
 use metrics::{Gauge, gauge};
 use seq_api::metrics as names;
-use seq_core::lane_clock::LaneClock;
-use seq_core::lease::Clocks;
 
-use crate::lanes::{SeriesIndex, unix_ms};
-use crate::ownership::OwnedSection;
-use crate::shared::Shared;
+use crate::lanes::SeriesIndex;
 
 /// Gauges of one allocator.
 pub(crate) struct LaneMetrics {
@@ -42,7 +38,14 @@ impl LaneMetrics {
         }
     }
 
-    fn publish_series(&self, series: &SeriesIndex) {
+    /// Publishes the number of owned lanes, and how many of them rest.
+    pub(crate) fn publish_lanes(&self, lanes: u32, resting: u32) {
+        self.lanes.set(f64::from(lanes));
+        self.resting.set(f64::from(resting));
+    }
+
+    /// Publishes the series.
+    pub(crate) fn publish_series(&self, series: &SeriesIndex) {
         for (gauge, count) in self.series.iter().zip(series.counts()) {
             gauge.set(count as f64);
         }
@@ -55,28 +58,5 @@ impl LaneMetrics {
             (None, Some(gauge)) => gauge.set(f64::INFINITY),
             (None, None) => {}
         }
-    }
-}
-
-impl Shared {
-    /// Brings the metrics of series and lanes up to date.
-    pub(crate) fn publish_lanes(&self, now: Clocks) {
-        let (mut lanes, mut resting) = (0, 0);
-        for owned in self.ownership.owned().iter() {
-            let Some(clock) = owned.clock else { continue };
-            lanes += owned.uids();
-            if self.rests(owned, &clock, now) {
-                resting += owned.uids();
-            }
-        }
-        self.lane_metrics.lanes.set(f64::from(lanes));
-        self.lane_metrics.resting.set(f64::from(resting));
-        self.lane_metrics.publish_series(&self.ownership.series());
-    }
-
-    /// Returns whether the lanes of a section give out no id now: it began ahead of the clock, or no raise reaches the
-    /// clock.
-    pub(crate) fn rests(&self, owned: &OwnedSection, clock: &LaneClock, now: Clocks) -> bool {
-        owned.rests(unix_ms(now)) || self.clock_ahead.bounds(&clock.clock, owned.ceiling(), now).is_some()
     }
 }

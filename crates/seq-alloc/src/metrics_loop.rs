@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use seq_core::Seq;
+use seq_core::lease::Clocks;
 
 use crate::shared::Shared;
 
@@ -42,5 +43,19 @@ impl Shared {
         let ceilings = owned.iter().filter(|owned| !owned.is_in_ticks()).map(|owned| owned.ceiling());
         self.counters.publish_ceiling(ceilings.max().unwrap_or(Seq::ZERO));
         self.publish_lanes(now);
+    }
+
+    /// Brings the metrics of series and lanes up to date.
+    fn publish_lanes(&self, now: Clocks) {
+        let (mut lanes, mut resting) = (0, 0);
+        for owned in self.ownership.owned().iter() {
+            let Some(clock) = owned.clock else { continue };
+            lanes += owned.uids();
+            if self.rests(owned, &clock, now) {
+                resting += owned.uids();
+            }
+        }
+        self.lane_metrics.publish_lanes(lanes, resting);
+        self.lane_metrics.publish_series(&self.ownership.series());
     }
 }

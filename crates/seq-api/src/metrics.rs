@@ -92,7 +92,7 @@ catalogue! {
     WRONG_OWNER_TOTAL = "seqsvr_wrong_owner_total", Counter, Count, ["set", "node"];
     /// Times that a late serving thread halved the requests that its HTTP/2 connections may have at a time.
     REQUEST_LIMIT_LOWERED_TOTAL = "seqsvr_request_limit_lowered_total", Counter, Count, ["node"];
-    /// Ids of series given out, and refused requests for ids by their gRPC code; by shape (its name, counter, or timed).
+    /// Ids taken from series, and refused requests for ids by their gRPC code; by shape (its name, counter, or timed).
     IDS_TOTAL = "seqsvr_ids_total", Counter, Count, ["set", "shape", "via", "code"];
     /// Time by which the last id of a response is ahead of the node's clock, sampled from one request in 16.
     IDS_AHEAD_SECONDS = "seqsvr_ids_ahead_seconds", Histogram, Seconds, ["set"], AHEAD;
@@ -102,7 +102,7 @@ catalogue! {
     SERIES_END_SECONDS = "seqsvr_series_end_seconds", Gauge, Seconds, ["set"];
     /// Lanes of series with a time that an AllocSvr owns.
     LANES = "seqsvr_lanes", Gauge, Count, ["set", "node"];
-    /// Those of them that give out no id now: they began ahead of the clock, or the clock of the node is wrong.
+    /// Owned lanes that give out no id now: they began ahead of the clock, or the clock of the node is wrong.
     LANES_RESTING = "seqsvr_lanes_resting", Gauge, Count, ["set", "node"];
     /// Time left of an AllocSvr's lease; at 0 it serves no section.
     LEASE_REMAINING_SECONDS = "seqsvr_lease_remaining_seconds", Gauge, Seconds, ["node"];

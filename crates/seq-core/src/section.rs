@@ -70,8 +70,8 @@ pub enum Take {
     },
     /// The section is being handed over; nothing was taken.
     Frozen,
-    /// The numbers would pass [`Seq::MAX`] or the end of the [section](Section::up_to), or be further above the base than
-    /// a slot holds; nothing was taken.
+    /// The numbers would pass [`Seq::MAX`] or the end of the [section](Section::up_to), or be further above the base
+    /// than a slot holds; nothing was taken.
     Exhausted,
 }
 

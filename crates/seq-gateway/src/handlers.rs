@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use tonic::Status;
 
 use crate::batch_response;
-use crate::ids::IdCounts;
+use crate::id_counts::IdCounts;
 use crate::latency::Latency;
 use crate::memory::Memory;
 use crate::routes::RoutesCache;

@@ -1,5 +1,5 @@
-//! Request handlers of `IdService` over gRPC and Connect. The ids come from an [`IdSource`], as those of the other
-//! protocols do.
+//! Request handlers of `IdService` over gRPC and Connect. All protocols take their ids from an
+//! [`IdSource`].
 
 pub(crate) use seq_api::ids::IdRequest;
 use seq_api::ids::IdSeries;
@@ -11,13 +11,11 @@ use seq_proto::v1;
 
 use crate::handlers::{Handlers, RequestContext};
 
-mod counts;
 mod quotas;
 mod refusal;
 mod runs;
 mod source;
 
-pub(crate) use counts::IdCounts;
 pub(crate) use refusal::IdRefusal;
 pub(crate) use source::{IdContext, IdSource, Ids, MAX_LISTED, parse, parse_after};
 

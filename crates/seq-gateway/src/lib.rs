@@ -10,6 +10,7 @@ pub mod grpc;
 mod grpc_service;
 mod handlers;
 mod http;
+mod id_counts;
 mod ids;
 mod latency;
 mod memory;

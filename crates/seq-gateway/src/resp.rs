@@ -28,7 +28,7 @@ use tokio::time::Instant;
 use tokio_stream::StreamExt;
 use tokio_util::sync::CancellationToken;
 
-use crate::ids::IdCounts;
+use crate::id_counts::IdCounts;
 use crate::latency::Latency;
 
 mod auth;

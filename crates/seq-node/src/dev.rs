@@ -262,7 +262,8 @@ struct StartedUp {
 async fn start(sockets: Sockets, data: &Data, settings: &Settings) -> anyhow::Result<StartedUp> {
     let Sockets { sets, http } = sockets;
     let (mut checks, mut stages) = (Checks::new(), Vec::new());
-    // The stores form a new cluster if none has data. The file outlasts a start that ends before the series are created.
+    // The stores form a new cluster if none has data. The file outlasts a start that ends before the series are
+    // created.
     let without_series = data.path().join(WITHOUT_SERIES);
     if sets[0].spec.stores.iter().all(|store| !data.path().join(&store.name).exists()) {
         std::fs::create_dir_all(data.path())

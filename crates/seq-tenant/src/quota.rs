@@ -1,5 +1,5 @@
-//! Limits of a tenant: its uids, its series, its rates and its caps. Requests never wait here: an item beyond a quota is
-//! refused immediately.
+//! Limits of a tenant: its uids, its series, its rates and its caps. Requests never wait here: an item beyond a quota
+//! is refused immediately.
 //!
 //! Rates use the generic cell rate algorithm: a tenant that was idle may take one second's worth at once.
 

@@ -7,12 +7,12 @@ use std::cell::Cell;
 
 use seq_api::ids::IdSeries;
 use seq_api::service::Allocation;
-use seq_core::lane_clock::{self, NotTaken, Turn};
+use seq_core::lane_clock::{self, LaneClock, NotTaken, Turn};
 use seq_core::lease::Clocks;
 use seq_core::{Refusal, Seq, Take};
 
 use crate::lanes::unix_ms;
-use crate::ownership::Served;
+use crate::ownership::{OwnedSection, Served};
 use crate::pending_item::PendingItem;
 use crate::shared::Shared;
 
@@ -54,6 +54,12 @@ impl Shared {
         let (owned, node) = (served.owned(), self.registration.node());
         let ahead_ms = self.clock_ahead.bounds(&owned.clock?.clock, owned.ceiling(), now)?;
         Some(Refusal::ClockAhead { section: owned.id, node, ahead_ms })
+    }
+
+    /// Returns whether the lanes of a section give out no id now: it began ahead of the clock, or no raise reaches the
+    /// clock.
+    pub(crate) fn rests(&self, owned: &OwnedSection, clock: &LaneClock, now: Clocks) -> bool {
+        owned.rests(unix_ms(now)) || self.clock_ahead.bounds(&clock.clock, owned.ceiling(), now).is_some()
     }
 
     /// Returns a lane of a series, as [`lane_clock::choose`] decides. Each call of a thread returns the next lane of the

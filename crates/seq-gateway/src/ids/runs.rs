@@ -11,7 +11,7 @@ use super::{IdRefusal, Ids};
 /// id, so the ids of one unit of time are neighbours.
 ///
 /// # Errors
-/// [`IdRefusal::Ended`] if the last number has no id, so that none of them is given out.
+/// [`IdRefusal::Ended`] if the last number has no id; then none of them is used.
 pub(super) fn ids(series: &IdSeries, lane: u32, last: Seq, count: Count, epoch: Epoch) -> Result<Ids, IdRefusal> {
     let ended = |ended: seq_ids::Ended| IdRefusal::Ended { series: series.name.clone(), last: ended.last };
     let id = |number: u64| series.shape.id(lane, number).map(Id::get).map_err(ended);

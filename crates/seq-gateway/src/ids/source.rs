@@ -10,9 +10,11 @@ use seq_ids::{Id, Shape};
 use seq_proto::v1;
 use seq_tenant::Caller;
 use tokio::time::Instant;
+use tonic::Code;
 
 use super::refusal::excerpt;
-use super::{IdCounts, IdRefusal, quotas, runs};
+use super::{IdRefusal, quotas, runs};
+use crate::id_counts::IdCounts;
 use crate::latency::Latency;
 
 /// Most ids that a response lists one by one; a response over gRPC and Connect has runs of ids, and more of them.
@@ -32,6 +34,11 @@ pub(crate) struct Ids {
 }
 
 impl Ids {
+    /// Returns the last id; 0 without ids.
+    fn last(&self) -> u64 {
+        self.runs.last().map_or(0, |run| run.first + u64::from(run.count - 1) * self.step)
+    }
+
     /// Returns the ids, in order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = u64> {
         self.runs.iter().flat_map(|run| (0..u64::from(run.count)).map(|index| run.first + index * self.step))
@@ -78,9 +85,15 @@ impl<F: SequenceService> IdSource<'_, F> {
     pub(crate) async fn take(&self, context: IdContext<'_>, request: &IdRequest) -> Result<Ids, IdRefusal> {
         let sample = self.latency.sample(Via::Id);
         let taken = self.take_uncounted(context, request).await;
-        self.counts.add(&request.series, context.via, &taken);
-        if let (Some(_), Ok(ids)) = (sample, &taken) {
-            self.counts.record_ahead(&request.series, ids);
+        let series = &*request.series;
+        match &taken {
+            Ok(ids) => {
+                self.counts.add(series, context.via, Code::Ok, request.count.get().into());
+                if sample.is_some() {
+                    self.counts.record_ahead(series, ids.last());
+                }
+            }
+            Err(refusal) => self.counts.add(series, context.via, refusal.reason().code(), 1),
         }
         taken
     }
@@ -116,7 +129,7 @@ impl<F: SequenceService> IdSource<'_, F> {
         Ok(v1::CurrentIdResponse { id, exact: current.reading.exact, epoch: current.epoch.0 })
     }
 
-    /// Raises a counter to an id, so that the next one is above it. Returns the epoch of the owner.
+    /// Raises a counter to an id, so that its next id is above. Returns the epoch of the owner.
     pub(crate) async fn advance(&self, context: IdContext<'_>, series: &IdSeries, to: Id) -> Result<Epoch, IdRefusal> {
         quotas::admit(context.caller, series)?;
         check_counter(series)?;

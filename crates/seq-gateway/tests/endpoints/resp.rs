@@ -244,14 +244,14 @@ async fn set_raises_and_never_lowers() {
         > SET seq:42 1e3
         -ERR value is not an integer or out of range
         > SET seq:42 4611686018427387903
-        -ERR 4611686018427387903 is above 1152921504606847977, the highest number that a uid of this section is raised to now: the section's ceiling would go there permanently, and its next owner starts every uid at the ceiling
+        +OK
         > SET seq:42 4611686018427387904
         -ERR 4611686018427387904 is above 4611686018427387903, the highest number that a uid of this section is raised to now: the section's ceiling would go there permanently, and its next owner starts every uid at the ceiling
         > SET seq:42 18446744073709551616
         -ERR value is not an integer or out of range
         > GET seq:42
-        $4
-        1001
+        $19
+        4611686018427387903
     "#]]).await;
 }
 

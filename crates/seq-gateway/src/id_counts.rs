@@ -16,8 +16,6 @@ use seq_kit::wall_clock;
 use seq_proto::reason::code_name;
 use tonic::Code;
 
-use super::{IdRefusal, Ids};
-
 /// Interval at which the counts are published.
 const PUBLISH_EVERY: Duration = Duration::from_secs(1);
 
@@ -26,7 +24,7 @@ const CODES: usize = 17;
 
 const VIAS: usize = Via::ALL.len();
 
-/// Number of shapes: those with a name, and all other timed ones.
+/// Number of labels of shapes: the presets, and `timed` for all other shapes with a time.
 const SHAPES: usize = PRESETS.len() + 1;
 
 /// Counts by shape, protocol and code.
@@ -65,19 +63,14 @@ impl IdCounts {
         }
     }
 
-    /// Counts a request with its outcome.
-    pub(crate) fn add(&self, series: &IdSeries, via: Via, outcome: &Result<Ids, IdRefusal>) {
-        let (code, count) = match outcome {
-            Ok(ids) => (Code::Ok, ids.runs.iter().map(|run| u64::from(run.count)).sum()),
-            Err(refusal) => (refusal.reason().code(), 1),
-        };
+    /// Counts ids for OK, or a refused request for any other code.
+    pub(crate) fn add(&self, series: &IdSeries, via: Via, code: Code, count: u64) {
         self.outcomes[shape_index(&series.shape)][via as usize][code as usize].fetch_add(count, Relaxed);
     }
 
     /// Records by how much the last id of a response is ahead of the clock of this node.
-    pub(crate) fn record_ahead(&self, series: &IdSeries, ids: &Ids) {
-        let last = ids.iter().last().and_then(Id::new).and_then(|last| series.shape.parts(last)?.timed);
-        if let Some((unix_ms, _)) = last {
+    pub(crate) fn record_ahead(&self, series: &IdSeries, last: u64) {
+        if let Some((unix_ms, _)) = Id::new(last).and_then(|last| series.shape.parts(last)?.timed) {
             self.ahead.record(Duration::from_millis(unix_ms.saturating_sub(wall_clock::now_ms())));
         }
     }
@@ -104,7 +97,7 @@ impl IdCounts {
     }
 }
 
-/// Returns the place of a shape among those with a name; all counters have one place.
+/// Returns the index of a shape among the presets, or the number of presets; all counters have the same index.
 fn shape_index(shape: &Shape) -> usize {
     let is = |known: &Shape| match (known, shape) {
         (Shape::Counter(_), Shape::Counter(_)) => true,
