@@ -4,11 +4,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use seq_api::ids::IdSeries;
-use seq_core::{SectionId, Seq};
 use seq_core::lane_clock::LaneClock;
 use seq_core::lease::Clocks;
 use seq_core::route::RouteTable;
 use seq_core::series::Series;
+use seq_core::{SectionId, Seq};
 use seq_ids::Shape;
 use seq_proto::series::SeriesShape;
 

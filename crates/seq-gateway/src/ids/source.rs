@@ -110,7 +110,9 @@ impl<F: SequenceService> IdSource<'_, F> {
         }
         match self.service.next_in_series(call, request).await {
             Ok((lane, taken)) => runs::ids(series, lane, taken.value, *count, taken.epoch),
-            Err(Refusal::Exhausted { uid, .. }) => Err(IdRefusal::ended(series, series.lane_at(uid).unwrap_or(0), count.get())),
+            Err(Refusal::Exhausted { uid, .. }) => {
+                Err(IdRefusal::ended(series, series.lane_at(uid).unwrap_or(0), count.get()))
+            }
             Err(Refusal::AfterTooFar { .. }) => Err(IdRefusal::after_too_far(series, *after)),
             Err(refusal) => Err(refusal.into()),
         }

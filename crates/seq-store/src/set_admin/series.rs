@@ -9,6 +9,7 @@ use seq_core::plan::Fingerprint;
 use seq_core::series::Series;
 use seq_core::state::{CommandRefusal, CreateSeries, Replicated, RetireSeries, State};
 use seq_ids::{Shape, TimedShape};
+use seq_kit::wall_clock;
 use seq_proto::Reason;
 use seq_proto::series::SeriesShape;
 use seq_proto::v1::{
