@@ -144,8 +144,8 @@ pub(crate) async fn pgbench(
     Ok(Figure { numbers, per_second, p50_us: mean, ..Figure::default() })
 }
 
-/// `mariadb-slap` with one statement, or with several, separated by `;`, which count once; the rate is computed from its mean time. It exits with 0 even if it could not
-/// connect, so the caller must check the effect.
+/// `mariadb-slap` with one statement, or with several, separated by `;`, which count once; the rate is computed from
+/// its mean time. It exits with 0 even if it could not connect, so the caller must check the effect.
 pub(crate) async fn slap(
     socket: &str,
     schema: &str,

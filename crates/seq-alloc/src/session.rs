@@ -118,8 +118,8 @@ impl Sessions {
         Some(SessionCall::Register(request.clone()))
     }
 
-    /// Adopts the incarnation of a registration that succeeded, so that its first renewal is due at once; after a failure,
-    /// schedules another registration.
+    /// Adopts the incarnation of a registration that succeeded, so that its first renewal is due at once; after a
+    /// failure, schedules another registration.
     pub(crate) fn on_registration_done(
         &mut self,
         response: Result<v1::RegisterResponse, StoreError>,

@@ -13,8 +13,8 @@ use tokio::time::Instant;
 
 use crate::ids::{IdRequest, IdSeries};
 
-/// Lanes of a section that a request tries before it waits, because they are too far ahead of the clock, or before it is
-/// refused, because the clock of their owner is wrong.
+/// Lanes of a section that a request tries before it waits, because they are too far ahead of the clock, or before it
+/// is refused, because the clock of their owner is wrong.
 const TRIED_LANES: u32 = 4;
 
 /// Wait for the clock when lanes are too far ahead of it: the unit of most clocks.
@@ -225,8 +225,8 @@ pub trait SequenceService: Clone + Send + Sync + 'static {
     }
 
     /// Returns a lane of a series that can be served now: in the usual case without another node. Repeated calls return
-    /// different lanes. `attempt` is the number of sections of which the request has tried lanes, and found them too far
-    /// ahead of the clock. `None` if no lane has an owner.
+    /// different lanes. `attempt` is the number of sections of which the request has tried lanes, and found them too
+    /// far ahead of the clock. `None` if no lane has an owner.
     fn choose_lane(&self, series: &IdSeries, attempt: u32) -> Option<u32> {
         let _ = (series, attempt);
         None

@@ -45,8 +45,8 @@ impl LaneClock {
         Window { floor: self.clock.tick(unix_ms), limit: Seq(limit).min(Seq::MAX), spread }
     }
 
-    /// Returns whether no lane of a section has a number at this time: the ownership began ahead of the clock. So does a
-    /// handover of such a section, because its untouched lanes keep the base.
+    /// Returns whether no lane of a section has a number at this time: the ownership began ahead of the clock. So does
+    /// a handover of such a section, because its untouched lanes keep the base.
     #[must_use]
     pub fn rests(&self, section: &Section, unix_ms: u64) -> bool {
         section.base() >= self.window(unix_ms).limit

@@ -430,8 +430,8 @@ impl Section {
         SectionCopy { base: self.base, distances: self.slots.freeze() }
     }
 
-    /// Returns the number above which all numbers of this ownership are: the ceiling at which it began, or that of the copy
-    /// with which it began.
+    /// Returns the number above which all numbers of this ownership are: the ceiling at which it began, or that of the
+    /// copy with which it began.
     #[must_use]
     pub fn base(&self) -> Seq {
         self.base

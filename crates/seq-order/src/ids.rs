@@ -1,7 +1,7 @@
 //! Offline checker of the promises for ids of a series, over all calls with a response.
 //!
-//! Ids are unique; those of a call ascend. Ids of a counter and of one lane are also ordered in real time, and the time in
-//! an id is the time of its call.
+//! Ids are unique, and the ids of a call ascend. Ids of a counter and of one lane are also ordered in real time, and
+//! the time in an id is the time of its call.
 
 use std::fmt;
 use std::time::Instant;
@@ -13,17 +13,17 @@ pub struct IdCall {
     pub sent: Instant,
     /// Time after the response arrived.
     pub received: Instant,
-    /// Milliseconds since 1970 before the request was sent, and after the response arrived, by the clock that ids of the
-    /// series should follow.
+    /// Milliseconds since 1970 before the request was sent, and after the response arrived, by the clock that ids of
+    /// the series should follow.
     pub clock_ms: (u64, u64),
     /// The ids of the response, in its order.
     pub ids: Vec<u64>,
 }
 
-/// The promises for a series besides uniqueness.
+/// The promises for a series, in addition to uniqueness.
 #[derive(Clone, Copy, Debug)]
 pub struct IdPromises {
-    /// Whether an id that was requested after another one had arrived is above it.
+    /// Whether an id is above each id that had arrived before the id's request was sent.
     pub is_ordered: bool,
     /// Place of the time in an id; `None` for a counter.
     pub time: Option<IdTime>,
@@ -49,7 +49,7 @@ pub enum IdViolation {
     Twice(u64),
     /// An id is 0 or above 2^63-1.
     OutOfRange(u64),
-    /// An id is not above the one before it in a response.
+    /// An id is not above the id before it in a response.
     Descends(u64),
     /// An id is not above an id that had arrived before its request was sent.
     Late {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use seq_sim::{Bug, Caught, Coverage, Run, Situation, hunt, run, shrink};
 
 /// Number of seeds of worlds of one set.
-const SEEDS: u64 = 200;
+const SEEDS: u64 = 300;
 
 /// Number of seeds of worlds of two sets.
 const SEEDS_OF_TWO_SETS: u64 = 100;

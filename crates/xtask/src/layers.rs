@@ -122,7 +122,7 @@ const LAYERS: &[Layer] = &[
             "seq-store",
         ],
     },
-    Layer { name: "seq-compare", uses: &["seq-auth", "seq-kit", "seq-proto"], tests_use: &[] },
+    Layer { name: "seq-compare", uses: &["seq-auth", "seq-core", "seq-kit", "seq-proto"], tests_use: &[] },
     Layer {
         name: "seq-growth",
         uses: &["seq-alloc", "seq-api", "seq-core", "seq-gateway", "seq-kit", "seq-proto", "seq-store"],

@@ -42,8 +42,8 @@ enum Task {
     Tidy,
     /// Runs each fuzz target for some seconds.
     Fuzz(fuzz::FuzzArgs),
-    /// Generates the code of the protos into the tree, after a change of a proto. `cargo xtask wire` checks that the code
-    /// in the tree is the code of the protos.
+    /// Generates the code of the protos into the tree, after a change of a proto. `cargo xtask wire` checks that the
+    /// code in the tree is the code of the protos.
     Generate,
     /// Checks the dependencies between the crates of this workspace.
     Layers,

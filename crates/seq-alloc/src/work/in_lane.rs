@@ -62,8 +62,8 @@ impl Shared {
         owned.rests(unix_ms(now)) || self.clock_ahead.bounds(&clock.clock, owned.ceiling(), now).is_some()
     }
 
-    /// Returns a lane of a series, as [`lane_clock::choose`] decides. Each call of a thread returns the next lane of the
-    /// section. `attempt` is the number of sections of which the request has tried lanes.
+    /// Returns a lane of a series, as [`lane_clock::choose`] decides. Each call of a thread returns the next lane of
+    /// the section. `attempt` is the number of sections of which the request has tried lanes.
     pub(crate) fn choose_lane(&self, series: &IdSeries, attempt: u32, now: Clocks) -> Option<u32> {
         let turn = CHOSEN.replace(CHOSEN.get().wrapping_add(1));
         let owned = self.ownership.owned();

@@ -219,8 +219,8 @@ impl World {
             }
             Response::Granted { owned, departs, refused } => {
                 if let Some(section) = refused {
-                    // The store refuses a raise permanently, so the ownership has ended here. If the process owns the section
-                    // again, it enters the section into the table anew, at the ceiling.
+                    // The store refuses a raise permanently, so the ownership has ended here. If the process owns the
+                    // section again, it enters the section into the table anew, at the ceiling.
                     process.table.remove(&section);
                 }
                 self.adopt(p, &owned, departs);
