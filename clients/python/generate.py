@@ -17,7 +17,7 @@ from grpc_tools import protoc
 HERE = Path(__file__).resolve().parent
 PROTO = HERE.parent.parent / "proto"
 OUT = HERE / "src" / "seqsvr" / "_proto"
-FILES = ["seqsvr/v1/route.proto", "seqsvr/v1/sequence.proto"]
+FILES = ["seqsvr/v1/ids.proto", "seqsvr/v1/route.proto", "seqsvr/v1/sequence.proto", "seqsvr/v1/series.proto"]
 
 
 def generate(out: Path) -> None:

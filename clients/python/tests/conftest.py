@@ -35,6 +35,11 @@ class Cluster:
         return sum(int(alloc["forwarded"]) for alloc in status["allocs"])
 
 
+def seqsvr(*args: str) -> None:
+    """Runs a command of the program."""
+    subprocess.run([BINARY, *args], check=True, capture_output=True, timeout=60)
+
+
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Cluster]:
     if not Path(BINARY).exists():

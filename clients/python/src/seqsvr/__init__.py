@@ -24,24 +24,39 @@ from seqsvr._errors import (
     UidOutside,
     Unreachable,
 )
+from seqsvr._ids import CounterShape, CurrentId, DecodedId, Ids, TimedShape
 from seqsvr._results import Allocation, Current
+from seqsvr._segments import AsyncSegments, Segments
+from seqsvr._series import AsyncSeries, Series
+from seqsvr._tickets import AsyncTickets, Tickets
 from seqsvr._tls import Tls
 
 __all__ = [
     "DEADLINE",
     "Allocation",
     "AsyncClient",
+    "AsyncSegments",
+    "AsyncSeries",
+    "AsyncTickets",
     "BadAnswer",
     "Client",
     "ClientClosed",
     "ConnectError",
     "CountOutOfRange",
+    "CounterShape",
     "Current",
+    "CurrentId",
     "DeadlineExceeded",
+    "DecodedId",
+    "Ids",
     "OtherEventLoop",
     "Refused",
+    "Segments",
     "SeqError",
+    "Series",
     "SetUnavailable",
+    "Tickets",
+    "TimedShape",
     "Tls",
     "UidOutside",
     "Unreachable",

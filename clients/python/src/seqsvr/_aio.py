@@ -14,14 +14,16 @@ import grpc.aio
 from google.protobuf.message import Message
 
 from seqsvr import _methods
-from seqsvr._attempts import DEADLINE, Attempt, Call, Connection, Shared, Step
+from seqsvr._attempts import DEADLINE, Attempt, Call, Connection, IdCall, Shared, Step
 from seqsvr._errors import ClientClosed, OtherEventLoop, SeqError
+from seqsvr._ids import CurrentId, Ids
 from seqsvr._proto import sequence_pb2 as pb
 from seqsvr._results import Allocation, Current
-from seqsvr._seeds import METHODS, MIN_REFRESH_INTERVAL, OPTIONS, RouteFetch, Seed, addresses, serialize
+from seqsvr._seeds import METHODS, MIN_REFRESH_INTERVAL, OPTIONS, RouteFetch, Seed, addresses, path, serialize
+from seqsvr._series import AsyncSeries, known
 from seqsvr._tls import Tls
 
-Result = TypeVar("Result", Allocation, Current)
+Result = TypeVar("Result", Allocation, Current, Ids, CurrentId, int)
 
 
 class AsyncClient:
@@ -90,6 +92,26 @@ class AsyncClient:
     async def current_many(self, uids: Sequence[int], *, deadline: float | None = None) -> list[Current | SeqError]:
         """Reads the last number of each uid; see `Client.current_many`."""
         return (await self._run(uids, [1] * len(uids), deadline, _methods.CurrentMany())).many()
+
+    async def series(self, name: str, *, deadline: float | None = None) -> AsyncSeries:
+        """The series of a name; see `Client.series`."""
+        self._enter()
+        self._check_open()
+        found = self._shared.routes.series(name)
+        if found is None:
+            await self._fetch_routes([], self._deadline if deadline is None else deadline)
+            found = self._shared.routes.series(name)
+        return AsyncSeries(self, *known(name, found))
+
+    async def _run_ids(
+        self, home: int, count: int, deadline: float | None, method: _methods.Method[Result], *, once: bool = False
+    ) -> Result:
+        self._enter()
+        self._check_open()
+        timeout = self._deadline if deadline is None else deadline
+        call = IdCall(self._shared, home, count, timeout, method, once=once)
+        await self._drive(call, call.start())
+        return call.one()
 
     async def _run(
         self, uids: Sequence[int], counts: Sequence[int], deadline: float | None, method: _methods.Method[Result]
@@ -167,7 +189,7 @@ class AsyncClient:
             if channel is None:
                 channel = self._channels[connection] = self._dial(connection[0])
             method = self._methods[connection, name] = channel.unary_unary(
-                f"/seqsvr.v1.SequenceService/{name}",
+                path(name),
                 request_serializer=serialize,
                 response_deserializer=METHODS[name].FromString,
             )

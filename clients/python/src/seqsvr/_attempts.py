@@ -31,11 +31,12 @@ from seqsvr._errors import (
     UidOutside,
     Unreachable,
 )
+from seqsvr._ids import CurrentId, Ids
 from seqsvr._methods import Item, Method
 from seqsvr._proto import route_pb2
 from seqsvr._proto import sequence_pb2 as pb
 from seqsvr._results import Allocation, Current
-from seqsvr._routes import NO_ROUTE, KnownSet, Route, Routes
+from seqsvr._routes import NO_ROUTE, VIRGIN, KnownSet, Route, Routes
 
 DEADLINE = 5.0
 """Default timeout of a call, in seconds: longer than the sections of a lost host wait for their next owner."""
@@ -50,7 +51,7 @@ DOMAIN = "seqsvr"
 
 logger = logging.getLogger("seqsvr")
 
-Result = TypeVar("Result", Allocation, Current)
+Result = TypeVar("Result", Allocation, Current, Ids, CurrentId, int)
 
 
 @dataclass
@@ -134,12 +135,13 @@ class Call(Generic[Result]):
     @property
     def is_outside(self) -> bool:
         """Whether an item is outside of all known uids, so that the routes must be fetched again."""
-        return any(self._shared.routes.space(item.uid) is None for item in self._items)
+        return any(item.uid is not None and self._shared.routes.space(item.uid) is None for item in self._items)
 
     def start(self) -> list[Step]:
         """The first steps: one for each owner concerned."""
         groups: dict[tuple[int, int], Group] = {}
         for index, item in enumerate(self._items):
+            assert item.uid is not None
             route = self._shared.routes.route(item.uid)
             if route is None:
                 self.results[index] = UidOutside(item.uid)
@@ -171,7 +173,7 @@ class Call(Generic[Result]):
 
     def _attempt(self, group: Group, items: list[int], routes: list[Route], timeout: float) -> Attempt:
         target, addr = self._target(routes[0], group)
-        uids = [self._items[index].uid for index in items]
+        uids = [self._items[index].uid or 0 for index in items]
         counts = [self._items[index].count for index in items]
         epochs = [route.epoch for route in routes]
         method, request = self._method.request(uids, counts, self._shared.routes.known_version(target), epochs)
@@ -206,7 +208,9 @@ class Call(Generic[Result]):
         raise AssertionError("a set that is known by its seeds has an address")
 
     def _route(self, index: int) -> Route:
-        return self._shared.routes.route(self._items[index].uid) or NO_ROUTE
+        uid = self._items[index].uid
+        assert uid is not None
+        return self._shared.routes.route(uid) or NO_ROUTE
 
     def on_response(self, attempt: Attempt, response: Message) -> list[Step]:
         """Handles a response; returns the steps that follow."""
@@ -256,8 +260,9 @@ class Call(Generic[Result]):
             return self._retry(attempt, [(index, self._unreachable(index, attempt, failure)) for index in items], first)
         self._count_lost(items, _is_outcome_unknown(failure.reason))
         if failure.reason == "MOVED":
-            if len(items) == 1 and failure.set_id and failure.since is not None:
-                self._shared.routes.claim(self._items[items[0]].uid, failure.set_id, failure.since)
+            uid = self._items[items[0]].uid
+            if len(items) == 1 and uid is not None and failure.set_id and failure.since is not None:
+                self._shared.routes.claim(uid, failure.set_id, failure.since)
             if all(self._route(index).epoch > epoch for index, epoch in zip(items, attempt.epochs, strict=True)):
                 return self._follow(group, items) + _rest(group)
         at_once = failure.reason == "SHUTTING_DOWN" and group.excluded is None
@@ -379,6 +384,41 @@ class Call(Generic[Result]):
         return results
 
 
+class IdCall(Call[Result]):
+    """A call for ids of a series: any node serves it, of the set `home` or of another one while that is down.
+
+    With `once` its first failure is its error, for callers that go on elsewhere.
+    """
+
+    def __init__(
+        self, shared: Shared, home: int, count: int, deadline: float, method: Method[Result], *, once: bool = False
+    ) -> None:
+        """Starts the call. Raises CountOutOfRange, and TypeError for an invalid count."""
+        self._shared = shared
+        self._method: Method[Result] = method
+        self._deadline_at = time.monotonic() + deadline
+        self._items = [Item(None, _count(None, count))]
+        self.results: list[Result | SeqError | None] = [None]
+        self._home = home
+        self._once = once
+
+    def start(self) -> list[Step]:
+        """See `Call`."""
+        if known := self._shared.routes.sets.get(self._home):
+            known.budget.earn()
+        return [Step(Group([0]))]
+
+    def _route(self, index: int) -> Route:
+        return Route(0, VIRGIN, self._home, 0)
+
+    def _retry(self, attempt: Attempt, retries: Iterable[tuple[int, SeqError]], at_once: bool = False) -> list[Step]:
+        if not self._once:
+            return super()._retry(attempt, retries, at_once)
+        for index, error in retries:
+            self.results[index] = error
+        return []
+
+
 @dataclass(frozen=True)
 class Failure:
     """A failed request, or a refused item.
@@ -440,7 +480,7 @@ def _uid(uid: int) -> int:
     return uid
 
 
-def _count(uid: int, count: int) -> int:
+def _count(uid: int | None, count: int) -> int:
     if not isinstance(count, int) or isinstance(count, bool):
         raise TypeError(f"a count is an int, not {type(count).__name__}")
     if not 1 <= count <= MAX_COUNT:

@@ -13,14 +13,16 @@ import grpc
 from google.protobuf.message import Message
 
 from seqsvr import _methods
-from seqsvr._attempts import DEADLINE, Attempt, Call, Connection, Group, Shared, Step
+from seqsvr._attempts import DEADLINE, Attempt, Call, Connection, Group, IdCall, Shared, Step
 from seqsvr._errors import ClientClosed, SeqError
+from seqsvr._ids import CurrentId, Ids
 from seqsvr._proto import sequence_pb2 as pb
 from seqsvr._results import Allocation, Current
-from seqsvr._seeds import METHODS, MIN_REFRESH_INTERVAL, OPTIONS, RouteFetch, Seed, addresses, serialize
+from seqsvr._seeds import METHODS, MIN_REFRESH_INTERVAL, OPTIONS, RouteFetch, Seed, addresses, path, serialize
+from seqsvr._series import Series, known
 from seqsvr._tls import Tls
 
-Result = TypeVar("Result", Allocation, Current)
+Result = TypeVar("Result", Allocation, Current, Ids, CurrentId, int)
 
 
 class Client:
@@ -114,6 +116,26 @@ class Client:
         """Reads the last number of each uid, in requests as those of `next_many`. Moves nothing."""
         return self._run(uids, [1] * len(uids), deadline, _methods.CurrentMany()).many()
 
+    def series(self, name: str, *, deadline: float | None = None) -> Series:
+        """The series of a name. Sends a request only if the client has no series of this name yet.
+
+        Raises Refused with the reason UNKNOWN_SERIES if the seeds know no such series; a new one is known within a second.
+        Raises ConnectError if no seed responds to the first call.
+        """
+        self._check_open()
+        found = self._shared.routes.series(name)
+        if found is None:
+            self._fetch_routes([], self._deadline if deadline is None else deadline)
+            found = self._shared.routes.series(name)
+        return Series(self, *known(name, found))
+
+    def _run_ids(
+        self, home: int, count: int, deadline: float | None, method: _methods.Method[Result], *, once: bool = False
+    ) -> Result:
+        self._check_open()
+        timeout = self._deadline if deadline is None else deadline
+        return self._drive(IdCall(self._shared, home, count, timeout, method, once=once)).one()
+
     def _run(
         self, uids: Sequence[int], counts: Sequence[int], deadline: float | None, method: _methods.Method[Result]
     ) -> Call[Result]:
@@ -121,6 +143,10 @@ class Client:
         call = Call(self._shared, uids, counts, self._deadline if deadline is None else deadline, method)
         if call.is_outside:
             self._fetch_routes(uids, call.remaining)
+        return self._drive(call)
+
+    def _drive(self, call: Call[Result]) -> Call[Result]:
+        """Executes a call."""
         requests = _Requests(call.start())
         try:
             while True:
@@ -174,7 +200,7 @@ class Client:
                 if channel is None:
                     channel = self._channels[connection] = self._dial(connection[0])
                 method = self._methods[connection, name] = channel.unary_unary(
-                    f"/seqsvr.v1.SequenceService/{name}",
+                    path(name),
                     request_serializer=serialize,
                     response_deserializer=METHODS[name].FromString,
                 )

@@ -35,9 +35,9 @@ class UidOutside(SeqError, ValueError):
 class CountOutOfRange(SeqError, ValueError):
     """The count is 0 or above the limit of an item. Nothing was sent."""
 
-    def __init__(self, uid: int, count: int, limit: int) -> None:
+    def __init__(self, uid: int | None, count: int, limit: int) -> None:
         """Raised by clients."""
-        message = f"uid {uid}: count {count} is not in 1..={limit}"
+        message = f"{_of(uid)}count {count} is not in 1..={limit}"
         super().__init__(message, reason="COUNT_OUT_OF_RANGE", retryable=False)
         self.uid = uid
         self.count = count
@@ -46,13 +46,14 @@ class CountOutOfRange(SeqError, ValueError):
 class Refused(SeqError):
     """A server refused the request, and retries failed or would fail as well.
 
+    uid: the requested uid; None for a request for ids, whose message names the series.
     code: the gRPC code, as `"UNAVAILABLE"`.
     retry_after: seconds after which the server expects a retry to succeed; None for a permanent refusal.
     """
 
     def __init__(
         self,
-        uid: int,
+        uid: int | None,
         message: str,
         *,
         code: str,
@@ -63,7 +64,7 @@ class Refused(SeqError):
     ) -> None:
         """Raised by clients."""
         super().__init__(
-            f"uid {uid}: {message}",
+            f"{_of(uid)}{message}",
             reason=reason or "REFUSED_BY_OTHERS",
             retryable=retry_after is not None or code in ("UNAVAILABLE", "DEADLINE_EXCEEDED"),
             may_have_applied=may_have_applied,
@@ -83,7 +84,7 @@ class SetUnavailable(Refused):
 
     def __init__(
         self,
-        uid: int,
+        uid: int | None,
         message: str,
         *,
         set_id: int,
@@ -174,3 +175,8 @@ class ConnectError(SeqError):
     def __init__(self, message: str, *, retryable: bool) -> None:
         """Raised by clients."""
         super().__init__(message, reason="CONNECT", retryable=retryable)
+
+
+def _of(uid: int | None) -> str:
+    """The begin of a message about a uid."""
+    return "" if uid is None else f"uid {uid}: "

@@ -9,18 +9,22 @@ from typing import Protocol, TypeVar
 from google.protobuf.message import Message
 
 from seqsvr import _results
-from seqsvr._proto import route_pb2
+from seqsvr._ids import CurrentId, Ids
+from seqsvr._proto import ids_pb2, route_pb2
 from seqsvr._proto import sequence_pb2 as pb
 from seqsvr._results import Allocation, Current
 
-Result_co = TypeVar("Result_co", Allocation, Current, covariant=True)
+Result_co = TypeVar("Result_co", Allocation, Current, Ids, CurrentId, int, covariant=True)
 
 
 @dataclass
 class Item:
-    """A uid, the number of numbers to allocate, and the number of attempts that may have taken them without a response."""
+    """A uid, the number of numbers to allocate, and the number of attempts that may have taken them without a response.
 
-    uid: int
+    A request for ids has no uid.
+    """
+
+    uid: int | None
     count: int
     lost: int = 0
 
@@ -123,6 +127,71 @@ class CurrentMany:
                     yield _results.current(addr, value, exactness, epoch)
 
         return _routes(response), read
+
+
+@dataclass
+class NextIds:
+    """Takes ids of a series."""
+
+    series: str
+    count: int
+    lane: int | None
+    after: int
+
+    def request(self, uids: Sequence[int], counts: Sequence[int], version: int, epochs: Sequence[int]) -> tuple[str, Message]:
+        """See `Method`."""
+        after = self.after or None
+        return "NextIds", ids_pb2.NextIdsRequest(series=self.series, count=self.count, lane=self.lane, after=after)
+
+    def decode(self, response: Message) -> tuple[route_pb2.Routes | None, Decoder[Ids]]:
+        """See `Method`."""
+        assert isinstance(response, ids_pb2.NextIdsResponse)
+
+        def read(addr: str, items: Sequence[Item]) -> Iterator[Ids]:
+            yield Ids.checked(addr, response, self.count, self.after)
+
+        return None, read
+
+
+@dataclass
+class ReadId:
+    """Reads the last id of a counter."""
+
+    series: str
+
+    def request(self, uids: Sequence[int], counts: Sequence[int], version: int, epochs: Sequence[int]) -> tuple[str, Message]:
+        """See `Method`."""
+        return "CurrentId", ids_pb2.CurrentIdRequest(series=self.series)
+
+    def decode(self, response: Message) -> tuple[route_pb2.Routes | None, Decoder[CurrentId]]:
+        """See `Method`."""
+        assert isinstance(response, ids_pb2.CurrentIdResponse)
+
+        def read(addr: str, items: Sequence[Item]) -> Iterator[CurrentId]:
+            yield CurrentId(response.id or None, response.exact, response.epoch)
+
+        return None, read
+
+
+@dataclass
+class AdvanceId:
+    """Raises a counter to an id; the result is the epoch of the ownership."""
+
+    series: str
+    to: int
+
+    def request(self, uids: Sequence[int], counts: Sequence[int], version: int, epochs: Sequence[int]) -> tuple[str, Message]:
+        """See `Method`."""
+        return "AdvanceId", ids_pb2.AdvanceIdRequest(series=self.series, to=self.to)
+
+    def decode(self, response: Message) -> tuple[route_pb2.Routes | None, Decoder[int]]:
+        """See `Method`."""
+        assert isinstance(response, ids_pb2.AdvanceIdResponse)
+
+        def read(addr: str, items: Sequence[Item]) -> Iterator[int]:
+            yield response.epoch
+
+        return None, read
 
 
 def _routes(

@@ -20,6 +20,7 @@ from typing import NamedTuple
 from seqsvr._budget import Budget
 from seqsvr._errors import ConnectError
 from seqsvr._proto import route_pb2 as pb
+from seqsvr._proto.series_pb2 import StoredSeries
 
 MAX_SETS = 256
 """Most sets that a client knows. Further ones are reached through these, which forward."""
@@ -67,6 +68,9 @@ class Space:
         self.end = start
         self.section_size = section_size
         self._routes: list[Route] = []
+        # The series of the cluster, by name, and the set whose table had them first. A cluster only adds to them.
+        self.series: dict[str, StoredSeries] = {}
+        self.home = 0
 
     def __getitem__(self, uid: int) -> Route:
         """The route of a uid of this space."""
@@ -182,6 +186,11 @@ class Routes:
         space = self.space(uid)
         return None if space is None else space[uid]
 
+    def series(self, name: str) -> tuple[int, StoredSeries] | None:
+        """The series of a name, with the id of a set of its cluster; None for an unknown one."""
+        found = ((space.home, space.series[name]) for space in self._spaces[0] if name in space.series)
+        return next(found, None)
+
     def owner(self, route: Route) -> str | None:
         """The address of a route's owner, if there is one and it is known."""
         known = self._sets.get(route.set_id)
@@ -239,6 +248,9 @@ class Routes:
         if routes.base_version == 0:
             # A whole table leaves out the sections that the set knows nothing of.
             space.merge(0, _sections(routes), Route(0, VIRGIN, routes.set_id, 0))
+        space.home = space.home or routes.set_id
+        if len(routes.series) >= len(space.series):
+            space.series = {each.name: each for each in routes.series}
         for run in routes.runs:
             space.merge(run.first_section, run.first_section + run.sections, _route(run, routes.set_id))
         for other in routes.sets:

@@ -10,6 +10,7 @@ from google.protobuf.message import Message
 
 from seqsvr._budget import FIRST_BACKOFF, MAX_BACKOFF
 from seqsvr._errors import ConnectError
+from seqsvr._proto import ids_pb2
 from seqsvr._proto import sequence_pb2 as pb
 from seqsvr._routes import Routes
 
@@ -28,8 +29,14 @@ METHODS: dict[str, type[Message]] = {
     "Current": pb.CurrentResponse,
     "CurrentMany": pb.CurrentManyResponse,
     "GetRoutes": pb.GetRoutesResponse,
+    "NextIds": ids_pb2.NextIdsResponse,
+    "CurrentId": ids_pb2.CurrentIdResponse,
+    "AdvanceId": ids_pb2.AdvanceIdResponse,
 }
 """The methods that a client calls, and their response types."""
+
+ID_METHODS = {"NextIds": "Next", "CurrentId": "Current", "AdvanceId": "Advance"}
+"""The names of the methods for ids in their service."""
 
 OPTIONS: Sequence[tuple[str, int]] = (
     # This client makes the retries itself: a retry inside grpcio would hide a gap.
@@ -51,6 +58,13 @@ OPTIONS: Sequence[tuple[str, int]] = (
     ("grpc.max_receive_message_length", 16 << 20),
 )
 """Options of every connection."""
+
+
+def path(method: str) -> str:
+    """The path of a method."""
+    if method in ID_METHODS:
+        return f"/seqsvr.v1.IdService/{ID_METHODS[method]}"
+    return f"/seqsvr.v1.SequenceService/{method}"
 
 
 def serialize(message: Message) -> bytes:
