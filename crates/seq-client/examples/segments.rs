@@ -1,6 +1,6 @@
 //! Measures the speed of ids that are fetched ahead, on one thread. Run it with `cargo run --release -p seq-client
-//! --example segments -- http://127.0.0.1:7100 [SERIES [SECONDS [RATE]]]`, for example against the cluster of `seqsvr dev`.
-//! RATE is in ids a second; without it, ids are taken as fast as possible.
+//! --example segments -- http://127.0.0.1:7100 [SERIES [SECONDS [RATE]]]`, for example against the cluster of `seqsvr
+//! dev`. RATE is in ids a second; without it, ids are taken as fast as possible.
 
 use std::error::Error;
 use std::hint::{black_box, spin_loop};
