@@ -41,7 +41,10 @@ fn alerts_of_ids_fire_and_resolve() {
     // Calls for a lane of each section, so that some are of allocator 1.
     let lanes: Vec<String> = (0..16).map(|section| (section * 512).to_string()).collect();
     let url = format!("{}/api/id/next/media?lane=", scene.addr(7400));
-    let calls = format!("while :; do for lane in {}; do curl -sX POST \"{url}$lane\"; done; done", lanes.join(" "));
+    let calls = format!(
+        "while :; do for lane in {}; do curl -so /dev/null -X POST \"{url}$lane\"; done; done",
+        lanes.join(" ")
+    );
     let callers = scene.place.server_of("sh".as_ref(), "callers", &["-c", &calls]);
     scene.stage(
         "the clock of allocator 1 steps an hour ahead, under calls for ids",
