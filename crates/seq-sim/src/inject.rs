@@ -362,7 +362,11 @@ impl World {
             if let Some(old) = self.listeners[name][0].filter(|p| !self.procs[*p].reads_lanes) {
                 self.kill(old);
             }
-            self.restart(name);
+            // A process that leaves in calm weather listens no more, and starts its successor itself.
+            let leaves = |process: &Process| process.alive && process.name == name && process.owner.is_leaving();
+            if !self.procs.iter().any(leaves) {
+                self.restart(name);
+            }
             self.drain(name, false);
         }
         for set in 0..self.hosts.sets {

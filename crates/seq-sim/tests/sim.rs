@@ -22,9 +22,9 @@ const MOST_SEEDS: u64 = 4_000;
 /// The first seeds of the hunts for the rarest bugs, which begin some seeds before a seed that catches the bug, to save
 /// minutes.
 const HUNTED_FROM: [(Bug, u64); 4] = [
-    (Bug::UnfencedRaise, 1_320),
-    (Bug::TableBeforeLease, 1_320),
-    (Bug::ServedPastMargin, 1_320),
+    (Bug::UnfencedRaise, 2_200),
+    (Bug::TableBeforeLease, 1_860),
+    (Bug::ServedPastMargin, 4_300),
     (Bug::AllUnleased, 1_000),
 ];
 
