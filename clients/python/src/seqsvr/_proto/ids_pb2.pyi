@@ -120,14 +120,16 @@ class CreateSeriesRequest(_message.Message):
     def __init__(self, name: _Optional[str] = ..., shape: _Optional[_Union[_series_pb2.Shape, _Mapping]] = ..., sections: _Optional[int] = ..., start: _Optional[int] = ..., lead_ms: _Optional[int] = ..., allow_short: bool = ..., dry_run: bool = ..., plan: _Optional[int] = ...) -> None: ...
 
 class CreateSeriesResponse(_message.Message):
-    __slots__ = ("series", "created", "fingerprint")
+    __slots__ = ("series", "created", "fingerprint", "existed")
     SERIES_FIELD_NUMBER: _ClassVar[int]
     CREATED_FIELD_NUMBER: _ClassVar[int]
     FINGERPRINT_FIELD_NUMBER: _ClassVar[int]
+    EXISTED_FIELD_NUMBER: _ClassVar[int]
     series: _series_pb2.Series
     created: bool
     fingerprint: int
-    def __init__(self, series: _Optional[_Union[_series_pb2.Series, _Mapping]] = ..., created: bool = ..., fingerprint: _Optional[int] = ...) -> None: ...
+    existed: bool
+    def __init__(self, series: _Optional[_Union[_series_pb2.Series, _Mapping]] = ..., created: bool = ..., fingerprint: _Optional[int] = ..., existed: bool = ...) -> None: ...
 
 class RetireSeriesRequest(_message.Message):
     __slots__ = ("name", "dry_run", "plan")
