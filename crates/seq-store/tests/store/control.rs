@@ -18,7 +18,9 @@ use crate::cluster::{Cluster, Disk, LEASE_MS, TIMEOUT, channel, raise_request, r
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn malformed_requests_are_refused_by_name_and_propose_nothing() {
     let mut cluster = Cluster::started(1, Disk::Memory).await;
-    cluster.register("a1", 1).await;
+    let session = cluster.register("a1", 1).await;
+    // The leader proposes owners after a registration.
+    cluster.owns(&session, 10).await;
     let before = cluster.level().await;
 
     let good = RegisterRequest {
