@@ -47,6 +47,17 @@ async function main() {
   const web = client(createGrpcWebTransport({ baseUrl, httpVersion: "1.1" }));
   await assert.rejects(web.next({ uid: 42n }), /415/);
   assert.equal((await client(transports[0]).current({ uid: 42n })).value, value, "a refused call allocates no number");
+  for (const transport of transports) {
+    const ids = createClient(registry.getService("seqsvr.v1.IdService"), transport);
+    const { runs } = await ids.next({ series: "tweets", count: 3 });
+    assert(runs.length > 0 && runs.every((run) => typeof run.first === "bigint" && run.first > 1n << 53n));
+    await assert.rejects(ids.next({ series: "nothing" }), (error) => error.code === Code.NotFound);
+  }
+  // An id is a string in JSON, because it is no exact number in JavaScript.
+  const headers = { "content-type": "application/json" };
+  const post = { method: "POST", headers, body: JSON.stringify({ series: "tweets" }) };
+  const { runs } = await (await fetch(`${baseUrl}/seqsvr.v1.IdService/Next`, post)).json();
+  assert(typeof runs[0].first === "string" && BigInt(runs[0].first) > 1n << 53n, runs);
 }
 
 main().then(() => { console.log("done"); process.exit(0); }, (error) => { console.error(error); process.exit(1); });

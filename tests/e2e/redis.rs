@@ -162,6 +162,11 @@ client = redis.Redis(host=nodes[0][0], port=int(nodes[0][1]), decode_responses=T
 assert client.ping() and client.echo("x") == "x" and client.exists("seq:7", "seq:8") == 1
 assert client.get("seq:8") is None and client.mget("seq:7", "seq:8") == ["1600", None]
 assert client.set("seq:8", 50) and client.incr("seq:8") == 51
+assert client.incr("id:orders") == 1 and client.incrby("id:orders", 5) == 6
+tweets = client.execute_command("SEQ.ID", "id:tweets", "COUNT", 3)
+tweets += client.execute_command("SEQ.ID", "id:tweets", "AFTER", tweets[-1])
+assert len(tweets) == 4 and all(isinstance(id, str) for id in tweets), tweets
+assert [int(id) for id in tweets] == sorted(int(id) for id in set(tweets)) and int(tweets[0]) > 1 << 53, tweets
 assert client.info()["redis_version"] and client.config_get("save") == {"save": ""}
 with client.pipeline() as pipeline:
     assert pipeline.incr("seq:9").incr("seq:9").get("seq:9").execute() == [1, 2, "2"]

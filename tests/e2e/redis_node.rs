@@ -22,6 +22,12 @@ const nodes = process.argv.slice(1).map((address) => {
   return { host: address.slice(0, at), port: Number(address.slice(at + 1)) };
 });
 
+// An id with a time is no exact number in JavaScript, so it is a string.
+function check_ids(ids) {
+  assert.equal(new Set(ids).size, 3);
+  for (const id of ids) assert(typeof id === "string" && BigInt(id) > 1n << 53n, id);
+}
+
 async function withIoredis() {
   const plain = new Redis(nodes[0]);
   assert.equal(await plain.incr("seq:1"), 1);
@@ -36,6 +42,8 @@ async function withIoredis() {
   assert.deepEqual(await plain.mget("seq:1", "foo", "seq:900000"), ["16", null, null]);
   const strings = new Redis({ ...nodes[1], stringNumbers: true, keyPrefix: "seq:", enableAutoPipelining: true });
   assert.deepEqual(await Promise.all([strings.incr("1"), strings.incr("1")]), ["17", "18"]);
+  assert.equal(await plain.incr("id:orders"), 1);
+  check_ids(await plain.call("SEQ.ID", "id:tweets", "COUNT", 3));
   const cluster = new Redis.Cluster([nodes[0]], { clusterRetryStrategy: null });
   // The refusal is an event as well.
   cluster.on("error", () => {});
@@ -53,6 +61,8 @@ async function withNodeRedis() {
   const strings = client.withTypeMapping({ [require("redis").RESP_TYPES.NUMBER]: String });
   assert.equal(await strings.incr("seq:2"), "9");
   await assert.rejects(client.set("seq:2", "4611686018427387904"), /above/);
+  assert.equal(await client.incr("id:orders"), 2);
+  check_ids(await client.sendCommand(["SEQ.ID", "id:tweets", "COUNT", "3"]));
   await client.close();
   const three = await createClient({ socket: nodes[0], RESP: 3 }).connect();
   assert.equal(await three.incr("seq:2"), 10);
