@@ -334,6 +334,13 @@ pub(crate) const ROWS: &[Row] = &[
         ids::limits::overflow,
         "ids of series: callers ask for more ids of one lane than it has",
     ),
+    row(
+        "tickets_set_lost",
+        Tier::Full,
+        NET,
+        ids::tickets::set_lost,
+        "tickets of two counters in two sets: all processes of one set are killed for 20 s and started, twice",
+    ),
     row("ids_end", Tier::Full, CLOCKS, ids::limits::end, "ids of series: all clocks read the last seconds of a shape"),
     row("pairs", Tier::Short, ALL, pairs::trials, "two or three faults at a time, drawn from a seed"),
     row(

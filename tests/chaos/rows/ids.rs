@@ -11,6 +11,7 @@ use crate::rows::sets::restores::{backup, lose_disks, restore, start_nodes};
 use crate::rows::sets::{TWO_SETS, Way};
 
 pub(super) mod limits;
+pub(super) mod tickets;
 
 /// The node under the faults.
 const VICTIM: usize = 0;
