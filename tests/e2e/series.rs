@@ -227,6 +227,19 @@ fn ids_of_a_timed_series_are_unique_and_of_the_present() {
     assert_eq!(runs.iter().map(lanes).sum::<u64>(), 1_024, "{shown:#}");
     assert!(runs.iter().all(|run| run["set"] == "dev"), "{shown:#}");
 
+    // 10 sections of uids, 33 of the series of a development cluster, and 16 of this series.
+    let text = |args: &[&str]| {
+        let output = seqsvr(&[args, &["--addr", &addr]].concat());
+        String::from_utf8([output.stdout, output.stderr].concat()).unwrap()
+    };
+    let summary = text(&["section", "list", "--summarize"]);
+    let rows: Vec<Vec<&str>> = summary.lines().map(|line| line.split_whitespace().take(4).collect()).collect();
+    assert_eq!(rows[1..], [vec!["0..10", "10", "0..1,000,000", "resident"], vec!["10..59", "49", "lanes", "of"]]);
+    assert!(text(&["section", "show", "58"]).contains("lanes of series"));
+    assert!(text(&["section", "show", "59"]).contains("section 59 is outside 0..59"));
+    let to_itself = text(&["set", "migrate", "dev", "--series", "events", "--into", "dev", "--dry-run"]);
+    assert!(to_itself.contains("the sections are in set \"dev\" already"), "{to_itself}");
+
     // 35 bits of milliseconds are 397 days.
     let epoch = made["series"]["created"].as_str().unwrap();
     let short = ["series", "create", "short", "--bits", "35/4/10", "--epoch", epoch, "--yes", "--addr", &addr];

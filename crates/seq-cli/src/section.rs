@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use clap::{Args, Subcommand, ValueEnum};
 use seq_command::exit::{Exit, Failure};
 use seq_command::output::{Output, Table, digits, grouped};
-use seq_command::selection::{Sections, Selection, range_text, run_text, uid};
+use seq_command::selection::{Sections, Selection, contents_text, run_text, uid};
 use seq_command::store_client::{SetAddress, StoreClient, TimeoutArgs};
 use seq_command::time_limit::time;
 use seq_proto::v1::{ListSectionsRequest, SectionInfo, SectionState};
@@ -273,7 +273,7 @@ fn table(records: &[SectionInfo]) -> Table {
         let or_none = |number: u64, text: String| if number == 0 { "-".to_owned() } else { text };
         table.row([
             if range.sections == 1 { grouped(range.first_section.into()) } else { run_text(&range) },
-            range_text(&(record.uid_start..record.uid_end)).to_string(),
+            contents_text(&(record.uid_start..record.uid_end)),
             state_name(record.state()).to_owned(),
             if record.set.is_empty() { "unknown".to_owned() } else { record.set.clone() },
             owner(record),
@@ -303,7 +303,7 @@ pub(crate) fn summary(records: &[SectionInfo]) -> Table {
         table.row([
             run_text(&range),
             grouped(range.sections.into()),
-            range_text(&(record.uid_start..record.uid_end)).to_string(),
+            contents_text(&(record.uid_start..record.uid_end)),
             state_name(record.state()).to_owned(),
             if record.set.is_empty() { "unknown".to_owned() } else { record.set.clone() },
             if record.migration_id == 0 { "-".to_owned() } else { record.migration_id.to_string() },
@@ -317,9 +317,9 @@ async fn show(args: &ShowArgs, output: &Output) -> anyhow::Result<Exit> {
     let own = cluster.sets()[0].clone();
     let layout = Sections::of(&own)?;
     let section = match (args.section, args.uid) {
-        (Some(section), _) if u64::from(section) < layout.count() => section,
+        (Some(section), _) if u64::from(section) < layout.all() => section,
         (Some(section), _) => {
-            let message = format!("section {section} is outside 0..{}", layout.count());
+            let message = format!("section {section} is outside 0..{}", layout.all());
             return Err(Failure::new(Exit::Usage, message).into());
         }
         (None, Some(uid)) => layout.of_uid(uid)?,

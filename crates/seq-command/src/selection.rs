@@ -46,7 +46,7 @@ pub struct Sections {
     start: u64,
     end: u64,
     size: u64,
-    /// Number of sections with lanes of series, after those of uids.
+    /// Number of sections with lanes of series, after the sections of uids.
     with_lanes: u64,
 }
 
@@ -74,6 +74,11 @@ impl Sections {
             return Err(Failure::new(Exit::Usage, message).into());
         }
         Ok(index((uid - self.start) / self.size))
+    }
+
+    /// Returns the number of all sections.
+    pub fn all(&self) -> u64 {
+        self.count() + self.with_lanes
     }
 
     /// Returns the uids of a run of sections; none for sections with lanes of series.
@@ -116,9 +121,8 @@ impl Sections {
             ranges.push(self.boundary(uids.start)?..self.boundary(uids.end)?);
         }
         for sections in &selection.sections {
-            let all = self.count() + self.with_lanes;
-            if sections.end > all {
-                let message = format!("sections {}..{} are outside 0..{all}", sections.start, sections.end);
+            if sections.end > self.all() {
+                let message = format!("sections {}..{} are outside 0..{}", sections.start, sections.end, self.all());
                 return Err(Failure::new(Exit::Usage, message).into());
             }
             ranges.push(sections.clone());
@@ -172,6 +176,11 @@ fn run_of(range: &Range<u64>) -> SectionRange {
 /// Returns a range with thousands separators, as 3,000,000..4,000,000.
 pub fn range_text(range: &Range<u64>) -> impl Display + use<> {
     format!("{}..{}", grouped(range.start), grouped(range.end))
+}
+
+/// Returns the contents of sections without other contents: uids as 3,000,000..4,000,000, or lanes.
+pub fn contents_text(uids: &Range<u64>) -> String {
+    if uids.is_empty() { "lanes of series".to_owned() } else { range_text(uids).to_string() }
 }
 
 /// Returns a number of sections as text: `1 section`, `1,000 sections`.

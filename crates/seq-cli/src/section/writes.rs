@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use seq_command::output::{Output, Table, digits, grouped};
-use seq_command::selection::range_text;
+use seq_command::selection::contents_text;
 use seq_proto::v1::SectionInfo;
 use serde::Serialize;
 
@@ -48,7 +48,7 @@ pub(super) fn print(risen: &[Risen], output: &Output) -> anyhow::Result<()> {
         for Risen { section, raised, raised_per_second } in risen {
             table.row([
                 grouped(section.first_section.into()),
-                range_text(&(section.uid_start..section.uid_end)).to_string(),
+                contents_text(&(section.uid_start..section.uid_end)),
                 if section.owner.is_empty() { "-".to_owned() } else { section.owner.clone() },
                 grouped(section.ceiling),
                 grouped(*raised),

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use seq_command::output::{Table, digits, grouped};
-use seq_command::selection::{Sections, range_text, run_text, sections_text};
+use seq_command::selection::{Sections, contents_text, run_text, sections_text};
 use seq_core::plan::Fingerprint;
 use seq_proto::v1::{MigrationPace, PlanMigrationResponse, SetInfo};
 use serde::Serialize;
@@ -101,9 +101,9 @@ impl PlanView {
         let run = |run: &seq_proto::v1::SectionRange| {
             let uids = layout.uids(run);
             let contents = match (uids.is_empty(), layout.with_lanes(run)) {
-                (false, 0) => format!("uids {}", range_text(&uids)),
-                (false, lanes) => format!("uids {}, and {} of series", range_text(&uids), sections_text(lanes)),
-                (true, _) => "lanes of series".to_owned(),
+                (true, _) => contents_text(&uids),
+                (false, 0) => format!("uids {}", contents_text(&uids)),
+                (false, lanes) => format!("uids {}, and {} of series", contents_text(&uids), sections_text(lanes)),
             };
             let text = format!("{}  ({contents})", run_text(run));
             RunView {

@@ -418,10 +418,10 @@ pub struct SectionInfo {
     /// Ceiling, 0 ..= 2^63-1; 0 where there is none.
     #[prost(uint64, tag = "6")]
     pub ceiling: u64,
-    /// First uid of the sections.
+    /// First uid of the sections; 0 for sections with lanes of series.
     #[prost(uint64, tag = "7")]
     pub uid_start: u64,
-    /// Past the last uid of the sections.
+    /// Past the last uid of the sections; 0 for sections with lanes of series.
     #[prost(uint64, tag = "8")]
     pub uid_end: u64,
     /// The migration that they came by or left by, where it can still be rolled back; 0: none.

@@ -143,7 +143,8 @@ impl Draft {
     /// Finds the target set by its name or its id.
     fn choose_target(&mut self, state: &State, own: &SetDefinition, to: &str) {
         if to == own.name || to == own.id.to_string() {
-            return self.problems.push(format!("the sections are in set {to:?} already"));
+            self.plan.to.clone_from(&own.name);
+            return self.problems.push(format!("the sections are in set {:?} already", own.name));
         }
         let named = |(id, peer): (&SetId, &PeerSet)| {
             let facts = peer.facts.as_ref()?;

@@ -68,7 +68,10 @@ fn info(state: &State, set: &SetDefinition, section: SectionId, record: SectionR
         }
         SectionRecord::Quarantined(quarantine) => (SectionState::Quarantined, quarantine.max_seq, MigrationId(0)),
     };
-    let (uids, Epoch(epoch)) = (set.layout.uids_of(section), record.fence());
+    // The addresses of lanes are of the system alone.
+    let has_lanes = set.layout.lanes_at(section).is_some();
+    let uids = if has_lanes { 0..0 } else { set.layout.uids_of(section) };
+    let Epoch(epoch) = record.fence();
     SectionInfo {
         range: Some(SectionRange { first_section: section.0, sections: 1 }),
         state: kind.into(),

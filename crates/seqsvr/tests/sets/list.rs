@@ -211,9 +211,9 @@ fn a_section_is_shown_as_the_set_that_has_it_has_it() {
     );
     check(
         &cluster,
-        &["section", "show", "100"],
+        &["section", "show", "116"],
         expect![[r#"
-            error: section 100 is outside 0..100
+            error: section 116 is outside 0..116
             exit 2
         "#]],
     );
