@@ -39,10 +39,9 @@ impl LaneClock {
     /// Returns the window of the first number at a time in milliseconds since 1970.
     #[must_use]
     pub fn window(&self, unix_ms: u64) -> Window {
-        let last_of_unit = (1 << self.clock.seq_bits) - 1;
-        let limit = self.clock.tick(unix_ms.saturating_add(self.ahead_ms.into())).0 | last_of_unit;
-        let spread = if self.spreads { last_of_unit } else { 0 };
-        Window { floor: self.clock.tick(unix_ms), limit: Seq(limit).min(Seq::MAX), spread }
+        let limit = self.clock.last_tick(unix_ms.saturating_add(self.ahead_ms.into()));
+        let spread = if self.spreads { self.clock.seq_mask() } else { 0 };
+        Window { floor: self.clock.tick(unix_ms), limit, spread }
     }
 
     /// Returns whether no lane of a section has a number at this time: the ownership began ahead of the clock. So does
@@ -55,8 +54,8 @@ impl LaneClock {
 
 /// Returns whether the lanes of an owned section are served up to its ceiling without a lease: only where the node
 /// chooses the lane. Their numbers are unique without a lease, because the next ownership begins at the committed
-/// ceiling, which no number of this one is above. Numbers of counters and of lanes that callers name would not be in
-/// the order of real time.
+/// ceiling, which no number of this ownership is above. Numbers of counters and of lanes that callers name would not be
+/// in the order of real time.
 #[must_use]
 pub fn serves_unleased(clock: Option<&LaneClock>) -> bool {
     clock.is_some_and(|clock| clock.is_chosen)

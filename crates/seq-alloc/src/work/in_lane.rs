@@ -3,7 +3,7 @@
 //! **Invariant:** the numbers of a lane are unique and rise whatever the clock reads, because it only moves the first
 //! number of a call forwards.
 
-use std::cell::Cell;
+use std::cell::{Cell, LazyCell};
 
 use seq_api::ids::IdSeries;
 use seq_api::service::Allocation;
@@ -71,7 +71,8 @@ impl Shared {
             let owned = owned.get(section)?;
             Some(owned.clock.is_some_and(|clock| self.rests(owned, &clock, now)))
         };
-        let routes = self.routes();
+        // Most choices are of a section here.
+        let routes = LazyCell::new(|| self.routes());
         let elsewhere = |section| {
             let route = routes.as_ref()?.get(section)?;
             let owner = route.owner.filter(|owner| *owner != self.registration.node());

@@ -72,6 +72,18 @@ impl TickClock {
         self.ticks(unix_ms.saturating_sub(self.epoch_ms) / u64::from(self.unit_ms))
     }
 
+    /// Returns the last tick of the unit of a time in milliseconds since 1970, at most [`Seq::MAX`].
+    #[must_use]
+    pub fn last_tick(&self, unix_ms: u64) -> Seq {
+        Seq(self.tick(unix_ms).0 | self.seq_mask()).min(Seq::MAX)
+    }
+
+    /// Returns the bits of the sequence number in a tick.
+    #[must_use]
+    pub fn seq_mask(&self) -> u64 {
+        (1 << self.seq_bits) - 1
+    }
+
     /// Returns the ticks of the lead: the step of raises, 1 or above.
     #[must_use]
     pub fn lead(&self) -> Step {

@@ -7,11 +7,10 @@
 
 use seq_api::ids::{IdRequest, IdSeries};
 use seq_api::service::{AHEAD_WAIT, Call, SequenceService};
+use seq_core::layout::TickClock;
 use seq_core::{Refusal, Seq};
-use seq_ids::{Shape, TimedShape};
 use seq_kit::wall_clock;
 use seq_tenant::Caller;
-
 use tokio::time::Instant;
 
 use super::IdRefusal;
@@ -41,7 +40,7 @@ pub(super) async fn admit_after(
     let IdRequest { series, count, lane, after } = request;
     let lane = lane.unwrap_or(0);
     let above = request.above(lane).map_err(|_| IdRefusal::ended(series, lane, count.get()))?;
-    let Shape::Timed(timed) = series.shape else {
+    let Some(clock) = series.lanes.clock else {
         return match caller.admit_skip(service, call, series.address(0), above).await {
             Err(Refusal::AdvanceTooFar { bound, .. }) => {
                 let bound = format!("the tenant's max_advance allows numbers above {}", id_at(series, bound));
@@ -50,7 +49,7 @@ pub(super) async fn admit_after(
             admitted => Ok(admitted?),
         };
     };
-    while is_too_far_in_front(caller, (series, &timed), (*after, above))? {
+    while is_too_far_in_front(caller, (series, &clock), (*after, above))? {
         if Instant::now() + AHEAD_WAIT >= call.deadline {
             return Err(Refusal::LaneAhead { section: series.sections.first }.into());
         }
@@ -65,7 +64,7 @@ pub(super) async fn admit_after(
 /// [`IdRefusal::AfterTooFar`] if they are further in front than the series allows.
 fn is_too_far_in_front(
     caller: &Caller,
-    (series, timed): (&IdSeries, &TimedShape),
+    (series, clock): (&IdSeries, &TickClock),
     (after, above): (u64, Seq),
 ) -> Result<bool, IdRefusal> {
     let most = caller.max_in_front();
@@ -73,10 +72,10 @@ fn is_too_far_in_front(
         return Ok(false);
     }
     let now_ms = wall_clock::now_ms();
-    if above.0 <= last_of_unit(timed, now_ms).saturating_add(most) {
+    if above.0 <= clock.last_tick(now_ms).0.saturating_add(most) {
         return Ok(false);
     }
-    if above.0 > last_of_unit(timed, now_ms.saturating_add(series.ahead_ms.into())) {
+    if above > clock.last_tick(now_ms.saturating_add(series.ahead_ms.into())) {
         return Err(IdRefusal::after_too_far(series, after));
     }
     Ok(true)
@@ -88,10 +87,4 @@ pub(super) fn id_at(series: &IdSeries, number: Seq) -> u64 {
         Seq::ZERO => 0,
         number => series.shape.id(0, number.0).map_or_else(|ended| ended.last, seq_ids::Id::get),
     }
-}
-
-/// Returns the last number of the unit that a time is in.
-fn last_of_unit(timed: &TimedShape, unix_ms: u64) -> u64 {
-    let outside = if unix_ms < timed.epoch_ms { 0 } else { Seq::MAX.0 };
-    timed.tick(unix_ms).unwrap_or(outside) | ((1 << timed.seq_bits) - 1)
 }

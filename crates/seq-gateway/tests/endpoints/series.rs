@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use seq_api::ids::IdSeries;
-use seq_core::layout::{Lanes, SectionRun};
+use seq_core::layout::{Lanes, SectionRun, TickClock};
 use seq_core::{SectionId, Seq, Uid};
-use seq_ids::{CounterShape, Id, Shape, preset};
+use seq_ids::{CounterShape, Id, Shape, TimedShape, preset};
 
 /// The clock of the twin, in milliseconds since 1970: 2022-06-28T16:07:40.105Z.
 pub(crate) const NOW_MS: u64 = 1_656_432_460_105;
@@ -33,12 +33,23 @@ pub(crate) fn all() -> Vec<Arc<IdSeries>> {
         shape,
         named_lanes: name == "media",
         ahead_ms: 1_000,
-        lanes: Lanes { count: shape.lanes(), per_section: shape.lanes(), start: Seq(0), margin: 0, clock: None },
+        lanes: lanes(&shape),
         sections: SectionRun { first: SectionId(10 + section), sections: 1 },
         created_ms: NOW_MS,
         retired: name == "old",
     });
     series.map(Arc::new).collect()
+}
+
+/// Returns the lanes of a shape, in one section.
+fn lanes(shape: &Shape) -> Lanes {
+    let clock = match *shape {
+        Shape::Counter(_) => None,
+        Shape::Timed(TimedShape { epoch_ms, unit_ms, seq_bits, .. }) => {
+            Some(TickClock { epoch_ms, unit_ms, seq_bits, lead_ms: 60_000 })
+        }
+    };
+    Lanes { count: shape.lanes(), per_section: shape.lanes(), start: Seq(0), margin: 0, clock }
 }
 
 /// Returns the series of an address.
