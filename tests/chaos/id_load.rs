@@ -111,8 +111,8 @@ pub(crate) struct IdLoad {
 }
 
 impl IdLoad {
-    /// Creates the series, those with a time with additional arguments, and starts callers at each node; a caller tries
-    /// the next node where a node gives no ids.
+    /// Creates the series, with additional arguments for the series with a time, and starts callers at each node; a
+    /// caller tries the next node where a node gives no ids.
     pub(crate) fn start(cluster: &Cluster, more: &[&str]) -> IdLoad {
         for series in SERIES {
             create(cluster, series, if series.time.is_some() { more } else { &[] });

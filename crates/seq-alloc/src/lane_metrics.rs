@@ -15,7 +15,7 @@ pub(crate) struct LaneMetrics {
     series: [Gauge; 3],
     lanes: Gauge,
     resting: Gauge,
-    /// Created with the first series that has a time, because 0 would state that one ended in 1970.
+    /// Created with the first series that has a time, because 0 would state that a series ended in 1970.
     end: OnceLock<Gauge>,
 }
 
@@ -54,7 +54,7 @@ impl LaneMetrics {
                 let gauge = || gauge!(names::SERIES_END_SECONDS, "set" => self.set.clone());
                 self.end.get_or_init(gauge).set(end_ms as f64 / 1_000.0);
             }
-            // The last one is retired.
+            // The last series with a time is retired.
             (None, Some(gauge)) => gauge.set(f64::INFINITY),
             (None, None) => {}
         }

@@ -65,7 +65,7 @@ fn served(series: &Series) -> Option<Arc<IdSeries>> {
     Some(Arc::new(IdSeries::new(series, shape, named_lanes, ahead_ms)))
 }
 
-/// Returns the last number of a section's lanes that has an id; the last possible one for a section without lanes.
+/// Returns the last number of a section's lanes that has an id; the last possible number for a section without lanes.
 pub(crate) fn last_number(section: SectionId, routes: &RouteTable) -> Seq {
     // Most sections have uids, and search nothing.
     if routes.layout().lanes_at(section).is_none() {

@@ -37,7 +37,7 @@ pub struct IdRequest {
     pub count: Count,
     /// The lane that the caller names.
     pub lane: Option<u32>,
-    /// All ids are above this one; 0 stands for no id.
+    /// All ids are above this id; 0 stands for no id.
     pub after: u64,
 }
 

@@ -61,7 +61,7 @@ catalogue! {
     CEILING_RAISE_SECONDS = "seqsvr_ceiling_raise_seconds", Histogram, Seconds, ["set"], LATENCY;
     /// Time that requests waited at a ceiling; empty in a healthy set.
     CEILING_STALL_SECONDS = "seqsvr_ceiling_stall_seconds", Histogram, Seconds, ["set"], LATENCY;
-    /// Highest ceiling of the sections that an AllocSvr serves, without those of series with a time.
+    /// Highest ceiling of the sections that an AllocSvr serves, without the ceilings of series with a time.
     CEILING_MAX = "seqsvr_ceiling_max", Gauge, Count, ["set", "node"];
     /// Numbers left above that ceiling, below 2^53 (where JSON doubles and JavaScript begin to round) and below 2^63
     /// (the end).

@@ -132,7 +132,7 @@ impl Tickets {
         unreachable!("the deadline ends the call")
     }
 
-    /// Returns the counters in the order of a call's attempts: in turn, with those that are left out at the end.
+    /// Returns the counters in the order of a call's attempts: in turn, with the counters that are left out at the end.
     fn order(&self) -> Vec<&Counter> {
         let (front, back) = self.counters.split_at(self.turn.fetch_add(1, Relaxed) % self.counters.len());
         let now = Instant::now();

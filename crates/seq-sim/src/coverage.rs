@@ -214,7 +214,7 @@ situations! {
     Borrowed: "ids ahead of the clock",
     /// A lane had no id near enough to the clock.
     LaneAhead: "lanes too far ahead of the clock",
-    /// A call for ids above an id named one that is too far ahead.
+    /// A call requested ids above an id that is too far ahead.
     AfterTooFar: "calls above an id that is too far ahead",
     /// The creation of a series waited for AllocSvrs of an earlier release.
     CreationRefused: "series not created beside an earlier release",

@@ -29,9 +29,9 @@ pub(crate) struct LaneWish {
     /// Index of the series.
     pub(crate) series: usize,
     pub(crate) count: Count,
-    /// All ids are to be above this one; 0 for none.
+    /// All ids are to be above this id; 0 for no id.
     pub(crate) after: u64,
-    /// All numbers are to be above this one, which follows from the id and the lane.
+    /// All numbers are to be above this number, which follows from the id and the lane.
     pub(crate) above: Seq,
 }
 

@@ -385,7 +385,7 @@ class Call(Generic[Result]):
 
 
 class IdCall(Call[Result]):
-    """A call for ids of a series: any node serves it, of the set `home` or of another one while that is down.
+    """A call for ids of a series: any node serves it, of the set `home`, or of another set while `home` is down.
 
     With `once` its first failure is its error, for callers that go on elsewhere.
     """

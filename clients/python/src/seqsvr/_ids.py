@@ -103,7 +103,7 @@ class CounterShape:
     max_id: int
 
     def decode(self, id: int) -> DecodedId | None:
-        """The parts of an id; None for a number that is none."""
+        """The parts of an id; None for a number that is no id."""
         above = id - self.offset
         if above < 0 or id > self.max_id or above % self.increment:
             return None
@@ -130,7 +130,7 @@ class TimedShape:
     seq_bits: int
 
     def decode(self, id: int) -> DecodedId | None:
-        """The parts of an id; None for a number that is none."""
+        """The parts of an id; None for a number that is no id."""
         units = id >> self.lane_bits + self.seq_bits
         if not 0 < id <= MAX_ID or units >> self.time_bits:
             return None

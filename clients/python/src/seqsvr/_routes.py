@@ -187,7 +187,7 @@ class Routes:
         return None if space is None else space[uid]
 
     def series(self, name: str) -> tuple[int, StoredSeries] | None:
-        """The series of a name, with the id of a set of its cluster; None for an unknown one."""
+        """The series of a name, with the id of a set of its cluster; None for an unknown name."""
         found = ((space.home, space.series[name]) for space in self._spaces[0] if name in space.series)
         return next(found, None)
 

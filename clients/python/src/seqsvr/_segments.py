@@ -90,7 +90,7 @@ class Buffer:
         self._spare = _Range(ids, at)
 
     def failed(self, now: float) -> None:
-        """Ends a fetch without ids; the next one begins after a pause."""
+        """Ends a fetch without ids; the next fetch begins after a pause."""
         pause = min(FIRST_PAUSE * (1 << min(self._failures, 16)), MAX_PAUSE)
         self._is_fetching, self._failures, self.retry_at = False, self._failures + 1, now + pause
 

@@ -155,7 +155,7 @@ class AsyncSeries(AnySeries):
 
 
 def known(name: str, found: tuple[int, StoredSeries] | None) -> tuple[int, str, Shape]:
-    """The arguments of a series in the routes. Raises Refused for an unknown one."""
+    """The arguments of a series in the routes. Raises Refused for an unknown series."""
     shape = _ids.shape(found[1].shape) if found else None
     if found is None or shape is None:
         text = f"no series that this client can use is named {name!r}: `seqsvr series list` lists them"

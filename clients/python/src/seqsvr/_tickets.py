@@ -103,7 +103,7 @@ class _Tickets(Generic[AnyOf]):
         self._last = 0
 
     def _order(self) -> list[_Counter[AnyOf]]:
-        """The counters in the order of a call's attempts: in turn, with those that are left out at the end."""
+        """The counters in the order of a call's attempts: in turn, with the counters that are left out at the end."""
         with self._lock:
             turn = self._turn
             self._turn = (turn + 1) % len(self._counters)

@@ -32,7 +32,9 @@ pub(crate) enum IdRefusal {
     #[error("the ids of series {series:?} have ended: the last one is {last}")]
     Ended { series: String, last: u64 },
     /// Fewer ids are left than requested.
-    #[error("series {series:?} has no {count} ids left: the last one is {last}, and a request for fewer may get some")]
+    #[error(
+        "series {series:?} has no {count} ids left: the last one is {last}, and a request for fewer ids may get some"
+    )]
     EndsBefore { series: String, count: u32, last: u64 },
     /// The caller must name a lane.
     #[error("series {series:?} needs a lane, 0 to {}", lanes - 1)]

@@ -76,7 +76,7 @@ pub(super) async fn watch(readiness: Arc<Readiness>, (seeds, dial): (Arc<[String
 }
 
 /// Requests newer routes every second until the group shuts down. A client without calls adopts none otherwise, and
-/// the series of a proxy are those of its routes.
+/// a proxy has its series from the routes.
 pub(super) async fn probe(client: Client, tasks: TaskGroup, probed: impl Fn(Result<(), ConnectError>)) {
     loop {
         probed(client.probe(PROBE_TIMEOUT).await);

@@ -180,7 +180,7 @@ impl SequenceService for ProxyService {
         let IdRequest { series, count, lane, after } = request;
         let address = series.address(lane.unwrap_or(0));
         let refused = |error: &CallError| self.refusal(error, (address, count.get()), Some(*after));
-        // The routes of the client are those that the series is from, or newer.
+        // The series is from the routes that the client has, or from older routes.
         let Some(mut known) = self.client(call).known_series(&series.name) else {
             let section = series.sections.first;
             return Err(Refusal::Unserved { section });

@@ -108,7 +108,7 @@ impl Load {
         });
     }
 
-    /// Ends the load; the ids of all callers are unique, and those of a caller increase.
+    /// Ends the load; the ids of all callers are unique, and the ids of each caller increase.
     fn end(self) {
         self.stopped.store(true, SeqCst);
         let mut all = Vec::new();
