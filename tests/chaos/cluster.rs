@@ -14,9 +14,9 @@ use seq_proto::v1::sequence_service_client::SequenceServiceClient;
 use seq_proto::v1::set_admin_service_client::SetAdminServiceClient;
 use seq_proto::v1::status_response::Role;
 use seq_proto::v1::status_service_client::StatusServiceClient;
+use seq_testkit::eventually;
 use tonic::transport::{Channel, Endpoint};
 
-use crate::machine::eventually;
 use crate::net::{Host, Net, scratch};
 use crate::node::{Node, SmallDisk};
 

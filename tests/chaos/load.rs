@@ -24,10 +24,10 @@ use seq_load::outcome;
 use seq_load::reply::Reasons;
 use seq_load::silence::Silence;
 use seq_order::{Advancing, Checker, User};
+use seq_testkit::eventually;
 use tonic::transport::{Channel, Endpoint};
 
 use crate::cluster::{Cluster, SECTION_SIZE, STEP};
-use crate::machine::eventually;
 
 /// Users of a section: few, so that each user is called for often.
 const USERS_PER_SECTION: u32 = 4;

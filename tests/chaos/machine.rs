@@ -2,13 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-
-/// Timeout of every wait for a condition. It is generous because the machine may be building at the same time.
-pub(crate) const TIMEOUT: Duration = Duration::from_secs(90);
-
-/// Interval between evaluations of a condition.
-const POLL_INTERVAL: Duration = Duration::from_millis(20);
+use std::time::{Duration, Instant};
 
 /// A capability that a fault needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,29 +86,6 @@ pub(crate) fn tool(tool: &str, args: &[&str]) -> String {
 pub(crate) fn sh(line: &str) -> String {
     let words: Vec<&str> = line.split_whitespace().collect();
     tool(words[0], &words[1..])
-}
-
-/// Evaluates a condition until it holds, and returns its value.
-pub(crate) fn eventually<T>(what: &str, condition: impl FnMut() -> Option<T>) -> T {
-    eventually_within(TIMEOUT, what, condition)
-}
-
-/// The same as [`eventually`], with another time limit.
-pub(crate) fn eventually_within<T>(limit: Duration, what: &str, mut condition: impl FnMut() -> Option<T>) -> T {
-    let start = Instant::now();
-    loop {
-        if let Some(value) = condition() {
-            return value;
-        }
-        assert!(start.elapsed() < limit, "not within {limit:?}: {what}");
-        pause(POLL_INTERVAL);
-    }
-}
-
-/// Returns the time of this machine's clock, in milliseconds since 1970.
-#[expect(clippy::disallowed_methods, reason = "ids with a time are compared with it")]
-pub(crate) fn now_ms() -> u64 {
-    u64::try_from(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis()).unwrap()
 }
 
 /// Waits for the length of a fault; not to be used for a condition.

@@ -14,7 +14,6 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 mod cluster;
-mod id_load;
 mod load;
 mod machine;
 mod net;

@@ -5,8 +5,9 @@ use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
+use seq_testkit::eventually;
 
-use crate::machine::{eventually, tool};
+use crate::machine::tool;
 use crate::net::Host;
 
 /// A server; killed when dropped. A failed test prints the end of its log.

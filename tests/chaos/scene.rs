@@ -2,9 +2,10 @@
 
 use std::time::{Duration, Instant};
 
+use seq_testkit::eventually;
+
 use crate::cluster::{Cluster, Shape};
 use crate::load::{Load, Report};
-use crate::machine::eventually;
 
 /// A cluster under load. The callers end before the cluster.
 pub(crate) struct Scene {

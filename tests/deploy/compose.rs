@@ -3,12 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
+use seq_testkit::eventually;
 use serde::Deserialize;
 use serde_json::Value;
 
 use crate::container::{Container, Mount, volume};
 use crate::image::Image;
-use crate::machine::{eventually, sh};
+use crate::machine::sh;
 use crate::manifest::documents;
 use crate::net::Net;
 

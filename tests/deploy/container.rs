@@ -6,8 +6,10 @@ use std::process::{Child, Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 
+use seq_testkit::eventually;
+
 use crate::image::Image;
-use crate::machine::{eventually, sh};
+use crate::machine::sh;
 use crate::net::{Host, Net};
 
 /// Devices of a container (runtime-spec of OCI, "Default Devices").

@@ -5,8 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
-
-use crate::machine::eventually;
+use seq_testkit::eventually;
 
 /// A control group with a memory limit; removed on drop, with its process.
 struct Group {

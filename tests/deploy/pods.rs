@@ -9,10 +9,12 @@ use std::process::{Command, Stdio};
 use k8s_openapi::api::core::v1::{Container as Spec, PodSpec, Probe};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
+use seq_testkit::eventually;
+
 use crate::container::{Container, Mount, volume};
 use crate::image::Image;
 use crate::kubernetes::{Built, build, root};
-use crate::machine::{eventually, sh, try_run};
+use crate::machine::{sh, try_run};
 use crate::manifest::Object;
 use crate::net::Net;
 

@@ -5,8 +5,10 @@ use std::net::{Ipv6Addr, TcpStream};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use seq_testkit::eventually;
+
 use crate::balancer::Balancer;
-use crate::cluster::{Place, eventually, json};
+use crate::cluster::{Place, json};
 use crate::redis::tool;
 
 /// The keys of addresses in `three-node.toml`, and the ports of each node in the order of those keys.

@@ -23,9 +23,10 @@ use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use seq_testkit::eventually;
 use serde_json::Value;
 
-use crate::cluster::{Place, Server, eventually};
+use crate::cluster::{Place, Server};
 
 /// Limit of open files of a process, unless a fault is about files.
 pub(crate) const FILES: usize = 1 << 16;

@@ -5,7 +5,9 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::Command;
 
-use crate::cluster::{Place, eventually};
+use seq_testkit::eventually;
+
+use crate::cluster::Place;
 
 /// Room for a few backups of a set of a hundred sections.
 const DISK: &str = "size=64k,mode=700";

@@ -13,8 +13,9 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use seq_proto::v1;
 use seq_proto::v1::sequence_service_client::SequenceServiceClient;
+use seq_testkit::eventually;
 
-use crate::cluster::{Place, Server, eventually};
+use crate::cluster::{Place, Server};
 use crate::redis::tool;
 
 /// Ports of the balancer, and those of each server behind it: gRPC and JSON, Redis, probes.

@@ -7,15 +7,9 @@ use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::time::{Duration, Instant};
 
+use seq_testkit::eventually;
 use serde_json::Value;
-
-/// Timeout of every wait for a condition. It is generous because the machine may run a build at the same time.
-pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
-
-/// Interval between evaluations of a condition.
-const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The environment of one test: a directory for data and logs, and a loopback address.
 pub(crate) struct Place {
@@ -215,12 +209,6 @@ impl Drop for Server {
     }
 }
 
-/// Returns the current time, in milliseconds since 1970.
-#[expect(clippy::disallowed_methods, reason = "ids have the time of the wall clock")]
-pub(crate) fn now_ms() -> u64 {
-    std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_millis() as u64
-}
-
 /// Runs a client command to its end.
 pub(crate) fn seqsvr(args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_seqsvr")).args(args).stdin(Stdio::null()).output().unwrap()
@@ -241,18 +229,6 @@ pub(crate) fn json(args: &[&str], output: &Output) -> Value {
 /// Returns a 64-bit number of `-o json`, which is a string of digits.
 pub(crate) fn digits(value: &Value) -> u64 {
     value.as_str().and_then(|text| text.parse().ok()).unwrap_or_else(|| panic!("{value} is no string of digits"))
-}
-
-/// Evaluates a condition until it returns a value.
-pub(crate) fn eventually<T>(what: &str, mut condition: impl FnMut() -> Option<T>) -> T {
-    let start = Instant::now();
-    loop {
-        if let Some(found) = condition() {
-            return found;
-        }
-        assert!(start.elapsed() < TIMEOUT, "not within {TIMEOUT:?}: {what}");
-        std::thread::park_timeout(POLL_INTERVAL);
-    }
 }
 
 /// Returns the path of the trace for replay tests: a slice of a real trace, or `E2E_TRACE`.

@@ -4,9 +4,10 @@ use std::net::TcpListener;
 use std::process::{Child, Command, Output, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
+use seq_testkit::eventually;
 use serde_json::{Value, json};
 
-use crate::cluster::{Place, digits, eventually, seqsvr, seqsvr_json, trace};
+use crate::cluster::{Place, digits, seqsvr, seqsvr_json, trace};
 use crate::dev;
 
 /// A process of a test; killed on drop.

@@ -5,7 +5,9 @@ use std::net::TcpStream;
 use std::thread;
 use std::time::Duration;
 
-use crate::cluster::{Place, Server, eventually};
+use seq_testkit::eventually;
+
+use crate::cluster::{Place, Server};
 
 /// Timeout of a reply on a busy machine.
 const TIMEOUT: Duration = Duration::from_secs(30);

@@ -1,7 +1,9 @@
 //! `seqsvr dev`: the development cluster allocates numbers, keeps them across a restart, and names invalid input in its
 //! errors.
 
-use crate::cluster::{Place, Server, assert_clean, digits, eventually, seqsvr, seqsvr_json, trace};
+use seq_testkit::eventually;
+
+use crate::cluster::{Place, Server, assert_clean, digits, seqsvr, seqsvr_json, trace};
 
 /// Starts a development cluster with persistent data; returns its gRPC address once it is ready.
 pub(crate) fn start(place: &Place) -> (Server, String) {

@@ -1,9 +1,10 @@
 //! `seqsvr dev --sets 2` behind a proxy: a part of the users is split off, and every endpoint of every node serves all
 //! users, each seq following the previous seq.
 
+use seq_testkit::eventually;
 use serde_json::Value;
 
-use crate::cluster::{Place, digits, eventually, seqsvr, seqsvr_json};
+use crate::cluster::{Place, digits, seqsvr, seqsvr_json};
 
 /// Users of a section that stays and of a section that migrates.
 const UIDS: [&str; 2] = ["7", "999999"];

@@ -4,9 +4,10 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use seq_testkit::eventually;
 use serde_json::Value;
 
-use crate::cluster::{Place, Server, eventually};
+use crate::cluster::{Place, Server};
 
 /// A secret in this host's settings, which no archive may contain.
 const PASSWORD: &str = "correct-horse-battery";

@@ -9,9 +9,10 @@ use seq_core::state::SectionRecord;
 use seq_raft::{Peer, RestoredGroup, StateMachine as _, form_restored};
 use seq_store::SetState;
 use seq_store::backup::Backup;
+use seq_testkit::eventually;
 use serde_json::Value;
 
-use crate::cluster::{Place, Server, eventually, seqsvr, seqsvr_json};
+use crate::cluster::{Place, Server, seqsvr, seqsvr_json};
 
 /// Settings that compare the members' states ten times as often as by default.
 pub(crate) const OFTEN: &str = "[store]\ncomparison_interval_ms = 1_000\n";

@@ -7,9 +7,10 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+use seq_testkit::eventually;
 use serde_json::Value;
 
-use crate::cluster::{Place, Server, digits, eventually, json, seqsvr, seqsvr_json};
+use crate::cluster::{Place, Server, digits, json, seqsvr, seqsvr_json};
 use crate::load::Load;
 use crate::recover::{Set, copy};
 use crate::two_sets::{STORES, TwoSets};

@@ -5,9 +5,9 @@ use std::time::{Duration, SystemTime};
 
 use seq_auth::Identity;
 use seq_auth::authority::{Authority, Request};
+use seq_testkit::eventually;
 use serde_json::json;
 
-use crate::cluster::eventually;
 use crate::tls::{Cluster, text};
 
 /// Time before the expiry of its certificate at which a node hands over, in these tests.

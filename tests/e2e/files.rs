@@ -5,8 +5,9 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use seq_testkit::eventually;
 
-use crate::cluster::{Place, Server, eventually, seqsvr};
+use crate::cluster::{Place, Server, seqsvr};
 
 /// Limit of open files of the processes: little more than the minimum.
 const FILES: usize = 640;

@@ -11,12 +11,13 @@ use futures::StreamExt;
 use seq_auth::{Authorities, Credentials, ExpectedServer, Files, Trust};
 use seq_proto::v1::NextManyRequest;
 use seq_proto::v1::sequence_service_client::SequenceServiceClient;
+use seq_testkit::TIMEOUT;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::task::JoinHandle;
 use tonic::transport::Endpoint;
 
-use crate::cluster::{Place, TIMEOUT};
+use crate::cluster::Place;
 use crate::tls::Cluster;
 use crate::{dev, tenants};
 

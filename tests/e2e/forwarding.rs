@@ -7,9 +7,10 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
+use seq_testkit::eventually;
 use serde_json::Value;
 
-use crate::cluster::{Place, Server, eventually, seqsvr};
+use crate::cluster::{Place, Server, seqsvr};
 use crate::two_sets::{ALLOCS, TwoSets};
 
 /// Seconds of load: a failover in the middle, and some time after it.

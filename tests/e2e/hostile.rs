@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use prost::Message;
 use seq_proto::v1::{NextManyRequest, NextStreamRequest};
+use seq_testkit::eventually;
 use serde_json::Value;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
@@ -18,7 +19,7 @@ use tonic::codegen::Service;
 use tonic::codegen::http::Request;
 use tonic::transport::{Channel, Endpoint};
 
-use crate::cluster::{Place, Server, eventually, seqsvr, seqsvr_json};
+use crate::cluster::{Place, Server, seqsvr, seqsvr_json};
 
 /// Connections of each kind.
 const CONNECTIONS: usize = 100;

@@ -5,7 +5,9 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::thread;
 
-use crate::cluster::{Place, eventually, seqsvr, seqsvr_json};
+use seq_testkit::eventually;
+
+use crate::cluster::{Place, seqsvr, seqsvr_json};
 use crate::dev;
 
 /// Runs a tool to its end; returns whether it succeeded and its output. `None` if it is not installed; fails in CI.

@@ -11,9 +11,10 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use seq_testkit::eventually;
 use serde_json::Value;
 
-use crate::cluster::{Place, eventually, seqsvr, seqsvr_json};
+use crate::cluster::{Place, seqsvr, seqsvr_json};
 use crate::dev;
 use crate::redis::tool;
 

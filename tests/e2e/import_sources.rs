@@ -4,9 +4,10 @@
 use std::fs;
 use std::path::Path;
 
+use seq_testkit::eventually;
 use serde_json::Value;
 
-use crate::cluster::{Place, eventually, seqsvr_json};
+use crate::cluster::{Place, seqsvr_json};
 use crate::dev;
 use crate::import::{Redis, export, run};
 use crate::redis::tool;

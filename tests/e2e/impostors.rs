@@ -3,7 +3,9 @@
 use std::fs;
 use std::process::Command;
 
-use crate::cluster::{Place, Server, eventually};
+use seq_testkit::eventually;
+
+use crate::cluster::{Place, Server};
 use crate::two_sets::TwoSets;
 
 /// The identity of the impostor.

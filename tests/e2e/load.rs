@@ -9,9 +9,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
+use seq_testkit::eventually;
 use serde_json::Value;
 
-use crate::cluster::{Place, assert_clean, eventually, json};
+use crate::cluster::{Place, assert_clean, json};
 
 /// Groups of the trace, and members of each group.
 const GROUPS: u64 = 40;

@@ -9,7 +9,9 @@ use std::process::Command;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
-use crate::cluster::{Place, Server, eventually, seqsvr};
+use seq_testkit::eventually;
+
+use crate::cluster::{Place, Server, seqsvr};
 use crate::open_calls::{OpenCalls, Second, run};
 
 /// The CPU of the AllocSvr, and the CPU of all other processes.

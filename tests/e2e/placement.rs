@@ -1,8 +1,9 @@
 //! Sections that an operator moves, and a pause of balancing, in a cluster of processes.
 
+use seq_testkit::eventually;
 use serde_json::Value;
 
-use crate::cluster::{eventually, seqsvr_json};
+use crate::cluster::seqsvr_json;
 use crate::plans::Cluster;
 
 impl Cluster {

@@ -4,8 +4,9 @@
 use std::collections::BTreeMap;
 
 use expect_test::expect;
+use seq_testkit::eventually;
 
-use crate::cluster::{Place, Server, eventually, seqsvr, seqsvr_json};
+use crate::cluster::{Place, Server, seqsvr, seqsvr_json};
 
 /// Digits of a fingerprint.
 const FINGERPRINT: usize = 16;

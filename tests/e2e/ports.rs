@@ -12,11 +12,12 @@ use seq_proto::v1::forward_service_client::ForwardServiceClient;
 use seq_proto::v1::status_response::Role;
 use seq_proto::v1::status_service_client::StatusServiceClient;
 use seq_proto::v1::{ForwardRequest, StatusRequest};
+use seq_testkit::eventually;
 use serde_json::Value;
 use tonic::client::Grpc;
 use tonic::{Code, Request};
 
-use crate::cluster::{Place, Server, eventually, json};
+use crate::cluster::{Place, Server, json};
 use crate::roles::Empty;
 
 /// The ports of store s1 and of AllocSvr a1 in `three-node.toml`.

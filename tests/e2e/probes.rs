@@ -5,7 +5,9 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::process::{Command, Stdio};
 
-use crate::cluster::{Place, Server, eventually, seqsvr};
+use seq_testkit::eventually;
+
+use crate::cluster::{Place, Server, seqsvr};
 
 /// The metrics ports of store 1 and of the two allocators.
 const STORE: u16 = 7311;

@@ -6,12 +6,14 @@ use std::net::TcpStream;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use seq_kit::wall_clock::now_ms;
 use seq_proto::v1::id_service_client::IdServiceClient;
 use seq_proto::v1::sequence_service_client::SequenceServiceClient;
 use seq_proto::v1::{self, next_stream_response::Outcome};
+use seq_testkit::eventually;
 use tonic::transport::Channel;
 
-use crate::cluster::{Place, Server, eventually, now_ms, seqsvr, seqsvr_json};
+use crate::cluster::{Place, Server, seqsvr, seqsvr_json};
 use crate::dev;
 
 /// Ports of the proxy: gRPC and JSON, Redis, metrics and probes.

@@ -6,9 +6,10 @@ use std::path::PathBuf;
 use std::process::Output;
 use std::time::{Duration, Instant};
 
+use seq_testkit::eventually;
 use serde_json::Value;
 
-use crate::cluster::{Place, Server, eventually, seqsvr, seqsvr_json};
+use crate::cluster::{Place, Server, seqsvr, seqsvr_json};
 
 /// Exit code if a node responded and is unhealthy.
 const UNHEALTHY: i32 = 3;

@@ -5,9 +5,10 @@
 use std::fs;
 use std::path::Path;
 
+use seq_testkit::eventually;
 use serde_json::Value;
 
-use crate::cluster::{Place, Server, assert_clean, digits, eventually, seqsvr, seqsvr_json};
+use crate::cluster::{Place, Server, assert_clean, digits, seqsvr, seqsvr_json};
 use crate::kill::Replay;
 
 /// The margin of a restore.

@@ -8,7 +8,9 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use crate::cluster::{Place, eventually};
+use seq_testkit::eventually;
+
+use crate::cluster::Place;
 use crate::redis::{self, tool};
 
 /// Timeout of a reply on a busy machine.

@@ -4,9 +4,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
+use seq_testkit::eventually;
 use serde_json::Value;
 
-use crate::cluster::{Place, Server, assert_clean, eventually, seqsvr, seqsvr_json};
+use crate::cluster::{Place, Server, assert_clean, seqsvr, seqsvr_json};
 use crate::kill::Replay;
 
 /// Exit code of a member that was removed.

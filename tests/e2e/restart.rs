@@ -5,7 +5,9 @@ use std::net::TcpStream;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::cluster::{Place, Server, eventually};
+use seq_testkit::eventually;
+
+use crate::cluster::{Place, Server};
 
 /// Users with seqs: 5,000 in each of 20 sections.
 const USERS: u64 = 100_000;

@@ -5,9 +5,10 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use seq_testkit::eventually;
 use serde_json::Value;
 
-use crate::cluster::{Place, Server, digits, eventually};
+use crate::cluster::{Place, Server, digits};
 
 /// Uids of different sections.
 const UIDS: [u64; 4] = [7, 150_000, 1_000_003, 1_999_999];

@@ -5,9 +5,10 @@
 use std::fs;
 use std::process::Output;
 
+use seq_testkit::eventually;
 use serde_json::Value;
 
-use crate::cluster::{Place, Server, digits, eventually};
+use crate::cluster::{Place, Server, digits};
 
 /// A user; a cluster has ten sections.
 const UID: &str = "5";

@@ -3,9 +3,10 @@
 
 use std::collections::BTreeMap;
 
+use seq_testkit::eventually;
 use serde_json::Value;
 
-use crate::cluster::{Server, digits, eventually, seqsvr, seqsvr_json};
+use crate::cluster::{Server, digits, seqsvr, seqsvr_json};
 use crate::two_sets::{STORES, SetServers, TwoSets};
 
 /// Two uids in sections that stay in the first set, and two in sections that migrate.

@@ -5,9 +5,10 @@ use std::fs;
 use std::path::Path;
 use std::process::Output;
 
+use seq_testkit::eventually;
 use serde_json::Value;
 
-use crate::cluster::{Place, Server, digits, eventually, seqsvr, seqsvr_json};
+use crate::cluster::{Place, Server, digits, seqsvr, seqsvr_json};
 use crate::two_sets::{STORES, SetServers, TwoSets};
 
 /// Backs a set up.

@@ -1,20 +1,23 @@
 //! Rolling upgrades: three stores and three allocators change between the previous release and the tested release,
-//! under load.
+//! under load of numbers, and of ids once the set can have series.
 //!
 //! `tests/rolling/run` builds the previous release and runs this test.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use seq_testkit::eventually;
+use seq_testkit::ids::{Clocks, IdLoad, SERIES};
 use serde_json::Value;
 
-use crate::cluster::{Place, Server, eventually, seqsvr, seqsvr_json};
+use crate::cluster::{Place, Server, seqsvr, seqsvr_json};
 
 /// Nodes, in the order of an upgrade: stores first.
 const NODES: [&str; 6] = ["s1", "s2", "s3", "a1", "a2", "a3"];
 
 /// Formats of the two releases.
-const FORMATS: [u64; 2] = [5, 10];
+const FORMATS: [u64; 2] = [7, 11];
 
 /// Calls per second, for uids that no other client uses.
 const LOAD: [&str; 10] = [
@@ -95,6 +98,63 @@ impl Set {
         longest
     }
 
+    /// Restarts an allocator with another release; returns once it is ready.
+    fn change(&mut self, place: usize, release: usize) {
+        assert_eq!(self.nodes[place].terminate(), Some(0), "{}", self.nodes[place].log());
+        self.nodes[place] = self.node(NODES[place], release);
+        self.is_ready(NODES[place]);
+    }
+
+    /// Creates the series of [`IdLoad`]; returns the reason of the first refusal.
+    fn create_series(&self) -> Result<(), String> {
+        let mut refusal = Ok(());
+        for series in SERIES {
+            series.create(&[], |args| {
+                let output = seqsvr(&[args, &["--set", &self.set]].concat());
+                let text = String::from_utf8_lossy(&output.stderr).into_owned();
+                let is_refused = text.contains("FORMAT_TOO_OLD");
+                if is_refused {
+                    refusal = Err(text);
+                }
+                output.status.success() || is_refused
+            });
+        }
+        refusal
+    }
+
+    /// Returns the owners of the sections with lanes of series.
+    fn lane_owners(&self) -> BTreeSet<String> {
+        let shown = SERIES.map(|series| seqsvr_json(&["series", "show", series.name, "--set", &self.set]));
+        let runs = shown.iter().flat_map(|series| series["runs"].as_array().unwrap());
+        runs.map(|run| run["owner"].as_str().unwrap_or("none").to_owned()).collect()
+    }
+
+    /// Restarts two allocators with the previous release, and all nodes with the tested release, under a load of ids:
+    /// allocators that do not know series own no lanes.
+    fn rolls_with_ids(&mut self) {
+        self.create_series().expect("the format has series");
+        let allocs = ["a1", "a2", "a3"];
+        let ids = IdLoad::start(&allocs.map(|name| self.addr(name).trim_start_matches("http://").to_owned()));
+        let mut others = BTreeSet::from(allocs.map(str::to_owned));
+        for name in ["a1", "a2"] {
+            self.change(NODES.iter().position(|node| *node == name).unwrap(), 0);
+            others.remove(name);
+            let owners = || Some(self.lane_owners()).filter(|owners| owners.is_subset(&others));
+            let owners = eventually("the lanes have other owners", owners);
+            println!("{name} has the previous release; the lanes are of {owners:?}");
+            ids.wait_served();
+        }
+        self.roll(1);
+        let owners = || Some(self.lane_owners()).filter(|owners| owners.len() == allocs.len());
+        eventually("all allocators own lanes", owners);
+        ids.wait_served();
+        for (at, series) in SERIES.iter().enumerate() {
+            let figures = ids.figures(at);
+            assert_eq!(figures.failed, 0, "{}: {figures:?}", series.name);
+        }
+        ids.end("rolling", Clocks::RIGHT);
+    }
+
     fn members(&self) -> Value {
         seqsvr_json(&["store", "members", "--set", &self.set])
     }
@@ -125,6 +185,8 @@ fn rolling_upgrades_and_downgrades_under_load() {
         if roll == 1 {
             let members = set.members();
             assert_eq!(members["format"], FORMATS[0], "{members:#}");
+            let refusal = set.create_series().expect_err("the format has no series");
+            print!("a series before the upgrade: {refusal}");
         }
         let down = set.roll(0);
         println!("roll {roll} of {rolls}: up, {up:.1?} for the slowest node; down, {down:.1?}");
@@ -132,24 +194,22 @@ fn rolling_upgrades_and_downgrades_under_load() {
 
     // In the middle of the last upgrade, the leader names the member of the other release.
     for place in [0, 1] {
-        assert_eq!(set.nodes[place].terminate(), Some(0));
-        set.nodes[place] = set.node(NODES[place], 1);
-        set.is_ready(NODES[place]);
+        set.change(place, 1);
     }
     let lead = || seqsvr(&["store", "lead", "--to", "1", "--set", &set.set]).status.success().then_some(());
     eventually("store 1 leads", lead);
     let (code, printed) = set.upgrade(&["--yes"]);
     assert_eq!(code, Some(1), "{printed}");
-    assert!(printed.contains("store 3 runs a release that reads formats up to 5"), "{printed}");
+    assert!(printed.contains("store 3 runs a release that reads formats up to 7"), "{printed}");
     set.roll(1);
 
     let members = set.members();
     println!("format before: {}; the members read {}", members["format"], members["members"][0]["newest_format"]);
     assert_eq!(members["format"], FORMATS[0], "{members:#}");
     let (code, printed) = set.upgrade(&["--dry-run"]);
-    assert!(code == Some(0) && printed.contains("would write format 10 in place of 5"), "{printed}");
+    assert!(code == Some(0) && printed.contains("would write format 11 in place of 7"), "{printed}");
     let (code, printed) = set.upgrade(&["--yes"]);
-    assert!(code == Some(0) && printed.contains("writes format 10 in place of 5"), "{printed}");
+    assert!(code == Some(0) && printed.contains("writes format 11 in place of 7"), "{printed}");
     print!("{printed}");
     let members = set.members();
     println!("format after: {}", members["format"]);
@@ -165,8 +225,7 @@ fn rolling_upgrades_and_downgrades_under_load() {
     assert!(refusal.contains("format"), "{refusal}");
     set.nodes[2] = set.node("s3", 1);
     set.is_ready("s3");
-    // All nodes of the tested release continue with the new format.
-    set.roll(1);
+    set.rolls_with_ids();
 
     bench.interrupt();
     let report = bench.ready();

@@ -1,9 +1,11 @@
 //! The series of a cluster: operators create and retire them, at any node of any set, and callers get ids.
 
 use expect_test::expect;
+use seq_kit::wall_clock::now_ms;
+use seq_testkit::eventually;
 use serde_json::{Value, json};
 
-use crate::cluster::{Place, Server, digits, eventually, now_ms, seqsvr, seqsvr_json};
+use crate::cluster::{Place, Server, digits, seqsvr, seqsvr_json};
 use crate::dev;
 
 /// A transcript of commands and their output, without fingerprints and times.

@@ -7,9 +7,10 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
+use seq_testkit::eventually;
 use serde_json::{Value, json};
 
-use crate::cluster::{Server, digits, eventually, seqsvr, seqsvr_json};
+use crate::cluster::{Server, digits, seqsvr, seqsvr_json};
 use crate::two_sets::{ALLOC_PORTS, SetServers, TwoSets};
 
 /// Users of both sets, and users of a section.

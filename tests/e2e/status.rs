@@ -4,9 +4,10 @@ use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
 use std::process::{Command, Stdio};
 
+use seq_testkit::eventually;
 use serde_json::{Value, json};
 
-use crate::cluster::{Place, eventually, seqsvr, seqsvr_json};
+use crate::cluster::{Place, seqsvr, seqsvr_json};
 use crate::dev;
 
 /// Runs a command; returns its exit code, stdout and stderr.

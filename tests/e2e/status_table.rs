@@ -14,7 +14,9 @@ use std::fmt::Write;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use crate::cluster::{Place, TIMEOUT};
+use seq_testkit::TIMEOUT;
+
+use crate::cluster::Place;
 
 /// Interval between two commands.
 const INTERVAL: Duration = Duration::from_millis(20);

@@ -12,11 +12,12 @@ use seq_proto::v1::inter_set_service_client::InterSetServiceClient;
 use seq_proto::v1::{
     ArriveRequest, Between, CompleteArrivalRequest, ExchangeRequest, FenceRequest, SetFacts, StartReturnRequest,
 };
+use seq_testkit::eventually;
 use serde_json::Value;
 use tonic::Status;
 use tonic::transport::Channel;
 
-use crate::cluster::{digits, eventually};
+use crate::cluster::digits;
 use crate::two_sets::TwoSets;
 
 /// Users of both sets: a hundred sections, of which im-b has the upper half.

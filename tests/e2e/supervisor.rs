@@ -3,7 +3,9 @@
 use std::os::unix::net::UnixDatagram;
 use std::time::{Duration, Instant};
 
-use crate::cluster::{Place, Server, TIMEOUT, digits, eventually, seqsvr, seqsvr_json};
+use seq_testkit::{TIMEOUT, eventually};
+
+use crate::cluster::{Place, Server, digits, seqsvr, seqsvr_json};
 
 /// The notifications of one server.
 struct Notifications {

@@ -9,11 +9,12 @@ use seq_channel::Pool;
 use seq_proto::status::reason;
 use seq_proto::v1::ActivateRequest;
 use seq_proto::v1::handover_service_client::HandoverServiceClient;
+use seq_testkit::eventually;
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::cluster::{Place, eventually, seqsvr_json};
+use crate::cluster::{Place, seqsvr_json};
 use crate::tls::{Cluster, LOADS, load, text};
 
 /// Returns the file of the tenants. `chat` authenticates by the certificate of client/backend, `push` by a token or the

@@ -2,9 +2,10 @@
 
 use std::path::PathBuf;
 
+use seq_testkit::eventually;
 use serde_json::Value;
 
-use crate::cluster::{Place, Server, assert_clean, digits, eventually, seqsvr, seqsvr_json, trace};
+use crate::cluster::{Place, Server, assert_clean, digits, seqsvr, seqsvr_json, trace};
 use crate::dev::get;
 
 /// Settings with few entries between snapshots and few retained entries, so that a member that was down needs a

@@ -7,9 +7,10 @@ use std::path::PathBuf;
 use std::process::{Command, Output};
 use std::time::Duration;
 
+use seq_testkit::eventually;
 use serde_json::Value;
 
-use crate::cluster::{Place, Server, eventually, seqsvr};
+use crate::cluster::{Place, Server, seqsvr};
 
 /// The endpoints of `seqsvr bench`.
 pub(crate) const LOADS: [&str; 6] = ["sdk", "grpc", "many", "stream", "resp", "json"];

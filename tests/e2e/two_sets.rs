@@ -4,9 +4,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use seq_testkit::eventually;
 use serde_json::Value;
 
-use crate::cluster::{Place, Server, eventually};
+use crate::cluster::{Place, Server};
 
 pub(crate) const STORES: [u64; 3] = [1, 2, 3];
 pub(crate) const ALLOCS: [&str; 2] = ["a1", "a2"];

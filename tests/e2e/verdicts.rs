@@ -6,9 +6,10 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+use seq_testkit::eventually;
 use serde_json::Value;
 
-use crate::cluster::{Place, Server, eventually};
+use crate::cluster::{Place, Server};
 use crate::two_sets::{STORES, TwoSets};
 
 /// The exit code and the page of a status.

@@ -3,7 +3,10 @@
 use std::fs;
 use std::path::PathBuf;
 
-use crate::cluster::{Place, Server, digits, eventually, now_ms};
+use seq_kit::wall_clock::now_ms;
+use seq_testkit::eventually;
+
+use crate::cluster::{Place, Server, digits};
 use crate::dev::get;
 use crate::drills::serves;
 use crate::recover::Set;

@@ -36,6 +36,7 @@ const LAYERS: &[Layer] = &[
     Layer { name: "seq-proto", uses: &["seq-auth", "seq-core", "seq-ids"], tests_use: &[] },
     Layer { name: "seq-kit", uses: &["seq-auth"], tests_use: &[] },
     Layer { name: "seq-api", uses: &["seq-core", "seq-ids", "seq-kit"], tests_use: &[] },
+    Layer { name: "seq-testkit", uses: &["seq-kit", "seq-order", "seq-proto"], tests_use: &[] },
     Layer { name: "seq-tenant", uses: &["seq-api", "seq-auth", "seq-core", "seq-kit", "seq-proto"], tests_use: &[] },
     Layer { name: "seq-channel", uses: &["seq-auth", "seq-core", "seq-proto"], tests_use: &[] },
     Layer {
@@ -52,12 +53,12 @@ const LAYERS: &[Layer] = &[
     Layer {
         name: "seq-store",
         uses: &["seq-api", "seq-auth", "seq-core", "seq-ids", "seq-kit", "seq-proto", "seq-raft"],
-        tests_use: &[],
+        tests_use: &["seq-testkit"],
     },
     Layer {
         name: "seq-alloc",
         uses: &["seq-api", "seq-channel", "seq-core", "seq-ids", "seq-kit", "seq-proto"],
-        tests_use: &["seq-auth", "seq-gateway"],
+        tests_use: &["seq-auth", "seq-gateway", "seq-testkit"],
     },
     Layer {
         name: "seq-gateway",
@@ -115,11 +116,13 @@ const LAYERS: &[Layer] = &[
             "seq-channel",
             "seq-client",
             "seq-core",
+            "seq-kit",
             "seq-load",
             "seq-order",
             "seq-proto",
             "seq-raft",
             "seq-store",
+            "seq-testkit",
         ],
     },
     Layer { name: "seq-compare", uses: &["seq-auth", "seq-core", "seq-kit", "seq-proto"], tests_use: &[] },

@@ -3,9 +3,10 @@
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
+use seq_testkit::eventually;
 
 use crate::cluster::{ALLOC_PORT, Shape};
-use crate::machine::{eventually, pause};
+use crate::machine::pause;
 use crate::scene::Scene;
 
 /// Length of a cut: the lease expires, the sections get another owner, and the old owner stays cut off for a while.

@@ -3,8 +3,10 @@
 use std::os::unix::process::ExitStatusExt;
 use std::time::{Duration, Instant};
 
+use seq_testkit::eventually;
+
 use crate::cluster::{Cluster, Shape};
-use crate::machine::{eventually, pause};
+use crate::machine::pause;
 use crate::scene::Scene;
 
 /// Signal of a process that aborts.

@@ -5,8 +5,9 @@
 
 use std::time::Duration;
 
+use seq_testkit::eventually;
+
 use crate::cluster::Shape;
-use crate::machine::eventually;
 use crate::scene::Scene;
 
 /// Default of `CHAOS_TRIALS`, the number of lost hosts.

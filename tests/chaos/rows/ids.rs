@@ -2,8 +2,9 @@
 
 use std::time::{Duration, Instant};
 
+use seq_testkit::ids::{Clocks, IdLoad, SERIES, Series, TWEETS_AT};
+
 use crate::cluster::{Cluster, OTHER_SET, SET, Shape, seqsvr};
-use crate::id_load::{Clocks, IdLoad, SERIES, TWEETS_AT};
 use crate::machine::pause;
 use crate::node::Node;
 use crate::rows::clocks::WallClock;
@@ -25,13 +26,25 @@ const LENGTH: Duration = Duration::from_secs(10);
 /// Lead of ceilings by default, and the bound of the store beyond it: a node whose clock is ahead takes ids up to here.
 const LEAD_AND_BOUND: Duration = Duration::from_secs(70);
 
+/// Creates all series, those with a time with these additional arguments, and starts callers at each node.
+fn load(cluster: &Cluster, more: &[&str]) -> IdLoad {
+    SERIES.iter().for_each(|series| create(cluster, *series, if series.is_timed() { more } else { &[] }));
+    IdLoad::start(&cluster.allocs.iter().map(|node| node.addr.clone()).collect::<Vec<_>>())
+}
+
+/// Creates a series, once the cluster can.
+fn create(cluster: &Cluster, series: Series, more: &[&str]) {
+    let set = cluster.path("set.toml").display().to_string();
+    series.create(more, |args| seqsvr(&[args, &["--set", &set]].concat()).is_ok());
+}
+
 /// A node's clock is an hour behind; it is killed and restarted with this clock, and the clock is set right.
 pub(super) fn clock_back() {
     let mut cluster = Cluster::prepare(Shape::USUAL);
     let file = cluster.path("clock");
     let clock = WallClock::of(&mut cluster.allocs[..=VICTIM], file);
     cluster.start_all();
-    let load = IdLoad::start(&cluster, &[]);
+    let load = load(&cluster, &[]);
     for _ in 0..2 {
         clock.step("-3600s");
         pause(Duration::from_secs(1));
@@ -52,7 +65,7 @@ pub(super) fn clock_ahead() {
     let file = cluster.path("clock");
     let clock = WallClock::of(&mut cluster.allocs[..=VICTIM], file);
     cluster.start_all();
-    let load = IdLoad::start(&cluster, &[]);
+    let load = load(&cluster, &[]);
     for _ in 0..2 {
         let raises = cluster.raises().count();
         clock.step("+3600s");
@@ -71,7 +84,7 @@ pub(super) fn clock_ahead() {
 /// have other owners.
 pub(super) fn two_holders() {
     let cluster = Cluster::start(Shape::USUAL);
-    let mut load = IdLoad::start(&cluster, &[]);
+    let mut load = load(&cluster, &[]);
     for _ in 0..2 {
         let victim = &cluster.allocs[VICTIM];
         load.add(TWEETS_AT, vec![victim.addr.clone()]);
@@ -91,7 +104,7 @@ pub(super) fn two_holders() {
 /// Two stores of three are down for as long as ceilings are ahead at least.
 pub(super) fn store_gone() {
     let mut cluster = Cluster::start(Shape::USUAL);
-    let load = IdLoad::start(&cluster, &[]);
+    let load = load(&cluster, &[]);
     // Each section in use has a ceiling near its lead.
     pause(Duration::from_secs(2));
     load.reset();
@@ -108,7 +121,7 @@ pub(super) fn store_gone() {
 /// All processes are killed and started, twice.
 pub(super) fn power() {
     let mut cluster = Cluster::start(Shape::USUAL);
-    let load = IdLoad::start(&cluster, &[]);
+    let load = load(&cluster, &[]);
     for _ in 0..2 {
         cluster.stores.iter_mut().chain(&mut cluster.allocs).for_each(Node::kill);
         let began = Instant::now();
@@ -123,7 +136,7 @@ pub(super) fn power() {
 /// A node is killed: others give ids of their own lanes at once.
 pub(super) fn alloc_kill() {
     let mut cluster = Cluster::start(Shape::USUAL);
-    let load = IdLoad::start(&cluster, &[]);
+    let load = load(&cluster, &[]);
     for victim in 0..cluster.allocs.len() {
         load.reset();
         cluster.allocs[victim].kill();
@@ -145,7 +158,7 @@ pub(super) fn alloc_kill() {
 /// All sections of the series migrate to another set and back.
 pub(super) fn migrate() {
     let cluster = Cluster::start(TWO_SETS);
-    let load = IdLoad::start(&cluster, &[]);
+    let load = load(&cluster, &[]);
     let names = SERIES.map(|series| series.name).join(",");
     let set = cluster.path("set.toml").display().to_string();
     for (from, into) in [(SET, OTHER_SET), (OTHER_SET, SET)] {
@@ -171,7 +184,7 @@ pub(super) fn restored() {
     const LEAD: &[&str] = &["--lead", "2s"];
     const DARK: Duration = Duration::from_secs(72 + 60);
     let mut cluster = Cluster::start(Shape::USUAL);
-    let load = IdLoad::start(&cluster, LEAD);
+    let load = load(&cluster, LEAD);
     let from = backup(&cluster, Way::Out, "ids");
     for count in 1..=2 {
         pause(LENGTH);

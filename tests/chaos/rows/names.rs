@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use rustix::process::Signal;
+use seq_testkit::eventually;
 
 use crate::cluster::Shape;
-use crate::machine::{eventually, pause};
+use crate::machine::pause;
 use crate::scene::Scene;
 
 /// The exit code of an AllocSvr whose name another process has taken.

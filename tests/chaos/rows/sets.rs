@@ -4,11 +4,12 @@ use std::time::{Duration, Instant};
 
 use seq_proto::v1::set_admin_service_client::SetAdminServiceClient;
 use seq_proto::v1::{self, MigrationPhase, MigrationStatus};
+use seq_testkit::eventually;
 use tonic::transport::Channel;
 
 use crate::cluster::{Cluster, OTHER_SET, SECTION_SIZE, SET, Shape};
 use crate::load::Report;
-use crate::machine::{eventually, pause};
+use crate::machine::pause;
 use crate::node::Node;
 use crate::scene::Scene;
 

@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
+use seq_testkit::eventually;
+
 use crate::cluster::Shape;
-use crate::machine::{eventually, pause};
+use crate::machine::pause;
 use crate::scene::Scene;
 
 /// A lease that is only allowed with this wait of the store.

@@ -2,8 +2,10 @@
 
 use std::time::{Duration, Instant};
 
+use seq_testkit::eventually;
+
 use crate::cluster::{Cluster, Shape};
-use crate::machine::{eventually, pause};
+use crate::machine::pause;
 use crate::scene::Scene;
 
 /// Length of a cut.

@@ -7,8 +7,10 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
+use seq_testkit::eventually;
+
 use super::{FILES, Scene, Setup, wait};
-use crate::cluster::{eventually, seqsvr};
+use crate::cluster::seqsvr;
 
 pub(super) const ALERTS: &[&str] = &["SeqsvrSectionsUnserved", "SeqsvrRestarts", "SeqsvrConnectionsRefused"];
 pub(super) const ALERTS_OF_FILES: &[&str] = &["SeqsvrFilesLow"];

@@ -1,7 +1,9 @@
 //! Alerts about the growth of ceilings and of a store's log.
 
+use seq_testkit::eventually;
+
 use super::{FILES, Scene, Setup};
-use crate::cluster::{Server, eventually, seqsvr, seqsvr_json};
+use crate::cluster::{Server, seqsvr, seqsvr_json};
 
 pub(super) const ALERTS_OF_HEADROOM: &[&str] = &["SeqsvrHeadroomLow"];
 pub(super) const ALERTS_OF_RATES: &[&str] = &["SeqsvrRaisesTooFast"];

@@ -1,7 +1,9 @@
 //! Alerts about leaders, majorities, voters and leases.
 
+use seq_testkit::eventually;
+
 use super::{FILES, Scene, Setup};
-use crate::cluster::{Server, eventually, seqsvr, seqsvr_json};
+use crate::cluster::{Server, seqsvr, seqsvr_json};
 use crate::differing;
 
 pub(super) const ALERTS: &[&str] = &[

@@ -2,8 +2,10 @@
 
 use std::path::PathBuf;
 
+use seq_testkit::eventually;
+
 use super::{FILES, Scene, Setup};
-use crate::cluster::{eventually, seqsvr};
+use crate::cluster::seqsvr;
 
 pub(super) const ALERTS: &[&str] = &["SeqsvrMixedVersions", "SeqsvrUpgradeUnfinished"];
 

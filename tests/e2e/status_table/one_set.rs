@@ -2,9 +2,11 @@
 
 use std::fs;
 
+use seq_testkit::eventually;
+
 use super::{Scene, Table};
 use crate::backup_disk::Disk;
-use crate::cluster::{Place, Server, eventually};
+use crate::cluster::{Place, Server};
 use crate::verdicts::{Set, copy};
 use crate::wrong_clock::WrongClock;
 

@@ -1,7 +1,9 @@
 //! Conditions of two sets of one cluster.
 
+use seq_testkit::eventually;
+
 use super::{Scene, Table};
-use crate::cluster::{Server, eventually};
+use crate::cluster::Server;
 use crate::two_sets::TwoSets;
 use crate::verdicts::Pair;
 

@@ -253,9 +253,5 @@ pub(crate) fn given(value: u64, prev: u64, epoch: u64) -> Allocation {
 
 /// Waits until a condition holds.
 pub(crate) async fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let waited = Instant::now();
-    while !holds() {
-        assert!(waited.elapsed() < PATIENCE, "waited too long until {what}");
-        tokio::time::sleep(Duration::from_millis(2)).await;
-    }
+    seq_testkit::until(what, async || holds().then_some(())).await;
 }

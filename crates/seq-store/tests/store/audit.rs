@@ -4,8 +4,9 @@ use seq_proto::v1::audit_event::Record;
 use seq_proto::v1::audit_service_client::AuditServiceClient;
 use seq_proto::v1::node_admin_service_client::NodeAdminServiceClient;
 use seq_proto::v1::{AuditEvent, DrainNodeRequest, ListEventsRequest, SetTermsRequest, TransferLeaderRequest};
+use seq_testkit::until;
 
-use crate::cluster::{Cluster, Disk, channel, reason, until};
+use crate::cluster::{Cluster, Disk, channel, reason};
 
 async fn events(cluster: &Cluster, id: u64, after: u64) -> Vec<AuditEvent> {
     let mut client = AuditServiceClient::new(channel(cluster.admin_addr(id)));

@@ -4,10 +4,11 @@ use seq_proto::v1::node_admin_service_client::NodeAdminServiceClient;
 use seq_proto::v1::{
     DrainNodeRequest, MoveSectionsRequest, MoveSectionsResponse, PauseBalancingRequest, TransferLeaderRequest,
 };
+use seq_testkit::until;
 use tonic::Status;
 use tonic::transport::Channel;
 
-use crate::cluster::{Cluster, channel, reason, until};
+use crate::cluster::{Cluster, channel, reason};
 use crate::plans::three_nodes;
 
 fn nodes(cluster: &Cluster, id: u64) -> NodeAdminServiceClient<Channel> {

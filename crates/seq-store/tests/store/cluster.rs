@@ -17,6 +17,7 @@ use seq_proto::v1::{
     StatusRequest, StoreStatus,
 };
 use seq_store::{DataDir, Dial, MemoryDisk, Sockets, StartError, Store, StoreConfig, StoreHandle, StoreOptions};
+use seq_testkit::until;
 use socket2::{Domain, Protocol, Socket, Type};
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Status};
@@ -425,19 +426,6 @@ async fn start_with(config: StoreConfig, dial: Dial) -> Result<Member, StartErro
 
 pub(crate) fn channel(addr: &str) -> Channel {
     Endpoint::from_shared(format!("http://{addr}")).unwrap().connect_timeout(CALL).timeout(CALL * 4).connect_lazy()
-}
-
-/// Polls until `look` returns a result.
-pub(crate) async fn until<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
-    let looking = async {
-        loop {
-            if let Some(found) = look().await {
-                return found;
-            }
-            tokio::time::sleep(POLL_INTERVAL).await;
-        }
-    };
-    tokio::time::timeout(TIMEOUT, looking).await.unwrap_or_else(|_| panic!("{what} within {TIMEOUT:?}"))
 }
 
 /// Returns the reason of a refusal.

@@ -9,10 +9,11 @@ use seq_proto::v1::{
     ListCeilingsRequest, RaiseCeilingsRequest, RegisterRequest, RegisterResponse, RenewRequest, SetTermsRequest,
     TransferRequest,
 };
+use seq_testkit::until;
 use tonic::transport::Channel;
 use tonic_types::StatusExt;
 
-use crate::cluster::{Cluster, Disk, LEASE_MS, TIMEOUT, channel, raise_request, reason, until};
+use crate::cluster::{Cluster, Disk, LEASE_MS, TIMEOUT, channel, raise_request, reason};
 
 #[expect(clippy::too_many_lines, reason = "one table of requests and their responses")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

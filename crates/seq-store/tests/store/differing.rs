@@ -7,8 +7,9 @@ use seq_core::SectionId;
 use seq_core::state::SectionRecord;
 use seq_raft::{Peer, RestoredGroup, StateMachine as _, form_restored};
 use seq_store::{DataDir, SetState};
+use seq_testkit::until;
 
-use crate::cluster::{Cluster, Disk, TIMEOUT, until};
+use crate::cluster::{Cluster, Disk, TIMEOUT};
 use crate::restored::backup;
 
 /// Forms the directories of a group from one backup, as `restore` does. In the directories of `differing` the ceiling

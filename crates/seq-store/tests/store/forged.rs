@@ -11,13 +11,14 @@ use seq_proto::v1::raft_service_client::RaftServiceClient;
 use seq_proto::v1::{RaftMessage, SnapshotChunk};
 use seq_raft::StateMachine;
 use seq_store::{DataDir, SetState};
+use seq_testkit::until;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use tokio::sync::watch;
 use tonic::Status;
 use tonic::transport::Channel;
 
-use crate::cluster::{Cluster, Disk, TIMEOUT, channel, reason, until};
+use crate::cluster::{Cluster, Disk, TIMEOUT, channel, reason};
 
 /// Format of the payloads.
 const FORMAT: u32 = 3;

@@ -1,10 +1,11 @@
 //! Calls of an AllocSvr that reaches only followers get the leader's own responses, after one hop.
 
 use seq_proto::v1::{RegisterRequest, RegisterResponse, RenewRequest, TransferRequest};
+use seq_testkit::until;
 use tonic::{Code, Request};
 use tonic_types::StatusExt;
 
-use crate::cluster::{Cluster, Disk, LEASE_MS, raise_request, reason, until};
+use crate::cluster::{Cluster, Disk, LEASE_MS, raise_request, reason};
 
 fn registration(token: u64) -> RegisterRequest {
     let (set, node, addr) = ("im-a".into(), "a1".into(), "127.0.0.1:9".into());

@@ -2,8 +2,9 @@
 
 use seq_core::set_spec::Genesis;
 use seq_proto::v1::RegisterRequest;
+use seq_testkit::until;
 
-use crate::cluster::{Cluster, Disk, LEASE_MS, reason, until};
+use crate::cluster::{Cluster, Disk, LEASE_MS, reason};
 use crate::sets::{create, list, set, sets, waits};
 
 /// Holders that are not members of the store of set im-a: one of another set, one of another role, and one of no set.

@@ -9,10 +9,11 @@ use futures::future::{Either, join_all, select};
 use seq_proto::status;
 use seq_proto::v1::RegisterResponse;
 use seq_proto::v1::control_service_client::ControlServiceClient;
+use seq_testkit::until;
 use tonic::Code;
 use tonic::transport::Channel;
 
-use crate::cluster::{Cluster, TIMEOUT, channel, raise_request, until};
+use crate::cluster::{Cluster, TIMEOUT, channel, raise_request};
 
 /// Timeout of one call.
 const CALL: Duration = Duration::from_secs(2);

@@ -2,8 +2,9 @@
 
 use seq_proto::v1::RegisterResponse;
 use seq_store::{RaftStartError, StartError};
+use seq_testkit::until;
 
-use crate::cluster::{Cluster, Disk, TIMEOUT, until};
+use crate::cluster::{Cluster, Disk, TIMEOUT};
 use crate::identity::lose;
 
 /// The raise that was acknowledged before the faults.

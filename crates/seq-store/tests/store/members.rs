@@ -10,10 +10,11 @@ use seq_proto::v1::{
     TransferLeaderRequest,
 };
 use seq_store::{ConfigError, RaftStartError, StartError};
+use seq_testkit::until;
 use tonic::transport::Channel;
 use tonic::{Response, Status};
 
-use crate::cluster::{Cluster, Disk, TIMEOUT, reason, until};
+use crate::cluster::{Cluster, Disk, TIMEOUT, reason};
 use crate::load::Load;
 
 /// Reasons after which the same request to the same or another member may succeed.

@@ -1,6 +1,8 @@
 //! Elections, stops, restarts and catching up: acknowledged data stays.
 
-use crate::cluster::{Cluster, Disk, TIMEOUT, until};
+use seq_testkit::until;
+
+use crate::cluster::{Cluster, Disk, TIMEOUT};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_three_and_five_members_elect_and_accept_commands() {

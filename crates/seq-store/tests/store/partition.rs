@@ -3,7 +3,9 @@
 
 use std::time::Duration;
 
-use crate::cluster::{Cluster, Disk, raise_request, until};
+use seq_testkit::until;
+
+use crate::cluster::{Cluster, Disk, raise_request};
 use crate::load::Load;
 use crate::members::{lead, promote};
 

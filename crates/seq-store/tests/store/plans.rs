@@ -8,10 +8,11 @@ use seq_proto::v1::{
     AddLearnersRequest, ChangeVotersRequest, CloseSetRequest, DrainNodeRequest, DrainNodeResponse, ListNodesRequest,
     NewMember, RaiseFormatRequest, SetState, SetTermsRequest, TransferLeaderRequest,
 };
+use seq_testkit::until;
 use tonic::Status;
 use tonic::transport::Channel;
 
-use crate::cluster::{Cluster, Disk, channel, reason, until};
+use crate::cluster::{Cluster, Disk, channel, reason};
 use crate::members;
 use crate::sets::{sets, two_sets};
 

@@ -5,8 +5,9 @@ use std::time::{Duration, Instant};
 use seq_proto::status;
 use seq_proto::v1::node_admin_service_client::NodeAdminServiceClient;
 use seq_proto::v1::{ChangeVotersRequest, DrainNodeRequest, ListMembersRequest, ListNodesRequest};
+use seq_testkit::until;
 
-use crate::cluster::{Cluster, Disk, channel, reason, until};
+use crate::cluster::{Cluster, Disk, channel, reason};
 
 /// Much shorter than the timeout of a proposal without a majority.
 const AT_ONCE: Duration = Duration::from_secs(1);

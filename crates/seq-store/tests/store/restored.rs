@@ -11,8 +11,9 @@ use seq_proto::v1::{
 };
 use seq_store::DataDir;
 use seq_store::backup::{Backup, RestoreConfig, restore};
+use seq_testkit::until;
 
-use crate::cluster::{Cluster, Disk, LEASE_MS, channel, reason, until};
+use crate::cluster::{Cluster, Disk, LEASE_MS, channel, reason};
 use crate::sets::{plan, sections, sets, start, two_sets};
 
 /// Reads a backup from the leader.

@@ -8,8 +8,9 @@ use seq_proto::v1::raft_service_client::RaftServiceClient;
 use seq_proto::v1::{MembershipStatus, ProbeRequest};
 use seq_raft::StateMachine;
 use seq_store::{DataDir, RaftStartError, SetState, StartError};
+use seq_testkit::until;
 
-use crate::cluster::{Cluster, Disk, TIMEOUT, channel, reason, until};
+use crate::cluster::{Cluster, Disk, TIMEOUT, channel, reason};
 use crate::forged::Forger;
 
 fn dir(cluster: &Cluster, id: u64) -> std::path::PathBuf {

@@ -10,9 +10,10 @@ use seq_proto::v1::{
     PlanMigrationResponse, RegisterRequest, RenewRequest, RollbackMigrationRequest, SectionRange, SectionState,
     SetInfo, SetPaceRequest, SetState, StartMigrationRequest,
 };
+use seq_testkit::until;
 use tonic::transport::Channel;
 
-use crate::cluster::{Cluster, Disk, LEASE_MS, channel, reason, until};
+use crate::cluster::{Cluster, Disk, LEASE_MS, channel, reason};
 use crate::members;
 
 /// Entries of the audit log for one operation: its begin and its end.

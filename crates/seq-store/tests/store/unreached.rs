@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use seq_testkit::until;
 use tokio::time::Instant;
 
-use crate::cluster::{Cluster, Disk, until};
+use crate::cluster::{Cluster, Disk};
 
 /// Time for which an incarnation is assumed to be alive. A leader keeps leadership for at least twice this time.
 const LEASE_WAIT: Duration = Duration::from_millis(1_500);

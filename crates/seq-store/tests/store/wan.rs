@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use seq_store::StoreOptions;
+use seq_testkit::until;
 
-use crate::cluster::{Cluster, Disk, until};
+use crate::cluster::{Cluster, Disk};
 use crate::load::Load;
 
 /// A round trip around the world.

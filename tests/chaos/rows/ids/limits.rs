@@ -2,14 +2,17 @@
 
 use std::time::{Duration, Instant};
 
+use seq_kit::wall_clock::now_ms;
 use seq_order::IdCall;
 use seq_proto::v1::id_service_client::IdServiceClient;
+use seq_testkit::eventually;
+use seq_testkit::ids::{Clocks, MEDIA, Series, TWEETS, take};
 use tonic::transport::{Channel, Endpoint};
 
 use crate::cluster::{Cluster, Shape};
-use crate::id_load::{Clocks, MEDIA, Series, TWEETS, create, take};
-use crate::machine::{eventually, now_ms, pause};
+use crate::machine::pause;
 use crate::rows::clocks::WallClock;
+use crate::rows::ids::create;
 
 /// Ids of a lane of `media` in a millisecond.
 const PER_MS: u64 = 1_024;

@@ -6,10 +6,12 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use seq_client::{Client, Tickets};
+use seq_kit::wall_clock::now_ms;
 use seq_order::{IdCall, IdPromises, check_ids};
+use seq_testkit::eventually;
 
 use crate::cluster::{Cluster, OTHER_SET, SET, seqsvr};
-use crate::machine::{eventually, now_ms, pause};
+use crate::machine::pause;
 use crate::node::Node;
 use crate::rows::sets::TWO_SETS;
 

@@ -9,9 +9,11 @@ use std::time::{Duration, Instant};
 
 use seq_proto::v1::{self, MigrationPhase};
 
+use seq_testkit::eventually;
+
 use super::{Admin, TWO_SETS, Way, admin, complete, is_in, pace, sections_of, start_paused, status, stores, wait};
 use crate::cluster::Cluster;
-use crate::machine::{eventually, pause};
+use crate::machine::pause;
 use crate::net::Host;
 use crate::node::Node;
 use crate::scene::Scene;

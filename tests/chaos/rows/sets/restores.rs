@@ -9,9 +9,11 @@ use std::time::{Duration, Instant};
 
 use seq_proto::v1::{self, MigrationPhase, SetState};
 
+use seq_testkit::eventually;
+
 use super::{Admin, RATE, SPLIT, TWO_SETS, Way, admin, complete, is_in, sections_of, start, start_all, stores, wait};
 use crate::cluster::{Cluster, OTHER_SET, seqsvr};
-use crate::machine::{eventually, pause};
+use crate::machine::pause;
 use crate::node::Node;
 use crate::scene::Scene;
 

@@ -1,4 +1,4 @@
-//! Callers for the ids of three series, and the checker of ids over all their calls.
+//! Callers of the ids of three series, and the checker of ids over all their calls.
 //!
 //! A call that is given up is awaited in the background to the end of the load, because its ids count, too.
 
@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use seq_kit::wall_clock::now_ms;
 use seq_order::{IdCall, IdPromises, IdTime, check_ids};
 use seq_proto::v1::id_service_client::IdServiceClient;
 use seq_proto::v1::{NextIdsRequest, NextIdsResponse};
@@ -15,11 +16,7 @@ use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 use tonic::transport::{Channel, Endpoint};
 
-use crate::cluster::{Cluster, seqsvr};
-use crate::machine::{TIMEOUT, eventually, eventually_within, now_ms};
-
-/// Callers of each series at each node.
-const CALLERS: usize = 1;
+use crate::{TIMEOUT, eventually, eventually_within};
 
 /// Most ids of a call.
 const MAX_COUNT: u32 = 300;
@@ -31,16 +28,17 @@ const PAUSE: Duration = Duration::from_millis(4);
 const ATTEMPT: Duration = Duration::from_millis(700);
 
 /// Time after which a call without ids has failed.
-const DEADLINE: Duration = seq_client::DEADLINE;
+const DEADLINE: Duration = Duration::from_secs(5);
 
 /// Time at the end of the load for which the responses to calls are awaited that were given up.
 const LATE: Duration = Duration::from_secs(10);
 
 /// A series under load.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Series {
-    pub(crate) name: &'static str,
-    /// Its shape, as arguments of `seqsvr series create`.
+pub struct Series {
+    /// Name of the series.
+    pub name: &'static str,
+    /// Shape of the series, as arguments of `seqsvr series create`.
     shape: &'static [&'static str],
     lane: Option<u32>,
     is_ordered: bool,
@@ -48,17 +46,18 @@ pub(crate) struct Series {
     time: Option<(u64, u32)>,
 }
 
-/// A counter, a series whose lanes the nodes choose, and a series whose lanes callers name.
-pub(crate) const ORDERS: Series =
-    Series { name: "orders", shape: &["--counter"], lane: None, is_ordered: true, time: None };
-pub(crate) const TWEETS: Series = Series {
+/// A counter.
+pub const ORDERS: Series = Series { name: "orders", shape: &["--counter"], lane: None, is_ordered: true, time: None };
+/// A series whose lanes the nodes choose.
+pub const TWEETS: Series = Series {
     name: "tweets",
     shape: &["--shape", "snowflake"],
     lane: None,
     is_ordered: false,
     time: Some((1_288_834_974_657, 22)),
 };
-pub(crate) const MEDIA: Series = Series {
+/// A series whose lanes callers name.
+pub const MEDIA: Series = Series {
     name: "media",
     shape: &["--shape", "instagram"],
     lane: Some(1_341),
@@ -67,43 +66,43 @@ pub(crate) const MEDIA: Series = Series {
 };
 
 /// All series, in the order of [`IdLoad`]'s figures.
-pub(crate) const SERIES: [Series; 3] = [ORDERS, TWEETS, MEDIA];
+pub const SERIES: [Series; 3] = [ORDERS, TWEETS, MEDIA];
 
-/// Positions in [`SERIES`].
-pub(crate) const TWEETS_AT: usize = 1;
+/// Position of [`TWEETS`] in [`SERIES`].
+pub const TWEETS_AT: usize = 1;
 
 /// A difference of the nodes' clocks to the clock of the callers, which bounds the times of ids.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Clocks {
+pub struct Clocks {
     /// Time by which clocks were behind.
-    pub(crate) behind: Duration,
+    pub behind: Duration,
     /// Time by which ids may be ahead of the callers' clock.
-    pub(crate) ahead: Duration,
+    pub ahead: Duration,
 }
 
 impl Clocks {
     /// All clocks are right: an id is at most the default of `--ahead` in front of the clock.
-    pub(crate) const RIGHT: Clocks = Clocks { behind: Duration::ZERO, ahead: Duration::from_secs(1) };
+    pub const RIGHT: Clocks = Clocks { behind: Duration::ZERO, ahead: Duration::from_secs(1) };
 }
 
 /// The figures of one series since the last [`IdLoad::reset`].
 #[derive(Clone, Debug)]
-pub(crate) struct Figures {
+pub struct Figures {
     /// Calls with ids.
-    pub(crate) calls: u64,
+    pub calls: u64,
     /// Calls without ids within the deadline.
-    pub(crate) failed: u64,
+    pub failed: u64,
     /// Most nodes that a call with ids tried.
-    pub(crate) attempts: u32,
+    pub attempts: u32,
     /// Reasons of refused attempts.
-    pub(crate) refusals: BTreeMap<String, u64>,
+    pub refusals: BTreeMap<String, u64>,
     /// Longest time between two responses with ids.
-    pub(crate) silence: Duration,
+    pub silence: Duration,
     last: Instant,
 }
 
 /// A running load.
-pub(crate) struct IdLoad {
+pub struct IdLoad {
     runtime: tokio::runtime::Runtime,
     stopped: Arc<AtomicBool>,
     figures: Arc<[Mutex<Figures>; SERIES.len()]>,
@@ -111,17 +110,14 @@ pub(crate) struct IdLoad {
 }
 
 impl IdLoad {
-    /// Creates the series, with additional arguments for the series with a time, and starts callers at each node; a
-    /// caller tries the next node where a node gives no ids.
-    pub(crate) fn start(cluster: &Cluster, more: &[&str]) -> IdLoad {
-        for series in SERIES {
-            create(cluster, series, if series.time.is_some() { more } else { &[] });
-        }
+    /// Starts callers of all series at each node, as `host:port`, and waits until each series gives ids. A caller tries
+    /// the next node where a node gives no ids.
+    #[must_use]
+    pub fn start(nodes: &[String]) -> IdLoad {
         let mut load = IdLoad::idle();
-        let seeds: Vec<String> = cluster.allocs.iter().map(|node| node.addr.clone()).collect();
-        for number in 0..seeds.len() * CALLERS {
-            let mut nodes = seeds.clone();
-            nodes.rotate_left(number % seeds.len());
+        for first in 0..nodes.len() {
+            let mut nodes = nodes.to_vec();
+            nodes.rotate_left(first);
             (0..SERIES.len()).for_each(|series| load.add(series, nodes.clone()));
         }
         load.wait_served();
@@ -136,8 +132,8 @@ impl IdLoad {
         IdLoad { runtime, stopped: Arc::default(), figures, callers: Vec::new() }
     }
 
-    /// Adds a caller of a series that tries these nodes in turn.
-    pub(crate) fn add(&mut self, series: usize, nodes: Vec<String>) {
+    /// Adds a caller of the series at this position of [`SERIES`] that tries these nodes in turn.
+    pub fn add(&mut self, series: usize, nodes: Vec<String>) {
         let (stopped, figures) = (self.stopped.clone(), self.figures.clone());
         let caller = self.runtime.spawn(async move {
             let clients = nodes.iter().map(|addr| {
@@ -157,29 +153,29 @@ impl IdLoad {
     }
 
     /// Forgets the figures so far.
-    pub(crate) fn reset(&self) {
+    pub fn reset(&self) {
         self.figures.iter().for_each(|figures| *figures.lock() = Figures::new());
     }
 
     /// Returns the figures of a series, a silence up to now included.
-    pub(crate) fn figures(&self, series: usize) -> Figures {
+    pub fn figures(&self, series: usize) -> Figures {
         let mut figures = self.figures[series].lock().clone();
         figures.silence = figures.silence.max(figures.last.elapsed());
         figures
     }
 
     /// Waits until each series gives ids again.
-    pub(crate) fn wait_served(&self) {
+    pub fn wait_served(&self) {
         self.wait_served_within(TIMEOUT);
     }
 
-    /// The same, with another time limit for each series.
-    pub(crate) fn wait_served_within(&self, limit: Duration) {
+    /// Works like [`IdLoad::wait_served`], with another time limit for each series.
+    pub fn wait_served_within(&self, limit: Duration) {
         (0..SERIES.len()).for_each(|series| self.wait_within(series, limit));
     }
 
     /// Waits until a series has given some more ids.
-    pub(crate) fn wait_for_more(&self, series: usize) {
+    pub fn wait_for_more(&self, series: usize) {
         self.wait_within(series, TIMEOUT);
     }
 
@@ -190,8 +186,12 @@ impl IdLoad {
         eventually_within(limit, &what, || (calls() > before + 5).then_some(()));
     }
 
-    /// Ends the load and checks all calls; returns the calls of each series.
-    pub(crate) fn end(self, what: &str, clocks: Clocks) -> [Vec<IdCall>; SERIES.len()] {
+    /// Ends the load, checks all calls and prints the figures; returns the calls of each series.
+    ///
+    /// # Panics
+    ///
+    /// If a promise was broken; the message names the series and the ids.
+    pub fn end(self, what: &str, clocks: Clocks) -> [Vec<IdCall>; SERIES.len()] {
         self.stopped.store(true, SeqCst);
         let mut calls: [Vec<IdCall>; SERIES.len()] = Default::default();
         for (series, caller) in self.callers {
@@ -213,8 +213,25 @@ impl IdLoad {
 }
 
 impl Series {
-    /// Checks the calls of the series. Returns the number of ids.
-    pub(crate) fn check(&self, calls: &[IdCall], clocks: Clocks) -> usize {
+    /// Creates the series, once `seqsvr` succeeds with the arguments of the command and these additional arguments.
+    pub fn create(&self, more: &[&str], mut seqsvr: impl FnMut(&[&str]) -> bool) {
+        let args = [&["series", "create", self.name, "--yes"], self.shape, more].concat();
+        eventually(&format!("{} is created", self.name), || seqsvr(&args).then_some(()));
+    }
+
+    /// Returns whether its ids have a time.
+    #[must_use]
+    pub fn is_timed(&self) -> bool {
+        self.time.is_some()
+    }
+
+    /// Checks calls of the series. Returns the number of ids.
+    ///
+    /// # Panics
+    ///
+    /// If a promise was broken; the message names the series and the ids.
+    #[must_use]
+    pub fn check(&self, calls: &[IdCall], clocks: Clocks) -> usize {
         let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap();
         let time = self.time.map(|(epoch_ms, bits_below)| IdTime {
             epoch_ms,
@@ -225,13 +242,6 @@ impl Series {
         let promises = IdPromises { is_ordered: self.is_ordered, time };
         check_ids(promises, calls).unwrap_or_else(|violation| panic!("{}: {violation}", self.name))
     }
-}
-
-/// Creates a series with additional arguments, once the cluster can.
-pub(crate) fn create(cluster: &Cluster, series: Series, more: &[&str]) {
-    let set = cluster.path("set.toml").display().to_string();
-    let args = [&["series", "create", series.name, "--yes", "--set", &set], series.shape, more].concat();
-    eventually(&format!("{} is created", series.name), || seqsvr(&args).ok());
 }
 
 impl Figures {
@@ -297,8 +307,12 @@ impl Caller {
     }
 }
 
-/// Takes ids from a node. Returns the reason of a refusal.
-pub(crate) async fn take(mut client: IdServiceClient<Channel>, series: Series, count: u32) -> Result<IdCall, String> {
+/// Takes ids from a node.
+///
+/// # Errors
+///
+/// The reason of a refusal, or the gRPC code of an error without a reason.
+pub async fn take(mut client: IdServiceClient<Channel>, series: Series, count: u32) -> Result<IdCall, String> {
     let request = NextIdsRequest { series: series.name.into(), count, lane: series.lane, after: None };
     let (sent, before) = (Instant::now(), now_ms());
     let response = client.next(request).await;
