@@ -75,7 +75,8 @@ impl Edge {
 /// Returns whether a file is built into the product.
 fn is_product(source: &Source) -> bool {
     let in_source = source.path.starts_with("crates/") && source.path.contains("/src/");
-    source.is("rs") && in_source && !source.is_test() && !source.path.starts_with("crates/xtask/")
+    let serves_tests = ["crates/xtask/", "crates/seq-testkit/"].iter().any(|tools| source.path.starts_with(tools));
+    source.is("rs") && in_source && !source.is_test() && !serves_tests
 }
 
 /// Returns the lines before the unit tests, without comments.
