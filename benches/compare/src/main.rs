@@ -79,9 +79,10 @@ async fn run(args: RunArgs) -> anyhow::Result<()> {
         anyhow::ensure!(baseline.is_file(), "--baseline: {} is not there", baseline.display());
     }
     let baseline = args.baseline;
-    let mut bench = Bench { seqsvr, baseline, me, seconds: args.seconds, rows: Vec::new() };
+    let mut bench = Bench { seqsvr, baseline, me, seconds: args.seconds, run: 0, rows: Vec::new() };
     let suites = if args.only.is_empty() { Suite::value_variants().to_vec() } else { args.only };
     for run in 1..=args.runs {
+        bench.run = run;
         for suite in &suites {
             eprintln!("run {run} of {}: {suite:?}", args.runs);
             bench.run(*suite).await.with_context(|| format!("{suite:?}"))?;

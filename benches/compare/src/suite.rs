@@ -57,6 +57,8 @@ pub(crate) struct Bench {
     /// This program, to start the bare wire.
     pub(crate) me: PathBuf,
     pub(crate) seconds: u32,
+    /// Number of the run, from 1.
+    pub(crate) run: u32,
     pub(crate) rows: Vec<Row>,
 }
 
@@ -127,10 +129,15 @@ impl Bench {
         }
     }
 
-    /// The builds of the server, by the first word of their rows.
+    /// Returns the builds of the server, by the first word of their rows. Each run has the other order, because the
+    /// second place is warmer or colder than the first one.
     fn builds(&self) -> Vec<(&'static str, PathBuf)> {
         let baseline = self.baseline.clone().map(|file| (BASELINE, file));
-        [(OURS, self.seqsvr.clone())].into_iter().chain(baseline).collect()
+        let mut builds: Vec<_> = [(OURS, self.seqsvr.clone())].into_iter().chain(baseline).collect();
+        if self.run.is_multiple_of(2) {
+            builds.reverse();
+        }
+        builds
     }
 
     /// Starts a cluster of so many allocators of each build, by the first word of its rows.

@@ -11,8 +11,7 @@
 //! never taken back. A new leader begins with full buckets. Time is a duration since any origin, the same in all calls;
 //! the shell reads it.
 
-use alloc::collections::BTreeMap;
-use alloc::collections::btree_map::Entry;
+use alloc::vec::Vec;
 use core::time::Duration;
 
 use crate::id::SectionId;
@@ -25,21 +24,20 @@ pub const FILL_TIME: Duration = Duration::from_secs(limits::RAISE_BURST / limits
 /// moves a ceiling by at most [`limits::MAX_RAISE`].
 pub const LONGEST_WAIT: Duration = Duration::from_secs(limits::MAX_RAISE.div_ceil(limits::RAISE_RATE));
 
-/// Interval at which entries of full buckets are dropped. Most raises are a step, which is refilled within
-/// microseconds, and reading the entries of all sections of the largest set takes milliseconds.
-const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
+/// Nanoseconds of a second.
+const NANOS: u64 = 1_000_000_000;
 
+const _: () = assert!(limits::MAX_RAISE < u64::MAX / NANOS, "the time of a raise fits");
 const _: () = assert!(limits::MAX_RAISE <= limits::RAISE_BURST, "a full bucket admits every raise");
 const _: () = assert!(limits::RAISE_BURST.is_multiple_of(limits::RAISE_RATE), "whole seconds");
 
 /// The buckets of a set's sections.
 #[derive(Clone, Debug, Default)]
 pub struct RaiseRate {
-    /// Time when the bucket of a section is full again; a section without an entry has a full bucket. At most one entry
-    /// for each section of the set, because the caller names no other sections.
-    full_at: BTreeMap<SectionId, Duration>,
-    /// Time when entries of full buckets were dropped last.
-    swept: Duration,
+    /// Time when the bucket of each section is full again, in nanoseconds, by section; a section beyond the end has a
+    /// full bucket. It ends at the last section that was raised, and the caller names sections of the set alone: 343 kB
+    /// for 42,950 sections.
+    full_at: Vec<u64>,
 }
 
 /// A refused request: the section whose bucket does not have enough numbers, and the time until it has.
@@ -65,65 +63,54 @@ impl RaiseRate {
     /// # Errors
     /// [`TooFast`] if any of the raises would exceed the bound; nothing is taken then.
     pub fn admit(&mut self, now: Duration, raises: &[(SectionId, u64)]) -> Result<(), TooFast> {
-        self.sweep(now);
+        let now = nanos(now);
         for (index, &(section, distance)) in raises.iter().enumerate() {
             if let Err(after) = self.take(now, section, distance) {
-                raises[..index].iter().for_each(|&(section, distance)| self.give_back(now, section, distance));
-                return Err(TooFast { section, after });
+                raises[..index].iter().for_each(|&(section, distance)| self.give_back(section, distance));
+                return Err(TooFast { section, after: Duration::from_nanos(after) });
             }
         }
         Ok(())
     }
 
-    /// Returns the number of sections with an entry.
-    #[must_use]
-    pub fn sections(&self) -> usize {
-        self.full_at.len()
-    }
-
-    /// Takes the numbers of one raise.
+    /// Takes the numbers of one raise, at a time in nanoseconds.
     ///
     /// # Errors
-    /// The time after which the bucket has enough numbers, if it has too few.
-    fn take(&mut self, now: Duration, section: SectionId, distance: u64) -> Result<(), Duration> {
+    /// The nanoseconds after which the bucket has enough numbers, if it has too few.
+    fn take(&mut self, now: u64, section: SectionId, distance: u64) -> Result<(), u64> {
         if distance == 0 {
             return Ok(());
         }
-        let full_at = self.full_at.get(&section).map_or(now, |at| now.max(*at)) + fill_time(distance);
-        match (full_at - now).checked_sub(FILL_TIME) {
-            None | Some(Duration::ZERO) => {
-                self.full_at.insert(section, full_at);
+        let index = section.0 as usize;
+        if index >= self.full_at.len() {
+            self.full_at.resize(index + 1, 0);
+        }
+        let full_at = now.max(self.full_at[index]) + fill_nanos(distance);
+        match (full_at - now).saturating_sub(nanos(FILL_TIME)) {
+            0 => {
+                self.full_at[index] = full_at;
                 Ok(())
             }
-            Some(after) => Err(after),
+            after => Err(after),
         }
     }
 
-    /// Undoes [`RaiseRate::take`] at the same time.
-    fn give_back(&mut self, now: Duration, section: SectionId, distance: u64) {
-        if let Entry::Occupied(mut entry) = self.full_at.entry(section) {
-            *entry.get_mut() -= fill_time(distance);
-            if *entry.get() <= now {
-                entry.remove();
-            }
-        }
-    }
-
-    /// Drops the entries of full buckets, once in [`SWEEP_INTERVAL`].
-    fn sweep(&mut self, now: Duration) {
-        if now.saturating_sub(self.swept) >= SWEEP_INTERVAL {
-            self.full_at.retain(|_, at| *at > now);
-            self.swept = now;
+    /// Undoes [`RaiseRate::take`] of the same request.
+    fn give_back(&mut self, section: SectionId, distance: u64) {
+        if distance > 0 {
+            self.full_at[section.0 as usize] -= fill_nanos(distance);
         }
     }
 }
 
-/// Returns the time that a bucket takes to get so many numbers, rounded up to a nanosecond, so that nothing is admitted
-/// for free.
-fn fill_time(numbers: u64) -> Duration {
-    let nanos = (u128::from(numbers.min(limits::MAX_RAISE)) * 1_000_000_000).div_ceil(u128::from(limits::RAISE_RATE));
-    // Within LONGEST_WAIT, so it fits.
-    Duration::from_nanos(nanos as u64)
+/// Returns the nanoseconds that a bucket takes to get so many numbers, rounded up, so that nothing is admitted for free.
+fn fill_nanos(numbers: u64) -> u64 {
+    (numbers.min(limits::MAX_RAISE) * NANOS).div_ceil(limits::RAISE_RATE)
+}
+
+/// Returns a duration in nanoseconds; centuries fit.
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX / 2)
 }
 
 #[cfg(test)]
