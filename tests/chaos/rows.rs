@@ -310,6 +310,13 @@ pub(crate) const ROWS: &[Row] = &[
         ids::two_holders,
         "ids of series: a node is cut off from the store for 20 s, and callers stay with it",
     ),
+    row(
+        "ids_copied_host",
+        Tier::Full,
+        NET,
+        ids::copied_host,
+        "ids of series: a second process with the name of a node takes its lanes while the node is stopped, twice",
+    ),
     row("ids_store_gone", Tier::Full, NET, ids::store_gone, "ids of series: two stores of three are down for 25 s"),
     row("ids_power", Tier::Full, NET, ids::power, "ids of series: all processes are killed and started, twice"),
     row("ids_alloc_kill", Tier::Short, NET, ids::alloc_kill, "ids of series: each allocator is killed and started"),

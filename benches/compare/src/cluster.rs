@@ -54,19 +54,20 @@ impl Cluster {
         under: &[&str],
         certs: Option<&str>,
     ) -> anyhow::Result<Cluster> {
-        let ports: Vec<u16> = (0..3 + 4 * allocs).map(|_| free_port()).collect::<Result<_, _>>()?;
+        let ports: Vec<u16> = (0..4 + 4 * allocs).map(|_| free_port()).collect::<Result<_, _>>()?;
         let at = |index: usize| format!("127.0.0.1:{}", ports[index]);
         let (start, end) = (UIDS.start, UIDS.end);
         let mut text = format!(
             "name = \"compare\"\n{}uids = \"{start}..{end}\"\nsection_size = {SECTION_SIZE}\nstep = 10_000\n\
-             [[store]]\nid = 1\nname = \"s1\"\naddr = \"{}\"\nhttp = \"{}\"\nraft = \"{}\"\n",
+             [[store]]\nid = 1\nname = \"s1\"\naddr = \"{}\"\nhttp = \"{}\"\nraft = \"{}\"\nadmin = \"{}\"\n",
             if certs.is_some() { "" } else { "plaintext = true\n" },
             at(0),
             at(1),
-            at(2)
+            at(2),
+            at(3)
         );
         for alloc in 0..allocs {
-            let [grpc, http, redis, peer] = [3, 4, 5, 6].map(|port| at(port + 4 * alloc));
+            let [grpc, http, redis, peer] = [4, 5, 6, 7].map(|port| at(port + 4 * alloc));
             let name = alloc + 1;
             text += &format!(
                 "[[alloc]]\nname = \"a{name}\"\naddr = \"{grpc}\"\npeer = \"{peer}\"\nhttp = \"{http}\"\nredis = \"{redis}\"\n"
@@ -92,10 +93,10 @@ impl Cluster {
             let program = seqsvr.to_string_lossy();
             let args = [&*program, "alloc", "--set", &set, "--name", &name, "--cores", "1"];
             let command = [under, &args, &server_flags].concat();
-            peer.start(Path::new(command[0]), &command[1..], &at(3 + 4 * alloc)).await?;
+            peer.start(Path::new(command[0]), &command[1..], &at(4 + 4 * alloc)).await?;
         }
         peer.beside(store);
-        let redis = (0..allocs).map(|alloc| ports[5 + 4 * alloc].to_string()).collect();
+        let redis = (0..allocs).map(|alloc| ports[6 + 4 * alloc].to_string()).collect();
         let cluster = Cluster { seqsvr: seqsvr.to_owned(), peer, redis, set, flags };
         cluster.ready().await?;
         Ok(cluster)

@@ -11,9 +11,10 @@ use seq_command::plan::ConfirmedPlanArgs;
 use seq_command::set_file::{self, SetFile};
 use seq_command::target::load_set;
 use seq_command::{survey, utc};
-use seq_core::Lineage;
+use seq_core::{Lineage, limits};
+use seq_kit::wall_clock;
 use seq_load::outcome::Chain;
-use seq_store::backup::{Backup, RestoreConfig, RestoreError, RestorePlan, Restored, least_count};
+use seq_store::backup::{Backup, RestoreConfig, RestoreError, RestorePlan, Restored, check_clock, least_count};
 use serde::Serialize;
 
 use crate::backup::{lineage, read};
@@ -78,6 +79,9 @@ struct View<'a> {
     migrations: Vec<EndedMigration>,
     #[serde(serialize_with = "digits")]
     margin: u64,
+    /// Time of this machine, if the backup has series whose ids have a time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    clock: Option<String>,
     /// Raises per second when the backup was made, over the time that its store had run; `null` if the rate is unknown.
     raises_per_second: Option<f64>,
     /// Numbers that raises at this rate have allocated since the backup, if all raises were of one section.
@@ -114,6 +118,7 @@ pub fn run(args: &RestoreArgs, output: &Output) -> anyhow::Result<Exit> {
         let exit = if error.may_have_written() { Exit::Failed } else { Exit::Usage };
         Failure::new(exit, format!("store {} of set {} is not restored: {}", args.id, config.spec.name, Chain(&error)))
     };
+    check_clock(&backup, wall_clock::now_ms()).map_err(failed)?;
     let plan = RestorePlan::new(&backup, &config).map_err(failed)?;
     let nodes = (stores, witnesses, notes.path.display().to_string());
     let view = View::new(args, &set, &backup, &plan, nodes);
@@ -197,6 +202,7 @@ impl<'a> View<'a> {
             quarantined,
             migrations: ended_migrations(&backup.state().0),
             margin,
+            clock: backup.state().0.follows_clock().then(|| utc::text(utc::now())),
             raises_per_second,
             numbers_since: (raises_since.ceil() as u64).saturating_mul(set.spec.step),
             content: content[..8].iter().map(|byte| format!("{byte:02x}")).collect(),
@@ -241,6 +247,14 @@ impl<'a> View<'a> {
             None => "the rate of raises is unknown; no user may have got as many numbers as the margin".to_owned(),
         };
         row("since then", since);
+        if let Some(clock) = &self.clock {
+            let text = format!(
+                "{clock}: ids with a time begin above the clock of the stores; it may not be more than {} s behind any \
+                 clock that the set's stores had before",
+                limits::MAX_CLOCK_SPREAD_MS / 1_000
+            );
+            row("clock", text);
+        }
         if !self.stores.is_empty() {
             row("still running", format!("stores {}, which see no majority: stop them", self.stores.join(", ")));
         }

@@ -22,7 +22,7 @@ pub(crate) mod service;
 
 pub use file::{Backup, BackupError};
 pub use recovery::{CeilingsRaised, RecoverError, RecoveredCopy, survivor};
-pub use restore::{RestoreConfig, RestoreError, RestorePlan, Restored, least_count, restore};
+pub use restore::{RestoreConfig, RestoreError, RestorePlan, Restored, check_clock, least_count, restore};
 pub use seq_raft::Survivor;
 
 #[cfg(test)]

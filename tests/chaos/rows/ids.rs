@@ -2,12 +2,14 @@
 
 use std::time::{Duration, Instant};
 
+use seq_testkit::eventually;
 use seq_testkit::ids::{Clocks, IdLoad, SERIES, Series, TWEETS_AT};
 
 use crate::cluster::{Cluster, OTHER_SET, SET, Shape, seqsvr};
 use crate::machine::pause;
 use crate::node::Node;
 use crate::rows::clocks::WallClock;
+use crate::rows::names::EVICTED;
 use crate::rows::sets::restores::{backup, lose_disks, restore, start_nodes};
 use crate::rows::sets::{TWO_SETS, Way};
 
@@ -99,6 +101,36 @@ pub(super) fn two_holders() {
         load.wait_served();
     }
     load.end("two holders", Clocks::RIGHT);
+}
+
+/// The host of a node is copied with its configuration: two processes have one name, and callers stay with each of
+/// them. The holder of the name stops until the other process has taken the name, and continues with its lanes.
+pub(super) fn copied_host() {
+    let mut cluster = Cluster::start(Shape::USUAL);
+    let mut load = load(&cluster, &[]);
+    let mut copy = cluster.outsider("copy", "a1", |cluster, ip| {
+        cluster.set_file(SET).replace(&cluster.allocs[VICTIM].host.ip.to_string(), ip)
+    });
+    for addr in [&cluster.allocs[VICTIM].addr, &copy.addr] {
+        load.add(TWEETS_AT, vec![addr.clone()]);
+    }
+    copy.start();
+    eventually("the copy is refused", || copy.log().contains("is alive").then_some(()));
+    for _ in 0..2 {
+        let holder = &mut cluster.allocs[VICTIM];
+        holder.freeze();
+        eventually("the copy takes the name", || copy.log().contains("registered").then_some(()));
+        pause(Duration::from_secs(1));
+        holder.thaw();
+        let status = holder.wait_exit();
+        assert_eq!(status.code(), Some(EVICTED), "{status}");
+        load.wait_served();
+        copy.kill();
+        holder.start();
+        load.wait_served();
+        copy.start();
+    }
+    load.end("a copied host", Clocks::RIGHT);
 }
 
 /// Two stores of three are down for as long as ceilings are ahead at least.

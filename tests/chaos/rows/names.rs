@@ -10,7 +10,7 @@ use crate::machine::pause;
 use crate::scene::Scene;
 
 /// The exit code of an AllocSvr whose name another process has taken.
-const EVICTED: i32 = 66;
+pub(super) const EVICTED: i32 = 66;
 
 pub(super) fn twins() {
     let mut scene = Scene::start(Shape::USUAL);

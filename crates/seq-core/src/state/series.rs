@@ -265,8 +265,14 @@ impl State {
     /// arrive.
     #[must_use]
     pub fn awaits_clock(&self) -> bool {
+        self.is_quarantined() && self.restored_ms.is_none() && self.follows_clock()
+    }
+
+    /// Returns whether the set has a series whose ids have a time, so that a restore relies on the clock of its store.
+    #[must_use]
+    pub fn follows_clock(&self) -> bool {
         let follows_clock = |set: &SetDefinition| set.layout.lanes().any(|(lanes, _)| lanes.clock.is_some());
-        self.is_quarantined() && self.restored_ms.is_none() && self.set.as_ref().is_some_and(follows_clock)
+        self.set.as_ref().is_some_and(follows_clock)
     }
 
     /// Marks a series as retired. Returns whether it was in use.

@@ -68,6 +68,20 @@ pub(super) fn least_above(state: &SetState, noted: u32) -> u32 {
     state.0.most_restores().saturating_add(1).max(noted)
 }
 
+/// Compares the clock of this machine, in milliseconds since 1970, with the time of a backup that has series whose ids
+/// have a time: with a clock that is further behind than [`limits::MAX_CLOCK_SPREAD_MS`] the set would give out ids
+/// again.
+///
+/// # Errors
+/// [`RestoreError::ClockBehind`].
+pub fn check_clock(backup: &Backup, now_ms: u64) -> Result<(), RestoreError> {
+    let behind_ms = backup.header.created_unix_ms.saturating_sub(now_ms);
+    if backup.state().0.follows_clock() && behind_ms > limits::MAX_CLOCK_SPREAD_MS {
+        return Err(RestoreError::ClockBehind { behind_s: behind_ms / 1_000 });
+    }
+    Ok(())
+}
+
 impl<'a> RestorePlan<'a> {
     /// Compares the backup with the set file, and begins the new lineage.
     ///
@@ -309,6 +323,15 @@ pub enum RestoreError {
         section: SectionId,
         /// Its ceiling after the restore.
         ceiling: u64,
+    },
+    /// The clock of this machine is before the time of the backup.
+    #[error(
+        "the clock of this machine is {behind_s} s before the time of the backup, which has series whose ids have a \
+         time: the set would give out ids again; set the clock, then repeat the command (CLOCK_BEHIND)"
+    )]
+    ClockBehind {
+        /// Whole seconds by which the clock is behind.
+        behind_s: u64,
     },
     /// The state cannot begin this lineage.
     #[error("the backup cannot be restored under this count")]

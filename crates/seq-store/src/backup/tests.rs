@@ -1,7 +1,8 @@
 //! The format of a backup, and refusals before anything is written.
 
 use seq_core::set_spec::{Genesis, SetSpec, StoreSpec};
-use seq_core::state::{Command, Registration, SetDefinition};
+use seq_core::layout::{Lanes, TickClock};
+use seq_core::state::{Command, CreateSeries, Registration, SetDefinition};
 use seq_core::{Layout, SectionId};
 use seq_proto::v1::{BackupHeader, SectionCeiling};
 use seq_raft::StateMachine as _;
@@ -286,6 +287,31 @@ fn a_restore_is_in_the_audit_log_and_raises_by_a_margin_for_each_count() {
         let events: Vec<_> = plan.state.0.audit.events().map(|event| format!("{:?}", event.record)).collect();
         assert!(events.len() == 2 && events[0].contains("restore --count 2: the backup with"), "{events:?}");
     }
+}
+
+#[test]
+fn a_clock_before_the_backup_is_refused_where_ids_have_a_time() {
+    const CREATED_MS: u64 = 1_790_000_000_000;
+    const SPREAD_MS: u64 = seq_core::limits::MAX_CLOCK_SPREAD_MS;
+    let made = |clock: Option<TickClock>| {
+        let mut state = state();
+        let lanes = Lanes { per_section: 1, count: 1, clock, start: seq_core::Seq(0), margin: 0 };
+        let series = CreateSeries { name: "a".into(), shape: vec![1], lanes, created_ms: CREATED_MS };
+        state.0.apply(&Command::CreateSeries(series));
+        assert_eq!(state.0.series.len(), 1);
+        let header = BackupHeader {
+            created_unix_ms: CREATED_MS,
+            state_format: SetState::FORMAT.into(),
+            secret: vec![5; SECRET_BYTES],
+            ..BackupHeader::default()
+        };
+        Backup::decode(&Backup::encode(header, &state)).unwrap()
+    };
+    let timed = made(Some(TickClock { epoch_ms: 0, unit_ms: 1, seq_bits: 12, lead_ms: 60_000 }));
+    assert!(check_clock(&timed, CREATED_MS - SPREAD_MS).is_ok());
+    let refused = check_clock(&timed, CREATED_MS - SPREAD_MS - 1_000).unwrap_err().to_string();
+    assert!(refused.contains("61 s before the time of the backup") && refused.contains("CLOCK_BEHIND"), "{refused}");
+    assert!(check_clock(&made(None), 0).is_ok(), "a counter needs no clock");
 }
 
 /// C6: a backup that is made from another backup continues its count.
