@@ -18,9 +18,9 @@ const STEP: u64 = 2_000;
 /// Segments for each second of a run.
 const SEGMENTS: u64 = 500;
 
-/// Engine of the table, clients, and tickets for each second of a run: a multiple of twice the clients, because the tool
-/// gives all clients as many. With more than one client InnoDB aborts some of these statements as deadlocks, and the
-/// tool stops at the first.
+/// Engine of the table, clients, and tickets for each second of a run: a multiple of twice the clients, because the
+/// tool gives all clients as many. With more than one client InnoDB aborts some of these statements as deadlocks, and
+/// the tool stops at the first.
 const ENGINES: [(&str, u32, u64); 2] = [("MyISAM", 16, 16_000), ("InnoDB", 1, 1_000)];
 
 /// A running server.

@@ -103,7 +103,8 @@ impl RaiseRate {
     }
 }
 
-/// Returns the nanoseconds that a bucket takes to get so many numbers, rounded up, so that nothing is admitted for free.
+/// Returns the nanoseconds that a bucket takes to get so many numbers, rounded up, so that nothing is admitted for
+/// free.
 fn fill_nanos(numbers: u64) -> u64 {
     (numbers.min(limits::MAX_RAISE) * NANOS).div_ceil(limits::RAISE_RATE)
 }

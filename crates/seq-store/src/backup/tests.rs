@@ -1,7 +1,7 @@
 //! The format of a backup, and refusals before anything is written.
 
-use seq_core::set_spec::{Genesis, SetSpec, StoreSpec};
 use seq_core::layout::{Lanes, TickClock};
+use seq_core::set_spec::{Genesis, SetSpec, StoreSpec};
 use seq_core::state::{Command, CreateSeries, Registration, SetDefinition};
 use seq_core::{Layout, SectionId};
 use seq_proto::v1::{BackupHeader, SectionCeiling};
