@@ -112,7 +112,7 @@ impl Set {
             series.create(&[], |args| {
                 let output = seqsvr(&[args, &["--set", &self.set]].concat());
                 let text = String::from_utf8_lossy(&output.stderr).into_owned();
-                let is_refused = text.contains("FORMAT_TOO_OLD");
+                let is_refused = text.contains("OLD_FORMAT");
                 if is_refused {
                     refusal = Err(text);
                 }
@@ -122,9 +122,10 @@ impl Set {
         refusal
     }
 
-    /// Returns the owners of the sections with lanes of series.
+    /// Returns the owners of the sections with lanes of series. The third allocator knows series whenever it is asked.
     fn lane_owners(&self) -> BTreeSet<String> {
-        let shown = SERIES.map(|series| seqsvr_json(&["series", "show", series.name, "--set", &self.set]));
+        let addr = self.addr("a3");
+        let shown = SERIES.map(|series| seqsvr_json(&["series", "show", series.name, "--addr", &addr]));
         let runs = shown.iter().flat_map(|series| series["runs"].as_array().unwrap());
         runs.map(|run| run["owner"].as_str().unwrap_or("none").to_owned()).collect()
     }

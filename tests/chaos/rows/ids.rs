@@ -103,8 +103,8 @@ pub(super) fn two_holders() {
     load.end("two holders", Clocks::RIGHT);
 }
 
-/// The host of a node is copied with its configuration: two processes have one name, and callers stay with each of
-/// them. The holder of the name stops until the other process has taken the name, and continues with its lanes.
+/// The host of a node is copied with its configuration, and callers stay with each of the two processes. The process
+/// that has the name stops until the other process has taken it, and continues with its lanes; and back.
 pub(super) fn copied_host() {
     let mut cluster = Cluster::start(Shape::USUAL);
     let mut load = load(&cluster, &[]);
@@ -114,23 +114,26 @@ pub(super) fn copied_host() {
     for addr in [&cluster.allocs[VICTIM].addr, &copy.addr] {
         load.add(TWEETS_AT, vec![addr.clone()]);
     }
-    copy.start();
-    eventually("the copy is refused", || copy.log().contains("is alive").then_some(()));
-    for _ in 0..2 {
-        let holder = &mut cluster.allocs[VICTIM];
-        holder.freeze();
-        eventually("the copy takes the name", || copy.log().contains("registered").then_some(()));
-        pause(Duration::from_secs(1));
-        holder.thaw();
-        let status = holder.wait_exit();
-        assert_eq!(status.code(), Some(EVICTED), "{status}");
-        load.wait_served();
-        copy.kill();
-        holder.start();
-        load.wait_served();
-        copy.start();
-    }
+    let holder = &mut cluster.allocs[VICTIM];
+    take_name(holder, &mut copy);
+    load.wait_served();
+    take_name(&mut copy, holder);
+    load.wait_served();
     load.end("a copied host", Clocks::RIGHT);
+}
+
+/// Starts a process with the name of another process, which stops until the first has taken the name.
+fn take_name(holder: &mut Node, newcomer: &mut Node) {
+    let registrations = |node: &Node| node.log().matches("registered").count();
+    let before = registrations(newcomer);
+    newcomer.start();
+    eventually("the newcomer is refused", || newcomer.log().contains("is alive").then_some(()));
+    holder.freeze();
+    eventually("the newcomer takes the name", || (registrations(newcomer) > before).then_some(()));
+    pause(Duration::from_secs(1));
+    holder.thaw();
+    let status = holder.wait_exit();
+    assert_eq!(status.code(), Some(EVICTED), "{status}");
 }
 
 /// Two stores of three are down for as long as ceilings are ahead at least.
