@@ -29,6 +29,7 @@ mod hostile;
 mod http;
 mod ids;
 mod import;
+mod import_series;
 mod import_sources;
 mod impostors;
 mod kill;

@@ -1,4 +1,5 @@
-//! The command `export`: the last numbers of a range of users, as CSV or JSON lines that `import` reads.
+//! The command `export`: the last numbers of a range of users, or the last ids of counter series, as CSV or JSON lines
+//! that `import` reads.
 
 use std::io::{self, BufWriter, Write};
 use std::ops::Range;
@@ -6,7 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use seq_client::{CallError, Client, Current};
+use seq_client::{CallError, Client, Current, Series};
 use seq_command::exit::{Exit, Failure};
 use seq_command::output::{Output, grouped, note};
 use seq_command::target::Target;
@@ -15,7 +16,8 @@ use seq_core::limits::MAX_ITEMS;
 use serde::Serialize;
 use tempfile::NamedTempFile;
 
-use crate::import::{Format, HEADER};
+use crate::counter_series;
+use crate::import::{Format, HEADER, SERIES_HEADER};
 use crate::item_report::call_failure;
 
 /// Size of the write buffer in bytes.
@@ -23,16 +25,16 @@ const BUFFER: usize = 1 << 16;
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  seqsvr export --uids 0..1_000_000 --out counters.csv\n  \
-                        seqsvr export --uids 0..1000 --format jsonl | jq -r .value\n\n\
-                        Users without a number are left out. After a crash of the owner, the number of a user is an upper bound until its \
-                        next allocation. Users that get numbers during the export are read at different moments; stop the callers for an \
+                        seqsvr export --uids 0..1000 --format jsonl | jq -r .value\n  \
+                        seqsvr export --series orders,invoices --out series.csv\n\n\
+                        Users without a number and series without an id are left out. After a crash of the owner, the number of a user or a series is an upper bound \
+                        until its next allocation. Users and series that get numbers during the export are read at different moments; stop the callers for an \
                         export of a single moment.\n\n\
-                        Exit codes: 0 written, 2 users outside the sets, or a file that cannot be written, 3 refused for now, 4 no node \
+                        Exit codes: 0 written, 2 users outside the sets, a name of no counter series, or a file that cannot be written, 3 refused for now, 4 no node \
                         responded, 7 the deadline of a call passed. Without 0 there is no file.")]
 pub struct ExportArgs {
-    /// Range of the users, without its end.
-    #[arg(long, value_name = "A..B", value_parser = uids)]
-    uids: Range<u64>,
+    #[command(flatten)]
+    counters: CounterArgs,
     /// The file to write, which replaces an existing file; without the flag, standard output.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
@@ -46,12 +48,41 @@ pub struct ExportArgs {
     timeout: Duration,
 }
 
+/// The users or series whose numbers are written.
+#[derive(Debug, Args)]
+#[group(required = true, multiple = false)]
+struct CounterArgs {
+    /// Range of the users, without its end.
+    #[arg(long, value_name = "A..B", value_parser = uids)]
+    uids: Option<Range<u64>>,
+    /// Counter series; repeat the flag or separate names by commas.
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    series: Vec<String>,
+    /// All counter series of the cluster that are not retired.
+    #[arg(long)]
+    all_series: bool,
+}
+
+/// The users or series whose numbers are written, all of which the cluster has.
+enum Counters {
+    Users(Range<u64>),
+    Series(Vec<Series>),
+}
+
+/// The number of users in the range, or of series.
+#[derive(Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Total {
+    Users(u64),
+    Series(u64),
+}
+
 /// The outcome of an export to a file.
 #[derive(Serialize)]
 struct Written {
-    /// Number of users in the range.
-    users: u64,
-    /// Number of users that have a number.
+    #[serde(flatten)]
+    total: Total,
+    /// Number of users or series that have a number.
     written: u64,
 }
 
@@ -78,25 +109,64 @@ pub async fn run(args: ExportArgs, output: &Output) -> anyhow::Result<Exit> {
     });
     let file = file.transpose()?;
     let client = args.target.connect(args.timeout).await?;
-    check_range(&args.uids, &client.known_uids())?;
+    let counters = args.counters.find(&client).await?;
     let mut writer: Box<dyn Write + '_> = match &file {
         Some(file) => Box::new(BufWriter::with_capacity(BUFFER, file.as_file())),
         None => Box::new(BufWriter::with_capacity(BUFFER, io::stdout())),
     };
-    let written = write(&args, &client, &mut writer, output).await?;
+    let (header, total) = match &counters {
+        Counters::Users(uids) => (HEADER, Total::Users(uids.end - uids.start)),
+        Counters::Series(series) => (SERIES_HEADER, Total::Series(series.len() as u64)),
+    };
+    if args.format == Format::Csv {
+        writeln!(writer, "{header}").map_err(cannot)?;
+    }
+    let written = match &counters {
+        Counters::Users(uids) => write_users(uids, args.format, &client, &mut writer, output).await?,
+        Counters::Series(series) => write_series(series, args.format, &client, &mut writer).await?,
+    };
     writer.flush().map_err(cannot)?;
     drop(writer);
     if let (Some(file), Some(path)) = (file, &args.out) {
         file.as_file().sync_all().map_err(cannot)?;
         file.persist(path).map_err(|error| cannot(error.error))?;
     }
-    let users = args.uids.end - args.uids.start;
     if output.is_json() {
-        output.json(&Written { users, written })?;
-    } else {
-        note(format_args!("{} of {} users have a number", grouped(written), grouped(users)));
+        output.json(&Written { total, written })?;
+        return Ok(Exit::Ok);
+    }
+    let written = grouped(written);
+    match total {
+        Total::Users(users) => note(format_args!("{written} of {} users have a number", grouped(users))),
+        Total::Series(series) => note(format_args!("{written} of {} series have an id", grouped(series))),
     }
     Ok(Exit::Ok)
+}
+
+impl CounterArgs {
+    /// Returns the users or series, before anything is written.
+    ///
+    /// # Errors
+    /// The cluster does not have all of them.
+    async fn find(self, client: &Client) -> Result<Counters, Failure> {
+        if let Some(uids) = self.uids {
+            check_range(&uids, &client.known_uids())?;
+            return Ok(Counters::Users(uids));
+        }
+        if self.all_series {
+            return Ok(Counters::Series(counter_series::all(client)));
+        }
+        let mut found: Vec<Series> = Vec::new();
+        for name in &self.series {
+            let series = counter_series::find(client, name).await;
+            let series = series.map_err(|flaw| Failure::new(Exit::Usage, flaw).hint("nothing was written"))?;
+            // A name that is repeated is written once.
+            if found.iter().all(|other| other.name() != name) {
+                found.push(series);
+            }
+        }
+        Ok(Counters::Series(found))
+    }
 }
 
 /// Checks, before anything is written, that the cluster has all users of a range.
@@ -118,13 +188,16 @@ fn check_range(uids: &Range<u64>, known: &[Range<u64>]) -> Result<(), Failure> {
 }
 
 /// Writes the users in order of uid; returns the number of users that have a number.
-async fn write(args: &ExportArgs, client: &Client, to: &mut dyn Write, output: &Output) -> anyhow::Result<u64> {
-    let Range { start, end } = args.uids;
+async fn write_users(
+    uids: &Range<u64>,
+    format: Format,
+    client: &Client,
+    to: &mut dyn Write,
+    output: &Output,
+) -> anyhow::Result<u64> {
+    let Range { start, end } = *uids;
     let bar = output.progress_bar(end - start, "{pos}/{len} users  {per_sec:0}  ETA {eta}");
     let mut written = 0;
-    if args.format == Format::Csv {
-        writeln!(to, "{}", HEADER)?;
-    }
     let mut first = start;
     while first < end {
         let uids: Vec<u64> = (first..end).take(MAX_ITEMS).collect();
@@ -137,7 +210,7 @@ async fn write(args: &ExportArgs, client: &Client, to: &mut dyn Write, output: &
                 continue;
             }
             written += 1;
-            match args.format {
+            match format {
                 Format::Csv => writeln!(to, "{uid},{value}")?,
                 Format::Jsonl => writeln!(to, r#"{{"uid":"{uid}","value":"{value}"}}"#)?,
             }
@@ -145,6 +218,22 @@ async fn write(args: &ExportArgs, client: &Client, to: &mut dyn Write, output: &
         bar.inc(uids.len() as u64);
     }
     bar.finish_and_clear();
+    Ok(written)
+}
+
+/// Writes the series; returns the number of series that have given out an id.
+async fn write_series(series: &[Series], format: Format, client: &Client, to: &mut dyn Write) -> anyhow::Result<u64> {
+    let mut written = 0;
+    for series in series {
+        let current = series.current().await.map_err(|error| call_failure(&error, client))?;
+        let Some(id) = current.id.filter(|id| counter_series::is_given_out(series, *id)) else { continue };
+        written += 1;
+        let name = series.name();
+        match format {
+            Format::Csv => writeln!(to, "{name},{id}")?,
+            Format::Jsonl => writeln!(to, r#"{{"series":"{name}","id":"{id}"}}"#)?,
+        }
+    }
     Ok(written)
 }
 

@@ -1,8 +1,9 @@
-//! The command `import`: raises users to the numbers that another system gave them, from a file or from a Redis server.
+//! The command `import`: raises users to the numbers that another system gave them, from a file or from a Redis server,
+//! and counter series to the last ids of another system, from a file.
 //!
-//! **Invariant:** an import only raises users. All records are valid, and all their users are in a set, before the
-//! first user is raised. A number that is not below its record stays. So an import can be repeated, while the former
-//! system still serves and again afterwards.
+//! **Invariant:** an import only raises. All records are valid, and all their users are in a set, or all their series
+//! are counters that have the ids, before the first of them is raised. A number that is not below its record stays. So
+//! an import can be repeated, while the former system still serves and again afterwards.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -24,6 +25,7 @@ use serde::Serialize;
 use crate::item_report::call_failure;
 
 mod contents;
+mod counters;
 mod file;
 mod progress;
 mod records;
@@ -31,9 +33,10 @@ mod redis;
 mod source;
 
 use contents::{Contents, Facts};
-pub(crate) use file::{Format, HEADER};
+use counters::Counters;
+pub(crate) use file::{Format, HEADER, SERIES_HEADER};
 use progress::Progress;
-use records::{FLAWS_SHOWN, Record};
+use records::{FLAWS_SHOWN, Record, Records};
 use source::Source;
 
 /// Interval between writes of the progress to its file.
@@ -42,16 +45,19 @@ const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  seqsvr import --from counters.csv --dry-run\n  \
                         seqsvr import --from redis://10.0.0.9:6379 --match 'seq:*' --rate 20000 --progress import.json\n  \
-                        zcat counters.jsonl.gz | seqsvr import --from - --format jsonl --yes\n\n\
-                        A CSV file has the header uid,value; a line of JSON has these keys. A source is read completely or refused: a \
+                        zcat counters.jsonl.gz | seqsvr import --from - --format jsonl --yes\n  \
+                        seqsvr import --from series.csv --dry-run    (of series,id)\n  \
+                        psql -At -c 'SELECT last_value FROM orders_id_seq' | seqsvr import --from - --series orders --yes\n\n\
+                        A CSV file has the header uid,value, or series,id with the last ids of counter series; a line of JSON has these \
+                        keys. With --series, a file has an id on each line, below a header of value or id if any. A source is read completely or refused: a \
                         replica, a cluster without a master for each slot, a cluster that changes during the read, and a pattern without \
-                        a key are refused. Keys that expire during the read are counted. The next number of a user is above the value. \
+                        a key are refused. Keys that expire during the read are counted. The next number of a user is above the value, and the next id of a series above the id. \
                         No number is lowered, so an import can be repeated: once while the former system serves, and again after it has \
                         stopped. The ceiling of a user's section rises with the user, and after a crash of the owner all users of the \
                         section continue at the ceiling.\n\n\
-                        Exit codes: 0 every user is at its value or above, 2 wrong records, a user outside the sets, or no terminal to \
-                        confirm on; nothing was changed, 3 refused for now, 4 a server did not respond, 6 declined, 7 the deadline of a \
-                        call passed, 8 some users were refused (ADVANCE_TOO_FAR), 130 interrupted. After 3, 4, 7 and 130 the same command \
+                        Exit codes: 0 every user or series is at its value or above, 2 wrong records, a user outside the sets, a name \
+                        of no counter series, or no terminal to confirm on; nothing was changed, 3 refused for now, 4 a server did not respond, 6 declined, 7 the deadline of a \
+                        call passed, 8 some were refused (ADVANCE_TOO_FAR), 130 interrupted. After 3, 4, 7 and 130 the same command \
                         continues, with --progress where it was.")]
 pub struct ImportArgs {
     /// A file of CSV or JSON lines, plain or gzip, or `-` for standard input; or redis://host:port (rediss:// for TLS),
@@ -61,6 +67,9 @@ pub struct ImportArgs {
     from: String,
     #[command(flatten)]
     tls: redis::TlsArgs,
+    /// The counter series of the ids in a file, which then has an id on each line.
+    #[arg(long, value_name = "NAME")]
+    series: Option<String>,
     /// The keys of a Redis server, as a prefix and `*`; the rest of each key is the user.
     #[arg(long = "match", value_name = "PATTERN", default_value = "seq:*", value_parser = redis::prefix)]
     prefix: String,
@@ -69,19 +78,19 @@ pub struct ImportArgs {
     format: Option<Format>,
     #[command(flatten)]
     target: Target,
-    /// Changes nothing; shows the number of users that would be raised.
+    /// Changes nothing; shows the number of users or series that would be raised.
     #[arg(long)]
     dry_run: bool,
     /// Skips the confirmation.
     #[arg(long, conflicts_with = "dry_run")]
     yes: bool,
-    /// Leaves out keys and lines that are not counters, and lists the first of them.
+    /// Leaves out keys, lines and series that are not counters, and lists the first of them.
     #[arg(long)]
     skip_invalid: bool,
     /// A file with the progress of the import, from which a repeated command continues.
     #[arg(long, value_name = "FILE", conflicts_with = "dry_run")]
     progress: Option<PathBuf>,
-    /// Limit on the users raised per second.
+    /// Limit on the users or series raised per second.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     rate: Option<u32>,
     /// Number of calls in flight at a time.
@@ -92,26 +101,34 @@ pub struct ImportArgs {
     timeout: Duration,
 }
 
-/// The present numbers of the users in the records, compared with the records.
+/// The present numbers of the users or series in the records, compared with the records.
 #[derive(Debug)]
 struct Survey {
-    /// Users that are below their records, ascending.
+    /// Records whose counters are below them, ascending.
     below: Vec<Record>,
-    /// Sum of the numbers by which these users are below their records.
+    /// Sum of the numbers by which these counters are below their records.
     distance: u128,
 }
 
+/// The number of users or series in the source.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Total {
+    Users(u64),
+    Series(u64),
+}
+
 /// The outcome of an import.
-#[derive(Debug, Default, Serialize)]
+#[derive(Debug, Serialize)]
 struct Report {
-    source: Option<Facts>,
-    /// Number of users in the source.
-    users: u64,
-    /// Number of users that an earlier run had raised, by the file of the progress.
+    source: Facts,
+    #[serde(flatten)]
+    total: Total,
+    /// Number of users or series that an earlier run had raised, by the file of the progress.
     resumed: u64,
-    /// Number of users that were raised, or would be.
+    /// Number of users or series that were raised, or would be.
     raised: u64,
-    /// Number of users that were at their value or above, and stay.
+    /// Number of users or series that were at their value or above, and stay.
     kept: u64,
     refused: u64,
     dry_run: bool,
@@ -119,10 +136,20 @@ struct Report {
     seconds: f64,
 }
 
+impl Total {
+    fn of(records: &Records) -> Total {
+        let count = records.list().len() as u64;
+        if records.is_of_series() { Total::Series(count) } else { Total::Users(count) }
+    }
+}
+
 pub async fn run(args: ImportArgs, output: &Output) -> anyhow::Result<Exit> {
     let source = Source::new(&args)?;
-    let Contents { records, facts } = read(&source, &args, output).await?;
+    let Contents { mut records, mut facts } = read(&source, &args, output).await?;
     note(facts.line());
+    let client = args.target.connect(args.timeout).await?;
+    let counters = Counters::of(&mut records, &source, &client, args.skip_invalid).await?;
+    facts.skipped = records.skipped();
     let identity = source.identity();
     let progress = args.progress.as_deref().map(|path| Progress::open(path, &identity, &records));
     let mut progress = progress.transpose()?;
@@ -131,17 +158,19 @@ pub async fn run(args: ImportArgs, output: &Output) -> anyhow::Result<Exit> {
     }
     let after = progress.as_ref().and_then(Progress::after);
     let left = &records.list()[after.map_or(0, |done| records.up_to(done))..];
-    let client = args.target.connect(args.timeout).await?;
-    let Survey { below, distance } = survey(&client, left, output).await?;
+    let Survey { below, distance } = survey(&args, &client, &counters, left, output).await?;
     let mut report = Report {
-        source: Some(facts),
-        users: records.list().len() as u64,
+        source: facts,
+        total: Total::of(&records),
         resumed: (records.list().len() - left.len()) as u64,
+        raised: 0,
         kept: (left.len() - below.len()) as u64,
+        refused: 0,
         dry_run: args.dry_run,
-        ..Report::default()
+        interrupted: false,
+        seconds: 0.0,
     };
-    let plan = format!("raise {} users by {distance} numbers", grouped(below.len() as u64));
+    let plan = format!("raise {} {} by {distance} numbers", grouped(below.len() as u64), counters.noun());
     if args.dry_run || below.is_empty() {
         report.raised = if args.dry_run { below.len() as u64 } else { 0 };
         print(&report, output)?;
@@ -151,7 +180,7 @@ pub async fn run(args: ImportArgs, output: &Output) -> anyhow::Result<Exit> {
         return Ok(Exit::Declined);
     }
     let since = Instant::now();
-    let end = apply(&args, &client, &below, progress.as_mut(), &mut report, output).await;
+    let end = apply(&args, &client, &counters, &below, progress.as_mut(), &mut report, output).await;
     report.seconds = since.elapsed().as_secs_f64();
     print(&report, output)?;
     end
@@ -166,20 +195,26 @@ async fn read(source: &Source, args: &ImportArgs, output: &Output) -> Result<Con
     contents
 }
 
-/// Reads the present numbers of the users.
+/// Reads the present numbers of the users or series.
 ///
 /// # Errors
-/// A user is in no set, or its number cannot be read.
-async fn survey(client: &Client, records: &[Record], output: &Output) -> anyhow::Result<Survey> {
-    let bar = output.progress_bar(records.len() as u64, "{pos}/{len} users read  {per_sec:0}  ETA {eta}");
+/// A user is in no set, or a number cannot be read.
+async fn survey(
+    args: &ImportArgs,
+    client: &Client,
+    counters: &Counters,
+    records: &[Record],
+    output: &Output,
+) -> anyhow::Result<Survey> {
+    let template = format!("{{pos}}/{{len}} {} read  {{per_sec:0}}  ETA {{eta}}", counters.noun());
+    let bar = output.progress_bar(records.len() as u64, &template);
     let (mut survey, mut outside) = (Survey { below: Vec::new(), distance: 0 }, 0);
     for part in records.chunks(MAX_ITEMS) {
-        let uids: Vec<u64> = part.iter().map(|record| record.uid).collect();
-        let results = client.current_many(&uids).await.map_err(|error| call_failure(&error, client))?;
-        for (record, result) in part.iter().zip(results) {
+        let results = counters.current(client, part, args.concurrency.into()).await;
+        for (record, result) in part.iter().zip(results.map_err(|error| call_failure(&error, client))?) {
             match result {
-                Ok(current) if current.value < record.value => {
-                    survey.distance += u128::from(record.value - current.value);
+                Ok(current) if current < record.value => {
+                    survey.distance += u128::from(counters.distance(record, current));
                     survey.below.push(*record);
                 }
                 Ok(_) => {}
@@ -202,36 +237,38 @@ async fn survey(client: &Client, records: &[Record], output: &Output) -> anyhow:
     Ok(survey)
 }
 
-/// Raises the users in order of uid, several at a time.
+/// Raises the users or series in order of their records, several at a time.
 async fn apply(
     args: &ImportArgs,
     client: &Client,
+    counters: &Counters,
     below: &[Record],
     mut progress: Option<&mut Progress<'_>>,
     report: &mut Report,
     output: &Output,
 ) -> anyhow::Result<Exit> {
-    let bar = output.progress_bar(
-        below.len() as u64,
-        "{pos}/{len} users  {per_sec:0}  ETA {eta}  (Ctrl-C stops; repeat the command to continue)",
+    let template = format!(
+        "{{pos}}/{{len}} {}  {{per_sec:0}}  ETA {{eta}}  (Ctrl-C stops; repeat the command to continue)",
+        counters.noun()
     );
+    let bar = output.progress_bar(below.len() as u64, &template);
     let mut interrupts = Interrupts::new()?;
     let begin = tokio::time::Instant::now();
     let due = |index: usize| args.rate.map(|rate| begin + Duration::from_secs_f64(index as f64 / f64::from(rate)));
     let raise = |(index, record): (usize, &Record)| {
-        let Record { uid, value, .. } = *record;
+        let (due, record) = (due(index), *record);
         async move {
-            if let Some(due) = due(index) {
+            if let Some(due) = due {
                 tokio::time::sleep_until(due).await;
             }
-            (uid, client.advance(uid, value).await)
+            (record.key, counters.advance(client, &record).await)
         }
     };
-    // The results are in order, so all users before a finished user are finished too.
+    // The results are in order, so all records before a finished record are finished too.
     let mut raised = stream::iter(below.iter().enumerate()).map(raise).buffered(usize::from(args.concurrency));
     let (mut written, mut last) = (Instant::now(), None);
     let end = loop {
-        let (uid, result) = tokio::select! {
+        let (key, result) = tokio::select! {
             _ = interrupts.next() => {
                 report.interrupted = true;
                 break Ok(Exit::Interrupted);
@@ -254,12 +291,12 @@ async fn apply(
         }
         bar.inc(1);
         if report.refused > 0 {
-            // A refused user is not finished, so the next run begins with the first refused user.
+            // A refused record is not finished, so the next run begins with the first refused record.
             continue;
         }
-        last = Some(uid);
+        last = Some(key);
         if let Some(progress) = progress.as_deref_mut().filter(|_| written.elapsed() >= PROGRESS_INTERVAL) {
-            progress.advance(uid)?;
+            progress.advance(key)?;
             written = Instant::now();
         }
     };
@@ -274,10 +311,13 @@ fn print(report: &Report, output: &Output) -> anyhow::Result<()> {
     if output.is_json() {
         return Ok(output.json(report)?);
     }
-    let Report { source: _, users, resumed, raised, kept, refused, dry_run, interrupted, seconds } = *report;
+    let Report { resumed, raised, kept, refused, dry_run, interrupted, seconds, .. } = *report;
+    let total = match report.total {
+        Total::Users(users) => format!("{} users", grouped(users)),
+        Total::Series(series) => format!("{} series", grouped(series)),
+    };
     let would = if dry_run { "would be raised" } else { "raised" };
-    let mut line =
-        format!("{} users: {} {would}, {} at their value or above", grouped(users), grouped(raised), grouped(kept));
+    let mut line = format!("{total}: {} {would}, {} at their value or above", grouped(raised), grouped(kept));
     for (count, what) in [(resumed, "done before"), (refused, "refused")] {
         if count > 0 {
             line.push_str(&format!(", {} {what}", grouped(count)));

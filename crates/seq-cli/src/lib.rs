@@ -7,6 +7,7 @@ pub mod bench;
 pub mod cert;
 pub mod check;
 mod cluster_client;
+mod counter_series;
 pub mod diagnose;
 pub mod doctor;
 pub mod explain;

@@ -1,4 +1,5 @@
-//! Records in a file: CSV with the header `uid,value`, or JSON lines with these keys; plain or gzip.
+//! Records in a file: CSV with the header `uid,value` or `series,id`, or JSON lines with these keys; plain or gzip. A
+//! file of the ids of one series has a value on each line.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
@@ -14,8 +15,11 @@ use super::records::{Draft, MAX_RECORDS, Records};
 /// The magic bytes of gzip.
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 
-/// The first line of a CSV file.
+/// The first line of a CSV file of users.
 pub(crate) const HEADER: &str = "uid,value";
+
+/// The first line of a CSV file of series.
+pub(crate) const SERIES_HEADER: &str = "series,id";
 
 /// Maximum length of a line in bytes: the longest record, and room for spaces.
 const MAX_LINE_BYTES: u64 = 1_024;
@@ -23,9 +27,9 @@ const MAX_LINE_BYTES: u64 = 1_024;
 /// The format of a file of records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Format {
-    /// Lines of a user and a number behind the header `uid,value`.
+    /// Lines of a user and a number behind the header `uid,value`, or of a series and an id behind `series,id`.
     Csv,
-    /// A JSON object on each line, with `uid` and `value` as numbers or strings of digits.
+    /// A JSON object on each line, with `uid` and `value`, or `series` and `id`; numbers may be strings of digits.
     Jsonl,
 }
 
@@ -41,24 +45,38 @@ impl Format {
     }
 }
 
-/// A line of JSON. Unknown keys are ignored.
+/// A line of JSON about a user. Unknown keys are ignored.
 #[derive(Deserialize)]
-struct Line<'a> {
+struct UserLine<'a> {
     #[serde(borrow)]
     uid: &'a RawValue,
     #[serde(borrow)]
     value: &'a RawValue,
 }
 
-/// Reads a whole file into a draft.
+/// A line of JSON about a series. Unknown keys are ignored.
+#[derive(Deserialize)]
+struct SeriesLine<'a> {
+    #[serde(borrow)]
+    series: &'a RawValue,
+    #[serde(borrow)]
+    id: &'a RawValue,
+}
+
+/// Reads a whole file into a draft. With `series` the file has ids of that series alone.
 ///
 /// # Errors
 /// The file cannot be read, or lines of it are flawed.
-pub(super) fn read(path: &Path, format: Format, mut draft: Draft) -> Result<Records, Failure> {
+pub(super) fn read(path: &Path, format: Format, series: Option<&str>, mut draft: Draft) -> Result<Records, Failure> {
     let name = path.display();
     let cannot = |error: io::Error| Failure::new(Exit::Usage, format!("{name}: cannot be read: {error}"));
     let mut lines = open(path).map_err(cannot)?;
     let (mut text, mut number) = (Vec::new(), 0);
+    if series.is_some() {
+        draft.expect_series();
+    }
+    // The first object decides between users and series.
+    let mut is_decided = format == Format::Csv;
     loop {
         text.clear();
         if lines.by_ref().take(MAX_LINE_BYTES).read_until(b'\n', &mut text).map_err(cannot)? == 0 {
@@ -71,38 +89,68 @@ pub(super) fn read(path: &Path, format: Format, mut draft: Draft) -> Result<Reco
         }
         let line = String::from_utf8_lossy(&text);
         let line = line.trim();
+        let line = if number == 1 { line.trim_start_matches('\u{feff}') } else { line };
         if format == Format::Csv && number == 1 {
-            if fields(line.trim_start_matches('\u{feff}')).as_deref() != Some(&["uid".to_owned(), "value".to_owned()]) {
-                return Err(Failure::new(Exit::Usage, format!("{at}: {line:?} is not the header {HEADER:?}")));
+            let header = fields(line).unwrap_or_default();
+            match (&*header.iter().map(String::as_str).collect::<Vec<_>>(), series) {
+                (["value" | "id"], Some(_)) | (["uid", "value"], None) => continue,
+                (["series", "id"], None) => {
+                    draft.expect_series();
+                    continue;
+                }
+                (_, Some(_)) => {}
+                (_, None) => {
+                    let flaw = format!("{at}: {line:?} is not the header {HEADER:?} or {SERIES_HEADER:?}");
+                    return Err(Failure::new(Exit::Usage, flaw)
+                        .hint("--series NAME takes a file with the ids of one series alone"));
+                }
             }
-            continue;
         }
         if draft.is_full() {
-            return Err(Failure::new(Exit::Usage, format!("{at}: an import has {MAX_RECORDS} users at most")));
+            return Err(Failure::new(Exit::Usage, format!("{at}: an import has {MAX_RECORDS} records at most")));
         }
+        let keys = if draft.is_of_series() { ("a series", "an id") } else { ("a uid", "a value") };
         match format {
             _ if line.is_empty() => {}
-            Format::Csv => match fields(line).as_deref() {
-                Some([uid, value]) => draft.add(number, at, uid, value),
-                _ => draft.refuse(at, format_args!("{line:?} is not a uid and a value")),
+            Format::Csv => match (fields(line).as_deref(), series) {
+                (Some([id]), Some(series)) => draft.add(number, at, series, id),
+                (_, Some(series)) => draft.refuse(at, format_args!("{line:?} is not an id of series {series} alone")),
+                (Some([counter, value]), None) => draft.add(number, at, counter, value),
+                (_, None) => draft.refuse(at, format_args!("{line:?} is not {} and {}", keys.0, keys.1)),
             },
             // The parser would read an array as the fields in their order, which is not part of the format.
             Format::Jsonl if !line.starts_with('{') => {
-                draft.refuse(at, format_args!("{line:?} is not an object with uid and value"));
+                draft.refuse(at, format_args!("{line:?} is not an object with uid and value, or series and id"));
             }
-            Format::Jsonl => match serde_json::from_str::<Line<'_>>(line) {
-                Ok(Line { uid, value }) => {
-                    let digits = |raw: &RawValue| raw.get().trim_matches('"').to_owned();
-                    draft.add(number, at, &digits(uid), &digits(value));
+            Format::Jsonl => {
+                if !is_decided && serde_json::from_str::<SeriesLine<'_>>(line).is_ok() {
+                    draft.expect_series();
                 }
-                Err(error) => draft.refuse(at, error),
-            },
+                is_decided = true;
+                match object(line, draft.is_of_series()) {
+                    Ok((counter, value)) => draft.add(number, at, counter, value),
+                    Err(error) => draft.refuse(at, error),
+                }
+            }
         }
     }
     if number == 0 {
         return Err(Failure::new(Exit::Usage, format!("{name} is empty")));
     }
     draft.finish(|line| format!("{name}:{line}"))
+}
+
+/// Returns the user or the series of a line of JSON, and its value, without the quotes of strings. No name of a series
+/// has a character that JSON escapes.
+fn object(line: &str, is_of_series: bool) -> serde_json::Result<(&str, &str)> {
+    let (counter, value) = if is_of_series {
+        let SeriesLine { series, id } = serde_json::from_str(line)?;
+        (series, id)
+    } else {
+        let UserLine { uid, value } = serde_json::from_str(line)?;
+        (uid, value)
+    };
+    Ok((counter.get().trim_matches('"'), value.get().trim_matches('"')))
 }
 
 /// Splits a line of CSV, in which fields may be quoted (RFC 4180); `None` if the line is malformed. No record has a
@@ -137,8 +185,8 @@ mod tests {
         std::fs::write(&path, text).unwrap();
         let place = format!("{}/", dir.path().display());
         let records =
-            read(&path, format, Draft::default()).map_err(|failure| failure.to_string().replace(&place, ""))?;
-        Ok(records.list().iter().map(|record| (record.uid, record.value)).collect())
+            read(&path, format, None, Draft::default()).map_err(|failure| failure.to_string().replace(&place, ""))?;
+        Ok(records.list().iter().map(|record| (record.key, record.value)).collect())
     }
 
     #[test]
@@ -163,7 +211,7 @@ mod tests {
     fn wrong_files_are_refused_with_their_lines() {
         let csv = |text: &str| read_text(text.as_bytes(), Format::Csv).unwrap_err();
         assert_eq!(csv(""), "f is empty");
-        assert_eq!(csv("id,seq\n1,2\n"), "f:1: \"id,seq\" is not the header \"uid,value\"");
+        assert_eq!(csv("id,seq\n1,2\n"), "f:1: \"id,seq\" is not the header \"uid,value\" or \"series,id\"");
         assert_eq!(csv("uid,value\n1;2\n"), "f:2: \"1;2\" is not a uid and a value");
         assert_eq!(csv("uid,value\n1,2,3\n"), "f:2: \"1,2,3\" is not a uid and a value");
         assert_eq!(csv("uid,value\n\"1,2\n3,4\n"), "f:2: \"\\\"1,2\" is not a uid and a value");
@@ -172,10 +220,37 @@ mod tests {
         assert_eq!(csv(&format!("uid,value\n{}", "1".repeat(2_000))), "f:2: the line is longer than 1024 bytes");
         let json = |text: &str| read_text(text.as_bytes(), Format::Jsonl).unwrap_err();
         assert!(json("{\"uid\":1}\n").starts_with("f:1: missing field `value`"), "{}", json("{\"uid\":1}\n"));
-        assert_eq!(json("[1,500]\n"), "f:1: \"[1,500]\" is not an object with uid and value");
+        assert_eq!(json("[1,500]\n"), "f:1: \"[1,500]\" is not an object with uid and value, or series and id");
         assert_eq!(json("{\"uid\":1,\"value\":1.5}"), "f:1: value \"1.5\" is not a number");
         let cut = &flate2_of(b"uid,value\n1,2\n")[..20];
         assert!(read_text(cut, Format::Csv).unwrap_err().starts_with("f: cannot be read: "));
+    }
+
+    #[test]
+    fn a_file_names_its_series_or_has_the_ids_of_one() {
+        let read_series = |text: &str, format: Format, series: Option<&str>| {
+            let dir = tempfile::tempdir().unwrap();
+            let path = dir.path().join("f");
+            std::fs::write(&path, text).unwrap();
+            let place = format!("{}/", dir.path().display());
+            let records = read(&path, format, series, Draft::default())
+                .map_err(|failure| failure.to_string().replace(&place, ""))?;
+            let row = |record| (records.series_of(record).unwrap().to_owned(), record.value);
+            Ok::<Vec<(String, u64)>, String>(records.list().iter().map(row).collect())
+        };
+        let rows = Ok(vec![("orders".to_owned(), 7), ("photos".to_owned(), 101)]);
+        assert_eq!(read_series("series,id\norders,7\n\"photos\", 101\n", Format::Csv, None), rows);
+        let json = "{\"series\":\"orders\",\"id\":7}\n{\"id\":\"101\",\"series\":\"photos\"}\n";
+        assert_eq!(read_series(json, Format::Jsonl, None), rows);
+        for bare in ["7\n", "7", "value\n7\n", "\u{feff}id\r\n\"7\"\r\n"] {
+            assert_eq!(read_series(bare, Format::Csv, Some("orders")), Ok(vec![("orders".to_owned(), 7)]), "{bare:?}");
+        }
+        let csv = |text, series| read_series(text, Format::Csv, series).unwrap_err();
+        assert_eq!(csv("series,id\norders\n", None), "f:2: \"orders\" is not a series and an id");
+        assert_eq!(csv("7\n9\n", Some("orders")), "f:2: series orders is also in f:1");
+        assert_eq!(csv("orders,7\n", Some("orders")), "f:1: \"orders,7\" is not an id of series orders alone");
+        let mixed = read_series("{\"series\":\"a\",\"id\":7}\n{\"uid\":1,\"value\":7}\n", Format::Jsonl, None);
+        assert!(mixed.unwrap_err().starts_with("f:2: missing field `series`"));
     }
 
     fn flate2_of(text: &[u8]) -> Vec<u8> {

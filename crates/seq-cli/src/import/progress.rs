@@ -1,8 +1,8 @@
 //! The progress of an import, kept in a file so that an interrupted import can be resumed.
 //!
-//! **Invariant:** every user up to `after` is at the number that the source had then, or above. The file is replaced as
-//! a whole, so its fields belong to one moment. The numbers of the source rise while its system serves, so users are
-//! skipped only if the digest proves that their numbers have not changed.
+//! **Invariant:** every user, or series, up to `after` is at the number that the source had then, or above. The file is
+//! replaced as a whole, so its fields belong to one moment. The numbers of the source rise while its system serves, so
+//! users are skipped only if the digest proves that their numbers have not changed.
 
 use std::path::{Path, PathBuf};
 
@@ -23,7 +23,7 @@ struct Stored {
     source: String,
     /// SHA-256 of the records up to `after`, in hex.
     done: String,
-    /// The last finished user in ascending order; absent before the first.
+    /// Key of the last finished record, in ascending order; absent before the first.
     after: Option<u64>,
 }
 
@@ -70,7 +70,7 @@ impl<'a> Progress<'a> {
             return Err(failure(what).hint("name another file, or remove it to begin anew, which lowers no number"));
         }
         if let Some(after) = stored.after {
-            progress.digest.extend(records.list(), records.up_to(after));
+            progress.digest.extend(records, records.up_to(after));
             if progress.digest.hex() == stored.done {
                 progress.stored = stored;
             } else {
@@ -80,7 +80,7 @@ impl<'a> Progress<'a> {
         Ok(progress)
     }
 
-    /// Returns the last finished user.
+    /// Returns the key of the last finished record.
     pub(super) fn after(&self) -> Option<u64> {
         self.stored.after
     }
@@ -90,9 +90,9 @@ impl<'a> Progress<'a> {
         self.moved_on
     }
 
-    /// Records that all users up to `after` are finished.
+    /// Records that all records with keys up to `after` are finished.
     pub(super) fn advance(&mut self, after: u64) -> Result<(), Failure> {
-        self.digest.extend(self.records.list(), self.records.up_to(after));
+        self.digest.extend(self.records, self.records.up_to(after));
         self.stored.done = self.digest.hex();
         self.stored.after = Some(after);
         self.write()

@@ -1,10 +1,13 @@
-//! Records of an import: a number for each user, complete and valid before anything is changed.
+//! Records of an import: a number for each user, or an id for each series, complete and valid before anything is
+//! changed.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use seq_command::exit::{Exit, Failure};
 use seq_command::output::note;
 use seq_core::limits::MAX_ADVANCE;
+use seq_ids::Id;
 use sha2::{Digest, Sha256};
 
 /// Maximum number of records of one import. They are kept in memory, 24 bytes each.
@@ -13,19 +16,23 @@ pub(super) const MAX_RECORDS: usize = 100_000_000;
 /// Maximum number of flaws that are shown.
 pub(super) const FLAWS_SHOWN: usize = 20;
 
-/// The least number that a user is to have.
+/// The least number that a user is to have, or the least last id of a series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Record {
-    pub(super) uid: u64,
+    /// The uid, or the position of the series in the order of the source.
+    pub(super) key: u64,
     pub(super) value: u64,
     /// Place in the source, from 1: the line of a file, or the position among the keys of a server.
     pub(super) place: u64,
 }
 
-/// The records of a source. Invariant: they ascend by uid, no uid occurs twice, and no value is above [`MAX_ADVANCE`].
+/// The records of a source. Invariant: they ascend by key, no key occurs twice, and each value is an [`Id`], or a
+/// number up to [`MAX_ADVANCE`] of a user.
 #[derive(Debug)]
 pub(super) struct Records {
     list: Vec<Record>,
+    /// Names of the series in the order of the source; `None` if the records are of users.
+    names: Option<Vec<String>>,
     /// Number of invalid records that were left out.
     skipped: u64,
 }
@@ -34,6 +41,8 @@ pub(super) struct Records {
 #[derive(Debug, Default)]
 pub(super) struct Draft {
     list: Vec<Record>,
+    /// Positions of the series in the source; `None` if the records are of users.
+    names: Option<BTreeMap<String, u64>>,
     flaws: Flaws,
     /// Whether invalid records are left out.
     skips_invalid: bool,
@@ -41,17 +50,38 @@ pub(super) struct Draft {
 
 /// The flaws of a source, in its order. Only the first [`FLAWS_SHOWN`] are kept.
 #[derive(Debug, Default)]
-struct Flaws {
+pub(super) struct Flaws {
     first: Vec<String>,
     count: u64,
 }
 
 impl Flaws {
-    fn add(&mut self, place: impl fmt::Display, flaw: impl fmt::Display) {
+    pub(super) fn add(&mut self, place: impl fmt::Display, flaw: impl fmt::Display) {
         self.count += 1;
         if self.first.len() < FLAWS_SHOWN {
             self.first.push(format!("{place}: {flaw}"));
         }
+    }
+
+    /// Takes the flaws out and lists them as skipped; returns their number.
+    pub(super) fn skip(&mut self) -> u64 {
+        let flaws = std::mem::take(self);
+        flaws.lines().for_each(|flaw| note(format_args!("skipped: {flaw}")));
+        flaws.count
+    }
+
+    /// Checks that there is none.
+    ///
+    /// # Errors
+    /// There are flaws; the error lists the first flaws with their places, and the number of further flaws.
+    pub(super) fn check(&self) -> Result<(), Failure> {
+        if self.count == 0 {
+            return Ok(());
+        }
+        let text = self.lines().collect::<Vec<_>>().join("\n");
+        let hint =
+            "nothing was changed; --skip-invalid imports the others, except of users and series with two numbers";
+        Err(Failure::new(Exit::Usage, text).hint(hint))
     }
 
     /// Returns a line for each flaw, and the number of further flaws.
@@ -67,12 +97,33 @@ impl Draft {
         Draft { skips_invalid, ..Draft::default() }
     }
 
-    /// Adds a record from its text. `at` names its place for a reader.
-    pub(super) fn add(&mut self, place: u64, at: impl fmt::Display, uid: &str, value: &str) {
-        match (number("uid", uid, u64::MAX), number("value", value, MAX_ADVANCE)) {
-            (Ok(uid), Ok(value)) => self.list.push(Record { uid, value, place }),
-            (Err(flaw), _) | (Ok(_), Err(flaw)) => self.flaws.add(at, flaw),
+    /// Expects names of series and ids in place of uids and values.
+    pub(super) fn expect_series(&mut self) {
+        self.names = Some(BTreeMap::new());
+    }
+
+    /// Returns whether the records are of series.
+    pub(super) fn is_of_series(&self) -> bool {
+        self.names.is_some()
+    }
+
+    /// Adds a record from the text of a uid or the name of a series, and the text of its value. `at` names its place
+    /// for a reader.
+    pub(super) fn add(&mut self, place: u64, at: impl fmt::Display, counter: &str, value: &str) {
+        match self.parse(counter, value) {
+            Ok((key, value)) => self.list.push(Record { key, value, place }),
+            Err(flaw) => self.flaws.add(at, flaw),
         }
+    }
+
+    /// Returns the key and the value of a record.
+    fn parse(&mut self, counter: &str, value: &str) -> Result<(u64, u64), String> {
+        let Some(names) = &mut self.names else {
+            return Ok((number("uid", counter, u64::MAX)?, number("value", value, MAX_ADVANCE)?));
+        };
+        let id: Id = value.parse().map_err(|flaw| format!("{flaw}"))?;
+        let position = names.len() as u64;
+        Ok((*names.entry(counter.to_owned()).or_insert(position), id.get()))
     }
 
     /// Adds a flaw instead of a record.
@@ -87,33 +138,34 @@ impl Draft {
 
     /// Keeps only the last record of each uid, for a source that may list a uid more than once.
     pub(super) fn keep_last(&mut self) {
-        self.list.sort_unstable_by_key(|record| (record.uid, std::cmp::Reverse(record.place)));
-        self.list.dedup_by_key(|record| record.uid);
+        self.list.sort_unstable_by_key(|record| (record.key, std::cmp::Reverse(record.place)));
+        self.list.dedup_by_key(|record| record.key);
     }
 
-    /// Returns the records if all of them are valid, or if invalid records may be left out. `at` names a place. A uid
-    /// with two numbers is always an error.
+    /// Returns the records if all of them are valid, or if invalid records may be left out. `at` names a place. A user
+    /// or a series with two numbers is always an error.
     ///
     /// # Errors
     /// There are flaws; the error lists the first flaws with their places, and the number of further flaws.
     pub(super) fn finish(mut self, at: impl Fn(u64) -> String) -> Result<Records, Failure> {
         self.list.sort_unstable();
-        let mut skipped = 0;
-        if self.skips_invalid {
-            let flaws = std::mem::take(&mut self.flaws);
-            skipped = flaws.count;
-            flaws.lines().for_each(|flaw| note(format_args!("skipped: {flaw}")));
-        }
-        for pair in self.list.windows(2).filter(|pair| pair[0].uid == pair[1].uid) {
+        let skipped = if self.skips_invalid { self.flaws.skip() } else { 0 };
+        let names = self.names.map(|names| {
+            let mut names: Vec<(String, u64)> = names.into_iter().collect();
+            names.sort_unstable_by_key(|(_, position)| *position);
+            names.into_iter().map(|(name, _)| name).collect()
+        });
+        let records = Records { list: self.list, names, skipped };
+        for pair in records.list.windows(2).filter(|pair| pair[0].key == pair[1].key) {
             let (first, second) = (pair[0].place.min(pair[1].place), pair[0].place.max(pair[1].place));
-            self.flaws.add(at(second), format!("uid {} is also in {}", pair[0].uid, at(first)));
+            let counter = match records.series_of(&pair[0]) {
+                Some(name) => format!("series {name}"),
+                None => format!("uid {}", pair[0].key),
+            };
+            self.flaws.add(at(second), format!("{counter} is also in {}", at(first)));
         }
-        if self.flaws.count == 0 {
-            return Ok(Records { list: self.list, skipped });
-        }
-        let text = self.flaws.lines().collect::<Vec<_>>().join("\n");
-        let hint = "nothing was changed; --skip-invalid imports the others, except of users with two numbers";
-        Err(Failure::new(Exit::Usage, text).hint(hint))
+        self.flaws.check()?;
+        Ok(records)
     }
 }
 
@@ -122,18 +174,34 @@ impl Records {
         &self.list
     }
 
+    /// Returns the name of the series of a record; `None` for a user.
+    pub(super) fn series_of(&self, record: &Record) -> Option<&str> {
+        self.names.as_ref().map(|names| &*names[record.key as usize])
+    }
+
+    /// Returns whether the records are of series.
+    pub(super) fn is_of_series(&self) -> bool {
+        self.names.is_some()
+    }
+
+    /// Keeps the records whose keys are accepted, and counts `skipped` further records as left out.
+    pub(super) fn retain(&mut self, accepts: impl Fn(u64) -> bool, skipped: u64) {
+        self.list.retain(|record| accepts(record.key));
+        self.skipped += skipped;
+    }
+
     /// Returns the number of records that were left out.
     pub(super) fn skipped(&self) -> u64 {
         self.skipped
     }
 
-    /// Returns the number of records whose uids are at most `uid`.
-    pub(super) fn up_to(&self, uid: u64) -> usize {
-        self.list.partition_point(|record| record.uid <= uid)
+    /// Returns the number of records whose keys are at most `key`.
+    pub(super) fn up_to(&self, key: u64) -> usize {
+        self.list.partition_point(|record| record.key <= key)
     }
 }
 
-/// The digest of uids and values in order. It depends on the content alone, not on its source.
+/// The digest of uids or series and their values in order. It depends on the content alone, not on its source.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RecordsDigest {
     hash: Sha256,
@@ -143,10 +211,14 @@ pub(super) struct RecordsDigest {
 
 impl RecordsDigest {
     /// Adds the records up to a position.
-    pub(super) fn extend(&mut self, list: &[Record], end: usize) {
-        for Record { uid, value, .. } in list.get(self.count..end).unwrap_or_default() {
-            self.hash.update(uid.to_le_bytes());
-            self.hash.update(value.to_le_bytes());
+    pub(super) fn extend(&mut self, records: &Records, end: usize) {
+        for record in records.list.get(self.count..end).unwrap_or_default() {
+            match records.series_of(record) {
+                None => self.hash.update(record.key.to_le_bytes()),
+                // The byte ends the name.
+                Some(name) => self.hash.update([name.as_bytes(), &[0]].concat()),
+            }
+            self.hash.update(record.value.to_le_bytes());
         }
         self.count = self.count.max(end);
     }
@@ -190,12 +262,12 @@ mod tests {
     fn records_are_sorted_and_their_digest_is_of_the_content() {
         let hex = |records: &Records, end| {
             let mut digest = RecordsDigest::default();
-            (0..=end).for_each(|end| digest.extend(records.list(), end));
+            (0..=end).for_each(|end| digest.extend(records, end));
             digest.hex()
         };
         let most = ("18446744073709551615", "4611686018427387903");
         let records = draft(&[("7", "5"), ("3", "0"), most]).finish(line).unwrap();
-        assert_eq!(records.list().iter().map(|record| record.uid).collect::<Vec<_>>(), [3, 7, u64::MAX]);
+        assert_eq!(records.list().iter().map(|record| record.key).collect::<Vec<_>>(), [3, 7, u64::MAX]);
         assert_eq!([2, 3, 7].map(|uid| records.up_to(uid)), [0, 1, 2]);
         let other = draft(&[("3", "0"), most, ("7", "5")]).finish(line).unwrap();
         assert_eq!(hex(&records, 3), hex(&other, 3));
@@ -239,6 +311,35 @@ mod tests {
     }
 
     #[test]
+    fn a_record_of_a_series_has_a_name_and_an_id() {
+        let draft = |lines: &[(&str, &str)]| {
+            let mut draft = Draft::default();
+            draft.expect_series();
+            for (place, (name, id)) in (2..).zip(lines) {
+                draft.add(place, line(place), name, id);
+            }
+            draft.finish(line)
+        };
+        let hex = |records: &Records| {
+            let mut digest = RecordsDigest::default();
+            digest.extend(records, records.list().len());
+            digest.hex()
+        };
+        let records = draft(&[("photos", "9223372036854775807"), ("orders", "5")]).unwrap();
+        let names: Vec<_> = records.list().iter().map(|record| records.series_of(record).unwrap()).collect();
+        assert_eq!(names, ["photos", "orders"]);
+        let other = draft(&[("photos", "9223372036854775807"), ("bills", "5")]).unwrap();
+        assert_ne!(hex(&records), hex(&other), "the same ids of another series");
+        let error = draft(&[("orders", "5"), ("bills", "0"), ("bills", "1e3"), ("orders", "6")]).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "f:3: \"0\" is no id: ids have digits alone, and are 1 to 9223372036854775807\n\
+             f:4: \"1e3\" is no id: ids have digits alone, and are 1 to 9223372036854775807\n\
+             f:5: series orders is also in f:2"
+        );
+    }
+
+    #[test]
     fn many_flaws_are_counted() {
         let lines = vec![("1", "x"); 35];
         let error = draft(&lines).finish(line).unwrap_err().to_string();
@@ -251,7 +352,7 @@ mod tests {
         draft.keep_last();
         let records = draft.finish(line).unwrap();
         assert_eq!(
-            records.list().iter().map(|record| (record.uid, record.value)).collect::<Vec<_>>(),
+            records.list().iter().map(|record| (record.key, record.value)).collect::<Vec<_>>(),
             [(1, 7), (2, 9)]
         );
     }

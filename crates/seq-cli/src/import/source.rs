@@ -10,16 +10,22 @@ use std::path::{Path, PathBuf};
 use indicatif::ProgressBar;
 use seq_command::exit::{Exit, Failure};
 
+use super::ImportArgs;
 use super::contents::{Contents, Facts, Kind};
 use super::file::{self, Format};
+use super::records::{Draft, Records};
 use super::redis::{self, RedisSource};
-use super::{ImportArgs, records::Draft};
 
 /// The source of the records.
 #[derive(Debug)]
 pub(super) enum Source {
     Redis(Box<RedisSource>),
-    File { path: PathBuf, format: Format },
+    File {
+        path: PathBuf,
+        format: Format,
+        /// The series of all ids in the file; `None` if each record names its user or series.
+        series: Option<String>,
+    },
 }
 
 impl Source {
@@ -29,6 +35,12 @@ impl Source {
     /// The URL or the certificates are wrong, or the format of a file is not clear from its name.
     pub(super) fn new(args: &ImportArgs) -> Result<Source, Failure> {
         if let Some((scheme @ ("redis" | "rediss"), _)) = args.from.split_once("://") {
+            if args.series.is_some() {
+                return Err(Failure::new(
+                    Exit::Usage,
+                    "--series takes a file with the ids of one series, and no server",
+                ));
+            }
             let timeout = args.timeout;
             return RedisSource::new(&args.from, scheme == "rediss", &args.prefix, &args.tls, timeout)
                 .map(|source| Source::Redis(Box::new(source)));
@@ -40,11 +52,18 @@ impl Source {
             );
         }
         let path = Path::new(&args.from);
-        let format = args.format.or_else(|| Format::of(path)).ok_or_else(|| {
+        // A file with a value on each line is CSV under any name.
+        let series = args.series.clone();
+        let format = args.format.or_else(|| Format::of(path)).or(series.as_ref().map(|_| Format::Csv));
+        let format = format.ok_or_else(|| {
             Failure::new(Exit::Usage, format!("the name {:?} does not show the format of the file", args.from))
                 .hint("pass --format csv or --format jsonl")
         })?;
-        Ok(Source::File { path: path.to_owned(), format })
+        if series.is_some() && format == Format::Jsonl {
+            let what = "--series takes a file with an id on each line; lines of JSON name their series";
+            return Err(Failure::new(Exit::Usage, what));
+        }
+        Ok(Source::File { path: path.to_owned(), format, series })
     }
 
     /// Returns the name of the source without its password. It is the same for each import from the source.
@@ -66,17 +85,34 @@ impl Source {
         let draft = Draft::new(skip_invalid);
         let contents = match self {
             Source::Redis(source) => source.read(draft, bar).await?,
-            Source::File { path, format } => {
-                let records = file::read(path, *format, draft)?;
+            Source::File { path, format, series } => {
+                let records = file::read(path, *format, series.as_deref(), draft)?;
                 let skipped = records.skipped();
                 let found = records.list().len() as u64 + skipped;
                 let servers = vec![path.display().to_string()];
                 Contents { records, facts: Facts { kind: Kind::File, servers, found, gone: 0, skipped } }
             }
         };
-        if contents.records.list().is_empty() {
+        self.check_rest(&contents.records)?;
+        Ok(contents)
+    }
+
+    /// Checks that records are left to import.
+    ///
+    /// # Errors
+    /// The source has no record, or all of them were left out.
+    pub(super) fn check_rest(&self, records: &Records) -> Result<(), Failure> {
+        if records.list().is_empty() {
             return Err(Failure::new(Exit::Usage, format!("{}: no record is left to import", self.identity())));
         }
-        Ok(contents)
+        Ok(())
+    }
+
+    /// Returns the place of a record for a reader.
+    pub(super) fn at(&self, place: u64) -> String {
+        match self {
+            Source::Redis(_) => format!("key {place}"),
+            Source::File { path, .. } => format!("{}:{place}", path.display()),
+        }
     }
 }

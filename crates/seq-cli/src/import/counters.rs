@@ -1,0 +1,115 @@
+//! The counters of a cluster that an import raises: users, or counter series.
+
+use std::collections::BTreeMap;
+
+use futures::{StreamExt, stream};
+use seq_client::{CallError, Client, Series};
+use seq_command::exit::Failure;
+use seq_ids::Id;
+
+use super::records::{Flaws, Record, Records};
+use super::source::Source;
+use crate::counter_series;
+
+/// The counters of the records.
+#[derive(Debug)]
+pub(super) enum Counters {
+    Users,
+    /// The series, by the keys of their records.
+    Series(BTreeMap<u64, Series>),
+}
+
+impl Counters {
+    /// Returns the counters of the records. Records that name no counter series, or no id of their series, are left out
+    /// if invalid records may be.
+    ///
+    /// # Errors
+    /// There are such records; the error lists the first of them with their places.
+    pub(super) async fn of(
+        records: &mut Records,
+        source: &Source,
+        client: &Client,
+        skips_invalid: bool,
+    ) -> Result<Counters, Failure> {
+        if !records.is_of_series() {
+            return Ok(Counters::Users);
+        }
+        let (mut found, mut flaws) = (BTreeMap::new(), Flaws::default());
+        for record in records.list() {
+            let name = records.series_of(record).unwrap_or_default();
+            match series_of(client, name, record.value).await {
+                Ok(series) => _ = found.insert(record.key, series),
+                Err(flaw) => flaws.add(source.at(record.place), flaw),
+            }
+        }
+        let skipped = if skips_invalid { flaws.skip() } else { 0 };
+        flaws.check()?;
+        records.retain(|key| found.contains_key(&key), skipped);
+        source.check_rest(records)?;
+        Ok(Counters::Series(found))
+    }
+
+    /// Returns the noun of the counters.
+    pub(super) fn noun(&self) -> &'static str {
+        match self {
+            Counters::Users => "users",
+            Counters::Series(_) => "series",
+        }
+    }
+
+    /// Reads the present numbers of users, or last ids of series, in the order of their records.
+    pub(super) async fn current(
+        &self,
+        client: &Client,
+        records: &[Record],
+        concurrency: usize,
+    ) -> Result<Vec<Result<u64, CallError>>, CallError> {
+        let Counters::Series(series) = self else {
+            let uids: Vec<u64> = records.iter().map(|record| record.key).collect();
+            let results = client.current_many(&uids).await?;
+            return Ok(results.into_iter().map(|result| result.map(|current| current.value)).collect());
+        };
+        let current = |record: &Record| {
+            let series = &series[&record.key];
+            async move { series.current().await.map(|current| current.id.map_or(0, Id::get)) }
+        };
+        Ok(stream::iter(records).map(current).buffered(concurrency).collect().await)
+    }
+
+    /// Returns how many numbers a record is above the present number of its user, or last id of its series.
+    pub(super) fn distance(&self, record: &Record, current: u64) -> u64 {
+        match self {
+            Counters::Users => record.value - current,
+            Counters::Series(series) => {
+                let number = |id| counter_series::number(&series[&record.key], id);
+                number(record.value) - number(current)
+            }
+        }
+    }
+
+    /// Raises the counter of a record.
+    pub(super) async fn advance(&self, client: &Client, record: &Record) -> Result<(), CallError> {
+        match self {
+            Counters::Users => client.advance(record.key, record.value).await.map(drop),
+            Counters::Series(series) => {
+                let id = Id::new(record.value).expect("a record of a series has an id");
+                series[&record.key].advance(id).await.map(drop)
+            }
+        }
+    }
+}
+
+/// Returns the series that can be raised to an id.
+///
+/// # Errors
+/// The flaw of the record.
+async fn series_of(client: &Client, name: &str, id: u64) -> Result<Series, String> {
+    let series = counter_series::find(client, name).await?;
+    if series.record().retired {
+        return Err(format!("series {name:?} is retired"));
+    }
+    if counter_series::number(&series, id) == 0 {
+        return Err(format!("{id} is no id of series {name:?}, whose ids are {}", series.shape()));
+    }
+    Ok(series)
+}
