@@ -35,7 +35,8 @@ const _: () = assert!(limits::RAISE_BURST.is_multiple_of(limits::RAISE_RATE), "w
 #[derive(Clone, Debug, Default)]
 pub struct RaiseRate {
     /// Time when the bucket of each section is full again, in nanoseconds, by section; a section beyond the end has a
-    /// full bucket. It ends at the last section that was raised, and the caller names sections of the set alone: 343 kB
+    /// full bucket. It ends at the last section that was raised by its owner on record
+    /// ([`raise_bound`](crate::raise_bound)), so it has at most [`limits::MAX_SECTIONS`] entries, 8 MiB, and 344 kB
     /// for 42,950 sections.
     full_at: Vec<u64>,
 }

@@ -327,7 +327,7 @@ pub enum RestoreError {
     /// The clock of this machine is before the time of the backup.
     #[error(
         "the clock of this machine is {behind_s} s before the time of the backup, which has series whose ids have a \
-         time: the set would give out ids again; set the clock, then repeat the command (CLOCK_BEHIND)"
+         time: the set would give out ids again; set the clock, then repeat the command"
     )]
     ClockBehind {
         /// Whole seconds by which the clock is behind.
