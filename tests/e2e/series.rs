@@ -246,7 +246,10 @@ fn ids_of_a_timed_series_are_unique_and_of_the_present() {
     let epoch = made["series"]["created"].as_str().unwrap();
     let short = ["series", "create", "short", "--bits", "35/4/10", "--epoch", epoch, "--yes", "--addr", &addr];
     let text = String::from_utf8(seqsvr(&short).stderr).unwrap();
-    assert!(text.contains("BAD_SHAPE") && text.contains("within ten years: --allow-short accepts that"), "{text}");
+    assert!(
+        text.contains("BAD_SHAPE") && text.contains("within ten years; allow_short (--allow-short) accepts that"),
+        "{text}"
+    );
     assert!(seqsvr(&[&short[..], &["--allow-short"]].concat()).status.success());
 
     let before_ms = now_ms();

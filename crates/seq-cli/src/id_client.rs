@@ -132,6 +132,8 @@ impl IdClient {
             let is_transient = status.code() == Code::Unavailable || status::retry_after(&status).is_some();
             match reason {
                 Some(reason) if !is_transient || self.left() <= pause => return Err(failed(refused(&reason, &status))),
+                // A node of an earlier release, or a port of another kind; another address may have the service.
+                None if status.code() == Code::Unimplemented && attempt + 1 < self.addrs.len() => {}
                 None if status.code() == Code::Unimplemented => return Err(failed(not_served(addr).await)),
                 // Each address gets one attempt.
                 None if attempt + 1 >= self.addrs.len() || self.left() <= pause => {

@@ -31,7 +31,8 @@ use crate::section;
                         seqsvr set split im-a --uids 3_000_000..4_000_000 --into im-b --plan 9f3c0a77d1e25b48\n\n\
                         Define the other set first, with `seqsvr set create`. Requests are served throughout, and no \
                         number is skipped. After `seqsvr migration complete` the sections stay permanently in the other \
-                        set; until then `seqsvr migration rollback` returns them.\n\n\
+                        set; until then `seqsvr migration rollback` returns them. The series of the set stay in it; \
+                        `seqsvr set migrate --series` migrates them.\n\n\
                         Exit codes: 0 started, with --wait all sections have arrived, 1 refused, or the plan has problems, 2 a \
                         wrong range, file or address, or no terminal to confirm on, 3 a store has no set or no \
                         majority, 4 no node responded, 5 the plan is stale and nothing was changed, 6 declined, 7 not \

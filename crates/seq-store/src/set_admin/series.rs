@@ -217,7 +217,7 @@ fn check_times(timed: &TimedShape, now_ms: u64, allow_short: bool) -> Result<(),
     if end - now_ms < LONGEST_SHORT_MS && !allow_short {
         let (bits, end) = (timed.time_bits, wall_clock::date(end));
         return bad(format!(
-            "the ids of {bits} bits of time end on {end}, within ten years: --allow-short accepts that"
+            "the ids of {bits} bits of time end on {end}, within ten years; allow_short (--allow-short) accepts that"
         ));
     }
     Ok(())
