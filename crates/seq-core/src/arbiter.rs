@@ -27,7 +27,7 @@ use core::time::Duration;
 
 use crate::id::{Epoch, Incarnation, Lineage, Liveness, MigrationId, NodeId, RouteVersion, SectionId, SetId};
 use crate::placement::{self, Candidate};
-use crate::state::{NodeRecord, Reassign, Residence, State};
+use crate::state::{EventRecord, NodeRecord, Note, Noted, Reassign, Residence, State};
 
 pub use reserve::NotReserved;
 
@@ -119,9 +119,29 @@ pub struct Plan {
     pub no_other_candidate: BTreeSet<NodeId>,
     /// Nodes that may be given sections, each with its weight.
     pub candidates: Vec<(NodeId, u32)>,
+    /// Incarnations that stopped to renew and whose sections are to be reassigned, each with the time since its last
+    /// renewal.
+    pub silent: Vec<(NodeId, Incarnation, Duration)>,
 }
 
 impl Plan {
+    /// Returns notes of the silence of nodes whose sections are to be reassigned, except of silences that the state has
+    /// noted already.
+    #[must_use]
+    pub fn notes(&self, state: &State, unix_ms: u64) -> Vec<Note> {
+        let note = |&(node, incarnation, silent): &(NodeId, Incarnation, Duration)| {
+            let silent_ms = u64::try_from(silent.as_millis()).unwrap_or(u64::MAX);
+            let name = state.node(node)?.name.as_str();
+            let is_noted = state.events.iter().rev().any(|event| {
+                let is_session = matches!(&event.record, EventRecord::Silent { node: of, incarnation: at, .. }
+                    if (of.as_str(), *at) == (name, incarnation));
+                is_session && event.at_unix_ms >= unix_ms.saturating_sub(silent_ms)
+            });
+            (!is_noted).then_some(Note { unix_ms, about: Noted::Silent { node, incarnation, silent_ms } })
+        };
+        self.silent.iter().filter_map(note).collect()
+    }
+
     /// Returns the owners that sections would get if they came to this set. They are candidates, and are chosen as if
     /// the sections were here together with the set's sections. Empty without a candidate.
     fn place(&self, state: &State, sections: &[SectionId]) -> Vec<(NodeId, Incarnation)> {
@@ -264,7 +284,12 @@ impl Arbiter {
         self.observe(now, state);
         let inputs = self.inputs(now, state, declared);
         if self.inputs.as_ref() != Some(&inputs) {
-            self.plan = Arc::new(plan(state, declared, &inputs, &self.observed, &mut self.placement));
+            let mut plan = plan(state, declared, &inputs, &self.observed, &mut self.placement);
+            let silent = inputs.dead.iter().filter_map(|session| Some((session, self.observed.get(session)?)));
+            let silent = silent.filter(|(_, observed)| !observed.over && !plan.reassigns.is_empty());
+            plan.silent =
+                silent.map(|(&(node, at), observed)| (node, at, now.saturating_sub(observed.since))).collect();
+            self.plan = Arc::new(plan);
             self.inputs = Some(inputs);
         }
         &self.plan

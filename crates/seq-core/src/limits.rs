@@ -72,6 +72,18 @@ pub const MAX_KEPT_BYTES: u64 = 64 * 1024 * 1024;
 /// Most bytes of kept copies in one response of the store, in addition to the first copy.
 pub const MAX_GRANTED_COPY_BYTES: usize = 1024 * 1024;
 
+/// Most events of a set that a store keeps, 1 MiB at most; they are in every snapshot.
+pub const MAX_EVENTS: usize = 4_096;
+
+/// Newest events that a change may continue: the takeovers and handovers of this many nodes at once are one event each.
+pub const OPEN_EVENTS: usize = 128;
+
+/// Longest pause, in milliseconds, between two changes of one event: a slow migration sends a section each few seconds.
+pub const EVENT_PAUSE_MS: u64 = 10_000;
+
+/// Most nodes that an event lists as next owners, so that it stays below 256 bytes.
+pub const MAX_EVENT_NODES: usize = 16;
+
 /// Longest wait that a set's terms may have, one hour: the sections of a dead node are unavailable for that time.
 pub const MAX_LEASE_WAIT: Duration = Duration::from_secs(3_600);
 

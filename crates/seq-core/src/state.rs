@@ -34,10 +34,12 @@ use crate::series::Series;
 
 mod audit;
 mod balancing;
+mod beginning;
 mod closing;
 mod command;
 mod commands;
 mod copies;
+mod events;
 mod inheritance;
 mod loss;
 mod migration;
@@ -53,6 +55,7 @@ mod set_command;
 
 pub use audit::{Audit, AuditEvent, AuditHash, AuditRecord, BeginOperation, EndOperation, audit_text};
 pub use balancing::{Balancing, MoveSections, Pause, PauseBalancing};
+pub use beginning::{BeganBy, Beginning};
 pub use closing::Closing;
 pub use command::{
     ClaimStoreId, CommandRefusal, Drain, Raise, RaiseCeilings, Reassign, Registration, Renew, SetTerms, Transfer,
@@ -60,6 +63,7 @@ pub use command::{
 };
 pub use commands::{Answer, Command, Fields, Replicated};
 pub use copies::{Copies, CopyPart, KeptCopy, KeptFor};
+pub use events::{Event, EventRecord, Events, Note, Noted, Ownerships, SectionCount};
 pub use inheritance::Inheritance;
 pub use loss::{Loss, ReportLoss};
 pub use migration::{Migration, Pace, PeerSet, Phase, Scope, SetFacts};
@@ -111,6 +115,8 @@ pub struct State {
     pub foreign_migrations: BTreeMap<MigrationId, SetId>,
     /// Operations of administrators.
     pub audit: Audit,
+    /// Changes of the set, for people.
+    pub events: Events,
     /// Version of the route table in which a set was forgotten last; 0: never. An AllocSvr with an older copy gets the
     /// whole table, because the routes changed since its version do not show that a set is gone.
     pub forgotten: RouteVersion,
@@ -403,8 +409,9 @@ impl State {
             None => {
                 self.sections = SectionRecords::new(given.layout.sections());
                 let own = given.homes.iter().filter(|home| home.set == given.id);
+                let first = Residence { began: Beginning::FIRST, ..Residence::default() };
                 for section in own.flat_map(|home| home.sections.iter()) {
-                    self.advance(section, SectionRecord::Resident(Residence::default()));
+                    self.advance(section, SectionRecord::Resident(first));
                 }
                 let claim =
                     |home: &Home| ClaimRun { sections: home.sections, claim: Claim { since: Epoch(0), set: home.set } };
@@ -414,6 +421,7 @@ impl State {
                 }
                 self.directory.merge(&given.homes.iter().map(claim).collect::<Vec<_>>(), version);
                 self.set = Some(given.clone());
+                self.note_event(EventRecord::SetDefined { set: given.id });
                 Ok(())
             }
             // A definition with another id comes from a proposal that came second: the stored definition stays.
@@ -431,7 +439,10 @@ impl State {
         if self.terms != replaces && self.terms != Some(terms) {
             return Err(CommandRefusal::OtherTerms { current: self.terms() });
         }
-        self.terms = Some(terms);
+        if self.terms.replace(terms) != Some(terms) {
+            let lease_wait_ms = u64::try_from(terms.lease_wait.as_millis()).unwrap_or(u64::MAX);
+            self.note_event(EventRecord::Terms { lease_wait_ms });
+        }
         Ok(())
     }
 
@@ -497,7 +508,9 @@ impl State {
                 self.nodes.len() - 1
             }
         };
-        Ok((NodeId(index as u32 + 1), self.nodes[index].incarnation))
+        let (node, incarnation) = (NodeId(index as u32 + 1), self.nodes[index].incarnation);
+        self.note_event(EventRecord::Registered { node: name.clone(), incarnation });
+        Ok((node, incarnation))
     }
 
     fn renew(&mut self, renew: &Renew) -> Result<(), CommandRefusal> {
@@ -512,7 +525,11 @@ impl State {
         node.renew_seq = renew_seq;
         // A repeat counts too, because its sender counts its lease from the time when it sent the repeat.
         node.liveness = node.liveness.next();
-        node.leaving = *leaving;
+        let was_leaving = core::mem::replace(&mut node.leaving, *leaving);
+        if *leaving && !was_leaving {
+            let node = self.node_name(id);
+            self.note_event(EventRecord::Leaving { node, incarnation });
+        }
         self.keep_copies(id, incarnation, copies);
         self.release(id, incarnation, released);
         self.drop_taken(id, incarnation, taken);
@@ -662,8 +679,11 @@ impl State {
         let Drain { name, drained } = drain;
         let unknown = || CommandRefusal::UnknownName { name: name.clone() };
         let index = self.nodes.iter().position(|node| node.name == *name).ok_or_else(unknown)?;
-        self.nodes[index].drained = *drained;
-        Ok(NodeId(index as u32 + 1))
+        let node = NodeId(index as u32 + 1);
+        if core::mem::replace(&mut self.nodes[index].drained, *drained) != *drained {
+            self.note_event(EventRecord::Drained { node: name.clone(), drained: *drained });
+        }
+        Ok(node)
     }
 
     fn claim_store_id(&mut self, claim: &ClaimStoreId) -> bool {

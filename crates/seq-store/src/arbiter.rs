@@ -12,6 +12,7 @@ use seq_api::clock::Clock;
 use seq_core::arbiter::{Arbiter, ArbiterTimeouts, Declared, MAX_REASSIGNS, Plan};
 use seq_core::lease::Clocks;
 use seq_core::set_spec::AllocSpec;
+use seq_core::state::{Note, Noted};
 use seq_kit::repeats::Repeats;
 use seq_raft::ProposeError;
 use tokio::sync::watch;
@@ -55,9 +56,14 @@ impl ArbiterShell {
         let mut machine: Option<Arbiter> = None;
         let mut failures = Repeats::default();
         let origin = self.clock.now();
+        let mut noted_term = None;
         loop {
             let mut evaluate_after = None;
             if self.set.raft().is_leader() {
+                let term = self.set.raft().leads();
+                if term.is_some() && term != noted_term && self.note_leader().await.is_ok() {
+                    noted_term = term;
+                }
                 let machine = machine.get_or_insert_with(|| Arbiter::new(self.timeouts));
                 let plan = self.evaluate(machine, origin);
                 self.publish(&plan);
@@ -110,7 +116,20 @@ impl ArbiterShell {
         });
     }
 
+    /// Notes that this member leads, for the event log.
+    async fn note_leader(&self) -> Result<(), ProposeError> {
+        let raft = self.set.raft();
+        let Some(term) = raft.leads().filter(|_| self.set.keeps_events()) else { return Ok(()) };
+        self.set.propose(Note { unix_ms: raft.clock_ms(), about: Noted::Leader { member: raft.id(), term } }).await
+    }
+
     async fn propose(&self, plan: &Plan) -> Result<(), ProposeError> {
+        if self.set.keeps_events() {
+            let unix_ms = self.set.raft().clock_ms();
+            for note in self.set.read(|state| plan.notes(state, unix_ms)) {
+                self.set.propose(note).await?;
+            }
+        }
         for part in plan.reassigns.chunks(MAX_REASSIGNS) {
             let outcome = self.set.propose(part.to_vec()).await?;
             let made = outcome.iter().flatten().count();

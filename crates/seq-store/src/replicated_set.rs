@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use seq_core::state::{Answer, ClaimStoreId, Command, Replicated, Rules, State};
+use seq_core::state::{Answer, ClaimStoreId, Command, Note, Noted, Replicated, Rules, State};
 use seq_raft::{AppliedState, Malformed, Observer, ProposeError, RaftHandle, StateMachine};
 
 use crate::{encoding, preconditions};
@@ -34,7 +34,7 @@ impl StateMachine for SetState {
     }
 
     fn raise_format(&mut self, to: u16) {
-        self.0.rules = Rules::of_format(to);
+        self.0.raise_format(to);
     }
 
     fn encode_command(format: u16, command: &Command) -> Vec<u8> {
@@ -86,16 +86,21 @@ impl RaisesApplied {
     }
 }
 
+/// Milliseconds for which a noted time serves the events that follow it.
+const TIME_SERVES_MS: u64 = 1_000;
+
 /// The replicated set on one member. Clones are handles on the same member.
 #[derive(Clone)]
 pub(crate) struct ReplicatedSet {
     raft: RaftHandle<SetState>,
     raises: RaisesApplied,
+    /// The time that this member noted last, in milliseconds since 1970.
+    noted_ms: Arc<AtomicU64>,
 }
 
 impl ReplicatedSet {
     pub(crate) fn new(raft: RaftHandle<SetState>, raises: RaisesApplied) -> ReplicatedSet {
-        ReplicatedSet { raft, raises }
+        ReplicatedSet { raft, raises, noted_ms: Arc::default() }
     }
 
     /// Proposes a command and waits until this member has applied it. Cancel safe, but a cancelled proposal may still
@@ -104,7 +109,30 @@ impl ReplicatedSet {
     /// # Errors
     /// [`ProposeError`]; every command can be repeated.
     pub(crate) async fn propose<C: Replicated>(&self, command: C) -> Result<C::Output, ProposeError> {
-        Ok(C::output(self.raft.propose(&command.into()).await?))
+        let command = command.into();
+        let (noted, answer) = tokio::join!(self.note_time(&command), self.raft.propose(&command));
+        if let Err(error) = noted {
+            tracing::debug!(%error, "the time of an event was not noted");
+        }
+        Ok(C::output(answer?))
+    }
+
+    /// Notes the time in the log before a command that may add an event, at most once a second. The proposals are made
+    /// together, so the command does not wait for the note.
+    async fn note_time(&self, command: &Command) -> Result<(), ProposeError> {
+        let unix_ms = self.raft.clock_ms();
+        let noted_ms = self.noted_ms.load(Ordering::Relaxed);
+        let is_old = unix_ms.abs_diff(noted_ms) >= TIME_SERVES_MS;
+        if !is_old || !command.may_add_event() || !self.keeps_events() {
+            return Ok(());
+        }
+        self.noted_ms.store(unix_ms, Ordering::Relaxed);
+        self.raft.propose(&Note { unix_ms, about: Noted::Time }.into()).await.map(drop)
+    }
+
+    /// Returns whether the format of the group has events, and this member may note them.
+    pub(crate) fn keeps_events(&self) -> bool {
+        self.raft.is_leader() && self.raft.state().format() >= Note::SINCE
     }
 
     /// Reads the applied state. No entry is applied during `read`, so keep it short.

@@ -179,8 +179,17 @@ impl Scenario {
     }
 
     fn describe_plan(&self) -> String {
-        let Plan { reassigns, stranded, handovers, living, draining, no_other_candidate, candidates: _, uneven: _ } =
-            &*self.plan;
+        let Plan {
+            reassigns,
+            stranded,
+            handovers,
+            living,
+            draining,
+            no_other_candidate,
+            candidates: _,
+            uneven: _,
+            silent,
+        } = &*self.plan;
         let mut text = String::new();
         for (what, nodes) in [("live", living), ("draining", draining), ("no other candidate for", no_other_candidate)]
         {
@@ -188,6 +197,9 @@ impl Scenario {
                 let nodes: Vec<_> = nodes.iter().map(ToString::to_string).collect();
                 text += &format!("{what}: {}\n", nodes.join(", "));
             }
+        }
+        for (node, incarnation, silent) in silent {
+            text += &format!("silent: node {node} incarnation {incarnation} for {silent:?}\n");
         }
         for Reassign { section, expected, liveness, to, incarnation } in reassigns {
             let record = self.state.sections.resident(*section).expect("it is planned");

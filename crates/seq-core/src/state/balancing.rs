@@ -9,6 +9,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::audit::check_text;
+use super::events::EventRecord;
 use super::{CommandRefusal, State};
 use crate::id::{NodeId, SectionId};
 use crate::limits;
@@ -116,8 +117,12 @@ impl State {
         }
         // The operator who paused first stays on record.
         if pause.is_none() || self.balancing.paused.is_none() {
+            let was_paused = self.balancing.paused.is_some();
             self.balancing.paused.clone_from(pause);
             self.balancing.version += 1;
+            if was_paused != pause.is_some() {
+                self.note_event(EventRecord::Balancing { paused: pause.is_some() });
+            }
         }
         Ok(())
     }

@@ -35,7 +35,9 @@ pub enum Closing {
 impl State {
     pub(super) fn close(&mut self, Close: &Close) -> Result<Closing, CommandRefusal> {
         self.check_close()?;
+        let before = self.closing;
         self.closing = self.closing.max(Closing::Closing);
+        self.note_closing(before);
         self.settle_closing();
         Ok(self.closing)
     }
@@ -71,7 +73,8 @@ impl State {
     /// records.
     pub(super) fn settle_closing(&mut self) {
         if self.has_final_records() && self.heirs_awaited().next().is_none() {
-            self.closing = Closing::Closed;
+            let before = core::mem::replace(&mut self.closing, Closing::Closed);
+            self.note_closing(before);
         }
     }
 

@@ -12,6 +12,7 @@ use super::balancing::{MoveSections, PauseBalancing};
 use super::command::{
     ClaimStoreId, CommandRefusal, Drain, RaiseCeilings, Reassign, Registration, Renew, SetTerms, Transfer, Transferred,
 };
+use super::events::Note;
 use super::loss::ReportLoss;
 use super::series::{AdoptSeries, CreateSeries, NoteClock, NoteReadsLanes, RetireSeries};
 use super::set_command::{
@@ -171,6 +172,9 @@ commands! {
 
     /// Notes the time of a restore.
     11 note_clock: NoteClock(NoteClock) as 5 { unix_ms } => ClockNoted(Result<(), CommandRefusal>);
+
+    /// Notes the time, and what a leader of the store alone knows.
+    11 note: Note(Note) as 7 { unix_ms, about } => Noted(());
 
     /// Records that an operation of an administrator begins.
     7 begin_operation: BeginOperation(BeginOperation) =>

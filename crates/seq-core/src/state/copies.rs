@@ -95,6 +95,12 @@ impl Copies {
         self.kept.get(&section).is_some_and(|kept| kept.kept_for == KeptFor::Granted(epoch))
     }
 
+    /// Returns the complete copy that the owner before left for the next ownership of a section.
+    pub(super) fn left(&self, section: SectionId) -> Option<&KeptCopy> {
+        let kept = self.kept.get(&section)?;
+        (kept.is_complete() && matches!(kept.kept_for, KeptFor::After(_))).then_some(kept)
+    }
+
     /// Keeps a part. A part that does not continue the parts before it is a repeat, and changes nothing.
     fn keep(&mut self, part: &CopyPart) {
         let CopyPart { section, epoch, highest, length, offset, ref bytes } = *part;

@@ -9,6 +9,7 @@
 
 use alloc::string::String;
 
+use super::events::EventRecord;
 use super::{CommandRefusal, State};
 use crate::id::{Incarnation, Revision};
 use crate::limits;
@@ -51,7 +52,8 @@ impl State {
             return Ok(false);
         }
         let end = (0..=node.len().min(limits::MAX_NAME_BYTES)).rev().find(|end| node.is_char_boundary(*end));
-        let node = node[..end.unwrap_or_default()].into();
+        let node: String = node[..end.unwrap_or_default()].into();
+        self.note_event(EventRecord::EntriesLost { node: node.clone() });
         self.loss = Some(Loss { node, seen: *seen, noted: self.revision });
         Ok(true)
     }

@@ -3,6 +3,7 @@
 use alloc::vec::Vec;
 use core::time::Duration;
 
+use super::events::EventRecord;
 use super::migration::{Migration, Pace, Phase, Scope};
 use super::record::{Residence, SectionRecord};
 use super::set_command::{Complete, Rollback, SetPace, SetRefusal, StartMigration, StartReturn};
@@ -82,7 +83,9 @@ impl State {
         if migration.phase != Phase::Open {
             return Err(SetRefusal::MigrationOver { migration: id }.into());
         }
-        migration.pace = pace;
+        if core::mem::replace(&mut migration.pace, pace) != pace {
+            self.note_event(EventRecord::MigrationPaced { migration: id, paused: pace.paused });
+        }
         Ok(())
     }
 
@@ -98,6 +101,7 @@ impl State {
             (_, Phase::RolledBack { .. }) => Ok(()),
             (Scope::Runs(_), Phase::Open) => {
                 migration.phase = Phase::RolledBack { noted: false };
+                self.note_event(EventRecord::MigrationRolledBack { migration: id });
                 Ok(())
             }
             // A return ends when all sections are back, so there is no earlier state to go back to.
@@ -116,6 +120,7 @@ impl State {
             (Scope::Runs(runs), Phase::Open) => {
                 *runs = runs.iter().filter_map(|run| run.around(&departed)).collect();
                 migration.phase = Phase::Completed { noted: false };
+                self.note_event(EventRecord::MigrationCompleted { migration: id });
                 Ok(())
             }
             _ => Err(SetRefusal::MigrationOver { migration: id }.into()),
@@ -154,6 +159,7 @@ impl State {
         }
         // The tombstones stay, because a backup of the other set may be older than they are.
         self.migration_mut(id)?.phase = Phase::Completed { noted: false };
+        self.note_event(EventRecord::MigrationCompleted { migration: id });
         Ok(())
     }
 
@@ -208,6 +214,7 @@ impl State {
         if self.migrations.len() == limits::MAX_MIGRATIONS {
             return Err(SetRefusal::TooManyMigrations.into());
         }
+        self.note_event(EventRecord::MigrationStarted { migration: id, to: migration.to });
         self.migrations.insert(id, migration);
         Ok(id)
     }

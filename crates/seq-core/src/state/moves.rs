@@ -5,6 +5,8 @@
 
 use alloc::vec::Vec;
 
+use super::beginning::Beginning;
+use super::events::EventRecord;
 use super::record::{Destination, Residence, SectionRecord, Tombstone};
 use super::set_command::{Arrival, Arrive, Arrived, Arriving, Depart, DepartSilent, Fence, LearnDirectory, SetRefusal};
 use super::{CommandRefusal, PeerSet, Phase, Rules, SetFacts, State, Transferred};
@@ -183,6 +185,7 @@ impl State {
             routed: version,
             handover_id: if owner.is_some() { handover_id } else { HandoverId(0) },
             came_by: from.map_or(migration, |from| self.bind(migration, from)),
+            began: Beginning::default(),
         };
         self.advance(section, SectionRecord::Resident(residence));
         self.route_version = version;
@@ -234,6 +237,7 @@ impl State {
         self.check_step(set, lineage)?;
         self.fence_set(set, lineage)?;
         self.peer_set(set)?.admitted = lineage;
+        self.note_event(EventRecord::Fenced { set, lineage });
         Ok(())
     }
 
@@ -434,7 +438,10 @@ impl State {
     }
 
     pub(super) fn advance(&mut self, section: SectionId, next: SectionRecord) {
+        let before = self.sections.get(section).copied().unwrap_or_default();
+        let next = self.begun(section, &before, next);
         self.sections.advance(section, next);
+        self.note_change(section, &before, &next);
         self.copies.follow(section, &next);
         if !matches!(next, SectionRecord::Resident(_)) {
             self.balancing.left(section);

@@ -3,6 +3,7 @@
 //! **Invariant:** a record is never removed. The *fence*, the highest epoch under which this log ever saw the section,
 //! never falls: a message of an earlier epoch that arrives late finds the fence and changes nothing.
 
+use super::beginning::Beginning;
 use crate::id::{Epoch, HandoverId, Incarnation, Lineage, MigrationId, NodeId, RouteVersion, Seq, SetId};
 
 /// The record of a section in one set's log.
@@ -40,6 +41,8 @@ pub struct Residence {
     pub handover_id: HandoverId,
     /// The migration that brought the section here and can still be rolled back; 0 for none.
     pub came_by: MigrationId,
+    /// The beginning of the ownership, or of the last ownership while the section has no owner.
+    pub began: Beginning,
 }
 
 /// The departure of a section that is in another set, or on its way there.

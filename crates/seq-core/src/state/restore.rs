@@ -12,6 +12,8 @@
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
+use super::beginning::Beginning;
+use super::events::EventRecord;
 use super::record::{Destination, Quarantine, Residence, SectionRecord, Tombstone};
 use super::recovery::{RecordClaim, Recovery};
 use super::set_command::{Arriving, BeginLineage, EndQuarantine, SetRefusal};
@@ -64,6 +66,7 @@ impl State {
             self.advance(section, SectionRecord::Quarantined(quarantine));
         }
         self.nodes.clear();
+        self.note_event(EventRecord::Restored { lineage });
         self.balancing.clear();
         for migration in self.migrations.values_mut().filter(|one| one.phase == Phase::Open) {
             migration.phase = match migration.scope {
@@ -139,6 +142,7 @@ impl State {
         for (section, quarantine) in stayed {
             self.come_home(section, &quarantine, own, version);
         }
+        self.note_event(EventRecord::QuarantineEnded);
         Ok(())
     }
 
@@ -189,6 +193,7 @@ impl State {
             routed: version,
             handover_id: HandoverId(0),
             came_by: quarantine.came_by,
+            began: Beginning::default(),
         };
         self.advance(section, SectionRecord::Resident(residence));
         self.claim(section, epoch, own);

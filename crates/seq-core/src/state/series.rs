@@ -12,6 +12,8 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use super::beginning::Beginning;
+use super::events::EventRecord;
 use super::record::{Quarantine, Residence, SectionRecord};
 use super::set_command::SetRefusal;
 use super::{Closing, CommandRefusal, Fields, NodeRecord, SetDefinition, State};
@@ -144,11 +146,13 @@ impl State {
         // A restore may have lost a series whose sections had these indexes.
         let lost = self.restored(sections.first, Epoch(0), create.lanes.start);
         let (epoch, max_seq) = lost.unwrap_or((Epoch(0), create.lanes.start));
-        let residence = Residence { since: epoch, epoch, max_seq, routed: self.route_version, ..Residence::default() };
+        let (routed, began) = (self.route_version, Beginning::FIRST);
+        let residence = Residence { since: epoch, epoch, max_seq, routed, began, ..Residence::default() };
         for section in sections.iter() {
             self.advance(section, SectionRecord::Resident(residence));
             self.claim(section, epoch, own);
         }
+        self.note_event(EventRecord::SeriesCreated { name: create.name.clone() });
         Ok(sections)
     }
 
@@ -161,7 +165,11 @@ impl State {
         if !self.writes_series() {
             return Err(CommandRefusal::NotSeriesWriter);
         }
-        Ok(self.set_retired(name))
+        let was_in_use = self.set_retired(name);
+        if was_in_use {
+            self.note_event(EventRecord::SeriesRetired { name: name.clone() });
+        }
+        Ok(was_in_use)
     }
 
     /// Adopts series of the writer. Returns whether anything was new.

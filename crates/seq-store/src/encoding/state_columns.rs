@@ -129,6 +129,7 @@ impl State {
             closing: closing_of(self.closing)?,
             // The fields below are of later formats.
             series: Vec::new(),
+            events: state::Events::default(),
             restored_ms: None,
             foreign_migrations: BTreeMap::new(),
             fences: BTreeMap::new(),
@@ -147,7 +148,8 @@ impl Sections {
     fn from_core(records: &SectionRecords) -> Sections {
         let mut sections = Sections::default();
         for (id, record) in records.residents() {
-            let Residence { since, epoch, owner, incarnation, max_seq, routed, handover_id, came_by } = *record;
+            let Residence { since, epoch, owner, incarnation, max_seq, routed, handover_id, came_by, began: _ } =
+                *record;
             sections.ids.push(id.0);
             sections.since.push(since.0);
             sections.epochs.push(epoch.0);
@@ -184,6 +186,7 @@ impl Sections {
                 routed: RouteVersion(self.routed[row]),
                 handover_id: HandoverId(self.handover_ids[row]),
                 came_by: MigrationId(self.came_by[row]),
+                began: state::Beginning::default(),
             };
             (SectionId(self.ids[row]), SectionRecord::Resident(residence))
         }))

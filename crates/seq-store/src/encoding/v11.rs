@@ -1,4 +1,5 @@
-//! Format 11: the contents of format 10, series, the nodes that can own their sections, and the time of a restore.
+//! Format 11: the contents of format 10, series, the nodes that can own their sections, the time of a restore, the
+//! beginnings of ownerships, and the event log.
 //!
 //! ```text
 //! state     body of format 10, with the layout that the set files declare; body of the rest; last 4 bytes: length of
@@ -10,7 +11,7 @@
 use seq_core::RouteVersion;
 use seq_core::layout::Lanes;
 use seq_core::series::Series;
-use seq_core::state::{CreateSeries, Fields, State};
+use seq_core::state::{Beginning, CreateSeries, Event, Events, Fields, State};
 use seq_raft::Malformed;
 
 use super::{Contradiction, append, split};
@@ -25,6 +26,10 @@ struct Added {
     reads_lanes: Vec<bool>,
     /// Time of the newest restore.
     restored_ms: Option<u64>,
+    /// For each section that is in the set, in order, the beginning of its ownership.
+    began: Vec<Beginning>,
+    /// The event log: the index of the newest event, the time of the newest note, and the kept events.
+    events: ((u64, u64), Vec<Event>),
 }
 
 impl Added {
@@ -37,23 +42,29 @@ impl Added {
             series: state.series.iter().map(stored).collect(),
             reads_lanes: state.nodes.iter().map(|node| node.reads_lanes).collect(),
             restored_ms: state.restored_ms,
+            began: state.sections.residents().map(|(_, residence)| residence.began).collect(),
+            events: ((state.events.last(), state.events.now_ms()), state.events.iter().cloned().collect()),
         }
     }
 
     fn decode(mut rest: &[u8]) -> Option<Added> {
         let (series, reads_lanes) = (Fields::take(&mut rest)?, Fields::take(&mut rest)?);
-        let added = Added { series, reads_lanes, restored_ms: Fields::take(&mut rest)? };
+        let restored_ms = Fields::take(&mut rest)?;
+        let (began, events) = (Fields::take(&mut rest)?, Fields::take(&mut rest)?);
+        let added = Added { series, reads_lanes, restored_ms, began, events };
         rest.is_empty().then_some(added)
     }
 }
 
 /// Appends the series to the body of a state in format 10.
 pub(super) fn encode_state(state: &State, earlier: Vec<u8>) -> Vec<u8> {
-    let Added { series, reads_lanes, restored_ms } = Added::of(state);
+    let Added { series, reads_lanes, restored_ms, began, events } = Added::of(state);
     let mut rest = Vec::new();
     series.put(&mut rest);
     reads_lanes.put(&mut rest);
     restored_ms.put(&mut rest);
+    began.put(&mut rest);
+    events.put(&mut rest);
     append(earlier, &rest)
 }
 
@@ -63,7 +74,7 @@ pub(super) fn decode_state(
     earlier: impl FnOnce(&[u8], &[Lanes]) -> Result<State, Malformed>,
 ) -> Result<State, Malformed> {
     let (body, rest) = split(body)?;
-    let Added { series, reads_lanes, restored_ms } =
+    let Added { series, reads_lanes, restored_ms, began, events } =
         Added::decode(rest).ok_or_else(|| Malformed("the series are not encoded by their fields".to_owned()))?;
     let lanes: Vec<Lanes> = series.iter().map(|((create, _), _)| create.lanes).collect();
     let mut state = earlier(body, &lanes)?;
@@ -80,5 +91,11 @@ pub(super) fn decode_state(
     });
     state.series = series.collect();
     state.restored_ms = restored_ms;
+    if !state.sections.put_beginnings(&began) {
+        return Err(Contradiction::into("the sections' columns differ in length"));
+    }
+    let ((last, now_ms), kept) = events;
+    let events = Events::from_parts(last, now_ms, kept.into());
+    state.events = events.ok_or_else(|| Contradiction::into("the events are not in order"))?;
     Ok(state)
 }

@@ -1,0 +1,343 @@
+//! The event log of a set: changes that answer why numbers stopped, moved or jumped.
+//!
+//! Events are a result of applying commands, so every member of the store has the same events, and no entry of the log
+//! is written for them. A change of many sections is one event: a takeover of 14,000 sections, or a drain, continues
+//! its event for as long as its changes follow each other.
+//!
+//! **Invariant:** indexes grow by one and never repeat. At most [`limits::MAX_EVENTS`] events are kept; the oldest
+//! event of the most frequent kind is removed first, so that thousands of handovers do not push out a takeover.
+//!
+//! Events have the names of nodes instead of their ids, because a restored set gives the ids to other nodes.
+//!
+//! Nothing is decided by an event. A request that was refused causes none, because a stranger must not fill the log.
+
+use alloc::collections::VecDeque;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use super::beginning::BeganBy;
+use super::record::Residence;
+use crate::id::{Incarnation, Lineage, MigrationId, NodeId, RouteVersion, SectionId, SetId};
+use crate::limits;
+
+mod fields;
+mod noting;
+
+/// An event of a set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// Index in the event log, from 1 on.
+    pub index: u64,
+    /// Milliseconds since 1970 by the clock of the leading store, precise to a second; 0: not known. For people alone.
+    pub at_unix_ms: u64,
+    /// Time of the last change of the event, in the same unit; equal to `at_unix_ms` for a single change.
+    pub until_unix_ms: u64,
+    /// The change.
+    pub record: EventRecord,
+}
+
+/// A change of a set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum EventRecord {
+    /// A member of the store became leader.
+    Leader {
+        /// Raft id of the member.
+        member: u64,
+        /// The term that it leads.
+        term: u64,
+    },
+    /// An incarnation of an AllocSvr registered.
+    Registered {
+        /// Name of the node.
+        node: String,
+        /// Its new incarnation.
+        incarnation: Incarnation,
+    },
+    /// An AllocSvr announced that it is about to exit.
+    Leaving {
+        /// Name of the node.
+        node: String,
+        /// The incarnation that exits.
+        incarnation: Incarnation,
+    },
+    /// An AllocSvr has not renewed for the time after which its sections are given to others.
+    Silent {
+        /// Name of the node.
+        node: String,
+        /// Its incarnation.
+        incarnation: Incarnation,
+        /// Milliseconds since the leader of the store saw its last renewal.
+        silent_ms: u64,
+    },
+    /// An operator drained an AllocSvr, or gave it back.
+    Drained {
+        /// Name of the node.
+        node: String,
+        /// Whether it may own nothing from now on.
+        drained: bool,
+    },
+    /// Ownerships of sections began.
+    Began {
+        /// The ownerships.
+        ownerships: Ownerships,
+    },
+    /// Sections departed to another set.
+    Departed {
+        /// The migration; 0 for none that can be rolled back.
+        migration: MigrationId,
+        /// The other set.
+        to: SetId,
+        /// The sections.
+        sections: SectionCount,
+    },
+    /// A migration to another set was started.
+    MigrationStarted {
+        /// The migration.
+        migration: MigrationId,
+        /// The other set.
+        to: SetId,
+    },
+    /// The pace of a migration was changed.
+    MigrationPaced {
+        /// The migration.
+        migration: MigrationId,
+        /// Whether it is paused from now on.
+        paused: bool,
+    },
+    /// A migration is rolled back.
+    MigrationRolledBack {
+        /// The migration.
+        migration: MigrationId,
+    },
+    /// A migration was completed.
+    MigrationCompleted {
+        /// The migration.
+        migration: MigrationId,
+    },
+    /// The set was defined.
+    SetDefined {
+        /// The set.
+        set: SetId,
+    },
+    /// The set takes no more sections, or is closed.
+    Closing {
+        /// Whether it is closed permanently.
+        closed: bool,
+    },
+    /// The set continues from a backup, in quarantine.
+    Restored {
+        /// The new lineage.
+        lineage: Lineage,
+    },
+    /// The quarantine of the restored set ended.
+    QuarantineEnded,
+    /// Another set was restored, and its older lineages are fenced.
+    Fenced {
+        /// The other set.
+        set: SetId,
+        /// Its oldest lineage of which anything is accepted.
+        lineage: Lineage,
+    },
+    /// A process has seen committed entries that the store no longer has.
+    EntriesLost {
+        /// Name of the node that reported it.
+        node: String,
+    },
+    /// The lease terms were set.
+    Terms {
+        /// The time after which the sections of a silent AllocSvr are given to others, in milliseconds.
+        lease_wait_ms: u64,
+    },
+    /// The format of the store was raised.
+    Format {
+        /// The new format.
+        format: u16,
+    },
+    /// A series was created.
+    SeriesCreated {
+        /// Name of the series.
+        name: String,
+    },
+    /// A series was retired.
+    SeriesRetired {
+        /// Name of the series.
+        name: String,
+    },
+    /// An operator paused balancing, or ended the pause.
+    Balancing {
+        /// Whether balancing is paused from now on.
+        paused: bool,
+    },
+}
+
+/// Ownerships that began in one way, after one owner.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ownerships {
+    /// The way in which they began.
+    pub by: BeganBy,
+    /// The name of the owner before, with its incarnation; `None` for sections without an owner.
+    pub from: Option<(String, Incarnation)>,
+    /// The names of the next owners with the numbers of their sections, in the order in which they got the first; at most
+    /// [`limits::MAX_EVENT_NODES`].
+    pub to: Vec<(String, u32)>,
+    /// Number of sections of further owners.
+    pub others: u32,
+    /// The sections.
+    pub sections: SectionCount,
+    /// The most numbers that were skipped for any uid of the sections; `None` if that is not known for one of them.
+    pub most_skipped: Option<u64>,
+    /// Version of the route table with the last of the changes.
+    pub routed: RouteVersion,
+}
+
+/// A number of sections, and the range that they are in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SectionCount {
+    /// Number of changes; a section that changed twice is counted twice.
+    pub count: u32,
+    /// The lowest section.
+    pub first: SectionId,
+    /// The highest section.
+    pub last: SectionId,
+}
+
+/// The event log of a set.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Events {
+    /// Index of the newest event; 0 for none.
+    last: u64,
+    /// The time of the newest note of a leader; 0: not known.
+    now_ms: u64,
+    /// The kept events, in order of index.
+    kept: VecDeque<Event>,
+}
+
+/// Notes the time, and what a leader of the store alone knows. For people alone: nothing is decided by it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Note {
+    /// Milliseconds since 1970 by the clock of the leader.
+    pub unix_ms: u64,
+    /// What the leader notes in addition to the time.
+    pub about: Noted,
+}
+
+/// The subject of a note.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Noted {
+    /// The time alone, for the events that follow.
+    Time,
+    /// The member became leader.
+    Leader {
+        /// Raft id of the member.
+        member: u64,
+        /// The term that it leads.
+        term: u64,
+    },
+    /// The sections of a node are about to be given to others, because it has not renewed.
+    Silent {
+        /// The node.
+        node: NodeId,
+        /// Its incarnation.
+        incarnation: Incarnation,
+        /// Milliseconds since the leader saw its last renewal.
+        silent_ms: u64,
+    },
+}
+
+impl SectionCount {
+    fn one(section: SectionId) -> SectionCount {
+        SectionCount { count: 1, first: section, last: section }
+    }
+
+    fn add(&mut self, section: SectionId) {
+        self.count = self.count.saturating_add(1);
+        (self.first, self.last) = (self.first.min(section), self.last.max(section));
+    }
+}
+
+impl Events {
+    /// Creates an event log from its parts; `None` if indexes are not in order, or there are too many events.
+    #[must_use]
+    pub fn from_parts(last: u64, now_ms: u64, kept: VecDeque<Event>) -> Option<Events> {
+        let in_order = kept.iter().zip(kept.iter().skip(1)).all(|(one, next)| one.index < next.index);
+        let ends = kept.back().is_none_or(|newest| newest.index <= last);
+        (in_order && ends && kept.len() <= limits::MAX_EVENTS).then_some(Events { last, now_ms, kept })
+    }
+
+    /// Returns the kept events, in order.
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = &Event> {
+        self.kept.iter()
+    }
+
+    /// Returns the kept events after an index, in order.
+    pub fn after(&self, index: u64) -> impl DoubleEndedIterator<Item = &Event> {
+        self.kept.range(self.kept.partition_point(|event| event.index <= index)..)
+    }
+
+    /// Returns the index of the newest event; 0 for none.
+    #[must_use]
+    pub fn last(&self) -> u64 {
+        self.last
+    }
+
+    /// Returns the time of the newest note of a leader, in milliseconds since 1970; 0: not known.
+    #[must_use]
+    pub fn now_ms(&self) -> u64 {
+        self.now_ms
+    }
+
+    fn append(&mut self, record: EventRecord) {
+        self.last += 1;
+        let (index, at_unix_ms) = (self.last, self.now_ms);
+        self.kept.push_back(Event { index, at_unix_ms, until_unix_ms: at_unix_ms, record });
+        if self.kept.len() > limits::MAX_EVENTS {
+            self.remove_one();
+        }
+    }
+
+    /// Removes the oldest event of the kind with the most events.
+    fn remove_one(&mut self) {
+        let mut counts = [0_usize; EventRecord::KINDS];
+        self.kept.iter().for_each(|event| counts[event.record.kind()] += 1);
+        let most = (0..counts.len()).max_by_key(|kind| counts[*kind]);
+        let oldest = self.kept.iter().position(|event| Some(event.record.kind()) == most);
+        oldest.and_then(|place| self.kept.remove(place));
+    }
+
+    /// Continues a recent event by a change, or appends the change as an event of its own. `continues` adds the change
+    /// to an event if it belongs to it.
+    fn add(&mut self, mut continues: impl FnMut(&mut EventRecord) -> bool, anew: impl FnOnce() -> EventRecord) {
+        let now_ms = self.now_ms;
+        let is_recent = |event: &&mut Event| now_ms.saturating_sub(event.until_unix_ms) <= limits::EVENT_PAUSE_MS;
+        let recent = self.kept.iter_mut().rev().take(limits::OPEN_EVENTS).filter(is_recent);
+        for event in recent {
+            if continues(&mut event.record) {
+                event.until_unix_ms = event.until_unix_ms.max(now_ms);
+                return;
+            }
+        }
+        self.append(anew());
+    }
+}
+
+impl Ownerships {
+    fn one(by: BeganBy, from: Option<(String, Incarnation)>, section: SectionId) -> Ownerships {
+        let sections = SectionCount::one(section);
+        let (to, most_skipped, routed) = (Vec::new(), Some(0), RouteVersion(0));
+        Ownerships { by, from, to, others: 0, sections, most_skipped, routed }
+    }
+
+    /// Counts an ownership, except its section.
+    fn count(&mut self, next: &Residence, owner: &str) {
+        match self.to.iter().position(|(node, _)| node == owner) {
+            Some(place) => self.to[place].1 = self.to[place].1.saturating_add(1),
+            None if self.to.len() < limits::MAX_EVENT_NODES => self.to.push((owner.into(), 1)),
+            None => self.others = self.others.saturating_add(1),
+        }
+        self.most_skipped = self.most_skipped.zip(next.began.skipped).map(|(most, skipped)| most.max(skipped));
+        self.routed = self.routed.max(next.routed);
+    }
+}
+
+#[cfg(test)]
+mod tests;
