@@ -21,6 +21,7 @@ mod diagnose;
 mod differing;
 mod doctor;
 mod drills;
+mod events;
 mod expiry;
 mod files;
 mod floods;

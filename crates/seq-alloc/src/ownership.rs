@@ -20,7 +20,7 @@ use seq_core::owner::handover::HandoverRequest;
 use seq_core::owner::{CopyLoss, Effect, Effects, LeaseEffect, Owner, Session, TableEffect};
 use seq_core::route::RouteTable;
 use seq_core::section::SectionCopy;
-use seq_core::{Epoch, Section, SectionId, Seq, Step};
+use seq_core::{Epoch, Section, SectionId, Seq, Step, raise};
 
 use crate::lanes::{self, SeriesIndex};
 
@@ -82,6 +82,8 @@ pub(crate) struct Transitions {
     /// Number of sections that started at an earlier ceiling above 0, for any cause: the numbers left below it are
     /// skipped.
     pub(crate) at_ceiling: usize,
+    /// Numbers that these sections have skipped at most, added up.
+    pub(crate) skipped: u64,
     /// Newest epoch of the sections that entered or left.
     pub(crate) epoch: Epoch,
 }
@@ -299,7 +301,11 @@ impl Ownership {
         let exact = exact
             .and_then(|exact| exact.inspect_err(|misfit| transitions.lose_copy(id, epoch, &(*misfit).into())).ok());
         let Some(clock) = clock else {
-            transitions.at_ceiling += usize::from(exact.is_none() && ceiling > Seq(0));
+            if exact.is_none() && ceiling > Seq(0) {
+                transitions.at_ceiling += 1;
+                // No uid has skipped more than all numbers.
+                transitions.skipped += raise::most_skipped(step).min(ceiling.0);
+            }
             let section = exact.unwrap_or_else(|| Section::takeover(uids, ceiling, step));
             return OwnedSection::new(id, epoch, None, section.up_to(last));
         };

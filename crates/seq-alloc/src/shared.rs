@@ -8,7 +8,7 @@ use seq_api::service::Via;
 use seq_core::layout;
 use seq_core::owner::{Effects, Owner, OwnershipUpdate, Session};
 use seq_core::route::RouteTable;
-use seq_core::{Layout, NodeId, Refusal, RenewSeq, SectionId, SetId, SlotIndex, Uid, raise};
+use seq_core::{Layout, NodeId, Refusal, RenewSeq, SectionId, SetId, SlotIndex, Uid};
 use seq_proto::owners::{self, OwnershipUpdateError};
 use seq_proto::v1;
 use tokio_util::sync::CancellationToken;
@@ -84,10 +84,10 @@ impl Shared {
             self.registration.request_grant();
         }
         self.counters.copies_lost(transitions.copies_lost);
-        let most = raise::most_skipped(self.ownership.raise_step());
-        let lost = transitions.copies_lost.min(transitions.at_ceiling);
-        self.counters.burned(Burned::Handover, most * lost as u64);
-        self.counters.burned(Burned::Takeover, most * (transitions.at_ceiling - lost) as u64);
+        let of_each = transitions.skipped.checked_div(transitions.at_ceiling as u64).unwrap_or(0);
+        let of_handovers = of_each * transitions.copies_lost.min(transitions.at_ceiling) as u64;
+        self.counters.burned(Burned::Handover, of_handovers);
+        self.counters.burned(Burned::Takeover, transitions.skipped - of_handovers);
         transitions.log(&self.config.set, &self.config.name);
         self.pending.on_ownership_step(changed, extended);
     }

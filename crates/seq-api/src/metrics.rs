@@ -119,7 +119,7 @@ catalogue! {
     /// Handovers to an AllocSvr that started at the ceiling, because the copy was missing or did not fit: a gap each.
     HANDOVER_COPIES_LOST_TOTAL = "seqsvr_handover_copies_lost_total", Counter, Count, ["set"];
     /// Numbers that are skipped at most, by cause (takeover, handover: a section started at its ceiling, a step and a
-    /// half each; advance).
+    /// half each and no more than its ceiling; advance).
     BURNED_SEQUENCES_TOTAL = "seqsvr_burned_sequences_total", Counter, Count, ["set", "cause"];
     /// Renewals of an AllocSvr's incarnation, by outcome (ok, failed).
     RENEWALS_TOTAL = "seqsvr_renewals_total", Counter, Count, ["set", "outcome"];

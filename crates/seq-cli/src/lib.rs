@@ -10,6 +10,7 @@ mod cluster_client;
 mod counter_series;
 pub mod diagnose;
 pub mod doctor;
+pub mod events;
 pub mod explain;
 pub mod export;
 pub mod health;

@@ -18,12 +18,14 @@ use seq_proto::reason::{Reason, key};
 use seq_proto::status;
 use seq_proto::v1::audit_service_client::AuditServiceClient as AuditClient;
 use seq_proto::v1::backup_service_client::BackupServiceClient as BackupClient;
+use seq_proto::v1::event_service_client::EventServiceClient as EventClient;
 use seq_proto::v1::node_admin_service_client::NodeAdminServiceClient as NodeAdmin;
 use seq_proto::v1::status_service_client::StatusServiceClient;
 use seq_proto::v1::store_admin_service_client::StoreAdminServiceClient as StoreAdmin;
 use seq_proto::v1::{
     AuditEvent, CreateBackupRequest, CreateBackupResponse, ListEventsRequest, ListMembersRequest, ListMembersResponse,
-    ListNodesRequest, ListNodesResponse, StatusRequest,
+    ListNodesRequest, ListNodesResponse, ListSetEventsRequest, ListSetEventsResponse, StatusRequest,
+    WatchSetEventsRequest, WatchSetEventsResponse,
 };
 use tonic::transport::Channel;
 use tonic::{Code, Request, Response, Status, Streaming};
@@ -302,6 +304,22 @@ impl StoreClient {
                 return Ok((events, page.recorded));
             }
         }
+    }
+
+    /// Requests a page of the event log of the set.
+    pub async fn set_events(&mut self, request: &ListSetEventsRequest) -> anyhow::Result<ListSetEventsResponse> {
+        let list = async |to| EventClient::new(to).list_set_events(request.clone()).await;
+        let page = self.call(READ_TIMEOUT, list).await?;
+        self.learn_set(&page.set)?;
+        Ok(page)
+    }
+
+    /// Requests the events of the set as they are added. The stream ends when the member stops.
+    pub async fn watch_set_events(
+        &mut self,
+        request: &WatchSetEventsRequest,
+    ) -> anyhow::Result<Streaming<WatchSetEventsResponse>> {
+        self.call(READ_TIMEOUT, async |to| EventClient::new(to).watch_set_events(request.clone()).await).await
     }
 
     /// Requests a backup; returns its parts.

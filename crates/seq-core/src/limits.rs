@@ -84,6 +84,9 @@ pub const EVENT_PAUSE_MS: u64 = 10_000;
 /// Most nodes that an event lists as next owners, so that it stays below 256 bytes.
 pub const MAX_EVENT_NODES: usize = 16;
 
+/// Most watchers of the events of a set at one member: each has a connection, and a copy of a page of events.
+pub const MAX_EVENT_WATCHERS: usize = 1_024;
+
 /// Longest wait that a set's terms may have, one hour: the sections of a dead node are unavailable for that time.
 pub const MAX_LEASE_WAIT: Duration = Duration::from_secs(3_600);
 

@@ -63,7 +63,7 @@ pub use command::{
 };
 pub use commands::{Answer, Command, Fields, Replicated};
 pub use copies::{Copies, CopyPart, KeptCopy, KeptFor};
-pub use events::{Event, EventRecord, Events, Note, Noted, Ownerships, SectionCount};
+pub use events::{Event, EventRecord, Events, Note, Noted, Ownerships, SectionCount, Severity};
 pub use inheritance::Inheritance;
 pub use loss::{Loss, ReportLoss};
 pub use migration::{Migration, Pace, PeerSet, Phase, Scope, SetFacts};

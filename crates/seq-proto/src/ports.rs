@@ -99,6 +99,7 @@ pub const TABLE: [Row; 7] = [
             "seqsvr.v1.SeriesAdminService",
             "seqsvr.v1.BackupService",
             "seqsvr.v1.AuditService",
+            "seqsvr.v1.EventService",
             STATUS,
         ],
         others: &[],

@@ -118,6 +118,7 @@ pub const TABLE: &[Row] = &[
     Row { service: "seqsvr.v1.SeriesAdminService", methods: &["CreateSeries", "RetireSeries"], allowed: OPERATORS },
     Row { service: "seqsvr.v1.BackupService", methods: &["CreateBackup"], allowed: OPERATORS },
     Row { service: "seqsvr.v1.AuditService", methods: &["ListEvents"], allowed: OPERATORS },
+    Row { service: "seqsvr.v1.EventService", methods: &["ListSetEvents", "WatchSetEvents"], allowed: OPERATORS },
     // Members of the store forward the request to the leader.
     Row { service: "seqsvr.v1.AuditService", methods: &["EndOperation"], allowed: &[OwnSet(Store)] },
     Row { service: "grpc.health.v1.Health", methods: &["Check", "Watch", "List"], allowed: EVERYONE },

@@ -16,6 +16,7 @@ use seq_proto::roles::Called;
 use seq_proto::v1::audit_service_server::AuditServiceServer;
 use seq_proto::v1::backup_service_server::BackupServiceServer;
 use seq_proto::v1::control_service_server::ControlServiceServer;
+use seq_proto::v1::event_service_server::EventServiceServer;
 use seq_proto::v1::forward_service_server::ForwardServiceServer;
 use seq_proto::v1::inter_set_service_server::InterSetServiceServer;
 use seq_proto::v1::node_admin_service_server::NodeAdminServiceServer;
@@ -28,6 +29,7 @@ use seq_raft::{Gate, MAX_MESSAGE_BYTES, MemberAdmin, RaftNode, RaftServer};
 use tonic::service::Routes;
 
 use crate::SetState;
+use crate::admin::events::EventServer;
 use crate::admin::nodes::NodeServer;
 use crate::admin::status::StatusServer;
 use crate::audit::Recorder;
@@ -67,6 +69,7 @@ pub(crate) struct Services {
     pub(crate) sets: SetAdminServer,
     pub(crate) backup: BackupServer,
     pub(crate) audit: AuditServer,
+    pub(crate) events: EventServer,
     /// Records the changes of operators.
     pub(crate) recorder: Gate<Recorder>,
     /// Connection to the leader, for every service whose requests a follower forwards.
@@ -88,6 +91,7 @@ impl Services {
             sets: SetAdminServer(Gate::closed()),
             backup: BackupServer(Gate::closed()),
             audit: AuditServer(Gate::closed()),
+            events: EventServer(Gate::closed()),
             recorder: Gate::closed(),
             leader,
         }
@@ -181,6 +185,7 @@ impl Services {
         let series = SeriesAdminServiceServer::new(self.audited(&self.sets));
         let backup = BackupServiceServer::new(self.audited(&self.backup));
         let audit = AuditServiceServer::new(self.audit.clone());
+        let events = EventServiceServer::new(self.events.clone());
         Routes::new(members.max_decoding_message_size(limits::MAX_REQUEST_BYTES))
             .add_service(nodes.max_decoding_message_size(limits::MAX_REQUEST_BYTES))
             .add_service(
@@ -190,6 +195,7 @@ impl Services {
             .add_service(series.max_decoding_message_size(limits::MAX_REQUEST_BYTES))
             .add_service(backup.max_decoding_message_size(limits::MAX_REQUEST_BYTES))
             .add_service(audit.max_decoding_message_size(limits::MAX_REQUEST_BYTES))
+            .add_service(events.max_decoding_message_size(limits::MAX_REQUEST_BYTES))
     }
 
     /// Returns a service whose changes are recorded.

@@ -15,6 +15,7 @@ use seq_proto::dial::{Dial, ExpectedServer};
 use seq_raft::{DataDir, Peer, RaftConfig, RaftNode, RunningNode};
 use tokio::sync::watch;
 
+use crate::admin::events::EventLog;
 use crate::admin::nodes::NodeAdmin;
 use crate::admin::status::View;
 use crate::admin::top_sections;
@@ -285,6 +286,7 @@ fn open_audit(
     let (recorder, ends) = audit::ends(replicated, services.leader.clone(), name);
     services.recorder.open(recorder);
     services.audit.0.open(AuditLog::new(set, replicated.clone()));
+    services.events.0.open(EventLog::new(set, replicated.clone()));
     spawn(tasks, "store audit", Kind::Critical, ends.run());
     if let DataDir::Path(dir) = data {
         let file = AuditFile::new(dir, replicated.clone());

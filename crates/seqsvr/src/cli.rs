@@ -16,6 +16,7 @@ use seq_cli::cert::CertCommand;
 use seq_cli::check::CheckCommand;
 use seq_cli::diagnose::DiagnoseArgs;
 use seq_cli::doctor::DoctorArgs;
+use seq_cli::events::EventsCommand;
 use seq_cli::explain::ExplainArgs;
 use seq_cli::export::ExportArgs;
 use seq_cli::health::HealthArgs;
@@ -119,6 +120,9 @@ pub(crate) enum Command {
     /// Lists the operations of administrators, and checks files of the audit log.
     #[command(subcommand)]
     Audit(AuditCommand),
+    /// Lists and watches the events of sets: takeovers, handovers, drains, migrations.
+    #[command(subcommand)]
+    Events(EventsCommand),
     /// Runs operations that can lose data: the recovery of a set that lost its majority.
     #[command(subcommand)]
     Unsafe(UnsafeCommand),

@@ -11,8 +11,8 @@ use std::process::ExitCode;
 
 use clap::CommandFactory;
 use seq_cli::{
-    bench, cert, check, diagnose, doctor, explain, export, health, host, id, import, migration, next_command, node,
-    replay, section, series, services, set, sim, status,
+    bench, cert, check, diagnose, doctor, events, explain, export, health, host, id, import, migration, next_command,
+    node, replay, section, series, services, set, sim, status,
 };
 use seq_command::exit::{self, Exit};
 use seq_command::output::Output;
@@ -62,6 +62,7 @@ fn run(cli: Cli, output: &Output) -> anyhow::Result<Exit> {
         Command::Unsafe(command) => unsafe_command::run(&command, output),
         Command::Set(command) => set::run(command, output),
         Command::Migration(command) => migration::run(command, output),
+        Command::Events(command) => events::run(&command, output),
         Command::Section(command) => section::run(command, output),
         Command::Services(args) => client_runtime()?.block_on(services::run(args, output)),
         Command::Replay(args) => client_runtime()?.block_on(replay::run(args, output)),

@@ -8,8 +8,8 @@ use seq_core::arbiter::{Arbiter, ArbiterTimeouts, Declared};
 use seq_core::layout::{Lanes, TickClock};
 use seq_core::state::{
     AdoptSeries, BeginOperation, ClaimStoreId, Command, CopyPart, CreateSeries, Drain, EndOperation, MoveSections,
-    NoteClock, NoteReadsLanes, Pause, PauseBalancing, Raise, RaiseCeilings, Reassign, Registration, Renew, Residence,
-    RetireSeries, SetDefinition, SetTerms, Terms, Transfer,
+    Note, NoteClock, NoteReadsLanes, Noted, Pause, PauseBalancing, Raise, RaiseCeilings, Reassign, Registration, Renew,
+    Residence, RetireSeries, SetDefinition, SetTerms, Terms, Transfer,
 };
 use seq_core::{
     Epoch, HandoverId, Incarnation, Layout, Lineage, Liveness, NodeId, RenewSeq, Revision, SectionId, Seq, SetId,
@@ -64,7 +64,7 @@ impl Run {
                     to: input.flag()?.then(|| NodeId(1 + u32::from(self.replica.state.nodes.len() > 1))),
                 }),
             },
-            14 => match input.below(4)? {
+            14 => match input.below(5)? {
                 0 => {
                     let terms =
                         |input: &mut Input<'_>| Ok(Terms { lease_wait: Duration::from_millis(input.around(2_500)?) });
@@ -81,6 +81,7 @@ impl Run {
                     Command::DefineSet(SetDefinition::only(if input.flag()? { SET } else { "other" }, layout))
                 }
                 2 => self.operation(input)?,
+                3 => note(input)?,
                 _ => Command::ClaimStoreId(ClaimStoreId { id: input.around(1)? }),
             },
             15 => return self.arbitrate(input),
@@ -261,4 +262,14 @@ impl Run {
 
 fn name(input: &mut Input<'_>) -> Result<String> {
     Ok(NAMES[input.below(NAMES.len() as u64)? as usize].to_owned())
+}
+
+fn note(input: &mut Input<'_>) -> Result<Command> {
+    let (node, incarnation) = (NodeId(input.around_small(1)?), Incarnation(input.around(1)?));
+    let about = match input.below(3)? {
+        0 => Noted::Time,
+        1 => Noted::Leader { member: input.around(1)?, term: input.around(1)? },
+        _ => Noted::Silent { node, incarnation, silent_ms: input.around(0)? },
+    };
+    Ok(Command::Note(Note { unix_ms: input.around(1)?, about }))
 }

@@ -21,13 +21,19 @@ use crate::id::{Incarnation, Lineage, MigrationId, NodeId, RouteVersion, Section
 use crate::limits;
 
 mod fields;
+mod kinds;
 mod noting;
+
+pub use kinds::Severity;
 
 /// An event of a set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
     /// Index in the event log, from 1 on.
     pub index: u64,
+    /// Number of its last change: every event, and every change that continues one, has the next number. A watcher
+    /// that has seen a number gets the events with higher numbers.
+    pub change: u64,
     /// Milliseconds since 1970 by the clock of the leading store, precise to a second; 0: not known. For people alone.
     pub at_unix_ms: u64,
     /// Time of the last change of the event, in the same unit; equal to `at_unix_ms` for a single change.
@@ -177,6 +183,9 @@ pub struct Ownerships {
     pub by: BeganBy,
     /// The name of the owner before, with its incarnation; `None` for sections without an owner.
     pub from: Option<(String, Incarnation)>,
+    /// Milliseconds since the last renewal of the owner before, as noted before its sections were given to others; 0: it
+    /// was not silent, or its process started anew.
+    pub silent_ms: u64,
     /// The names of the next owners with the numbers of their sections, in the order in which they got the first; at most
     /// [`limits::MAX_EVENT_NODES`].
     pub to: Vec<(String, u32)>,
@@ -206,6 +215,8 @@ pub struct SectionCount {
 pub struct Events {
     /// Index of the newest event; 0 for none.
     last: u64,
+    /// Number of the newest change of an event; 0 for none.
+    changes: u64,
     /// The time of the newest note of a leader; 0: not known.
     now_ms: u64,
     /// The kept events, in order of index.
@@ -258,10 +269,10 @@ impl SectionCount {
 impl Events {
     /// Creates an event log from its parts; `None` if indexes are not in order, or there are too many events.
     #[must_use]
-    pub fn from_parts(last: u64, now_ms: u64, kept: VecDeque<Event>) -> Option<Events> {
+    pub fn from_parts((last, changes): (u64, u64), now_ms: u64, kept: VecDeque<Event>) -> Option<Events> {
         let in_order = kept.iter().zip(kept.iter().skip(1)).all(|(one, next)| one.index < next.index);
-        let ends = kept.back().is_none_or(|newest| newest.index <= last);
-        (in_order && ends && kept.len() <= limits::MAX_EVENTS).then_some(Events { last, now_ms, kept })
+        let fits = kept.iter().all(|event| event.index <= last && event.change <= changes);
+        (in_order && fits && kept.len() <= limits::MAX_EVENTS).then_some(Events { last, changes, now_ms, kept })
     }
 
     /// Returns the kept events, in order.
@@ -269,9 +280,18 @@ impl Events {
         self.kept.iter()
     }
 
-    /// Returns the kept events after an index, in order.
-    pub fn after(&self, index: u64) -> impl DoubleEndedIterator<Item = &Event> {
-        self.kept.range(self.kept.partition_point(|event| event.index <= index)..)
+    /// Returns the kept events that changed after a change, in the order of their last changes.
+    #[must_use]
+    pub fn changed_after(&self, change: u64) -> Vec<&Event> {
+        let mut changed: Vec<&Event> = self.kept.iter().filter(|event| event.change > change).collect();
+        changed.sort_unstable_by_key(|event| event.change);
+        changed
+    }
+
+    /// Returns the number of the newest change of an event; 0 for none.
+    #[must_use]
+    pub fn changes(&self) -> u64 {
+        self.changes
     }
 
     /// Returns the index of the newest event; 0 for none.
@@ -286,10 +306,20 @@ impl Events {
         self.now_ms
     }
 
+    /// Returns the time for which an incarnation was silent, if a leader noted it recently.
+    fn silence_of(&self, name: &str, incarnation: Incarnation) -> Option<u64> {
+        self.kept.iter().rev().take(limits::OPEN_EVENTS).find_map(|event| match &event.record {
+            EventRecord::Silent { node, incarnation: of, silent_ms } if node == name && *of == incarnation => {
+                Some(*silent_ms)
+            }
+            _ => None,
+        })
+    }
+
     fn append(&mut self, record: EventRecord) {
-        self.last += 1;
-        let (index, at_unix_ms) = (self.last, self.now_ms);
-        self.kept.push_back(Event { index, at_unix_ms, until_unix_ms: at_unix_ms, record });
+        (self.last, self.changes) = (self.last + 1, self.changes + 1);
+        let (index, change, at_unix_ms) = (self.last, self.changes, self.now_ms);
+        self.kept.push_back(Event { index, change, at_unix_ms, until_unix_ms: at_unix_ms, record });
         if self.kept.len() > limits::MAX_EVENTS {
             self.remove_one();
         }
@@ -297,10 +327,10 @@ impl Events {
 
     /// Removes the oldest event of the kind with the most events.
     fn remove_one(&mut self) {
-        let mut counts = [0_usize; EventRecord::KINDS];
-        self.kept.iter().for_each(|event| counts[event.record.kind()] += 1);
+        let mut counts = [0_usize; EventRecord::KINDS.len()];
+        self.kept.iter().for_each(|event| counts[event.record.place()] += 1);
         let most = (0..counts.len()).max_by_key(|kind| counts[*kind]);
-        let oldest = self.kept.iter().position(|event| Some(event.record.kind()) == most);
+        let oldest = self.kept.iter().position(|event| Some(event.record.place()) == most);
         oldest.and_then(|place| self.kept.remove(place));
     }
 
@@ -312,6 +342,8 @@ impl Events {
         let recent = self.kept.iter_mut().rev().take(limits::OPEN_EVENTS).filter(is_recent);
         for event in recent {
             if continues(&mut event.record) {
+                self.changes += 1;
+                event.change = self.changes;
                 event.until_unix_ms = event.until_unix_ms.max(now_ms);
                 return;
             }
@@ -324,7 +356,7 @@ impl Ownerships {
     fn one(by: BeganBy, from: Option<(String, Incarnation)>, section: SectionId) -> Ownerships {
         let sections = SectionCount::one(section);
         let (to, most_skipped, routed) = (Vec::new(), Some(0), RouteVersion(0));
-        Ownerships { by, from, to, others: 0, sections, most_skipped, routed }
+        Ownerships { by, from, silent_ms: 0, to, others: 0, sections, most_skipped, routed }
     }
 
     /// Counts an ownership, except its section.

@@ -6207,6 +6207,586 @@ pub mod control_service_server {
         const NAME: &'static str = SERVICE_NAME;
     }
 }
+/// Requests events.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ListSetEventsRequest {
+    /// Number of the last change that is not wanted; 0: from the first event that is kept.
+    #[prost(uint64, tag = "1")]
+    pub after: u64,
+    /// Most events of the response, 1 ..= 200; 0: 200.
+    #[prost(uint32, tag = "2")]
+    pub limit: u32,
+    /// Only events of these kinds; none: of all kinds. See `SetEvent.kind`.
+    #[prost(string, repeated, tag = "3")]
+    pub kinds: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// Only events of this severity or above.
+    #[prost(enumeration = "EventSeverity", tag = "4")]
+    pub min_severity: i32,
+    /// Only events whose sections lie around this section.
+    #[prost(uint32, optional, tag = "5")]
+    pub section: ::core::option::Option<u32>,
+}
+/// Events, in the order of their last changes.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ListSetEventsResponse {
+    /// Name of the set.
+    #[prost(string, tag = "1")]
+    pub set: ::prost::alloc::string::String,
+    /// The events.
+    #[prost(message, repeated, tag = "2")]
+    pub events: ::prost::alloc::vec::Vec<SetEvent>,
+    /// Number of the change up to which the response has all wanted events: `after` of the next request.
+    #[prost(uint64, tag = "3")]
+    pub next: u64,
+    /// Whether more events follow.
+    #[prost(bool, tag = "4")]
+    pub more: bool,
+    /// Whether the format of the store has an event log: none is kept before `seqsvr store upgrade`.
+    #[prost(bool, tag = "5")]
+    pub recorded: bool,
+}
+/// Requests events as they are added.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct WatchSetEventsRequest {
+    /// Number of the last change that is not wanted; 0: only changes from now on.
+    #[prost(uint64, tag = "1")]
+    pub after: u64,
+    /// Only events of these kinds; none: of all kinds. See `SetEvent.kind`.
+    #[prost(string, repeated, tag = "2")]
+    pub kinds: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// Only events of this severity or above.
+    #[prost(enumeration = "EventSeverity", tag = "3")]
+    pub min_severity: i32,
+    /// Only events whose sections lie around this section.
+    #[prost(uint32, optional, tag = "4")]
+    pub section: ::core::option::Option<u32>,
+}
+/// Events, in the order of their last changes.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct WatchSetEventsResponse {
+    /// The events, at most 200.
+    #[prost(message, repeated, tag = "1")]
+    pub events: ::prost::alloc::vec::Vec<SetEvent>,
+    /// Number of the change up to which all wanted events were sent.
+    #[prost(uint64, tag = "2")]
+    pub next: u64,
+}
+/// An event of a set. Fields that the kind does not have are at their defaults.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct SetEvent {
+    /// Index in the event log, from 1 on; it never changes.
+    #[prost(uint64, tag = "1")]
+    pub index: u64,
+    /// Number of its last change; grows when a change continues the event.
+    #[prost(uint64, tag = "2")]
+    pub change: u64,
+    /// Milliseconds since 1970 by the clocks of the store's members, precise to a second; 0: unknown.
+    #[prost(uint64, tag = "3")]
+    pub at_unix_ms: u64,
+    /// Time of its last change, in the same unit.
+    #[prost(uint64, tag = "4")]
+    pub until_unix_ms: u64,
+    /// Kind: arrival, balancing_paused, balancing_resumed, closed, closing, departure, drained, entries_lost, fenced,
+    /// first_owners, format, handover, leader, leaving, migration_completed, migration_paced, migration_paused,
+    /// migration_rolled_back, migration_started, quarantine_ended, registered, release, restored, restored_owners,
+    /// series_created, series_retired, set_defined, silent, takeover, terms, undrained, unknown_owners.
+    #[prost(string, tag = "5")]
+    pub kind: ::prost::alloc::string::String,
+    /// Severity.
+    #[prost(enumeration = "EventSeverity", tag = "6")]
+    pub severity: i32,
+    /// Name of the AllocSvr; of ownerships the owner before.
+    #[prost(string, tag = "7")]
+    pub node: ::prost::alloc::string::String,
+    /// Incarnation of the AllocSvr; 0: none.
+    #[prost(uint64, tag = "8")]
+    pub incarnation: u64,
+    /// Raft id of the store's member; 0: none.
+    #[prost(uint64, tag = "9")]
+    pub member: u64,
+    /// Term of the member; 0: none.
+    #[prost(uint64, tag = "10")]
+    pub term: u64,
+    /// Id of the migration; 0: none.
+    #[prost(fixed64, tag = "11")]
+    pub migration_id: u64,
+    /// Id of the other set; 0: none.
+    #[prost(fixed64, tag = "12")]
+    pub set_id: u64,
+    /// Name of the other set, as far as this set knows it.
+    #[prost(string, tag = "13")]
+    pub set: ::prost::alloc::string::String,
+    /// Lineage that begins, or whose predecessors are fenced; 0: none.
+    #[prost(uint64, tag = "14")]
+    pub lineage: u64,
+    /// Number of changes of sections; a section that changed twice is counted twice.
+    #[prost(uint32, tag = "15")]
+    pub sections: u32,
+    /// The lowest of the sections.
+    #[prost(uint32, tag = "16")]
+    pub first_section: u32,
+    /// The highest of the sections.
+    #[prost(uint32, tag = "17")]
+    pub last_section: u32,
+    /// The next owners, at most 16.
+    #[prost(message, repeated, tag = "18")]
+    pub moved_to: ::prost::alloc::vec::Vec<NodeSections>,
+    /// Number of sections of further owners.
+    #[prost(uint32, tag = "19")]
+    pub others: u32,
+    /// The most numbers that were skipped for any uid of the sections; absent if it is not known.
+    #[prost(uint64, optional, tag = "20")]
+    pub most_skipped: ::core::option::Option<u64>,
+    /// Version of the route table with the last of the changes; 0: none.
+    #[prost(uint64, tag = "21")]
+    pub route_version: u64,
+    /// Milliseconds: of `silent` and `takeover` the time since the last renewal, 0 of a takeover if the process of the
+    /// owner started anew; of `terms` the time after which the sections of a silent
+    /// AllocSvr are given to others.
+    #[prost(uint64, tag = "22")]
+    pub lasted_ms: u64,
+    /// Name of the series.
+    #[prost(string, tag = "23")]
+    pub series: ::prost::alloc::string::String,
+    /// The new format of the store; 0: none.
+    #[prost(uint32, tag = "24")]
+    pub format: u32,
+}
+/// An AllocSvr, and the number of sections that it got.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct NodeSections {
+    /// Name of the AllocSvr.
+    #[prost(string, tag = "1")]
+    pub node: ::prost::alloc::string::String,
+    /// Number of sections.
+    #[prost(uint32, tag = "2")]
+    pub sections: u32,
+}
+/// Severity of an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum EventSeverity {
+    /// Any severity.
+    Unspecified = 0,
+    /// A change that is part of normal operation.
+    Info = 1,
+    /// A change that users may have noticed, or that needs an operator.
+    Attention = 2,
+    /// A loss.
+    Fault = 3,
+}
+impl EventSeverity {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::Unspecified => "EVENT_SEVERITY_UNSPECIFIED",
+            Self::Info => "EVENT_SEVERITY_INFO",
+            Self::Attention => "EVENT_SEVERITY_ATTENTION",
+            Self::Fault => "EVENT_SEVERITY_FAULT",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "EVENT_SEVERITY_UNSPECIFIED" => Some(Self::Unspecified),
+            "EVENT_SEVERITY_INFO" => Some(Self::Info),
+            "EVENT_SEVERITY_ATTENTION" => Some(Self::Attention),
+            "EVENT_SEVERITY_FAULT" => Some(Self::Fault),
+            _ => None,
+        }
+    }
+}
+/// Generated client implementations.
+pub mod event_service_client {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
+    use tonic::codegen::*;
+    use tonic::codegen::http::Uri;
+    /// Served by every member of a store, at its admin port, from the entries that the member has applied.
+    #[derive(Debug, Clone)]
+    pub struct EventServiceClient<T> {
+        inner: tonic::client::Grpc<T>,
+    }
+    impl EventServiceClient<tonic::transport::Channel> {
+        /// Attempt to create a new client by connecting to a given endpoint.
+        pub async fn connect<D>(dst: D) -> Result<Self, tonic::transport::Error>
+        where
+            D: TryInto<tonic::transport::Endpoint>,
+            D::Error: Into<StdError>,
+        {
+            let conn = tonic::transport::Endpoint::new(dst)?.connect().await?;
+            Ok(Self::new(conn))
+        }
+    }
+    impl<T> EventServiceClient<T>
+    where
+        T: tonic::client::GrpcService<tonic::body::Body>,
+        T::Error: Into<StdError>,
+        T::ResponseBody: Body<Data = Bytes> + std::marker::Send + 'static,
+        <T::ResponseBody as Body>::Error: Into<StdError> + std::marker::Send,
+    {
+        pub fn new(inner: T) -> Self {
+            let inner = tonic::client::Grpc::new(inner);
+            Self { inner }
+        }
+        pub fn with_origin(inner: T, origin: Uri) -> Self {
+            let inner = tonic::client::Grpc::with_origin(inner, origin);
+            Self { inner }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> EventServiceClient<InterceptedService<T, F>>
+        where
+            F: tonic::service::Interceptor,
+            T::ResponseBody: Default,
+            T: tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+                Response = http::Response<
+                    <T as tonic::client::GrpcService<tonic::body::Body>>::ResponseBody,
+                >,
+            >,
+            <T as tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+            >>::Error: Into<StdError> + std::marker::Send + std::marker::Sync,
+        {
+            EventServiceClient::new(InterceptedService::new(inner, interceptor))
+        }
+        /// Compress requests with the given encoding.
+        ///
+        /// This requires the server to support it otherwise it might respond with an
+        /// error.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.send_compressed(encoding);
+            self
+        }
+        /// Enable decompressing responses.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.accept_compressed(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_decoding_message_size(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_encoding_message_size(limit);
+            self
+        }
+        /// Returns events. The newest 4,096 are kept, and of each kind many more than the others push out.
+        pub async fn list_set_events(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ListSetEventsRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListSetEventsResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = crate::codec::Codec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/seqsvr.v1.EventService/ListSetEvents",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("seqsvr.v1.EventService", "ListSetEvents"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Sends events as they are added, until the caller ends the call. An event is sent again when a change continues it.
+        pub async fn watch_set_events(
+            &mut self,
+            request: impl tonic::IntoRequest<super::WatchSetEventsRequest>,
+        ) -> std::result::Result<
+            tonic::Response<tonic::codec::Streaming<super::WatchSetEventsResponse>>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = crate::codec::Codec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/seqsvr.v1.EventService/WatchSetEvents",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("seqsvr.v1.EventService", "WatchSetEvents"));
+            self.inner.server_streaming(req, path, codec).await
+        }
+    }
+}
+/// Generated server implementations.
+pub mod event_service_server {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
+    use tonic::codegen::*;
+    /// Generated trait containing gRPC methods that should be implemented for use with EventServiceServer.
+    #[async_trait]
+    pub trait EventService: std::marker::Send + std::marker::Sync + 'static {
+        /// Returns events. The newest 4,096 are kept, and of each kind many more than the others push out.
+        async fn list_set_events(
+            &self,
+            request: tonic::Request<super::ListSetEventsRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListSetEventsResponse>,
+            tonic::Status,
+        >;
+        /// Server streaming response type for the WatchSetEvents method.
+        type WatchSetEventsStream: tonic::codegen::tokio_stream::Stream<
+                Item = std::result::Result<super::WatchSetEventsResponse, tonic::Status>,
+            >
+            + std::marker::Send
+            + 'static;
+        /// Sends events as they are added, until the caller ends the call. An event is sent again when a change continues it.
+        async fn watch_set_events(
+            &self,
+            request: tonic::Request<super::WatchSetEventsRequest>,
+        ) -> std::result::Result<
+            tonic::Response<Self::WatchSetEventsStream>,
+            tonic::Status,
+        >;
+    }
+    /// Served by every member of a store, at its admin port, from the entries that the member has applied.
+    #[derive(Debug)]
+    pub struct EventServiceServer<T> {
+        inner: Arc<T>,
+        accept_compression_encodings: EnabledCompressionEncodings,
+        send_compression_encodings: EnabledCompressionEncodings,
+        max_decoding_message_size: Option<usize>,
+        max_encoding_message_size: Option<usize>,
+    }
+    impl<T> EventServiceServer<T> {
+        pub fn new(inner: T) -> Self {
+            Self::from_arc(Arc::new(inner))
+        }
+        pub fn from_arc(inner: Arc<T>) -> Self {
+            Self {
+                inner,
+                accept_compression_encodings: Default::default(),
+                send_compression_encodings: Default::default(),
+                max_decoding_message_size: None,
+                max_encoding_message_size: None,
+            }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> InterceptedService<Self, F>
+        where
+            F: tonic::service::Interceptor,
+        {
+            InterceptedService::new(Self::new(inner), interceptor)
+        }
+        /// Enable decompressing requests with the given encoding.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.accept_compression_encodings.enable(encoding);
+            self
+        }
+        /// Compress responses with the given encoding, if the client supports it.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.send_compression_encodings.enable(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.max_decoding_message_size = Some(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.max_encoding_message_size = Some(limit);
+            self
+        }
+    }
+    impl<T, B> tonic::codegen::Service<http::Request<B>> for EventServiceServer<T>
+    where
+        T: EventService,
+        B: Body + std::marker::Send + 'static,
+        B::Error: Into<StdError> + std::marker::Send + 'static,
+    {
+        type Response = http::Response<tonic::body::Body>;
+        type Error = std::convert::Infallible;
+        type Future = BoxFuture<Self::Response, Self::Error>;
+        fn poll_ready(
+            &mut self,
+            _cx: &mut Context<'_>,
+        ) -> Poll<std::result::Result<(), Self::Error>> {
+            Poll::Ready(Ok(()))
+        }
+        fn call(&mut self, req: http::Request<B>) -> Self::Future {
+            match req.uri().path() {
+                "/seqsvr.v1.EventService/ListSetEvents" => {
+                    #[allow(non_camel_case_types)]
+                    struct ListSetEventsSvc<T: EventService>(pub Arc<T>);
+                    impl<
+                        T: EventService,
+                    > tonic::server::UnaryService<super::ListSetEventsRequest>
+                    for ListSetEventsSvc<T> {
+                        type Response = super::ListSetEventsResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ListSetEventsRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as EventService>::list_set_events(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ListSetEventsSvc(inner);
+                        let codec = crate::codec::Codec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/seqsvr.v1.EventService/WatchSetEvents" => {
+                    #[allow(non_camel_case_types)]
+                    struct WatchSetEventsSvc<T: EventService>(pub Arc<T>);
+                    impl<
+                        T: EventService,
+                    > tonic::server::ServerStreamingService<super::WatchSetEventsRequest>
+                    for WatchSetEventsSvc<T> {
+                        type Response = super::WatchSetEventsResponse;
+                        type ResponseStream = T::WatchSetEventsStream;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::ResponseStream>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::WatchSetEventsRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as EventService>::watch_set_events(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = WatchSetEventsSvc(inner);
+                        let codec = crate::codec::Codec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.server_streaming(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                _ => {
+                    Box::pin(async move {
+                        let mut response = http::Response::new(
+                            tonic::body::Body::default(),
+                        );
+                        let headers = response.headers_mut();
+                        headers
+                            .insert(
+                                tonic::Status::GRPC_STATUS,
+                                (tonic::Code::Unimplemented as i32).into(),
+                            );
+                        headers
+                            .insert(
+                                http::header::CONTENT_TYPE,
+                                tonic::metadata::GRPC_CONTENT_TYPE,
+                            );
+                        Ok(response)
+                    })
+                }
+            }
+        }
+    }
+    impl<T> Clone for EventServiceServer<T> {
+        fn clone(&self) -> Self {
+            let inner = self.inner.clone();
+            Self {
+                inner,
+                accept_compression_encodings: self.accept_compression_encodings,
+                send_compression_encodings: self.send_compression_encodings,
+                max_decoding_message_size: self.max_decoding_message_size,
+                max_encoding_message_size: self.max_encoding_message_size,
+            }
+        }
+    }
+    /// Generated gRPC service name
+    pub const SERVICE_NAME: &str = "seqsvr.v1.EventService";
+    impl<T> tonic::server::NamedService for EventServiceServer<T> {
+        const NAME: &'static str = SERVICE_NAME;
+    }
+}
 /// A request of an operator.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ForwardRequest {

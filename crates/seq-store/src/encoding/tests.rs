@@ -100,6 +100,7 @@ fn state() -> State {
         routed: RouteVersion(epoch),
         handover_id: HandoverId(epoch * 2),
         came_by: MigrationId(epoch * 3),
+        began: state::Beginning::default(),
     };
     let mut sections = SectionRecords::new(set().layout.sections());
     sections.put(SectionId(0), SectionRecord::Resident(resident(3, Some(NodeId(1)), 10_000)));

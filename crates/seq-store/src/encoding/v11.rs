@@ -28,8 +28,8 @@ struct Added {
     restored_ms: Option<u64>,
     /// For each section that is in the set, in order, the beginning of its ownership.
     began: Vec<Beginning>,
-    /// The event log: the index of the newest event, the time of the newest note, and the kept events.
-    events: ((u64, u64), Vec<Event>),
+    /// The event log: the numbers of the newest event and change, the time of the newest note, and the kept events.
+    events: (((u64, u64), u64), Vec<Event>),
 }
 
 impl Added {
@@ -43,7 +43,10 @@ impl Added {
             reads_lanes: state.nodes.iter().map(|node| node.reads_lanes).collect(),
             restored_ms: state.restored_ms,
             began: state.sections.residents().map(|(_, residence)| residence.began).collect(),
-            events: ((state.events.last(), state.events.now_ms()), state.events.iter().cloned().collect()),
+            events: (
+                ((state.events.last(), state.events.changes()), state.events.now_ms()),
+                state.events.iter().cloned().collect(),
+            ),
         }
     }
 
@@ -94,8 +97,8 @@ pub(super) fn decode_state(
     if !state.sections.put_beginnings(&began) {
         return Err(Contradiction::into("the sections' columns differ in length"));
     }
-    let ((last, now_ms), kept) = events;
-    let events = Events::from_parts(last, now_ms, kept.into());
-    state.events = events.ok_or_else(|| Contradiction::into("the events are not in order"))?;
+    let ((counts, now_ms), kept) = events;
+    let events = Events::from_parts(counts, now_ms, kept.into()).ok_or("the events are not in order");
+    state.events = events?;
     Ok(state)
 }

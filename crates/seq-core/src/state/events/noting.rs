@@ -5,7 +5,7 @@ use alloc::string::String;
 use super::{EventRecord, Note, Noted, Ownerships, SectionCount};
 use crate::id::{Incarnation, MigrationId, NodeId, SectionId, SetId};
 use crate::state::record::{Residence, SectionRecord};
-use crate::state::{Closing, Command, Rules, State};
+use crate::state::{BeganBy, Closing, Command, Rules, State};
 
 impl Command {
     /// Returns whether the command may add an event, so that the time is to be noted before it.
@@ -112,8 +112,11 @@ impl State {
             }
             _ => false,
         };
+        let silent = from.as_ref().filter(|_| by == BeganBy::Takeover);
+        let silent = silent.and_then(|(name, incarnation)| self.events.silence_of(name, *incarnation));
         let anew = || {
             let mut ownerships = Ownerships::one(by, from.clone(), section);
+            ownerships.silent_ms = silent.unwrap_or(0);
             ownerships.count(next, &owner);
             EventRecord::Began { ownerships }
         };

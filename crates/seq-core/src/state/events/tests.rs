@@ -65,14 +65,14 @@ fn newest(state: &State) -> &Ownerships {
 }
 
 fn kinds(state: &State) -> Vec<&'static str> {
-    state.events.iter().map(|event| event.record.name()).collect()
+    state.events.iter().map(|event| event.record.kind()).collect()
 }
 
 #[test]
 fn a_takeover_of_many_sections_is_one_event_with_its_owners() {
     let state = &mut state();
     give(state, 0..40, 1);
-    assert_eq!(kinds(state), ["set_defined", "registered", "registered", "registered", "first"]);
+    assert_eq!(kinds(state), ["set_defined", "registered", "registered", "registered", "first_owners"]);
     let first = newest(state);
     assert_eq!((first.by, &first.from, &*first.to), (BeganBy::First, &None, &[(String::from("a1"), 40)][..]));
     raise(state, 1, 7, 25_000);
@@ -89,7 +89,7 @@ fn a_takeover_of_many_sections_is_one_event_with_its_owners() {
     let to = vec![("a2".into(), 20), ("a3".into(), 20)];
     let routed = state.route_version;
     let (by, from) = (BeganBy::Takeover, Some(("a1".into(), Incarnation(1))));
-    let expected = Ownerships { by, from, to, others: 0, sections, most_skipped: Some(25_000), routed };
+    let expected = Ownerships { by, from, silent_ms, to, others: 0, sections, most_skipped: Some(25_000), routed };
     assert_eq!(newest(state), &expected);
     let began = state.sections.resident(SectionId(7)).unwrap().began;
     assert_eq!((began.at_unix_ms, began.by, began.ceiling), (5_000, BeganBy::Takeover, Seq(25_000)));
@@ -213,9 +213,23 @@ fn the_most_frequent_kind_makes_room() {
     assert_eq!(kept.len(), limits::MAX_EVENTS);
     assert_eq!(kinds(state)[..4], ["set_defined", "registered", "registered", "registered"]);
     assert_eq!(state.events.last(), 4 + 2 * limits::MAX_EVENTS as u64);
-    let newest = state.events.last();
-    assert_eq!(state.events.after(newest - 3).map(|event| newest - event.index).collect::<Vec<_>>(), [2, 1, 0]);
-    assert!(state.events.after(newest).next().is_none());
+}
+
+#[test]
+fn a_watcher_gets_an_event_again_that_a_change_continues() {
+    let state = &mut state();
+    give(state, 0..1, 1);
+    give(state, 1..2, 2);
+    let drain = Command::Drain(Drain { name: "a3".into(), drained: true });
+    state.apply(&drain);
+    let seen = state.events.changes();
+    assert!(state.events.changed_after(seen).is_empty());
+    give(state, 2..3, 2);
+    let changed =
+        |seen| -> Vec<&str> { state.events.changed_after(seen).iter().map(|event| event.record.kind()).collect() };
+    assert_eq!(changed(seen), ["first_owners"]);
+    assert_eq!(changed(seen - 1), ["drained", "first_owners"], "in the order of the changes");
+    assert_eq!(state.events.changed_after(0).len(), state.events.iter().count());
 }
 
 /// One change of the property below.

@@ -2,7 +2,10 @@
 
 use seq_core::layout::{Lanes, TickClock};
 use seq_core::series::Series;
-use seq_core::state::{AdoptSeries, CreateSeries, NoteClock, NoteReadsLanes, RetireSeries};
+use seq_core::state::{
+    AdoptSeries, BeganBy, Beginning, CreateSeries, Event, EventRecord, Events, Note, NoteClock, NoteReadsLanes, Noted,
+    Ownerships, RetireSeries, SectionCount,
+};
 
 use super::*;
 
@@ -47,8 +50,56 @@ fn commands_about_series() {
         00000009000000000000000105"#]],
     );
     checked(Command::NoteClock(NoteClock { unix_ms: 0x0102 }), expect!["0500020100000000000005"]);
+    let silent = Noted::Silent { node: NodeId(1), incarnation: Incarnation(2), silent_ms: 3 };
+    checked(Command::Note(Note { unix_ms: 0x0102, about: silent }), expect!["0700020100000000000002010000000200000000000000030000000000000005"]);
+    let leader = Noted::Leader { member: 1, term: 2 };
+    checked(Command::Note(Note { unix_ms: 0x0102, about: leader }), expect!["07000201000000000000010100000000000000020000000000000005"]);
+    checked(Command::Note(Note { unix_ms: 0x0102, about: Noted::Time }), expect!["070002010000000000000005"]);
     let note = NoteReadsLanes { node: NodeId(1), incarnation: Incarnation(2) };
     checked(Command::NoteReadsLanes(note), expect!["040001000000020000000000000005"]);
+}
+
+/// One event of each kind.
+fn events() -> Events {
+    let sections = SectionCount { count: 1, first: SectionId(2), last: SectionId(3) };
+    let ownerships = Ownerships {
+        by: BeganBy::Takeover,
+        from: Some(("a1".into(), Incarnation(2))),
+        silent_ms: 7,
+        to: vec![("a2".into(), 3)],
+        others: 4,
+        sections,
+        most_skipped: Some(5),
+        routed: RouteVersion(6),
+    };
+    let (node, name) = (|| String::from("a1"), || String::from("s"));
+    let (incarnation, migration, set, lineage) = (Incarnation(2), MigrationId(3), SetId(4), Lineage(5));
+    let records = [
+        EventRecord::Leader { member: 1, term: 2 },
+        EventRecord::Registered { node: node(), incarnation },
+        EventRecord::Leaving { node: node(), incarnation },
+        EventRecord::Silent { node: node(), incarnation, silent_ms: 6 },
+        EventRecord::Drained { node: node(), drained: true },
+        EventRecord::Began { ownerships },
+        EventRecord::Departed { migration, to: set, sections },
+        EventRecord::MigrationStarted { migration, to: set },
+        EventRecord::MigrationPaced { migration, paused: true },
+        EventRecord::MigrationRolledBack { migration },
+        EventRecord::MigrationCompleted { migration },
+        EventRecord::SetDefined { set },
+        EventRecord::Closing { closed: false },
+        EventRecord::Restored { lineage },
+        EventRecord::QuarantineEnded,
+        EventRecord::Fenced { set, lineage },
+        EventRecord::EntriesLost { node: node() },
+        EventRecord::Terms { lease_wait_ms: 7 },
+        EventRecord::Format { format: 8 },
+        EventRecord::SeriesCreated { name: name() },
+        EventRecord::SeriesRetired { name: name() },
+        EventRecord::Balancing { paused: false },
+    ];
+    let event = |(index, record)| Event { index, change: index + 1, at_unix_ms: 9, until_unix_ms: 10, record };
+    Events::from_parts((22, 23), 11, (1..).zip(records).map(event).collect()).unwrap()
 }
 
 #[test]
@@ -67,11 +118,13 @@ fn a_state_with_series() {
     };
     append("a", None, false);
     append("b", clock, true);
-    let record = state.sections.residents().next().unwrap().1;
-    state.sections.put(SectionId(first + 4), SectionRecord::Resident(*record));
+    let record = *state.sections.residents().next().unwrap().1;
+    let began = Beginning { at_unix_ms: 5, by: BeganBy::Takeover, ceiling: Seq(6), skipped: Some(7) };
+    state.sections.put(SectionId(first + 4), SectionRecord::Resident(Residence { began, ..record }));
     state.nodes[0].reads_lanes = true;
     state.restored_ms = Some(0x0304);
     state.rules = Rules::of_format(SERIES);
+    state.events = events();
     let encoded = encode_state(SERIES, &state);
     let earlier = encode_state(BALANCING, &state);
     assert!(encoded.starts_with(&earlier), "the earlier body comes first");
@@ -80,7 +133,41 @@ fn a_state_with_series() {
         0000000000000000090000000000000000030000000000000001000000620200
         0000010205000000020000000700000000000000080000000000000001010000
         0000000000020000000304000000090000000000000001030000000000000001
-        000000010104030000000000008d000000"#]]
+        0000000101040300000000000003000000000000000000000000000000000000
+        0000000000000000000000000000000000000000000500000000000000030600
+        000000000000010700000000000000160000000000000017000000000000000b
+        0000000000000016000000010000000000000002000000000000000900000000
+        0000000a00000000000000010100000000000000020000000000000002000000
+        00000000030000000000000009000000000000000a0000000000000002020000
+        0061310200000000000000030000000000000004000000000000000900000000
+        0000000a00000000000000030200000061310200000000000000040000000000
+        0000050000000000000009000000000000000a00000000000000040200000061
+        3102000000000000000600000000000000050000000000000006000000000000
+        0009000000000000000a00000000000000050200000061310106000000000000
+        00070000000000000009000000000000000a0000000000000006030102000000
+        6131020000000000000007000000000000000100000002000000613203000000
+        0400000001000000020000000300000001050000000000000006000000000000
+        000700000000000000080000000000000009000000000000000a000000000000
+        0007030000000000000004000000000000000100000002000000030000000800
+        000000000000090000000000000009000000000000000a000000000000000803
+        00000000000000040000000000000009000000000000000a0000000000000009
+        000000000000000a00000000000000090300000000000000010a000000000000
+        000b0000000000000009000000000000000a000000000000000a030000000000
+        00000b000000000000000c0000000000000009000000000000000a0000000000
+        00000b03000000000000000c000000000000000d000000000000000900000000
+        0000000a000000000000000c04000000000000000d000000000000000e000000
+        0000000009000000000000000a000000000000000d000e000000000000000f00
+        00000000000009000000000000000a000000000000000e05000000000000000f
+        00000000000000100000000000000009000000000000000a000000000000000f
+        1000000000000000110000000000000009000000000000000a00000000000000
+        1004000000000000000500000000000000110000000000000012000000000000
+        0009000000000000000a00000000000000110200000061311200000000000000
+        130000000000000009000000000000000a000000000000001207000000000000
+        001300000000000000140000000000000009000000000000000a000000000000
+        001308001400000000000000150000000000000009000000000000000a000000
+        0000000014010000007315000000000000001600000000000000090000000000
+        00000a0000000000000015010000007316000000000000001700000000000000
+        09000000000000000a000000000000001600d2040000"#]]
     .assert_eq(&hex(&encoded[earlier.len()..]));
     assert_eq!(decode_state(SERIES, &encoded).unwrap(), state);
     assert!(decode_state(BALANCING, &earlier).is_err(), "a section of lanes that the layout lacks");

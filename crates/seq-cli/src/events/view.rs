@@ -1,0 +1,119 @@
+//! The JSON of an event. Fields that the kind does not have are left out.
+
+use seq_command::output::digits;
+use seq_command::utc;
+use seq_proto::v1::{EventSeverity, SetEvent};
+use serde::{Serialize, Serializer};
+
+use super::text;
+
+/// An event as JSON.
+#[derive(Serialize)]
+pub(super) struct EventView<'a> {
+    #[serde(serialize_with = "digits")]
+    number: u64,
+    /// Number of its last change; grows when a change continues the event.
+    #[serde(serialize_with = "digits")]
+    change: u64,
+    /// Time of the event; `null` if it is unknown.
+    time: Option<String>,
+    /// Time of its last change.
+    until: Option<String>,
+    kind: &'a str,
+    severity: &'static str,
+    text: String,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    node: &'a str,
+    #[serde(skip_serializing_if = "is_zero", serialize_with = "digits")]
+    incarnation: u64,
+    #[serde(skip_serializing_if = "is_zero", serialize_with = "digits")]
+    store: u64,
+    #[serde(skip_serializing_if = "is_zero", serialize_with = "digits")]
+    term: u64,
+    #[serde(skip_serializing_if = "is_zero", serialize_with = "digits")]
+    migration: u64,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    set: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sections: Option<SectionsView>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    owners: Vec<OwnerView<'a>>,
+    #[serde(skip_serializing_if = "is_none_of_32")]
+    other_owners_sections: u32,
+    /// The most numbers that were skipped for any uid of the sections; left out if it is not known.
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "optional_digits")]
+    most_skipped: Option<u64>,
+    #[serde(skip_serializing_if = "is_zero", serialize_with = "digits")]
+    route_version: u64,
+    /// Milliseconds.
+    #[serde(skip_serializing_if = "is_zero", serialize_with = "digits")]
+    lasted_ms: u64,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    series: &'a str,
+    #[serde(skip_serializing_if = "is_none_of_32")]
+    format: u32,
+}
+
+/// The sections of an event.
+#[derive(Serialize)]
+struct SectionsView {
+    count: u32,
+    first: u32,
+    last: u32,
+}
+
+/// A next owner.
+#[derive(Serialize)]
+struct OwnerView<'a> {
+    node: &'a str,
+    sections: u32,
+}
+
+impl EventView<'_> {
+    pub(super) fn new(event: &SetEvent) -> EventView<'_> {
+        let time = |ms: u64| (ms > 0).then(|| utc::text_of_ms(ms));
+        let SetEvent { sections: count, first_section: first, last_section: last, .. } = *event;
+        EventView {
+            number: event.index,
+            change: event.change,
+            time: time(event.at_unix_ms),
+            until: time(event.until_unix_ms),
+            kind: &event.kind,
+            severity: match event.severity() {
+                EventSeverity::Unspecified | EventSeverity::Info => "info",
+                EventSeverity::Attention => "attention",
+                EventSeverity::Fault => "fault",
+            },
+            text: text(event),
+            node: &event.node,
+            incarnation: event.incarnation,
+            store: event.member,
+            term: event.term,
+            migration: event.migration_id,
+            set: &event.set,
+            sections: (count > 0).then_some(SectionsView { count, first, last }),
+            owners: event.moved_to.iter().map(|one| OwnerView { node: &one.node, sections: one.sections }).collect(),
+            other_owners_sections: event.others,
+            most_skipped: event.most_skipped,
+            route_version: event.route_version,
+            lasted_ms: event.lasted_ms,
+            series: &event.series,
+            format: event.format,
+        }
+    }
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
+fn is_none_of_32(number: &u32) -> bool {
+    *number == 0
+}
+
+fn optional_digits<S: Serializer>(number: &Option<u64>, serializer: S) -> Result<S::Ok, S::Error> {
+    match number {
+        Some(number) => digits(number, serializer),
+        None => serializer.serialize_none(),
+    }
+}

@@ -1,0 +1,223 @@
+//! The service through which operators read the event log, and watch it.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::{Stream, stream};
+use seq_core::limits;
+use seq_core::state::{Event, EventRecord, Note, Replicated, Severity, State};
+use seq_core::{SectionId, SetId};
+use seq_proto::Reason;
+use seq_proto::v1::event_service_server::EventService;
+use seq_proto::v1::{
+    EventSeverity, ListSetEventsRequest, ListSetEventsResponse, NodeSections, SetEvent, WatchSetEventsRequest,
+    WatchSetEventsResponse,
+};
+use seq_raft::{Changes, Gate};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tonic::{Request, Response, Status};
+
+use crate::replicated_set::ReplicatedSet;
+
+/// Most events of one response: at most 100 KiB.
+const PAGE: usize = 200;
+
+/// Least time between two responses to a watcher, because entries are applied far more often than people read.
+const WATCH_INTERVAL: Duration = Duration::from_millis(100);
+
+/// The open service.
+pub(crate) struct EventLog {
+    set: String,
+    replicated: ReplicatedSet,
+    watchers: Arc<Semaphore>,
+}
+
+impl EventLog {
+    pub(crate) fn new(set: &str, replicated: ReplicatedSet) -> EventLog {
+        let watchers = Arc::new(Semaphore::new(limits::MAX_EVENT_WATCHERS));
+        EventLog { set: set.to_owned(), replicated, watchers }
+    }
+}
+
+/// The events that a caller wants.
+#[derive(Clone, Debug)]
+struct Filter {
+    /// Kinds; none: all kinds.
+    kinds: Vec<&'static str>,
+    min_severity: Severity,
+    section: Option<SectionId>,
+}
+
+impl Filter {
+    /// Checks the filter of a request.
+    fn new(kinds: &[String], min_severity: i32, section: Option<u32>) -> Result<Filter, Status> {
+        let known = |kind: &String| {
+            let place = EventRecord::KINDS.binary_search(&kind.as_str());
+            let unknown = || format!("{kind:?} is no kind of event; the kinds are {}", EventRecord::KINDS.join(", "));
+            place.map(|place| EventRecord::KINDS[place]).map_err(|_| Reason::Malformed.status(unknown()))
+        };
+        let min_severity = match EventSeverity::try_from(min_severity) {
+            Ok(EventSeverity::Unspecified | EventSeverity::Info) => Severity::Info,
+            Ok(EventSeverity::Attention) => Severity::Attention,
+            Ok(EventSeverity::Fault) => Severity::Fault,
+            Err(_) => return Err(Reason::Malformed.status(format!("{min_severity} is no severity"))),
+        };
+        let kinds = kinds.iter().map(known).collect::<Result<_, _>>()?;
+        Ok(Filter { kinds, min_severity, section: section.map(SectionId) })
+    }
+
+    fn wants(&self, event: &Event) -> bool {
+        let around = |section: SectionId| {
+            event.record.sections().is_some_and(|range| (range.first..=range.last).contains(&section))
+        };
+        (self.kinds.is_empty() || self.kinds.contains(&event.record.kind()))
+            && event.record.severity() >= self.min_severity
+            && self.section.is_none_or(around)
+    }
+
+    /// Returns the wanted events after a change, the change up to which they are all, and whether more follow.
+    fn page(&self, state: &State, after: u64, limit: usize) -> (Vec<SetEvent>, u64, bool) {
+        let changed = state.events.changed_after(after);
+        let mut wanted = changed.into_iter().filter(|event| self.wants(event)).peekable();
+        let events: Vec<SetEvent> = wanted.by_ref().take(limit).map(|event| message(event, state)).collect();
+        let more = wanted.peek().is_some();
+        let next = if more { events.last().map_or(after, |event| event.change) } else { state.events.changes() };
+        (events, next.max(after), more)
+    }
+}
+
+/// The service, opened once the member is loaded.
+#[derive(Clone)]
+pub(crate) struct EventServer(pub(crate) Gate<EventLog>);
+
+/// A watcher's place in the log.
+struct Watch {
+    replicated: ReplicatedSet,
+    filter: Filter,
+    after: u64,
+    changes: Changes,
+    /// Held until the watcher is gone.
+    _permit: OwnedSemaphorePermit,
+}
+
+impl Watch {
+    /// Waits for wanted events; `None` when the member stops.
+    async fn next(mut self) -> Option<(Result<WatchSetEventsResponse, Status>, Watch)> {
+        loop {
+            let (after, filter) = (self.after, &self.filter);
+            let (events, next, _) = self.replicated.read(|state| filter.page(state, after, PAGE));
+            self.after = next;
+            if !events.is_empty() {
+                return Some((Ok(WatchSetEventsResponse { events, next }), self));
+            }
+            tokio::time::sleep(WATCH_INTERVAL).await;
+            self.changes.changed().await.ok()?;
+        }
+    }
+}
+
+#[tonic::async_trait]
+impl EventService for EventServer {
+    async fn list_set_events(
+        &self,
+        request: Request<ListSetEventsRequest>,
+    ) -> Result<Response<ListSetEventsResponse>, Status> {
+        let log = self.0.get()?;
+        let ListSetEventsRequest { after, limit, kinds, min_severity, section } = request.into_inner();
+        let filter = Filter::new(&kinds, min_severity, section)?;
+        let limit = if limit == 0 { PAGE } else { PAGE.min(limit as usize) };
+        let (events, next, more) = log.replicated.read(|state| filter.page(state, after, limit));
+        let recorded = log.replicated.raft().state().format() >= Note::SINCE;
+        Ok(Response::new(ListSetEventsResponse { set: log.set.clone(), events, next, more, recorded }))
+    }
+
+    type WatchSetEventsStream = Pin<Box<dyn Stream<Item = Result<WatchSetEventsResponse, Status>> + Send>>;
+
+    async fn watch_set_events(
+        &self,
+        request: Request<WatchSetEventsRequest>,
+    ) -> Result<Response<Self::WatchSetEventsStream>, Status> {
+        let log = self.0.get()?;
+        let WatchSetEventsRequest { after, kinds, min_severity, section } = request.into_inner();
+        let filter = Filter::new(&kinds, min_severity, section)?;
+        let permit = log.watchers.clone().try_acquire_owned().map_err(|_| {
+            let text = format!("{} watchers of events are connected, the most", limits::MAX_EVENT_WATCHERS);
+            Reason::TooManyConnections.status(text)
+        })?;
+        let replicated = log.replicated.clone();
+        let after = if after == 0 { replicated.read(|state| state.events.changes()) } else { after };
+        let changes = replicated.raft().changes();
+        let watch = Watch { replicated, filter, after, changes, _permit: permit };
+        Ok(Response::new(Box::pin(stream::unfold(watch, Watch::next))))
+    }
+}
+
+/// Returns an event as its message.
+fn message(event: &Event, state: &State) -> SetEvent {
+    let Event { index, change, at_unix_ms, until_unix_ms, record } = event;
+    let mut message = SetEvent {
+        index: *index,
+        change: *change,
+        at_unix_ms: *at_unix_ms,
+        until_unix_ms: *until_unix_ms,
+        kind: record.kind().to_owned(),
+        severity: match record.severity() {
+            Severity::Info => EventSeverity::Info.into(),
+            Severity::Attention => EventSeverity::Attention.into(),
+            Severity::Fault => EventSeverity::Fault.into(),
+        },
+        ..SetEvent::default()
+    };
+    if let Some(sections) = record.sections() {
+        message.sections = sections.count;
+        (message.first_section, message.last_section) = (sections.first.0, sections.last.0);
+    }
+    let mut other_set = |set: SetId| {
+        let facts = state.sets.get(&set).and_then(|peer| peer.facts.as_ref());
+        (message.set_id, message.set) = (set.0, facts.map(|facts| facts.name.clone()).unwrap_or_default());
+    };
+    match record {
+        EventRecord::Leader { member, term } => (message.member, message.term) = (*member, *term),
+        EventRecord::Registered { node, incarnation } | EventRecord::Leaving { node, incarnation } => {
+            (message.node, message.incarnation) = (node.clone(), incarnation.0);
+        }
+        EventRecord::Silent { node, incarnation, silent_ms } => {
+            (message.node, message.incarnation, message.lasted_ms) = (node.clone(), incarnation.0, *silent_ms);
+        }
+        EventRecord::Drained { node, drained: _ } | EventRecord::EntriesLost { node } => {
+            message.node.clone_from(node);
+        }
+        EventRecord::Began { ownerships } => {
+            if let Some((node, incarnation)) = &ownerships.from {
+                (message.node, message.incarnation) = (node.clone(), incarnation.0);
+            }
+            let got = |(node, sections): &(String, u32)| NodeSections { node: node.clone(), sections: *sections };
+            message.moved_to = ownerships.to.iter().map(got).collect();
+            (message.others, message.most_skipped) = (ownerships.others, ownerships.most_skipped);
+            (message.route_version, message.lasted_ms) = (ownerships.routed.0, ownerships.silent_ms);
+        }
+        EventRecord::Departed { migration, to, sections: _ } | EventRecord::MigrationStarted { migration, to } => {
+            other_set(*to);
+            message.migration_id = migration.0;
+        }
+        EventRecord::MigrationPaced { migration, paused: _ }
+        | EventRecord::MigrationRolledBack { migration }
+        | EventRecord::MigrationCompleted { migration } => message.migration_id = migration.0,
+        EventRecord::SetDefined { set } => (message.set_id, message.set) = (set.0, own_name(state)),
+        EventRecord::Closing { closed: _ } | EventRecord::QuarantineEnded | EventRecord::Balancing { paused: _ } => {}
+        EventRecord::Restored { lineage } => message.lineage = lineage.0,
+        EventRecord::Fenced { set, lineage } => {
+            other_set(*set);
+            message.lineage = lineage.0;
+        }
+        EventRecord::Terms { lease_wait_ms } => message.lasted_ms = *lease_wait_ms,
+        EventRecord::Format { format } => message.format = (*format).into(),
+        EventRecord::SeriesCreated { name } | EventRecord::SeriesRetired { name } => message.series.clone_from(name),
+    }
+    message
+}
+
+fn own_name(state: &State) -> String {
+    state.set.as_ref().map(|set| set.name.clone()).unwrap_or_default()
+}
