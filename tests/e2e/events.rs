@@ -123,7 +123,7 @@ fn a_takeover_a_drain_and_a_change_of_leader_are_events() {
     assert_eq!((&takeover["node"], &takeover["severity"]), (&owner.as_str().into(), &"attention".into()));
     assert_eq!(takeover["owners"], serde_json::json!([{ "node": other, "sections": owned }]));
     assert!(digits(&takeover["lasted_ms"]) >= 1_000, "{takeover}");
-    let ceiling = digits(&cluster.run(&["section", "show", "--uid", "1"])["max_seq"]);
+    let ceiling = digits(&cluster.run(&["section", "show", "--uid", "1"])["ceiling"]);
     assert!((1..=ceiling).contains(&digits(&takeover["most_skipped"])), "{takeover}, ceiling {ceiling}");
     let silent = cluster.watch.see("the silence before", of("silent"));
     assert!(digits(&silent["number"]) < digits(&takeover["number"]));

@@ -52,6 +52,7 @@ mod rules;
 mod sections;
 mod series;
 mod set_command;
+mod succession;
 
 pub use audit::{Audit, AuditEvent, AuditHash, AuditRecord, BeginOperation, EndOperation, audit_text};
 pub use balancing::{Balancing, MoveSections, Pause, PauseBalancing};

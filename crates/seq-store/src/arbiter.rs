@@ -61,7 +61,7 @@ impl ArbiterShell {
             let mut evaluate_after = None;
             if self.set.raft().is_leader() {
                 let term = self.set.raft().leads();
-                if term.is_some() && term != noted_term && self.note_leader().await.is_ok() {
+                if term != noted_term && self.note_leader().await {
                     noted_term = term;
                 }
                 let machine = machine.get_or_insert_with(|| Arbiter::new(self.timeouts));
@@ -116,11 +116,12 @@ impl ArbiterShell {
         });
     }
 
-    /// Notes that this member leads, for the event log.
-    async fn note_leader(&self) -> Result<(), ProposeError> {
+    /// Notes that this member leads, for the event log. Returns whether it is noted.
+    async fn note_leader(&self) -> bool {
         let raft = self.set.raft();
-        let Some(term) = raft.leads().filter(|_| self.set.keeps_events()) else { return Ok(()) };
-        self.set.propose(Note { unix_ms: raft.clock_ms(), about: Noted::Leader { member: raft.id(), term } }).await
+        let Some(term) = raft.leads().filter(|_| self.set.keeps_events()) else { return false };
+        let about = Noted::Leader { member: raft.id(), term };
+        self.set.propose(Note { unix_ms: raft.clock_ms(), about }).await.is_ok()
     }
 
     async fn propose(&self, plan: &Plan) -> Result<(), ProposeError> {

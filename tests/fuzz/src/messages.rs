@@ -52,7 +52,8 @@ pub(crate) const MESSAGES: &[(&str, Turn)] = turns!(turn,
     PlanMigrationRequest PlanMigrationResponse RollbackMigrationRequest RollbackMigrationResponse RouteSet SectionInfo
     SectionRange SetFacts SetInfo SetPaceRequest SetPaceResponse StartMigrationRequest StartMigrationResponse
     StartReturnRequest StartReturnResponse AuditEvent BegunOperation EndedOperation EndOperationRequest EndOperationResponse
-    ListEventsRequest ListEventsResponse ListCeilingsRequest ListCeilingsResponse SectionCeiling
+    ListEventsRequest ListEventsResponse ListSetEventsRequest ListSetEventsResponse WatchSetEventsRequest WatchSetEventsResponse
+    SetEvent NodeSections ListCeilingsRequest ListCeilingsResponse SectionCeiling
     NextIdsRequest NextIdsResponse IdRun CurrentIdRequest CurrentIdResponse AdvanceIdRequest AdvanceIdResponse
     DecodeIdRequest DecodeIdResponse ListSeriesRequest ListSeriesResponse Series StoredSeries Shape CounterShape TimedShape
     Lanes TickClock CreateSeriesRequest CreateSeriesResponse RetireSeriesRequest RetireSeriesResponse

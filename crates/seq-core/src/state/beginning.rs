@@ -4,10 +4,7 @@
 //! may jump. The record of the section keeps the last beginning permanently, which answers why a number jumped long
 //! after the event of the takeover was removed.
 
-use super::State;
-use super::record::{Residence, SectionRecord};
-use super::rules::Rules;
-use crate::id::{Epoch, HandoverId, SectionId, Seq};
+use crate::id::Seq;
 
 /// The way in which an ownership began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -80,56 +77,4 @@ impl Beginning {
     /// The beginning of a section that was in no set before.
     pub(super) const FIRST: Beginning =
         Beginning { at_unix_ms: 0, by: BeganBy::First, ceiling: Seq::ZERO, skipped: Some(0) };
-}
-
-impl State {
-    /// Returns the next record of a section with the beginning of its ownership, if an ownership begins.
-    pub(super) fn begun(&self, section: SectionId, before: &SectionRecord, next: SectionRecord) -> SectionRecord {
-        let SectionRecord::Resident(next) = next else { return next };
-        // Members of an earlier release keep no beginnings.
-        if self.rules < Rules::Eleven {
-            return SectionRecord::Resident(Residence { began: Beginning::default(), ..next });
-        }
-        let began = match before {
-            SectionRecord::Resident(last) if last.epoch == next.epoch || next.owner.is_none() => last.began,
-            SectionRecord::Resident(last) => self.succession(section, last, &next),
-            SectionRecord::Never if next.began.by == BeganBy::First => self.beginning(BeganBy::First, &next, Some(0)),
-            SectionRecord::Never | SectionRecord::Departed(_) => {
-                let is_exact = next.handover_id != HandoverId(0);
-                self.beginning(BeganBy::Arrival, &next, is_exact.then_some(0))
-            }
-            SectionRecord::Quarantined(_) => self.beginning(BeganBy::Restore, &next, None),
-        };
-        SectionRecord::Resident(Residence { began, ..next })
-    }
-
-    /// Returns the beginning of an ownership that follows another residence in this set.
-    fn succession(&self, section: SectionId, last: &Residence, next: &Residence) -> Beginning {
-        let is_known = last.began.by != BeganBy::Unknown;
-        // Every uid of the section was at or above the ceiling at which the ownership before began.
-        let above = |highest: Seq| is_known.then_some(highest.0.saturating_sub(last.began.ceiling.0));
-        if next.handover_id != HandoverId(0) {
-            return self.beginning(BeganBy::Handover, next, Some(0));
-        }
-        if last.owner.is_some() {
-            return self.beginning(BeganBy::Takeover, next, above(next.max_seq));
-        }
-        if last.epoch == Epoch(0) {
-            return self.beginning(BeganBy::First, next, Some(0));
-        }
-        // The first ownership of a residence began in the way in which the section came here.
-        if last.epoch == last.since {
-            return Beginning { at_unix_ms: self.events.now_ms(), ..last.began };
-        }
-        let skipped = match self.copies.left(section) {
-            Some(kept) if kept.length > 0 => Some(0),
-            Some(kept) => above(kept.highest),
-            None => above(next.max_seq),
-        };
-        self.beginning(BeganBy::Release, next, skipped)
-    }
-
-    fn beginning(&self, by: BeganBy, next: &Residence, skipped: Option<u64>) -> Beginning {
-        Beginning { at_unix_ms: self.events.now_ms(), by, ceiling: next.max_seq, skipped }
-    }
 }

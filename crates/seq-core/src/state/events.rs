@@ -183,11 +183,11 @@ pub struct Ownerships {
     pub by: BeganBy,
     /// The name of the owner before, with its incarnation; `None` for sections without an owner.
     pub from: Option<(String, Incarnation)>,
-    /// Milliseconds since the last renewal of the owner before, as noted before its sections were given to others; 0: it
-    /// was not silent, or its process started anew.
+    /// Milliseconds since the last renewal of the owner before, as noted before its sections were given to others; 0:
+    /// it was not silent, or its process started anew.
     pub silent_ms: u64,
-    /// The names of the next owners with the numbers of their sections, in the order in which they got the first; at most
-    /// [`limits::MAX_EVENT_NODES`].
+    /// The names of the next owners with the numbers of their sections, in the order in which they got the first; at
+    /// most [`limits::MAX_EVENT_NODES`].
     pub to: Vec<(String, u32)>,
     /// Number of sections of further owners.
     pub others: u32,

@@ -168,8 +168,8 @@ impl SectionRecords {
         })
     }
 
-    /// Sets the beginnings of the residents, in order of section: for decoding a state. Returns whether there are as many
-    /// as residents.
+    /// Sets the beginnings of the residents, in order of section: for decoding a state. Returns whether there are as
+    /// many as residents.
     #[must_use]
     pub fn put_beginnings(&mut self, began: &[Beginning]) -> bool {
         let fits = self.residents().count() == began.len();

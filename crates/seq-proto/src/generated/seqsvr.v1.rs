@@ -6283,7 +6283,7 @@ pub struct SetEvent {
     /// Milliseconds since 1970 by the clocks of the store's members, precise to a second; 0: unknown.
     #[prost(uint64, tag = "3")]
     pub at_unix_ms: u64,
-    /// Time of its last change, in the same unit.
+    /// Time of its last change, in milliseconds since 1970; 0: unknown.
     #[prost(uint64, tag = "4")]
     pub until_unix_ms: u64,
     /// Kind: arrival, balancing_paused, balancing_resumed, closed, closing, departure, drained, entries_lost, fenced,

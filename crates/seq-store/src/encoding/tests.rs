@@ -90,8 +90,8 @@ fn facts() -> SetFacts {
     }
 }
 
-fn state() -> State {
-    let resident = |epoch, owner, max_seq| Residence {
+fn resident(epoch: u64, owner: Option<NodeId>, max_seq: u64) -> Residence {
+    Residence {
         since: Epoch(epoch / 2),
         epoch: Epoch(epoch),
         owner,
@@ -100,8 +100,11 @@ fn state() -> State {
         routed: RouteVersion(epoch),
         handover_id: HandoverId(epoch * 2),
         came_by: MigrationId(epoch * 3),
-        began: state::Beginning::default(),
-    };
+        ..Residence::default()
+    }
+}
+
+fn state() -> State {
     let mut sections = SectionRecords::new(set().layout.sections());
     sections.put(SectionId(0), SectionRecord::Resident(resident(3, Some(NodeId(1)), 10_000)));
     sections.put(SectionId(1), SectionRecord::Resident(resident(0, None, 0)));

@@ -66,6 +66,7 @@ fn the_help_is_a_page() {
               backup       Makes, shows, checks and lists backups of sets
               restore      Forms a store's data directory from a backup, before the store starts
               audit        Lists the operations of administrators, and checks files of the audit log
+              events       Lists and watches the events of sets: takeovers, handovers, drains, migrations
               unsafe       Runs operations that can lose data: the recovery of a set that lost its majority
               set          Defines, lists and closes the sets of a cluster; splits and merges them
               migration    Watches, paces and ends migrations of sections between sets

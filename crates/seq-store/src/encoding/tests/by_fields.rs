@@ -51,9 +51,15 @@ fn commands_about_series() {
     );
     checked(Command::NoteClock(NoteClock { unix_ms: 0x0102 }), expect!["0500020100000000000005"]);
     let silent = Noted::Silent { node: NodeId(1), incarnation: Incarnation(2), silent_ms: 3 };
-    checked(Command::Note(Note { unix_ms: 0x0102, about: silent }), expect!["0700020100000000000002010000000200000000000000030000000000000005"]);
+    checked(
+        Command::Note(Note { unix_ms: 0x0102, about: silent }),
+        expect!["0700020100000000000002010000000200000000000000030000000000000005"],
+    );
     let leader = Noted::Leader { member: 1, term: 2 };
-    checked(Command::Note(Note { unix_ms: 0x0102, about: leader }), expect!["07000201000000000000010100000000000000020000000000000005"]);
+    checked(
+        Command::Note(Note { unix_ms: 0x0102, about: leader }),
+        expect!["07000201000000000000010100000000000000020000000000000005"],
+    );
     checked(Command::Note(Note { unix_ms: 0x0102, about: Noted::Time }), expect!["070002010000000000000005"]);
     let note = NoteReadsLanes { node: NodeId(1), incarnation: Incarnation(2) };
     checked(Command::NoteReadsLanes(note), expect!["040001000000020000000000000005"]);
