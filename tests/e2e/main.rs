@@ -3,6 +3,7 @@
 //! Every test has its own loopback address (Linux accepts all of 127.0.0.0/8), so the ports of the real set files never
 //! clash. The environment configures longer runs of the same tests: `E2E_KILLS`, and `E2E_TRACE` for another trace.
 
+mod activity;
 mod addresses;
 mod alerts;
 mod audit;

@@ -127,4 +127,18 @@ impl StatusService for Echo {
     ) -> Result<Response<v1::ListCeilingsResponse>, Status> {
         unimplemented()
     }
+
+    async fn list_activity(
+        &self,
+        _: Request<v1::ListActivityRequest>,
+    ) -> Result<Response<v1::ListActivityResponse>, Status> {
+        unimplemented()
+    }
+
+    async fn describe_section(
+        &self,
+        _: Request<v1::DescribeSectionRequest>,
+    ) -> Result<Response<v1::DescribeSectionResponse>, Status> {
+        unimplemented()
+    }
 }

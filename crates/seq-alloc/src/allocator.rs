@@ -13,10 +13,13 @@ use seq_core::route::{Route, RouteUpdate};
 use seq_core::set_spec::SpecError;
 use seq_core::{Count, Epoch, Layout, Refusal, RouteVersion, SectionId, Seq, Step, Target, Uid, limits};
 use seq_kit::http::Checks;
+use seq_kit::report_limits::ReportLimits;
 use seq_kit::tasks::{Kind, TaskGroup};
 use seq_proto::v1;
 use tokio::sync::watch;
+use tonic::Status;
 
+use crate::activity::NodeActivity;
 use crate::clock_ahead::ClockAhead;
 use crate::config::{AllocConfig, NodeConfig, OptionsError};
 use crate::counters::Counters;
@@ -30,7 +33,7 @@ use crate::raise_queue::RaiseInbox;
 use crate::shared::{HandoverState, PendingCalls, Reachability, Registration, Shared};
 use crate::store_link::StoreLink;
 use crate::work::{Advance, Read, Take, TakeInLane, Work};
-use crate::{control_loop, loss_report, metrics_loop};
+use crate::{activity_loop, control_loop, loss_report, metrics_loop};
 
 /// Handle of an AllocSvr. Clones share the AllocSvr; calls may come from any thread and any runtime.
 #[derive(Clone, Debug)]
@@ -103,6 +106,8 @@ impl Allocator {
             counters: Counters::new(&set, &name),
             lane_metrics: LaneMetrics::new(&set, &name),
             ownership: Ownership::new(machine, Step(spec.step), options.terms().served(), clock.clone()),
+            activity: NodeActivity::new(clock.now()),
+            report_limits: ReportLimits::default(),
             clock,
             registration: Registration::default(),
             raises: RaiseInbox::default(),
@@ -124,6 +129,7 @@ impl Allocator {
             probe_loop(shared.other_sets.clone(), shared.config.layout.clone(), group.token()),
         );
         group.spawn("metrics loop", Kind::Disposable, metrics_loop::run(shared.clone()));
+        group.spawn("activity reader", Kind::Disposable, activity_loop::run(shared.clone()));
         Ok(Allocator { shared, link, arrivals: None })
     }
 
@@ -177,7 +183,7 @@ impl Allocator {
             forwarded: shared.counters.forwards(),
             raises,
             raises_refused,
-            slot_bytes: shared.ownership.slot_bytes(),
+            slot_bytes: shared.activity.slot_bytes(),
             store_addrs: self.link.reported_members(),
             // At least 1 while the lease holds; `lease_ended_ms` likewise once it has expired.
             lease_remaining_ms: (lease.as_millis() as u64).max(u64::from(!lease.is_zero())),
@@ -205,6 +211,28 @@ impl Allocator {
         let ceilings = from.by_ref().take(limits::MAX_CEILINGS).map(ceiling).collect();
         let next_section = from.next().map_or(0, |section| section.id.0);
         v1::ListCeilingsResponse { set: self.shared.config.set.clone(), ceilings, next_section }
+    }
+
+    /// Begins the response of `ListActivity`, and returns the rest of its work, which takes milliseconds.
+    ///
+    /// # Errors
+    /// The refusal of a request above the limits of the node.
+    pub fn activity(
+        &self,
+        request: v1::ListActivityRequest,
+    ) -> Result<Box<dyn FnOnce() -> v1::ListActivityResponse + Send>, Status> {
+        self.shared.list_activity(request)
+    }
+
+    /// Begins the response of `DescribeSection`, and returns the rest of its work.
+    ///
+    /// # Errors
+    /// The refusal of a section that this node does not own, or of a request above the limits of the node.
+    pub fn describe_section(
+        &self,
+        request: v1::DescribeSectionRequest,
+    ) -> Result<Box<dyn FnOnce() -> v1::DescribeSectionResponse + Send>, Status> {
+        self.shared.describe_section(request)
     }
 
     /// Adds the conditions for traffic to this node: the node is registered, holds a lease, knows the owners, agrees

@@ -5,9 +5,9 @@
 //! event again, so a slow store or peer delays only the handlers of its own responses. At the `trace` level the log of
 //! this module shows each event, that is, why an AllocSvr wakes.
 //!
-//! Four tasks wait elsewhere. The check of this node (`self_check`) only changes whether the node is withdrawn. The
-//! probes of other sets (`other_sets`) change no ownership. The metrics loop (`metrics_loop`) decides nothing,
-//! its walk over all pages takes milliseconds, and it may fail without ending the process. Pending calls wait for
+//! Five tasks wait elsewhere. The check of this node (`self_check`) only changes whether the node is withdrawn. The
+//! probes of other sets (`other_sets`) change no ownership. The metrics loop (`metrics_loop`) and the reader of all
+//! slots (`activity_loop`) decide nothing, and may fail without ending the process. Pending calls wait for
 //! `ownership_changed` on the threads of their endpoints.
 //!
 //! **Invariant:** only this loop adopts responses, one at a time, in the order in which the calls ended. Once this

@@ -10,6 +10,7 @@
 //!   other sets (`other_sets`), with the requests of `forward`.
 //! * `peer_routes` fetches routes from peers while the lease is expired.
 //! * `control_loop` waits for the events of all these tasks except pending calls; its log shows why an AllocSvr wakes.
+//! * `activity` keeps figures and history of each section; `activity_loop` reads the slots for it, at a slow pace.
 //! * `halt` latches the cause for which a process no longer serves.
 //! * `shared` has the state of all tasks, in a group for each subject.
 //!
@@ -17,6 +18,9 @@
 //! `ownership` changes them. `seq_core::raises`, `renewals` and `store_calls` decide when the store is called, and
 //! which member. Numbers are allocated only under a lease that was checked after the call had arrived.
 
+mod activity;
+mod activity_loop;
+mod activity_reports;
 mod allocator;
 mod batch;
 mod clock_ahead;

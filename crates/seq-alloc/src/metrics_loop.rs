@@ -11,17 +11,10 @@ use crate::shared::Shared;
 /// Interval at which the metrics are published.
 const PUBLISH_EVERY: Duration = Duration::from_secs(1);
 
-/// Number of publications of the other metrics for each sum of the memory of all pages: that walk takes milliseconds in
-/// a set of many sections.
-const PUBLISHES_PER_WALK: u32 = 15;
-
 /// Publishes the metrics until shutdown.
 pub(crate) async fn run(shared: Arc<Shared>) {
-    for turn in (0..PUBLISHES_PER_WALK).cycle() {
+    loop {
         shared.publish();
-        if turn == 0 {
-            shared.counters.publish_slots(shared.ownership.slot_bytes());
-        }
         tokio::select! {
             () = shared.shutdown.cancelled() => return,
             () = tokio::time::sleep(PUBLISH_EVERY) => {}

@@ -28,7 +28,7 @@ mod routes;
 mod section;
 mod table;
 
-pub(crate) use section::{OwnedSection, Served};
+pub(crate) use section::{OwnedSection, Served, Start};
 pub(crate) use table::Table;
 use table::{Change, SectionTable};
 
@@ -86,6 +86,8 @@ pub(crate) struct Transitions {
     pub(crate) skipped: u64,
     /// Newest epoch of the sections that entered or left.
     pub(crate) epoch: Epoch,
+    /// Ownership that started at its ceiling last, because the copy of a handover was not used.
+    lost_last: Option<(SectionId, Epoch)>,
 }
 
 /// Access to the served sections, under a lease that held after the current calls arrived. Must not be held across an
@@ -182,11 +184,6 @@ impl Ownership {
     /// Returns the owned sections, whether or not the lease holds. Must not be held across an await.
     pub(crate) fn owned(&self) -> Guard<Arc<Table>> {
         self.sections.load()
-    }
-
-    /// Returns the bytes of the pages that hold counters of touched uids. Visits every page that there could be.
-    pub(crate) fn slot_bytes(&self) -> u64 {
-        self.owned().iter().map(|owned| owned.slot_bytes() as u64).sum()
     }
 
     /// Returns the current incarnation with its sections; between two incarnations there are none.
@@ -300,6 +297,12 @@ impl Ownership {
         let exact = copy.map(|copy| Section::handed_over(uids, copy, ceiling, step));
         let exact = exact
             .and_then(|exact| exact.inspect_err(|misfit| transitions.lose_copy(id, epoch, &(*misfit).into())).ok());
+        let start = match exact {
+            None if transitions.lost_last == Some((id, epoch)) => Start::CopyLost,
+            None if ceiling > Seq(0) => Start::Takeover,
+            _ => Start::Exact,
+        };
+        let began = (self.clock.now().boottime, start);
         let Some(clock) = clock else {
             if exact.is_none() && ceiling > Seq(0) {
                 transitions.at_ceiling += 1;
@@ -307,12 +310,12 @@ impl Ownership {
                 transitions.skipped += raise::most_skipped(step).min(ceiling.0);
             }
             let section = exact.unwrap_or_else(|| Section::takeover(uids, ceiling, step));
-            return OwnedSection::new(id, epoch, None, section.up_to(last));
+            return OwnedSection::new((id, epoch), None, section.up_to(last), began);
         };
         // Ticks that are skipped are time that passes anyway, so they are no numbers that a takeover burned.
         let section = exact.unwrap_or_else(|| Section::takeover(uids, ceiling, step));
         let lead = clock.clock.lead();
-        OwnedSection::new(id, epoch, Some(clock), section.in_ticks(lead).up_to(last))
+        OwnedSection::new((id, epoch), Some(clock), section.in_ticks(lead).up_to(last), began)
     }
 
     /// Creates a section with the values of a section that was frozen for a handover that failed; `None` if the section
@@ -358,6 +361,7 @@ impl Transitions {
     /// Counts and logs a section that starts at its ceiling instead of from a copy. That is safe, but leaves a gap.
     fn lose_copy(&mut self, section: SectionId, epoch: Epoch, why: &CopyLoss) {
         self.copies_lost += 1;
+        self.lost_last = Some((section, epoch));
         tracing::warn!(section = section.0, epoch = epoch.0, %why, "a handover leaves a gap: its copy is not used");
     }
 

@@ -135,6 +135,7 @@ impl Raises {
                 // Before the waiting calls are notified, which decide by it.
                 self.note_cut_short(&batch, &ceilings);
                 let outcome = self.queue.on_response(batch, &ceilings);
+                self.record(&outcome, &ceilings, sent);
                 self.settle(outcome);
                 let shared = &self.shared;
                 let update = shared.read_update(update.as_ref(), session.node);
@@ -179,6 +180,15 @@ impl Raises {
         let clamped = batch.raises().zip(ceilings).filter_map(short).count();
         if clamped > 0 {
             shared.counters.clamped(clamped);
+        }
+    }
+
+    /// Records the committed raises of a response to a request that was sent at a time.
+    fn record(&self, outcome: &Outcome, ceilings: &[Option<Seq>], sent: Clocks) {
+        let (activity, now) = (&self.shared.activity, self.shared.clock.now());
+        let raised = outcome.raised.iter().zip(&outcome.distances);
+        for ((&(section, _), distance), to) in raised.zip(ceilings.iter().flatten()) {
+            activity.raised(section, (Seq(to.0 - distance), *to), sent, now);
         }
     }
 

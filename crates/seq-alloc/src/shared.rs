@@ -9,10 +9,12 @@ use seq_core::layout;
 use seq_core::owner::{Effects, Owner, OwnershipUpdate, Session};
 use seq_core::route::RouteTable;
 use seq_core::{Layout, NodeId, Refusal, RenewSeq, SectionId, SetId, SlotIndex, Uid};
+use seq_kit::report_limits::ReportLimits;
 use seq_proto::owners::{self, OwnershipUpdateError};
 use seq_proto::v1;
 use tokio_util::sync::CancellationToken;
 
+use crate::activity::NodeActivity;
 use crate::clock_ahead::ClockAhead;
 use crate::config::NodeConfig;
 use crate::counters::{Burned, Counters};
@@ -59,6 +61,9 @@ pub(crate) struct Shared {
     pub(crate) peers: Peers,
     /// Connections to other sets, with their routes and health.
     pub(crate) other_sets: Arc<OtherSets>,
+    /// Numbers and raises of the owned sections over time.
+    pub(crate) activity: NodeActivity,
+    pub(crate) report_limits: ReportLimits,
     pub(crate) counters: Counters,
     pub(crate) lane_metrics: LaneMetrics,
     /// Cause for which this process no longer serves. Set at most once.

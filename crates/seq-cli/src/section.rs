@@ -1,21 +1,19 @@
 //! The command `section`: lists and shows sections with their sets and owners, moves sections, and pauses balancing.
 
-use std::time::{Duration, Instant};
-
 use clap::{Args, Subcommand, ValueEnum};
 use seq_command::exit::{Exit, Failure};
 use seq_command::output::{Output, Table, digits, grouped};
 use seq_command::selection::{Sections, Selection, contents_text, run_text, uid};
 use seq_command::store_client::{SetAddress, StoreClient, TimeoutArgs};
-use seq_command::time_limit::time;
 use seq_proto::v1::{ListSectionsRequest, SectionInfo, SectionState};
 use serde::Serialize;
 
 use crate::cluster_client::{Cluster, SetClient};
+use activity::TopArg;
 
+mod activity;
 pub(crate) mod balance;
 mod moves;
-mod writes;
 
 /// The commands for sections.
 #[derive(Debug, Subcommand)]
@@ -34,7 +32,8 @@ pub enum SectionCommand {
 #[command(after_help = "Examples:\n  seqsvr section list --summarize\n  seqsvr section list --uids \
                         3_000_000..4_000_000\n  \
                         seqsvr section list im-b --owner a1 -o json | jq '.items[].first_section'\n  \
-                        seqsvr section list --top-writes 10\n\n\
+                        seqsvr section list --top numbers\n  \
+                        seqsvr section list --top writes --count 3\n\n\
                         Sections that were never in the set are left out, unless --state never requests them.\n\n\
                         Exit codes: 0 listed, 1 there is no such set, 2 a wrong range, file or address, 3 the store \
                         has no set or no majority, 4 no node responded, 7 not done within --timeout.")]
@@ -53,13 +52,17 @@ pub struct ListArgs {
     /// Shows neighbouring sections in the same state as one line.
     #[arg(long)]
     summarize: bool,
-    /// Lists only the N sections with the most section writes, whose ceilings rise most within --interval.
-    #[arg(long, value_name = "N", conflicts_with = "summarize",
+    /// Lists only the busiest sections of the last seconds, as their owners measure them.
+    #[arg(long, value_enum, value_name = "BY", conflicts_with = "summarize")]
+    top: Option<TopArg>,
+    /// Number of the busiest sections.
+    #[arg(long, value_name = "N", default_value_t = 10, requires = "top",
+          value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    count: u32,
+    /// The former name of `--top writes --count N`.
+    #[arg(long, value_name = "N", hide = true, conflicts_with_all = ["summarize", "top"],
           value_parser = clap::value_parser!(u32).range(1..=10_000))]
     top_writes: Option<u32>,
-    /// Time for which ceilings are observed.
-    #[arg(long, value_name = "TIME", alias = "interval-s", default_value = "10s", requires = "top_writes", value_parser = time)]
-    interval: Duration,
     #[command(flatten)]
     target: SetAddress,
     #[command(flatten)]
@@ -136,6 +139,16 @@ pub(crate) struct SectionView {
     migration: u64,
 }
 
+/// A section with its activity, as JSON.
+#[derive(Serialize)]
+struct ShownView {
+    #[serde(flatten)]
+    section: SectionView,
+    /// State at the owner; absent if there is none, or it does not respond.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    activity: Option<activity::Described>,
+}
+
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde calls")]
 fn is_zero(number: &u64) -> bool {
     *number == 0
@@ -208,13 +221,9 @@ async fn list(args: &ListArgs, output: &Output) -> anyhow::Result<Exit> {
     };
     let layout = Sections::of(client.info())?;
     let records = select(args, &mut client, &layout).await?;
-    if let Some(count) = args.top_writes {
-        let before = records;
-        let since = Instant::now();
-        tokio::time::sleep(args.interval).await;
-        let after = select(args, &mut client, &layout).await?;
-        let risen = writes::top(&before, after, count as usize, since.elapsed());
-        writes::print(&risen, output)?;
+    if let Some((by, count)) = args.top() {
+        let busy = activity::top(&mut client.store, &records, by, (count, args.is_filtered())).await?;
+        activity::print(&busy, output)?;
     } else if output.is_json() {
         output.json_items(&records.iter().map(SectionView::new).collect::<Vec<_>>())?;
     } else if records.is_empty() {
@@ -225,6 +234,20 @@ async fn list(args: &ListArgs, output: &Output) -> anyhow::Result<Exit> {
         output.table(&table(&records))?;
     }
     Ok(Exit::Ok)
+}
+
+impl ListArgs {
+    /// Returns the order and the number of the busiest sections, if only they are listed.
+    fn top(&self) -> Option<(TopArg, u32)> {
+        let by_writes = self.top_writes.map(|count| (TopArg::Writes, count));
+        self.top.map(|by| (by, self.count)).or(by_writes)
+    }
+
+    /// Returns whether sections of the set are left out.
+    fn is_filtered(&self) -> bool {
+        let ranges = self.selection.uids.len() + self.selection.sections.len();
+        ranges > 0 || self.state.is_some() || self.owner.is_some()
+    }
 }
 
 /// Returns the present records of the sections that the arguments select.
@@ -326,22 +349,29 @@ async fn show(args: &ShowArgs, output: &Output) -> anyhow::Result<Exit> {
         (None, None) => return Err(Failure::new(Exit::Usage, "name a SECTION or a --uid".to_owned()).into()),
     };
     // The directory names the set whose log has the record.
-    let mut client = cluster.into_own();
-    let mut record = one(&mut client.store, section).await?;
+    let mut store = cluster.into_own().store;
+    let mut record = one(&mut store, section).await?;
     if record.state() != SectionState::Resident && !record.set.is_empty() && record.set != own.name {
         let set = record.set.clone();
         let there = Cluster::connect(&args.target, args.timeout.duration()).await?.into_set(&set).await;
         match there {
-            Ok(SetClient { mut store, .. }) => record = one(&mut store, section).await?,
+            Ok(there) => {
+                store = there.store;
+                record = one(&mut store, section).await?;
+            }
             Err(error) => {
                 seq_command::exit::report_error(&format_args!("set {set}: {error:#}; as set {} has it:", own.name))
             }
         }
     }
+    let described = activity::describe(&mut store, &record).await;
     if output.is_json() {
-        output.json(&SectionView::new(&record))?;
+        output.json(&ShownView { section: SectionView::new(&record), activity: described })?;
     } else {
         output.table(&table(&[record]))?;
+        if let Some(described) = described {
+            described.print(output)?;
+        }
     }
     Ok(Exit::Ok)
 }

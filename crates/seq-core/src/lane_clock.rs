@@ -83,7 +83,7 @@ pub fn take(
             if above.0 > last.value.0.saturating_add(limits::MAX_AFTER) {
                 return Err(NotTaken::AfterTooFar);
             }
-            Window::ALL
+            return Ok(section.take_above(slot, count, above));
         }
         Some(clock) => {
             let window = clock.window(unix_ms);

@@ -8,8 +8,8 @@
 //! fast ceilings rise ([`raise_rate`]), how routes are versioned ([`route`]), which set has a section ([`directory`])
 //! and whether it was sent here ([`confirmation`]), which owner is proposed ([`placement`]) and when ([`arbiter`]), how
 //! sections move to another set ([`migration`]), when another set counts as down ([`set_health`]), when a leader that
-//! nothing reaches steps down ([`leader_reach`]), and which facts a plan of an operator rests on ([`plan`]). The crates
-//! around it move bytes.
+//! nothing reaches steps down ([`leader_reach`]), which facts a plan of an operator rests on ([`plan`]), and how busy
+//! sections were ([`activity`]). The crates around it move bytes.
 //!
 //! **Architecture Invariant:** nothing in this crate reads a clock, a file, a socket or a random number, and nothing in
 //! it iterates a map in random order. All such inputs are arguments.
@@ -17,6 +17,7 @@
 
 extern crate alloc;
 
+pub mod activity;
 pub mod arbiter;
 pub mod backoff;
 pub mod calls;

@@ -7,6 +7,7 @@
 use alloc::vec::Vec;
 
 mod encoding;
+mod tally;
 mod within;
 
 use crate::id::{AdvanceLimit, Seq, SlotIndex, Step};
@@ -15,7 +16,8 @@ use crate::raise;
 use crate::request::{Count, Target};
 pub use crate::slots::Distance;
 use crate::slots::{ADVANCED, FROZEN, MARKS, Slots};
-use crate::sync::{AcqRel, Acquire, AtomicU64, Relaxed};
+use crate::sync::{AcqRel, Acquire, AtomicU64, OnceBox, Relaxed, Release};
+pub use tally::Tally;
 pub use within::{Ahead, Window};
 
 /// The counters and the ceiling of one section under one ownership.
@@ -35,7 +37,12 @@ pub struct Section {
     wanted: AtomicU64,
     /// Whether the numbers are ticks of a clock. The step is their lead then.
     ticks: bool,
+    /// Sum of the distances of the copy with which this ownership began, modulo 2^64; 0 without a copy.
+    begun: u64,
     slots: Slots,
+    /// Count of the numbers that were skipped, once there is one: see [`Section::skipped`]. It has a cache line of its
+    /// own, because the line of the ceiling is read for every number, and imports advance many uids.
+    skipped: OnceBox<AtomicU64>,
 }
 
 // The target of every advance fits a slot, also in a section whose base is 0.
@@ -198,7 +205,7 @@ impl Section {
         for &(slot, distance) in &copy.distances {
             section.slots.touch(slot).store(distance.word(), Relaxed);
         }
-        Ok(section)
+        Ok(Section { begun: copy.sum(), ..section })
     }
 
     fn new(uids: u32, base: Seq, ceiling: Seq, step: Step) -> Section {
@@ -212,7 +219,9 @@ impl Section {
             ceiling: AtomicU64::new(ceiling.min(last).0),
             wanted: AtomicU64::new(0),
             ticks: false,
+            begun: 0,
             slots: Slots::new(uids),
+            skipped: OnceBox::new(),
         }
     }
 
@@ -297,7 +306,7 @@ impl Section {
     /// that a slot without a mark pays one test for both marks.
     #[cold]
     fn take_marked(&self, slot: &AtomicU64, count: u64) -> Take {
-        self.take_from(slot, count, Window::ALL).expect("a window without a limit")
+        self.take_from::<false>(slot, count, Window::ALL).expect("a window without a limit")
     }
 
     #[inline]
@@ -341,13 +350,18 @@ impl Section {
             }
             // A number that was allocated stays a `prev`, and so does the mark of an advance that is repeated.
             let advanced = if distance < wanted { wanted | ADVANCED } else { word };
-            match slot.compare_exchange_weak(word, advanced, Relaxed, Relaxed) {
+            let skipped = wanted - distance;
+            self.count_skip(skipped);
+            match slot.compare_exchange_weak(word, advanced, Release, Relaxed) {
                 Ok(_) => {
                     let due = wanted > 0 && ceiling - to.0 <= self.half_step();
                     let ticket = if due { self.want_early(to, Seq(ceiling)) } else { None };
-                    return Advance::Done { skipped: wanted - distance, ticket };
+                    return Advance::Done { skipped, ticket };
                 }
-                Err(seen) => word = seen,
+                Err(seen) => {
+                    self.take_back_skip(skipped);
+                    word = seen;
+                }
             }
         }
     }

@@ -6,6 +6,7 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::fmt;
+use core::ops::Range;
 
 use crate::id::SlotIndex;
 use crate::sync::{AtomicU64, OnceBox, Relaxed};
@@ -68,6 +69,9 @@ const PAGE_SLOTS: usize = 2;
 
 type Page = [AtomicU64; PAGE_SLOTS];
 
+/// Bytes of a page of counters.
+pub(crate) const PAGE_BYTES: u64 = (PAGE_SLOTS * 8) as u64;
+
 #[derive(Debug)]
 pub(crate) struct Slots {
     pages: Box<[OnceBox<Page>]>,
@@ -126,6 +130,18 @@ impl Slots {
             }
         }
         touched
+    }
+
+    /// Returns the number of pages, touched or not.
+    pub(crate) fn pages(&self) -> usize {
+        self.pages.len()
+    }
+
+    /// Returns the touched pages of a range, the end of which may be past the last page.
+    pub(crate) fn touched_pages(&self, pages: Range<usize>) -> impl Iterator<Item = &[AtomicU64]> {
+        let end = pages.end.min(self.pages.len());
+        let pages = self.pages.get(pages.start..end).unwrap_or_default();
+        pages.iter().filter_map(|page| page.get().map(|page| &page[..]))
     }
 
     /// Returns the number of slots.

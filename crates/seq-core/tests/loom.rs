@@ -93,6 +93,29 @@ fn a_reader_never_sees_a_number_fall_or_one_that_was_not_allocated() {
 
 /// Two callers at the ceiling and the raise queue: one ticket exists, as long as a call waits.
 #[test]
+fn a_tally_during_skips_counts_no_number_that_was_not_allocated() {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(3);
+    model.check(|| {
+        let section = section(0, 1_000, 1);
+        let other = section.clone();
+        let advancing = thread::spawn(move || {
+            let advanced = other.advance(SLOT, Target::new(50).unwrap(), AdvanceLimit(1_000));
+            assert!(matches!(advanced, Advance::Done { .. } | Advance::Past));
+            take(&other, 2)
+        });
+        let other = section.clone();
+        let taking = thread::spawn(move || other.take_above(SLOT, Count::new(3).unwrap(), Seq(70)));
+        let numbers = || section.numbers(section.tally(0..usize::MAX).sum).expect("counters").cast_signed();
+        assert!(numbers() <= 5);
+        assert!(given(advancing.join().unwrap(), 2).is_some());
+        assert!(numbers() <= 5);
+        assert!(given(taking.join().unwrap(), 3).is_some());
+        assert_eq!(numbers(), 5);
+    });
+}
+
+#[test]
 fn a_raise_is_enqueued_once_and_never_lost() {
     loom::model(|| {
         let section = section(0, 10, 8);

@@ -61,7 +61,33 @@ pub trait NodeView: Send + Sync {
         let _ = first;
         v1::ListCeilingsResponse { set: self.status().set, ..v1::ListCeilingsResponse::default() }
     }
+
+    /// Begins the response of `StatusService.ListActivity`.
+    ///
+    /// # Errors
+    /// The refusal of a request above the limits of the node, or of a node without sections.
+    fn activity(&self, request: v1::ListActivityRequest) -> Result<Report<v1::ListActivityResponse>, Status> {
+        let _ = request;
+        Err(Status::unimplemented(NO_SECTIONS))
+    }
+
+    /// Begins the response of `StatusService.DescribeSection`.
+    ///
+    /// # Errors
+    /// The refusal of a section that the node does not own, or of a request above the limits of the node.
+    fn describe_section(
+        &self,
+        request: v1::DescribeSectionRequest,
+    ) -> Result<Report<v1::DescribeSectionResponse>, Status> {
+        let _ = request;
+        Err(Status::unimplemented(NO_SECTIONS))
+    }
 }
+
+const NO_SECTIONS: &str = "this node owns no sections: request it from an AllocSvr";
+
+/// Work that makes a response. It takes milliseconds, so it is not done on the runtime of an endpoint.
+pub type Report<T> = Box<dyn FnOnce() -> T + Send>;
 
 /// Reports of a node without sections.
 impl<F: Fn() -> v1::StatusResponse + Send + Sync> NodeView for F {
@@ -166,4 +192,24 @@ impl StatusService for Admin {
     ) -> Result<Response<v1::ListCeilingsResponse>, Status> {
         Ok(Response::new(self.view.ceilings(SectionId(request.into_inner().first_section))))
     }
+
+    async fn list_activity(
+        &self,
+        request: Request<v1::ListActivityRequest>,
+    ) -> Result<Response<v1::ListActivityResponse>, Status> {
+        made(self.view.activity(request.into_inner())?).await
+    }
+
+    async fn describe_section(
+        &self,
+        request: Request<v1::DescribeSectionRequest>,
+    ) -> Result<Response<v1::DescribeSectionResponse>, Status> {
+        made(self.view.describe_section(request.into_inner())?).await
+    }
+}
+
+/// Makes a response on a thread for blocking work.
+async fn made<T: Send + 'static>(report: Report<T>) -> Result<Response<T>, Status> {
+    let made = tokio::task::spawn_blocking(report).await;
+    made.map(Response::new).map_err(|error| Status::internal(format!("the report was not made: {error}")))
 }

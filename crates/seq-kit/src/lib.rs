@@ -16,6 +16,7 @@ pub mod metrics;
 pub mod port;
 pub mod proxy_protocol;
 pub mod repeats;
+pub mod report_limits;
 pub mod tasks;
 pub mod telemetry;
 pub mod unfinished;

@@ -4,6 +4,7 @@
 //! [`reason`] lists the reasons of refusals with their codes and retry hints; [`status`] encodes them. [`codec`]
 //! encodes the messages of gRPC. [`roles`] has the rights of roles, and [`ports`] the services of each port.
 
+pub mod activity;
 pub mod codec;
 pub mod control;
 pub mod convert;

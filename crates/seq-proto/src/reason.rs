@@ -280,6 +280,8 @@ reasons! {
         /// The request does not fit into the memory that is left for its connection: read responses, or send less at a
         /// time.
         OutOfMemory = "OUT_OF_MEMORY", [ResourceExhausted], Quota, Unchanged;
+        /// The node makes as many reports of activity or of sections as it may at a time, or in a second.
+        TooManyReports = "TOO_MANY_REPORTS", [ResourceExhausted], Quota, Unchanged;
         /// A browser sent the request for a page of another site, or as a prefetch.
         Unsolicited = "UNSOLICITED", [PermissionDenied], Never, Unchanged;
     }

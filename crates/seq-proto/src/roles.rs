@@ -87,7 +87,11 @@ pub const TABLE: &[Row] = &[
     // Followers forward the requests of operators, whose rights the leader checks.
     Row { service: "seqsvr.v1.ForwardService", methods: &["Forward"], allowed: &[OwnSet(Store)] },
     Row { service: "seqsvr.v1.StatusService", methods: &["Status"], allowed: EVERYONE },
-    Row { service: "seqsvr.v1.StatusService", methods: &["ListCeilings"], allowed: OPERATORS },
+    Row {
+        service: "seqsvr.v1.StatusService",
+        methods: &["ListCeilings", "ListActivity", "DescribeSection"],
+        allowed: OPERATORS,
+    },
     Row {
         service: "seqsvr.v1.StoreAdminService",
         methods: &["ListMembers", "AddLearners", "ChangeVoters", "TransferLeader", "RaiseFormat"],

@@ -23,7 +23,7 @@ pub(crate) const OLDEST: u16 = 3;
 
 /// Returns an observer that does nothing.
 pub(crate) fn unobserved() -> Observer<Journal> {
-    Box::new(|_| {})
+    Box::new(|_, _| {})
 }
 
 impl<const NEWEST: u16> StateMachine for Journal<NEWEST> {

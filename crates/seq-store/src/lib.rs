@@ -37,6 +37,7 @@ pub mod fuzzing;
 mod leader_link;
 mod preconditions;
 mod replicated_set;
+mod section_writes;
 mod sender;
 mod server;
 mod set_admin;

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use seq_core::state::{Answer, ClaimStoreId, Command, Note, Noted, Replicated, Rules, State};
 use seq_raft::{AppliedState, Malformed, Observer, ProposeError, RaftHandle, StateMachine};
 
+use crate::section_writes::SectionWrites;
 use crate::{encoding, preconditions};
 
 /// [`State`] as the replicated log applies and encodes it. Benches, simulations and fuzzers use it without a log.
@@ -68,13 +69,17 @@ impl StateMachine for SetState {
 
 /// Counter of accepted raises in the entries applied since the start. Clones share it.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct RaisesApplied(Arc<AtomicU64>);
+pub(crate) struct RaisesApplied {
+    count: Arc<AtomicU64>,
+    writes: SectionWrites,
+}
 
 impl RaisesApplied {
-    /// Returns an observer that counts the accepted raises in the output of each command.
+    /// Returns an observer that counts the accepted raises in the output of each command, for each section as well.
     pub(crate) fn observer(&self) -> Observer<SetState> {
-        let count = self.0.clone();
-        Box::new(move |answer| {
+        let RaisesApplied { count, writes } = self.clone();
+        Box::new(move |command, answer| {
+            writes.applied(command, answer);
             if let Answer::Raised(Ok(ceilings)) = answer {
                 count.fetch_add(ceilings.iter().flatten().count() as u64, Ordering::Relaxed);
             }
@@ -82,7 +87,7 @@ impl RaisesApplied {
     }
 
     fn get(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
+        self.count.load(Ordering::Relaxed)
     }
 }
 
@@ -143,6 +148,11 @@ impl ReplicatedSet {
     /// Returns the number of ceilings raised by the entries applied since the start.
     pub(crate) fn raises_applied(&self) -> u64 {
         self.raises.get()
+    }
+
+    /// Returns the writes of sections in the entries applied since the start.
+    pub(crate) fn writes(&self) -> &SectionWrites {
+        &self.raises.writes
     }
 
     /// Returns the handle of the group's member.

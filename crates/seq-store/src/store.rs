@@ -31,6 +31,7 @@ use crate::control::{losses, reach};
 use crate::definition::{self, DeclaredSet, SetMismatch};
 use crate::leader_link::LeaderLink;
 use crate::replicated_set::{RaisesApplied, ReplicatedSet, SetState, read_state};
+use crate::section_writes;
 use crate::server::{self, Services};
 use crate::set_admin::SetAdmin;
 
@@ -266,6 +267,9 @@ fn run_owners(tasks: &TaskGroup, arbiter: ArbiterShell, reach: impl Future<Outpu
 fn run_gauges(tasks: &TaskGroup, view: &View) {
     spawn(tasks, "store gauges", Kind::Disposable, view.clone().update_gauges());
     spawn(tasks, "top sections", Kind::Disposable, top_sections::update(view.clone()));
+    let (writes, replicated) = (view.replicated.writes().clone(), view.replicated.clone());
+    let read = move |first| replicated.read(|state| section_writes::ceilings(state, first));
+    spawn(tasks, "section writes", Kind::Disposable, writes.record(read));
 }
 
 /// Runs the tasks that communicate with the stores of other sets.

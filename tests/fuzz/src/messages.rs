@@ -54,6 +54,7 @@ pub(crate) const MESSAGES: &[(&str, Turn)] = turns!(turn,
     StartReturnRequest StartReturnResponse AuditEvent BegunOperation EndedOperation EndOperationRequest EndOperationResponse
     ListEventsRequest ListEventsResponse ListSetEventsRequest ListSetEventsResponse WatchSetEventsRequest WatchSetEventsResponse
     SetEvent NodeSections ListCeilingsRequest ListCeilingsResponse SectionCeiling
+    ListActivityRequest ListActivityResponse ActivityColumn SectionFigures DescribeSectionRequest DescribeSectionResponse CeilingRaise
     NextIdsRequest NextIdsResponse IdRun CurrentIdRequest CurrentIdResponse AdvanceIdRequest AdvanceIdResponse
     DecodeIdRequest DecodeIdResponse ListSeriesRequest ListSeriesResponse Series StoredSeries Shape CounterShape TimedShape
     Lanes TickClock CreateSeriesRequest CreateSeriesResponse RetireSeriesRequest RetireSeriesResponse

@@ -3,10 +3,11 @@
 //! **Invariant:** numbers are taken and read through [`Served`] only, which exists only under a lease that was checked
 //! before the table was loaded. Access to the ceiling and the copy of a section needs no lease.
 
-use std::sync::Arc;
+use std::ops::Range;
+use std::sync::{Arc, OnceLock};
 
 use seq_core::lane_clock::{self, LaneClock, NotTaken};
-use seq_core::section::{RaiseTicket, SectionCopy};
+use seq_core::section::{RaiseTicket, SectionCopy, Tally};
 use seq_core::{Advance, AdvanceLimit, Count, Epoch, Reading, Section, SectionId, Seq, SlotIndex, Step, Take, Target};
 use tokio::sync::Notify;
 
@@ -20,12 +21,36 @@ pub(crate) struct OwnedSection {
     pub(crate) changed: Notify,
     /// The clock of lanes whose numbers follow it.
     pub(crate) clock: Option<LaneClock>,
+    /// Begin of the ownership, or its continuation after a handover that failed, in nanoseconds of the boot clock.
+    pub(crate) began: u64,
+    /// Start of the ownership.
+    pub(crate) start: Start,
+    /// Sum of the copy, once the section was frozen.
+    final_sum: OnceLock<u64>,
     section: Section,
 }
 
+/// Start of an ownership, which decides how many numbers it skips.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Start {
+    /// From a copy, or as the first ownership: no number is skipped.
+    Exact,
+    /// At the ceiling without a copy, because the owner before was lost.
+    Takeover,
+    /// At the ceiling, because the copy of a handover was not used.
+    CopyLost,
+}
+
 impl OwnedSection {
-    pub(crate) fn new(id: SectionId, epoch: Epoch, clock: Option<LaneClock>, section: Section) -> Arc<OwnedSection> {
-        Arc::new(OwnedSection { id, epoch, clock, section, changed: Notify::new() })
+    /// Creates a section whose ownership begins at a time in nanoseconds of the boot clock.
+    pub(crate) fn new(
+        (id, epoch): (SectionId, Epoch),
+        clock: Option<LaneClock>,
+        section: Section,
+        (began, start): (u64, Start),
+    ) -> Arc<OwnedSection> {
+        let (changed, final_sum) = (Notify::new(), OnceLock::new());
+        Arc::new(OwnedSection { id, epoch, changed, clock, began, start, final_sum, section })
     }
 
     /// Returns whether the numbers are ticks: see [`Section::is_in_ticks`].
@@ -43,6 +68,16 @@ impl OwnedSection {
         self.section.ceiling()
     }
 
+    /// Returns the number above which all numbers of the ownership are: see [`Section::base`].
+    pub(crate) fn base(&self) -> Seq {
+        self.section.base()
+    }
+
+    /// Returns the count of skipped numbers: see [`Section::skipped`].
+    pub(crate) fn skipped(&self) -> u64 {
+        self.section.skipped()
+    }
+
     /// Changes the step of raises: see [`Section::set_step`].
     pub(crate) fn set_step(&self, step: Step) {
         self.section.set_step(step);
@@ -53,14 +88,31 @@ impl OwnedSection {
         self.section.uids()
     }
 
-    /// Returns the bytes of the pages that hold counters of touched uids.
-    pub(crate) fn slot_bytes(&self) -> usize {
-        self.section.slot_bytes()
+    /// Returns the number of pages: see [`Section::pages`].
+    pub(crate) fn pages(&self) -> usize {
+        self.section.pages()
+    }
+
+    /// Sums up the slots of pages: see [`Section::tally`].
+    pub(crate) fn tally(&self, pages: Range<usize>) -> Tally {
+        self.section.tally(pages)
+    }
+
+    /// Returns the count of allocated numbers by the sum of all pages: see [`Section::numbers`].
+    pub(crate) fn numbers(&self, sum: u64) -> Option<u64> {
+        self.section.numbers(sum)
     }
 
     /// Freezes every slot and copies the exact values: see [`Section::freeze`].
     pub(crate) fn freeze(&self) -> SectionCopy {
-        self.section.freeze()
+        let copy = self.section.freeze();
+        self.final_sum.get_or_init(|| copy.sum());
+        copy
+    }
+
+    /// Returns the sum of all slots of a section that was frozen, which does not change any more.
+    pub(crate) fn final_sum(&self) -> Option<u64> {
+        self.final_sum.get().copied()
     }
 
     /// Returns the ceiling to request: see [`Section::raise_target`].
@@ -81,6 +133,12 @@ pub(crate) struct Served<'a>(&'a Arc<OwnedSection>);
 impl<'a> Served<'a> {
     #[inline]
     pub(super) fn new(owned: &'a Arc<OwnedSection>) -> Served<'a> {
+        Served(owned)
+    }
+
+    /// Returns access to a section without a lease.
+    #[cfg(test)]
+    pub(crate) fn unleased(owned: &'a Arc<OwnedSection>) -> Served<'a> {
         Served(owned)
     }
 

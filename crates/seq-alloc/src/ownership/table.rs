@@ -23,6 +23,8 @@ type Chunk = [Option<Arc<OwnedSection>>; CHUNK];
 pub(crate) struct Table {
     /// Invariant: the chunks together have room for every section that ever was served here.
     chunks: Vec<Arc<Chunk>>,
+    /// Number of changes so far.
+    changes: u64,
 }
 
 impl Table {
@@ -36,9 +38,32 @@ impl Table {
         self.chunks.iter().flat_map(|chunk| chunk.iter().flatten())
     }
 
+    /// Returns the number of changes that led to this state.
+    pub(crate) fn changes(&self) -> u64 {
+        self.changes
+    }
+
+    /// Returns the sections from an id on.
+    pub(crate) fn iter_from(&self, id: SectionId) -> impl Iterator<Item = &Arc<OwnedSection>> {
+        let first = id.0 as usize;
+        let chunks = self.chunks.iter().enumerate().skip(first / CHUNK);
+        chunks.flat_map(move |(place, chunk)| chunk[first.saturating_sub(place * CHUNK)..].iter().flatten())
+    }
+
     /// Returns whether `owned` is in the table, under the same ownership.
     pub(crate) fn has(&self, owned: &Arc<OwnedSection>) -> bool {
         self.get(owned.id).is_some_and(|now| Arc::ptr_eq(now, owned))
+    }
+
+    /// Creates a table of sections after a number of changes.
+    #[cfg(test)]
+    pub(crate) fn of(sections: impl IntoIterator<Item = Arc<OwnedSection>>, changes: u64) -> Table {
+        let mut table = Table { chunks: Vec::new(), changes };
+        for owned in sections {
+            let id = owned.id;
+            *table.entry(id) = Some(owned);
+        }
+        table
     }
 
     /// Returns the entry of a section, in a chunk that no other state of the table shares.
@@ -74,7 +99,7 @@ pub(crate) struct SectionTable {
 impl SectionTable {
     pub(crate) fn new(sections: u32) -> SectionTable {
         let chunks = vec![empty(); (sections as usize).div_ceil(CHUNK)];
-        SectionTable { current: ArcSwap::from_pointee(Table { chunks }) }
+        SectionTable { current: ArcSwap::from_pointee(Table { chunks, changes: 0 }) }
     }
 
     /// Returns the current table, which must not be held across an await.
@@ -92,6 +117,7 @@ impl SectionTable {
             return;
         }
         let mut next = Table::clone(&self.current.load());
+        next.changes += 1;
         let mut left = Vec::new();
         for change in changes {
             match change {
@@ -122,10 +148,11 @@ mod tests {
     use seq_core::{Section, Seq, Step};
 
     use super::*;
+    use crate::ownership::Start;
 
     fn enter(id: u32, epoch: u64) -> Change {
         let section = Section::takeover(10, Seq(0), Step(10));
-        Change::Enter(OwnedSection::new(SectionId(id), Epoch(epoch), None, section))
+        Change::Enter(OwnedSection::new((SectionId(id), Epoch(epoch)), None, section, (0, Start::Exact)))
     }
 
     fn leave(id: u32, epoch: u64) -> Change {
@@ -157,6 +184,10 @@ mod tests {
         let shared: Vec<_> = before.chunks.iter().zip(&after.chunks).map(|(old, new)| Arc::ptr_eq(old, new)).collect();
         assert_eq!(shared, [true, false, true]);
         assert_eq!(epochs(&table), [(0, 1), (chunk - 1, 1), (2 * chunk, 1)]);
+        let from = |id| after.iter_from(SectionId(id)).map(|section| section.id.0).collect::<Vec<_>>();
+        assert_eq!(from(0), [0, chunk - 1, 2 * chunk]);
+        assert_eq!([from(1), from(chunk - 1)], [[chunk - 1, 2 * chunk]; 2]);
+        assert!(from(2 * chunk + 1).is_empty() && from(9 * chunk).is_empty());
         assert!(after.get(SectionId(3 * chunk)).is_none(), "the set has no such section");
     }
 

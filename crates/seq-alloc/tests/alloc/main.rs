@@ -1,5 +1,6 @@
 //! Allocators against a store that is the core's `State` behind real tonic, and that misbehaves on demand.
 
+mod activity;
 mod batched;
 mod books;
 mod ceilings;

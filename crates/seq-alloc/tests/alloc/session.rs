@@ -23,7 +23,7 @@ async fn a_node_registers_is_granted_sections_and_serves() {
     let status = node.allocator.status();
     assert_eq!((status.id, status.incarnation, status.sections), (1, 1, SECTIONS));
     assert_eq!((status.allocations, status.raises, status.raises_refused), (2, 1, 0));
-    assert!(status.slot_bytes > 0);
+    until("the slots are read", || node.allocator.status().slot_bytes > 0).await;
     let routes = node.allocator.routes_since(RouteVersion(0)).unwrap();
     assert_eq!((routes.version, routes.runs.len()), (node.allocator.route_version(), 1));
     assert_eq!(node.allocator.routes_since(routes.version), None);

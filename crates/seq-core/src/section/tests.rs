@@ -39,6 +39,8 @@ struct Twin {
     queued: bool,
     /// The highest number that a call waits for.
     waits_for: u64,
+    /// Numbers that were allocated.
+    given: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -106,7 +108,22 @@ impl Twin {
             frozen: false,
             queued: false,
             waits_for: 0,
+            given: 0,
         }
+    }
+
+    /// Checks the tally of all pages, whole and in parts, and the count of allocated numbers that follows from it.
+    fn tally(&self, section: &Section) -> TestCaseResult {
+        let mut tally = Tally::default();
+        (0..section.pages()).for_each(|page| tally.add(section.tally(page..page + 1)));
+        prop_assert_eq!(tally, section.tally(0..usize::MAX));
+        let distances = || self.last.values().map(|value| value - self.base);
+        prop_assert_eq!(tally.sum, distances().fold(0, u64::wrapping_add));
+        prop_assert_eq!(tally.highest, distances().max().unwrap_or(0));
+        prop_assert_eq!(tally.touched as usize, self.last.len());
+        prop_assert_eq!(tally.bytes, section.slot_bytes() as u64);
+        prop_assert_eq!(section.numbers(tally.sum), Some(self.given));
+        Ok(())
     }
 
     fn value(&self, slot: u32) -> u64 {
@@ -133,6 +150,7 @@ impl Twin {
             Take::Given { value: got, prev, ticket } => {
                 prop_assert!(!self.frozen && value <= self.ceiling);
                 prop_assert_eq!(got, Seq(value));
+                self.given += u64::from(count);
                 let last = self.last.insert(slot, value).filter(|_| !self.advanced.contains(&slot));
                 self.advanced.remove(&slot);
                 prop_assert_eq!(prev.0, last.unwrap_or(0));
@@ -256,7 +274,7 @@ proptest! {
                     let copy = section.freeze();
                     prop_assert_eq!(&copy, &twin.copy());
                     section = Section::handed_over(UIDS, &copy, Seq(twin.ceiling), step).unwrap();
-                    twin = Twin { frozen: false, queued: false, waits_for: 0, ..twin };
+                    twin = Twin { frozen: false, queued: false, waits_for: 0, given: 0, ..twin };
                 }
                 Op::TakeOver => {
                     section = Section::takeover(UIDS, Seq(twin.ceiling), step);
@@ -264,6 +282,7 @@ proptest! {
                 }
             }
             prop_assert_eq!(section.ceiling(), Seq(twin.ceiling));
+            twin.tally(&section)?;
         }
         for slot in 0..UIDS {
             twin.current(slot, section.current(SlotIndex(slot)))?;

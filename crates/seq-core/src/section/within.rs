@@ -7,7 +7,7 @@ use super::{Distance, Section, Take};
 use crate::id::{Seq, SlotIndex};
 use crate::request::Count;
 use crate::slots::{FROZEN, MARKS};
-use crate::sync::{Acquire, AtomicU64, Relaxed};
+use crate::sync::{Acquire, AtomicU64, Relaxed, Release};
 
 /// Range in which the first number of a call must be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,11 +45,28 @@ impl Section {
     /// When the section has no such slot.
     #[inline]
     pub fn take_within(&self, slot: SlotIndex, count: Count, window: Window) -> Result<Take, Ahead> {
-        self.take_from(self.slots.touch(slot), u64::from(count.get()), window)
+        self.take_from::<false>(self.slots.touch(slot), u64::from(count.get()), window)
+    }
+
+    /// Takes the next `count` numbers of a uid, all of them above a number, in a section of counters. Numbers that are
+    /// skipped are never allocated, and [counted](Section::skipped).
+    ///
+    /// # Panics
+    /// When the section has no such slot.
+    pub fn take_above(&self, slot: SlotIndex, count: Count, above: Seq) -> Take {
+        let window = Window { floor: Seq(above.0.saturating_add(1)), ..Window::ALL };
+        let taken = self.take_from::<true>(self.slots.touch(slot), u64::from(count.get()), window);
+        taken.expect("a window without a limit")
     }
 
     #[inline]
-    pub(super) fn take_from(&self, slot: &AtomicU64, count: u64, window: Window) -> Result<Take, Ahead> {
+    pub(super) fn take_from<const COUNTS_SKIPS: bool>(
+        &self,
+        slot: &AtomicU64,
+        count: u64,
+        window: Window,
+    ) -> Result<Take, Ahead> {
+        let order = if COUNTS_SKIPS { Release } else { Relaxed };
         let mut word = slot.load(Relaxed);
         loop {
             if word & FROZEN != 0 {
@@ -66,14 +83,19 @@ impl Section {
             if value > ceiling {
                 return Ok(self.at_ceiling(Seq(value)));
             }
-            match slot.compare_exchange_weak(word, value - self.base.0, Relaxed, Relaxed) {
+            let skipped = if COUNTS_SKIPS { first - next } else { 0 };
+            self.count_skip(skipped);
+            match slot.compare_exchange_weak(word, value - self.base.0, order, Relaxed) {
                 Ok(_) => {
                     // The base, and the target of an advance, were allocated to no call of this ownership.
                     let is_given = (1..=Distance::MAX).contains(&word);
                     let prev = if is_given { Seq(last) } else { Seq::ZERO };
                     return Ok(self.given(Seq(value), prev, Seq(ceiling)));
                 }
-                Err(seen) => word = seen,
+                Err(seen) => {
+                    self.take_back_skip(skipped);
+                    word = seen;
+                }
             }
         }
     }

@@ -19,7 +19,7 @@ use seq_command::version::{VERSION, revision};
 use seq_command::{process, security, utc};
 use seq_core::SectionId;
 use seq_core::set_spec::AllocSpec;
-use seq_gateway::grpc::{self, AdminView, NodeView};
+use seq_gateway::grpc::{self, AdminView, NodeView, Report};
 use seq_gateway::peers::{self, PeerNode};
 use seq_gateway::resp::{self, RespConfig, RespNode};
 use seq_kit::admission::{Admission, OwnFiles};
@@ -33,6 +33,7 @@ use seq_kit::tasks::{Kind, TaskGroup};
 use seq_kit::unfinished::{CALLERS, FEW, Unfinished};
 use seq_proto::v1;
 use seq_tenant::Tenants;
+use tonic::Status;
 use tonic::service::Routes;
 
 use crate::serve::{Stage, bind, run_until_shutdown};
@@ -337,5 +338,16 @@ impl NodeView for View {
 
     fn ceilings(&self, first: SectionId) -> v1::ListCeilingsResponse {
         self.allocator.ceilings(first)
+    }
+
+    fn activity(&self, request: v1::ListActivityRequest) -> Result<Report<v1::ListActivityResponse>, Status> {
+        self.allocator.activity(request)
+    }
+
+    fn describe_section(
+        &self,
+        request: v1::DescribeSectionRequest,
+    ) -> Result<Report<v1::DescribeSectionResponse>, Status> {
+        self.allocator.describe_section(request)
     }
 }

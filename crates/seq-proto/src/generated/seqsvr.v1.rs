@@ -1711,6 +1711,192 @@ pub struct SectionCeiling {
     #[prost(uint64, tag = "3")]
     pub ceiling: u64,
 }
+/// Requests columns of levels, or the busiest sections.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ListActivityRequest {
+    /// Oldest column, by the begin of its time in milliseconds since 1970; 0: all. The columns are the shortest that reach
+    /// back so far: of 5 seconds for 5 minutes, of 30 seconds for an hour, of 15 minutes for a day.
+    #[prost(uint64, tag = "1")]
+    pub since_ms: u64,
+    /// Subject of the levels, and of the order of the busiest sections.
+    #[prost(enumeration = "ActivityLayer", tag = "2")]
+    pub layer: i32,
+    /// First section of the columns.
+    #[prost(uint32, tag = "3")]
+    pub first_section: u32,
+    /// Number of sections in the columns, at most and by default 8,192.
+    #[prost(uint32, tag = "4")]
+    pub limit: u32,
+    /// Number of the busiest sections to return, up to 10,000; above 0 the response has no columns.
+    #[prost(uint32, tag = "5")]
+    pub top: u32,
+}
+/// Activity of sections, since the node was started.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ListActivityResponse {
+    /// Name of the node's set.
+    #[prost(string, tag = "1")]
+    pub set: ::prost::alloc::string::String,
+    /// Name of the node in the set file.
+    #[prost(string, tag = "2")]
+    pub node: ::prost::alloc::string::String,
+    /// Clock of the node, a number of milliseconds since 1970.
+    #[prost(uint64, tag = "3")]
+    pub clock_ms: u64,
+    /// Milliseconds, 1 or above, that an AllocSvr takes to read the counters of all its uids once, and a StoreSvr to read
+    /// all ceilings. A level that was not measured within a column is that of the last pass.
+    #[prost(uint32, tag = "4")]
+    pub period_ms: u32,
+    /// Length of the columns, a number of milliseconds.
+    #[prost(uint32, tag = "5")]
+    pub column_ms: u32,
+    /// Sections of the columns, in ascending order: those with a record in one of them.
+    #[prost(uint32, repeated, tag = "6")]
+    pub sections: ::prost::alloc::vec::Vec<u32>,
+    /// Columns, oldest first. The open one, of the last seconds or minutes, is missing.
+    #[prost(message, repeated, tag = "7")]
+    pub columns: ::prost::alloc::vec::Vec<ActivityColumn>,
+    /// Index to request the next sections from; 0: there are no more.
+    #[prost(uint32, tag = "8")]
+    pub next_section: u32,
+    /// The busiest sections, in descending order of their rates, without sections at rest.
+    #[prost(message, repeated, tag = "9")]
+    pub top: ::prost::alloc::vec::Vec<SectionFigures>,
+}
+/// Levels of sections in one period.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ActivityColumn {
+    /// Begin of the period, in milliseconds since 1970 by the clock of the node.
+    #[prost(uint64, tag = "1")]
+    pub since_ms: u64,
+    /// A byte for each section of the response, in their order: 0 for none, 1 ..= 62 for a rate nearest to 2^((n-1)/2) a
+    /// minute, 255 for no record. The rates that two owners have for a column add up to that of the section.
+    #[prost(bytes = "vec", tag = "2")]
+    pub levels: ::prost::alloc::vec::Vec<u8>,
+}
+/// Exact figures of a section in the last seconds: in the last closed column of 5 seconds, or in the last pass over all
+/// uids if that takes longer. They are all 0 before the first pass.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct SectionFigures {
+    /// Index of the section.
+    #[prost(uint32, tag = "1")]
+    pub section: u32,
+    /// Numbers that were allocated; 0 in a section whose numbers follow a clock.
+    #[prost(uint64, tag = "2")]
+    pub numbers: u64,
+    /// Number of raises of the ceiling.
+    #[prost(uint64, tag = "3")]
+    pub writes: u64,
+    /// Sum of the distances by which they moved the ceiling, in numbers.
+    #[prost(uint64, tag = "4")]
+    pub raised: u64,
+    /// Milliseconds in which they were counted; 0: nothing is known yet.
+    #[prost(uint32, tag = "5")]
+    pub ms: u32,
+}
+/// Requests the state of a section.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct DescribeSectionRequest {
+    /// The section.
+    #[prost(oneof = "describe_section_request::Which", tags = "1, 2")]
+    pub which: ::core::option::Option<describe_section_request::Which>,
+}
+/// Nested message and enum types in `DescribeSectionRequest`.
+pub mod describe_section_request {
+    /// The section.
+    #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Oneof)]
+    pub enum Which {
+        /// Index of the section.
+        #[prost(uint32, tag = "1")]
+        Section(u32),
+        /// A uid of the section.
+        #[prost(uint64, tag = "2")]
+        Uid(u64),
+    }
+}
+/// State of a section at its owner.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct DescribeSectionResponse {
+    /// Name of the node's set.
+    #[prost(string, tag = "1")]
+    pub set: ::prost::alloc::string::String,
+    /// Name of the node in the set file.
+    #[prost(string, tag = "2")]
+    pub node: ::prost::alloc::string::String,
+    /// Clock of the node, a number of milliseconds since 1970.
+    #[prost(uint64, tag = "3")]
+    pub clock_ms: u64,
+    /// Milliseconds that the node takes to read the counters of all its uids once, 1,000 or above.
+    #[prost(uint32, tag = "4")]
+    pub period_ms: u32,
+    /// Index of the section.
+    #[prost(uint32, tag = "5")]
+    pub section: u32,
+    /// Number of its uids, 1 or above.
+    #[prost(uint32, tag = "6")]
+    pub uids: u32,
+    /// Epoch of the ownership.
+    #[prost(uint64, tag = "7")]
+    pub epoch: u64,
+    /// When the ownership began, or continued after a handover that failed, in milliseconds since 1970.
+    #[prost(uint64, tag = "8")]
+    pub owned_since_ms: u64,
+    /// Number above which all numbers of this ownership are.
+    #[prost(uint64, tag = "9")]
+    pub base: u64,
+    /// Committed ceiling, 0 ..= 2^63-1.
+    #[prost(uint64, tag = "10")]
+    pub ceiling: u64,
+    /// Highest number of all uids; the base if none took a number.
+    #[prost(uint64, tag = "11")]
+    pub highest: u64,
+    /// Numbers that the uid with the highest number has left below the ceiling.
+    #[prost(uint64, tag = "12")]
+    pub remaining: u64,
+    /// Remaining numbers at which the next raise is due: half a step.
+    #[prost(uint64, tag = "13")]
+    pub raise_due_at: u64,
+    /// Uids that are above the base.
+    #[prost(uint32, tag = "14")]
+    pub touched: u32,
+    /// Numbers that were allocated since `owned_since_ms`; 0 in a section whose numbers follow a clock.
+    #[prost(uint64, tag = "15")]
+    pub numbers: u64,
+    /// Whether the numbers follow a clock, and are not counted.
+    #[prost(bool, tag = "16")]
+    pub in_ticks: bool,
+    /// Figures of the last seconds.
+    #[prost(message, optional, tag = "17")]
+    pub figures: ::core::option::Option<SectionFigures>,
+    /// Numbers that advances of uids skipped since `owned_since_ms`, modulo 2^64.
+    #[prost(uint64, tag = "18")]
+    pub skipped_by_advances: u64,
+    /// Most numbers that each uid of the section may have skipped when the ownership began.
+    #[prost(uint64, tag = "19")]
+    pub skipped_at_begin: u64,
+    /// Cause of that.
+    #[prost(enumeration = "SkipCause", tag = "20")]
+    pub skip_cause: i32,
+    /// Raises of the ceiling among the last 16,384 of the node, at most 200, oldest first.
+    #[prost(message, repeated, tag = "21")]
+    pub raises: ::prost::alloc::vec::Vec<CeilingRaise>,
+}
+/// A committed raise of a ceiling.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct CeilingRaise {
+    /// When it was requested, in milliseconds since 1970.
+    #[prost(uint64, tag = "1")]
+    pub requested_ms: u64,
+    /// Number of microseconds until its response.
+    #[prost(uint32, tag = "2")]
+    pub took_us: u32,
+    /// Ceiling before, 0 ..= 2^63-1.
+    #[prost(uint64, tag = "3")]
+    pub from: u64,
+    /// Ceiling after it, 0 ..= 2^63-1.
+    #[prost(uint64, tag = "4")]
+    pub to: u64,
+}
 /// The status of a node.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct StatusResponse {
@@ -2430,6 +2616,72 @@ pub struct DrainNodeResponse {
     #[prost(fixed64, tag = "3")]
     pub fingerprint: u64,
 }
+/// Subject of activity.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum ActivityLayer {
+    /// Not set; a request without it is for numbers.
+    Unspecified = 0,
+    /// Allocated numbers. Sections of series whose numbers follow a clock have no record.
+    Numbers = 1,
+    /// Raises of ceilings, each of which is a write of the section at the store.
+    Writes = 2,
+}
+impl ActivityLayer {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::Unspecified => "ACTIVITY_LAYER_UNSPECIFIED",
+            Self::Numbers => "ACTIVITY_LAYER_NUMBERS",
+            Self::Writes => "ACTIVITY_LAYER_WRITES",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "ACTIVITY_LAYER_UNSPECIFIED" => Some(Self::Unspecified),
+            "ACTIVITY_LAYER_NUMBERS" => Some(Self::Numbers),
+            "ACTIVITY_LAYER_WRITES" => Some(Self::Writes),
+            _ => None,
+        }
+    }
+}
+/// Cause for which numbers of a section were skipped when its ownership began.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum SkipCause {
+    /// Not set; none were.
+    Unspecified = 0,
+    /// The owner before was lost, and with it the last numbers.
+    Takeover = 1,
+    /// The copy of a handover was not used.
+    Handover = 2,
+}
+impl SkipCause {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::Unspecified => "SKIP_CAUSE_UNSPECIFIED",
+            Self::Takeover => "SKIP_CAUSE_TAKEOVER",
+            Self::Handover => "SKIP_CAUSE_HANDOVER",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "SKIP_CAUSE_UNSPECIFIED" => Some(Self::Unspecified),
+            "SKIP_CAUSE_TAKEOVER" => Some(Self::Takeover),
+            "SKIP_CAUSE_HANDOVER" => Some(Self::Handover),
+            _ => None,
+        }
+    }
+}
 /// Generated client implementations.
 pub mod status_service_client {
     #![allow(
@@ -2571,6 +2823,59 @@ pub mod status_service_client {
                 .insert(GrpcMethod::new("seqsvr.v1.StatusService", "ListCeilings"));
             self.inner.unary(req, path, codec).await
         }
+        /// Returns how busy sections were, over time or in the last seconds: at an AllocSvr the sections that it owns, at a
+        /// StoreSvr the writes of all sections of the set, which do not depend on owners. A node makes at most 16 of these
+        /// responses at a time.
+        pub async fn list_activity(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ListActivityRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListActivityResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = crate::codec::Codec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/seqsvr.v1.StatusService/ListActivity",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("seqsvr.v1.StatusService", "ListActivity"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Returns the state of a section that the AllocSvr owns, with its last raises. A node makes at most 10 of these
+        /// responses a second.
+        pub async fn describe_section(
+            &mut self,
+            request: impl tonic::IntoRequest<super::DescribeSectionRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::DescribeSectionResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = crate::codec::Codec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/seqsvr.v1.StatusService/DescribeSection",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("seqsvr.v1.StatusService", "DescribeSection"));
+            self.inner.unary(req, path, codec).await
+        }
     }
 }
 /// Generated server implementations.
@@ -2599,6 +2904,25 @@ pub mod status_service_server {
             request: tonic::Request<super::ListCeilingsRequest>,
         ) -> std::result::Result<
             tonic::Response<super::ListCeilingsResponse>,
+            tonic::Status,
+        >;
+        /// Returns how busy sections were, over time or in the last seconds: at an AllocSvr the sections that it owns, at a
+        /// StoreSvr the writes of all sections of the set, which do not depend on owners. A node makes at most 16 of these
+        /// responses at a time.
+        async fn list_activity(
+            &self,
+            request: tonic::Request<super::ListActivityRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListActivityResponse>,
+            tonic::Status,
+        >;
+        /// Returns the state of a section that the AllocSvr owns, with its last raises. A node makes at most 10 of these
+        /// responses a second.
+        async fn describe_section(
+            &self,
+            request: tonic::Request<super::DescribeSectionRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::DescribeSectionResponse>,
             tonic::Status,
         >;
     }
@@ -2754,6 +3078,97 @@ pub mod status_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = ListCeilingsSvc(inner);
+                        let codec = crate::codec::Codec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/seqsvr.v1.StatusService/ListActivity" => {
+                    #[allow(non_camel_case_types)]
+                    struct ListActivitySvc<T: StatusService>(pub Arc<T>);
+                    impl<
+                        T: StatusService,
+                    > tonic::server::UnaryService<super::ListActivityRequest>
+                    for ListActivitySvc<T> {
+                        type Response = super::ListActivityResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ListActivityRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as StatusService>::list_activity(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ListActivitySvc(inner);
+                        let codec = crate::codec::Codec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/seqsvr.v1.StatusService/DescribeSection" => {
+                    #[allow(non_camel_case_types)]
+                    struct DescribeSectionSvc<T: StatusService>(pub Arc<T>);
+                    impl<
+                        T: StatusService,
+                    > tonic::server::UnaryService<super::DescribeSectionRequest>
+                    for DescribeSectionSvc<T> {
+                        type Response = super::DescribeSectionResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::DescribeSectionRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as StatusService>::describe_section(&inner, request)
+                                    .await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = DescribeSectionSvc(inner);
                         let codec = crate::codec::Codec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(

@@ -25,8 +25,8 @@ use crate::types::{
 /// The Raft library's instance over this storage.
 pub(crate) type Raft = openraft::Raft<TypeConfig, Machine>;
 
-/// Observer of the output of each applied command, on every member.
-pub type Observer<M> = Box<dyn Fn(&<M as StateMachine>::Output) + Send + Sync>;
+/// Observer of each applied command and its output, on every member.
+pub type Observer<M> = Box<dyn Fn(&<M as StateMachine>::Command, &<M as StateMachine>::Output) + Send + Sync>;
 
 /// Handle to read the applied state. Clones read the same state.
 pub struct AppliedState<M: StateMachine>(Arc<Shared<M>>);
@@ -171,7 +171,7 @@ impl<M: StateMachine> Replica for Shared<M> {
             }
             Record::Command { command, .. } => {
                 let output = applied.state.apply(&command);
-                (self.observe)(&output);
+                (self.observe)(&command, &output);
                 Output::of(output)
             }
             // Two leaders may have raised the format.

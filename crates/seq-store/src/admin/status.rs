@@ -9,12 +9,13 @@ use seq_core::{RouteVersion, SectionId, limits};
 use seq_kit::connection::{Peer, Tls};
 use seq_kit::http::Checks;
 use seq_kit::wall_clock;
+use seq_proto::reason::Reason;
 use seq_proto::roles;
 use seq_proto::v1::status_response::Role;
 use seq_proto::v1::status_service_server::StatusService;
 use seq_proto::v1::{
-    AllocMember, ListCeilingsRequest, ListCeilingsResponse, SectionCeiling, StatusRequest, StatusResponse, StoreMember,
-    StoreStatus,
+    AllocMember, DescribeSectionRequest, DescribeSectionResponse, ListActivityRequest, ListActivityResponse,
+    ListCeilingsRequest, ListCeilingsResponse, SectionCeiling, StatusRequest, StatusResponse, StoreMember, StoreStatus,
 };
 use seq_raft::{Gate, MemberStatus};
 use tonic::{Request, Response, Status};
@@ -199,6 +200,8 @@ impl View {
     }
 }
 
+const NO_ACTIVITY: &str = "a StoreSvr has no counters: request it from the AllocSvr that owns the section";
+
 /// The service, opened once the member is loaded.
 #[derive(Clone)]
 pub(crate) struct StatusServer(pub(crate) Gate<View>);
@@ -233,6 +236,28 @@ impl StatusService for StatusServer {
     ) -> Result<Response<ListCeilingsResponse>, Status> {
         let (view, first) = (self.0.get()?, SectionId(request.into_inner().first_section));
         Ok(Response::new(view.replicated.read(|state| ceilings(&view.set.name, state, first))))
+    }
+
+    async fn list_activity(
+        &self,
+        request: Request<ListActivityRequest>,
+    ) -> Result<Response<ListActivityResponse>, Status> {
+        let (view, request) = (self.0.get()?.clone(), request.into_inner());
+        let listing = view.replicated.writes().begin_listing();
+        let listing = listing.map_err(|error| Reason::TooManyReports.status(error.to_string()))?;
+        let made = tokio::task::spawn_blocking(move || {
+            let response = view.replicated.writes().response(&request, &view.set.name, &view.node);
+            drop(listing);
+            response
+        });
+        made.await.map(Response::new).map_err(|error| Status::internal(format!("the report was not made: {error}")))
+    }
+
+    async fn describe_section(
+        &self,
+        _: Request<DescribeSectionRequest>,
+    ) -> Result<Response<DescribeSectionResponse>, Status> {
+        Err(Status::unimplemented(NO_ACTIVITY))
     }
 }
 

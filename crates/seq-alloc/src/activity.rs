@@ -1,0 +1,99 @@
+//! Activity of the owned sections: numbers and raises over time.
+//!
+//! The path of a number counts nothing. A task reads all slots, slowly ([`reader`]), and the differences of their sums
+//! are the numbers that were allocated. Raises are counted where their response is adopted.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+
+use parking_lot::Mutex;
+use seq_core::activity::{Activity, Figures, RaiseRing, Raised};
+use seq_core::lease::Clocks;
+use seq_core::{SectionId, Seq};
+use seq_proto::activity::{Extract, Times};
+use seq_proto::v1::ListActivityRequest;
+
+pub(crate) mod reader;
+
+/// Nanoseconds of a millisecond.
+const MS: u64 = 1_000_000;
+
+/// Activity of the sections of this node, since it was started.
+#[derive(Debug)]
+pub(crate) struct NodeActivity {
+    /// Time of the start, from which the times of columns and raises count.
+    origin: Clocks,
+    recorded: Mutex<Recorded>,
+    /// Bytes of the touched pages of all owned sections, at the end of the last pass of the reader.
+    slot_bytes: AtomicU64,
+    /// Time of the last pass of the reader, in milliseconds.
+    pass_ms: AtomicU32,
+}
+
+#[derive(Debug, Default)]
+struct Recorded {
+    activity: Activity,
+    raises: RaiseRing,
+    /// Raises of each section since its last figures. Bounded by the sections of the layout.
+    unrecorded: BTreeMap<SectionId, Figures>,
+}
+
+impl NodeActivity {
+    pub(crate) fn new(origin: Clocks) -> NodeActivity {
+        NodeActivity {
+            origin,
+            recorded: Mutex::default(),
+            slot_bytes: AtomicU64::new(0),
+            pass_ms: AtomicU32::new(reader::MIN_PASS_MS),
+        }
+    }
+
+    /// Returns a time of the boot clock, in nanoseconds, as milliseconds since 1970 by the wall clock at the start. It
+    /// does not jump with the wall clock.
+    pub(crate) fn ms(&self, boottime: u64) -> u64 {
+        self.origin.realtime / MS + boottime.saturating_sub(self.origin.boottime) / MS
+    }
+
+    /// Records a raise from a request at `requested` to its response at `now`.
+    pub(crate) fn raised(&self, section: SectionId, (from, to): (Seq, Seq), requested: Clocks, now: Clocks) {
+        let took_ns = now.boottime.saturating_sub(requested.boottime);
+        let took_us = u32::try_from(took_ns / 1_000).unwrap_or(u32::MAX);
+        let mut recorded = self.recorded.lock();
+        recorded.raises.push(Raised { section, took_us, requested_ms: self.ms(requested.boottime), from, to });
+        let unrecorded = recorded.unrecorded.entry(section).or_default();
+        unrecorded.writes = unrecorded.writes.saturating_add(1);
+        unrecorded.raised = unrecorded.raised.saturating_add(to.0.saturating_sub(from.0));
+    }
+
+    /// Returns the bytes of the touched pages of all owned sections, as of the last pass of the reader.
+    pub(crate) fn slot_bytes(&self) -> u64 {
+        self.slot_bytes.load(Relaxed)
+    }
+
+    /// Returns the relation of recorded times to the wall clock.
+    pub(crate) fn times(&self, now: Clocks) -> Times {
+        Times::new(now.realtime / MS, self.ms(now.boottime))
+    }
+
+    /// Returns the time of the last pass of the reader, in milliseconds.
+    pub(crate) fn pass_ms(&self) -> u32 {
+        self.pass_ms.load(Relaxed)
+    }
+
+    /// Copies the part of the activity that a request needs.
+    pub(crate) fn extract(&self, request: &ListActivityRequest, times: &Times) -> Extract {
+        Extract::of(&self.recorded.lock().activity, request, times)
+    }
+
+    /// Returns the figures of a section, and its last raises.
+    pub(crate) fn section(&self, section: SectionId, raises: usize) -> (Option<Figures>, Vec<Raised>) {
+        let recorded = self.recorded.lock();
+        (recorded.activity.figures(section), recorded.raises.of(section, raises))
+    }
+
+    /// Adopts the results of a pass.
+    pub(crate) fn end_pass(&self, slot_bytes: u64, ms: u64) {
+        self.slot_bytes.store(slot_bytes, Relaxed);
+        self.pass_ms.store(u32::try_from(ms).unwrap_or(u32::MAX), Relaxed);
+    }
+}

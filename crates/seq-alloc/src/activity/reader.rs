@@ -1,0 +1,172 @@
+//! Reads all slots in passes, a slice at a time.
+//!
+//! Numbers are differences of sums. A section begins at the sum of its copy, and a section that was frozen ends at the
+//! sum of its copy, so the numbers of the owners before and after a handover add up exactly. A section that left
+//! without a copy ends at the last pass, and a section that came and left within a second has no record.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use seq_core::SectionId;
+use seq_core::activity::Figures;
+use seq_core::lease::Clocks;
+use seq_core::section::Tally;
+
+use super::NodeActivity;
+use crate::ownership::{OwnedSection, Table};
+
+/// Shortest time from pass to pass, in milliseconds.
+pub(crate) const MIN_PASS_MS: u32 = 1_000;
+
+/// Bytes that are read at once. The other tasks of the runtime wait for their reading.
+const SLICE: u64 = 256 << 10;
+
+/// Bytes that count for a section in addition to its pages: the pointers of its pages, and its records.
+const SECTION_BYTES: u64 = 512;
+
+/// A part of a pass.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Slice {
+    /// Bytes that count for the pace.
+    pub(crate) bytes: u64,
+    /// Whether it ended the pass.
+    pub(crate) is_last: bool,
+}
+
+/// Progress of a pass, and the sections whose records began.
+#[derive(Debug, Default)]
+pub(crate) struct Reader {
+    seen: BTreeMap<SectionId, Seen>,
+    /// State of the table at the last sweep, as the number of its changes.
+    swept: Option<u64>,
+    /// Section that the next slice begins with.
+    at: SectionId,
+    /// Section that the last slice read in part, with the number of its pages and their tally.
+    part: Option<(Arc<OwnedSection>, usize, Tally)>,
+    /// Bytes of the touched pages in this pass.
+    slot_bytes: u64,
+}
+
+/// Section under one ownership whose records began.
+#[derive(Debug)]
+struct Seen {
+    owned: Arc<OwnedSection>,
+    /// Numbers that are recorded.
+    counted: u64,
+    /// Time until which they are.
+    until_ms: u64,
+}
+
+impl Seen {
+    /// Returns the figures up to a time, by the count of all numbers of the ownership.
+    fn figures(&mut self, numbers: Option<u64>, now_ms: u64) -> Figures {
+        let ms = u32::try_from(now_ms.saturating_sub(self.until_ms)).unwrap_or(u32::MAX);
+        self.until_ms = self.until_ms.max(now_ms);
+        // The count is below the recorded one while a skip is in flight, and the next pass has the numbers then.
+        let more = numbers.unwrap_or(0).wrapping_sub(self.counted).cast_signed().max(0).cast_unsigned();
+        self.counted = self.counted.wrapping_add(more);
+        Figures { numbers: more, ms, ..Figures::default() }
+    }
+}
+
+impl Reader {
+    /// Reads the next slots, and records the sections that are complete.
+    pub(crate) fn slice(&mut self, activity: &NodeActivity, table: &Table, now: Clocks) -> Slice {
+        activity.close_until(now);
+        let mut bytes = 0;
+        for owned in table.iter_from(self.at) {
+            let (mut page, mut tally) = match self.part.take() {
+                Some((part, page, tally)) if Arc::ptr_eq(&part, owned) => (page, tally),
+                _ => {
+                    bytes += SECTION_BYTES;
+                    (0, Tally::default())
+                }
+            };
+            while page < owned.pages() && bytes < SLICE {
+                let read = owned.tally(page..page + 1);
+                bytes += read.bytes;
+                tally.add(read);
+                page += 1;
+            }
+            self.at = owned.id;
+            if page < owned.pages() {
+                self.part = Some((owned.clone(), page, tally));
+                return Slice { bytes, is_last: false };
+            }
+            self.record(activity, owned, tally, now);
+            self.at = SectionId(owned.id.0 + 1);
+            if bytes >= SLICE {
+                return Slice { bytes, is_last: false };
+            }
+        }
+        self.at = SectionId(0);
+        Slice { bytes, is_last: true }
+    }
+
+    /// Ends a pass; returns the bytes of the touched pages.
+    pub(crate) fn end_pass(&mut self) -> u64 {
+        std::mem::take(&mut self.slot_bytes)
+    }
+
+    fn record(&mut self, activity: &NodeActivity, owned: &Arc<OwnedSection>, tally: Tally, now: Clocks) {
+        self.slot_bytes += tally.bytes;
+        self.enter(activity, owned, now);
+        let seen = self.seen.get_mut(&owned.id).expect("entered above");
+        let figures = seen.figures(owned.numbers(tally.sum), activity.ms(now.boottime));
+        activity.record(owned.id, figures);
+    }
+
+    /// Begins the records of an ownership, and ends the records of an earlier ownership of the section.
+    fn enter(&mut self, activity: &NodeActivity, owned: &Arc<OwnedSection>, now: Clocks) {
+        if self.seen.get(&owned.id).is_some_and(|seen| Arc::ptr_eq(&seen.owned, owned)) {
+            return;
+        }
+        let seen = Seen { owned: owned.clone(), counted: 0, until_ms: activity.ms(owned.began) };
+        if let Some(left) = self.seen.insert(owned.id, seen) {
+            activity.leave(left, now);
+        }
+        activity.enter(owned);
+    }
+
+    /// Ends the records of the sections that left the table, and begins the records of the sections that entered.
+    pub(crate) fn sweep(&mut self, activity: &NodeActivity, table: &Table, now: Clocks) {
+        if self.swept.replace(table.changes()) == Some(table.changes()) {
+            return;
+        }
+        let left = self.seen.extract_if(.., |_, seen| !table.has(&seen.owned));
+        left.for_each(|(_, left)| activity.leave(left, now));
+        table.iter_from(SectionId(0)).for_each(|owned| self.enter(activity, owned, now));
+    }
+}
+
+impl NodeActivity {
+    /// Closes the columns whose time is over.
+    fn close_until(&self, now: Clocks) {
+        self.recorded.lock().activity.close_until(self.ms(now.boottime));
+    }
+
+    fn enter(&self, owned: &OwnedSection) {
+        self.recorded.lock().activity.enter(owned.id, !owned.is_in_ticks());
+    }
+
+    /// Records numbers of a section, with the raises since its last record.
+    fn record(&self, section: SectionId, figures: Figures) {
+        let mut recorded = self.recorded.lock();
+        let raises = recorded.unrecorded.remove(&section).unwrap_or_default();
+        recorded.activity.record(section, Figures { writes: raises.writes, raised: raises.raised, ..figures });
+    }
+
+    /// Ends the records of an ownership, at its exact numbers if the section was frozen.
+    fn leave(&self, mut left: Seen, now: Clocks) {
+        let section = left.owned.id;
+        let figures = match left.owned.final_sum() {
+            Some(sum) => left.figures(left.owned.numbers(sum), self.ms(now.boottime)),
+            None => Figures::default(),
+        };
+        self.record(section, figures);
+        self.recorded.lock().activity.leave(section);
+    }
+}
+
+#[cfg(test)]
+mod tests;

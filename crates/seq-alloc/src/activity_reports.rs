@@ -1,0 +1,137 @@
+//! Responses about the activity of sections. Their work is returned as a closure, because it takes milliseconds and
+//! must not hold up the connections of a core.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use seq_core::activity::Raised;
+use seq_core::{Refusal, SectionId, Seq, Uid, raise};
+use seq_kit::report_limits::TooManyReports;
+use seq_proto::activity::{Times, section_figures};
+use seq_proto::reason::Reason;
+use seq_proto::status::to_status;
+use seq_proto::v1::describe_section_request::Which;
+use seq_proto::v1::{
+    CeilingRaise, DescribeSectionRequest, DescribeSectionResponse, ListActivityRequest, ListActivityResponse, SkipCause,
+};
+use tonic::Status;
+
+use crate::ownership::{OwnedSection, Start};
+use crate::shared::Shared;
+
+/// Raises in the description of a section.
+const MAX_RAISES: usize = 200;
+
+/// Work that makes a response.
+pub(crate) type Report<T> = Box<dyn FnOnce() -> T + Send>;
+
+impl Shared {
+    /// Begins a response of columns, or of the busiest sections.
+    ///
+    /// # Errors
+    /// The refusal of a request above the limits of the node.
+    pub(crate) fn list_activity(
+        self: &Arc<Shared>,
+        request: ListActivityRequest,
+    ) -> Result<Report<ListActivityResponse>, Status> {
+        let listing = self.report_limits.begin_listing().map_err(too_many)?;
+        let shared = self.clone();
+        Ok(Box::new(move || {
+            let response = shared.activity_response(&request);
+            drop(listing);
+            response
+        }))
+    }
+
+    fn activity_response(&self, request: &ListActivityRequest) -> ListActivityResponse {
+        let activity = &self.activity;
+        let times = activity.times(self.clock.now());
+        let mut response = ListActivityResponse {
+            set: self.config.set.clone(),
+            node: self.config.name.clone(),
+            clock_ms: times.now_ms(),
+            period_ms: activity.pass_ms(),
+            ..ListActivityResponse::default()
+        };
+        let extract = activity.extract(request, &times);
+        extract.fill(request, &times, &mut response);
+        response
+    }
+
+    /// Begins the description of a section.
+    ///
+    /// # Errors
+    /// The refusal of a section that this node does not own, or of a request above the limits of the node.
+    pub(crate) fn describe_section(
+        self: &Arc<Shared>,
+        request: DescribeSectionRequest,
+    ) -> Result<Report<DescribeSectionResponse>, Status> {
+        let section = match request.which {
+            Some(Which::Uid(uid)) => self.layout().locate(Uid(uid)).map_err(|refusal| to_status(&refusal))?.0,
+            Some(Which::Section(section)) => SectionId(section),
+            None => return Err(Reason::UnknownSection.status("the request names no section")),
+        };
+        let sections = self.layout().sections();
+        if section.0 >= sections {
+            let text = format!("section {section}: the layout has sections 0..{sections}");
+            return Err(Reason::UnknownSection.status(text));
+        }
+        let owned = self.ownership.owned().get(section).cloned();
+        let owned = owned.ok_or_else(|| to_status(&Refusal::NotOwner { section, owner: self.other_owner(section) }))?;
+        self.report_limits.count_detail(Instant::now()).map_err(too_many)?;
+        let shared = self.clone();
+        Ok(Box::new(move || shared.description(&owned)))
+    }
+
+    fn description(&self, owned: &OwnedSection) -> DescribeSectionResponse {
+        let (activity, now) = (&self.activity, self.clock.now());
+        let times = activity.times(now);
+        let tally = owned.tally(0..owned.pages());
+        // Read after the slots, because no slot is above it then.
+        let (base, ceiling, step) = (owned.base(), owned.ceiling(), self.ownership.raise_step());
+        let highest = base.0 + tally.highest;
+        let (figures, raises) = activity.section(owned.id, MAX_RAISES);
+        let cause = match owned.start {
+            Start::Exact => SkipCause::Unspecified,
+            Start::Takeover => SkipCause::Takeover,
+            Start::CopyLost => SkipCause::Handover,
+        };
+        DescribeSectionResponse {
+            set: self.config.set.clone(),
+            node: self.config.name.clone(),
+            clock_ms: times.now_ms(),
+            period_ms: activity.pass_ms(),
+            section: owned.id.0,
+            uids: owned.uids(),
+            epoch: owned.epoch.0,
+            owned_since_ms: times.shown(activity.ms(owned.began)),
+            base: base.0,
+            ceiling: ceiling.0,
+            highest,
+            remaining: ceiling.0.saturating_sub(highest),
+            raise_due_at: step.0 / 2,
+            touched: tally.touched,
+            // A skip in flight is counted before it is in the sum.
+            numbers: owned.numbers(tally.sum).map_or(0, |numbers| numbers.cast_signed().max(0).cast_unsigned()),
+            in_ticks: owned.is_in_ticks(),
+            figures: Some(section_figures(owned.id, figures.unwrap_or_default())),
+            skipped_by_advances: owned.skipped(),
+            skipped_at_begin: if owned.start == Start::Exact || owned.is_in_ticks() {
+                0
+            } else {
+                raise::most_skipped(step).min(base.0)
+            },
+            skip_cause: cause.into(),
+            raises: raises.iter().map(|raised| ceiling_raise(raised, &times)).collect(),
+        }
+    }
+}
+
+fn too_many(error: TooManyReports) -> Status {
+    Reason::TooManyReports.status(error.to_string())
+}
+
+fn ceiling_raise(raised: &Raised, times: &Times) -> CeilingRaise {
+    let Raised { took_us, requested_ms, from: Seq(from), to: Seq(to), .. } = *raised;
+    CeilingRaise { requested_ms: times.shown(requested_ms), took_us, from, to }
+}

@@ -1,0 +1,96 @@
+//! Columns of levels, deflated, and their history as it is listed.
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use miniz_oxide::deflate::compress_to_vec;
+use miniz_oxide::inflate::decompress_to_vec_with_limit;
+
+use super::Level;
+use crate::id::SectionId;
+
+/// Effort of the compression, 1 of 10. More effort takes longer than the columns are worth.
+const EFFORT: u8 = 1;
+
+/// Levels of one period.
+#[derive(Debug)]
+pub(super) struct Column {
+    since_ms: u64,
+    /// Binary logarithm of the sections that share a place.
+    shift: u32,
+    /// Number of places.
+    places: u32,
+    /// Without spare capacity, which the compressor leaves as half of the places.
+    deflated: Box<[u8]>,
+}
+
+impl Column {
+    pub(super) fn new(since_ms: u64, shift: u32, levels: &[u8]) -> Column {
+        let deflated = compress_to_vec(levels, EFFORT).into_boxed_slice();
+        Column { since_ms, shift, places: levels.len() as u32, deflated }
+    }
+
+    pub(super) fn since_ms(&self) -> u64 {
+        self.since_ms
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        size_of::<Column>() + self.deflated.len()
+    }
+
+    fn levels(&self) -> Vec<u8> {
+        decompress_to_vec_with_limit(&self.deflated, self.places as usize).expect("a column that was deflated here")
+    }
+}
+
+/// Columns of one layer and resolution, oldest first, as they were when they were read.
+#[derive(Clone, Debug)]
+pub struct Columns(Vec<Arc<Column>>);
+
+/// Levels of sections in one period.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Levels {
+    /// Begin of the period.
+    pub since_ms: u64,
+    /// Level of each section, in the order of [`History::sections`].
+    pub levels: Vec<Level>,
+}
+
+/// Columns of one layer and resolution, for some sections.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct History {
+    /// The sections with a record in one of the columns, ascending.
+    pub sections: Vec<SectionId>,
+    /// The columns, oldest first.
+    pub columns: Vec<Levels>,
+    /// First section after those; `None` if there are no more.
+    pub next: Option<SectionId>,
+}
+
+impl Columns {
+    pub(super) fn new(columns: Vec<Arc<Column>>) -> Columns {
+        Columns(columns)
+    }
+
+    /// Returns the levels of up to `limit` sections from `first` on. This inflates all columns, which takes
+    /// milliseconds in a set of many sections.
+    #[must_use]
+    pub fn history(&self, first: SectionId, limit: usize) -> History {
+        let columns: Vec<(&Column, Vec<u8>)> = self.0.iter().map(|column| (&**column, column.levels())).collect();
+        let end = columns.iter().map(|(column, _)| u64::from(column.places) << column.shift).max().unwrap_or(0);
+        let level = |(column, levels): &(&Column, Vec<u8>), section: u32| {
+            levels.get((section >> column.shift) as usize).map_or(Level::NO_RECORD, |level| Level(*level))
+        };
+        let has_record = |section: &u32| columns.iter().any(|column| level(column, *section) != Level::NO_RECORD);
+        let end = u32::try_from(end).unwrap_or(u32::MAX);
+        let mut recorded = (first.0..end).filter(has_record);
+        let sections: Vec<SectionId> = recorded.by_ref().take(limit).map(SectionId).collect();
+        let next = recorded.next().map(SectionId);
+        let columns = columns.iter().map(|column| Levels {
+            since_ms: column.0.since_ms,
+            levels: sections.iter().map(|section| level(column, section.0)).collect(),
+        });
+        History { columns: columns.collect(), sections, next }
+    }
+}

@@ -1,0 +1,49 @@
+//! The last raises of a process, with which the ceiling of a section is drawn as a staircase.
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use crate::id::{SectionId, Seq};
+
+/// Raises that are kept: 512 KiB, for any number of sections.
+pub const MAX_RAISES: usize = 16_384;
+
+/// A raise of a ceiling that the store committed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Raised {
+    /// Section of the ceiling.
+    pub section: SectionId,
+    /// Time from the request to the response, in microseconds.
+    pub took_us: u32,
+    /// Time of the request, in milliseconds since any origin.
+    pub requested_ms: u64,
+    /// Ceiling before.
+    pub from: Seq,
+    /// Committed ceiling.
+    pub to: Seq,
+}
+
+const _: () = assert!(size_of::<Raised>() == 32);
+
+/// Ring of the last raises.
+#[derive(Debug, Default)]
+pub struct RaiseRing(VecDeque<Raised>);
+
+impl RaiseRing {
+    /// Adds a raise, and drops the oldest one of a full ring.
+    pub fn push(&mut self, raised: Raised) {
+        if self.0.len() == MAX_RAISES {
+            self.0.pop_front();
+        }
+        self.0.push_back(raised);
+    }
+
+    /// Returns the last `limit` raises of a section, oldest first.
+    #[must_use]
+    pub fn of(&self, section: SectionId, limit: usize) -> Vec<Raised> {
+        let newest = self.0.iter().rev().filter(|raised| raised.section == section).take(limit);
+        let mut raises: Vec<Raised> = newest.copied().collect();
+        raises.reverse();
+        raises
+    }
+}

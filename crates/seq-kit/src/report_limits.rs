@@ -1,0 +1,100 @@
+//! Limits on the reports that a node makes for operators, so that open consoles do not slow its callers down.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// Reports of all sections at a time.
+const MAX_LISTINGS: usize = 16;
+
+/// Reports of one section in a second.
+const MAX_DETAILS: u32 = 10;
+
+/// Limits of one node. Clones share them.
+#[derive(Clone, Debug)]
+pub struct ReportLimits {
+    listings: Arc<Semaphore>,
+    details: Arc<Mutex<Details>>,
+}
+
+/// Reports of one section in the current second.
+#[derive(Debug)]
+struct Details {
+    /// Begin of the second; `None` before the first report.
+    since: Option<Instant>,
+    made: u32,
+}
+
+/// A report of all sections that is being made, until it is dropped.
+#[derive(Debug)]
+pub struct Listing {
+    _permit: OwnedSemaphorePermit,
+}
+
+/// The node makes as many reports as it may.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TooManyReports {
+    /// At a time.
+    #[error("this node makes {MAX_LISTINGS} reports of its sections at a time: repeat the request")]
+    Listings,
+    /// In a second.
+    #[error("this node makes {MAX_DETAILS} reports of a section a second: repeat the request")]
+    Details,
+}
+
+impl Default for ReportLimits {
+    fn default() -> ReportLimits {
+        let details = Details { since: None, made: 0 };
+        ReportLimits { listings: Arc::new(Semaphore::new(MAX_LISTINGS)), details: Arc::new(Mutex::new(details)) }
+    }
+}
+
+impl ReportLimits {
+    /// Begins a report of all sections.
+    ///
+    /// # Errors
+    /// [`TooManyReports`].
+    pub fn begin_listing(&self) -> Result<Listing, TooManyReports> {
+        let permit = self.listings.clone().try_acquire_owned().map_err(|_| TooManyReports::Listings)?;
+        Ok(Listing { _permit: permit })
+    }
+
+    /// Counts a report of one section at a time.
+    ///
+    /// # Errors
+    /// [`TooManyReports`].
+    pub fn count_detail(&self, now: Instant) -> Result<(), TooManyReports> {
+        let mut details = self.details.lock();
+        if details.since.is_none_or(|since| now.saturating_duration_since(since) >= Duration::from_secs(1)) {
+            *details = Details { since: Some(now), made: 0 };
+        }
+        if details.made == MAX_DETAILS {
+            return Err(TooManyReports::Details);
+        }
+        details.made += 1;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn listings_are_bounded_at_a_time() {
+        let limits = ReportLimits::default();
+        let mut made: Vec<Listing> = (0..MAX_LISTINGS).map(|_| limits.begin_listing().unwrap()).collect();
+        assert_eq!(limits.clone().begin_listing().unwrap_err(), TooManyReports::Listings);
+        made.pop();
+        assert!(limits.begin_listing().is_ok());
+    }
+
+    #[test]
+    fn details_are_bounded_in_a_second() {
+        let (limits, start) = (ReportLimits::default(), Instant::now());
+        let made = |ms| (0..20).filter(|_| limits.count_detail(start + Duration::from_millis(ms)).is_ok()).count();
+        assert_eq!([made(0), made(999), made(1_000), made(1_999), made(9_000)], [10, 0, 10, 0, 10]);
+    }
+}

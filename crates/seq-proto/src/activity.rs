@@ -1,0 +1,154 @@
+//! The activity of sections on the wire.
+
+use seq_core::SectionId;
+use seq_core::activity::{self, Activity, Columns, Figures, Layer, Levels, Resolution};
+
+use crate::v1::{ActivityColumn, ActivityLayer, ListActivityRequest, ListActivityResponse, SectionFigures};
+
+/// Sections in the columns of a response: a megabyte of levels.
+const MAX_SECTIONS: u32 = 8_192;
+
+/// Busiest sections in a response.
+const MAX_TOP: u32 = 10_000;
+
+/// Difference in milliseconds from which times are corrected by the wall clock. Below it the columns of all nodes begin
+/// at the same times.
+const CORRECTED_FROM_MS: u64 = 1_000;
+
+/// Relation of recorded times, which do not jump, to the wall clock. All are milliseconds since 1970.
+#[derive(Clone, Copy, Debug)]
+pub struct Times {
+    now_ms: u64,
+    /// Time by which recorded times are shown later.
+    shift: i64,
+}
+
+impl Times {
+    /// Creates the relation from two readings at the same time.
+    #[must_use]
+    pub fn new(wall_ms: u64, recorded_ms: u64) -> Times {
+        let shift = wall_ms.wrapping_sub(recorded_ms).cast_signed();
+        Times { now_ms: wall_ms, shift: if shift.unsigned_abs() < CORRECTED_FROM_MS { 0 } else { shift } }
+    }
+
+    /// Returns the wall clock.
+    #[must_use]
+    pub fn now_ms(&self) -> u64 {
+        self.now_ms
+    }
+
+    /// Returns a recorded time by the wall clock.
+    #[must_use]
+    pub fn shown(&self, recorded_ms: u64) -> u64 {
+        recorded_ms.saturating_add_signed(self.shift)
+    }
+
+    fn recorded(&self, shown_ms: u64) -> u64 {
+        shown_ms.saturating_add_signed(self.shift.saturating_neg())
+    }
+}
+
+/// The part of an activity that a request needs: copied while the activity is locked, and made into a response
+/// afterwards.
+#[derive(Debug)]
+pub enum Extract {
+    /// Figures of the sections that are not at rest.
+    Top(Vec<(SectionId, Figures)>, Layer),
+    /// Columns of a resolution.
+    Columns(Columns, Resolution),
+}
+
+impl Extract {
+    /// Copies the part for a request.
+    #[must_use]
+    pub fn of(activity: &Activity, request: &ListActivityRequest, times: &Times) -> Extract {
+        let layer = match request.layer() {
+            ActivityLayer::Writes => Layer::Writes,
+            ActivityLayer::Numbers | ActivityLayer::Unspecified => Layer::Numbers,
+        };
+        if request.top > 0 {
+            return Extract::Top(activity.all_figures(layer), layer);
+        }
+        let resolution = Resolution::reaching(times.now_ms.saturating_sub(request.since_ms));
+        Extract::Columns(activity.columns(layer, resolution, times.recorded(request.since_ms)), resolution)
+    }
+
+    /// Adds the part to the response, which takes milliseconds.
+    pub fn fill(self, request: &ListActivityRequest, times: &Times, response: &mut ListActivityResponse) {
+        let (columns, resolution) = match self {
+            Extract::Top(figures, layer) => {
+                let top = activity::top(figures, layer, request.top.min(MAX_TOP) as usize);
+                response.top = top.into_iter().map(|(section, figures)| section_figures(section, figures)).collect();
+                return;
+            }
+            Extract::Columns(columns, resolution) => (columns, resolution),
+        };
+        let limit = if request.limit == 0 { MAX_SECTIONS } else { request.limit.min(MAX_SECTIONS) };
+        let history = columns.history(SectionId(request.first_section), limit as usize);
+        response.column_ms = resolution.period_ms();
+        response.sections = history.sections.iter().map(|section| section.0).collect();
+        response.next_section = history.next.map_or(0, |section| section.0);
+        let column = |column: Levels| ActivityColumn {
+            since_ms: times.shown(column.since_ms),
+            levels: column.levels.iter().map(|level| level.0).collect(),
+        };
+        response.columns = history.columns.into_iter().map(column).collect();
+    }
+}
+
+/// Returns the figures of a section as they are sent.
+#[must_use]
+pub fn section_figures(section: SectionId, figures: Figures) -> SectionFigures {
+    let Figures { numbers, raised, writes, ms } = figures;
+    SectionFigures { section: section.0, numbers, writes: writes.into(), raised, ms }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_corrected_by_a_wall_clock_that_was_set() {
+        let steady = Times::new(5_008_200, 5_007_300);
+        assert_eq!(
+            (steady.now_ms(), steady.shown(5_000_000), steady.recorded(5_000_000)),
+            (5_008_200, 5_000_000, 5_000_000)
+        );
+        let set_back = Times::new(2_007_300, 5_007_300);
+        assert_eq!((set_back.shown(5_001_000), set_back.recorded(2_001_000)), (2_001_000, 5_001_000));
+        assert_eq!(set_back.recorded(0), 3_000_000, "all columns");
+        let set_forward = Times::new(9_007_300, 5_007_300);
+        assert_eq!((set_forward.shown(5_001_000), set_forward.recorded(0)), (9_001_000, 0));
+    }
+
+    #[test]
+    fn a_request_is_for_columns_or_for_the_busiest_sections() {
+        let mut activity = Activity::default();
+        activity.close_until(0);
+        for (section, numbers, writes) in [(3, 500, 0), (9, 100, 2)] {
+            activity.enter(SectionId(section), true);
+            activity.record(SectionId(section), Figures { numbers, raised: 7, writes, ms: 5_000 });
+        }
+        activity.close_until(5_000);
+        let times = Times::new(6_000, 6_000);
+        let respond = |request: ListActivityRequest| {
+            let mut response = ListActivityResponse::default();
+            Extract::of(&activity, &request, &times).fill(&request, &times, &mut response);
+            response
+        };
+        let top = |layer: ActivityLayer, top| -> Vec<(u32, u64, u64)> {
+            let response = respond(ListActivityRequest { layer: layer.into(), top, ..Default::default() });
+            response.top.iter().map(|figures| (figures.section, figures.numbers, figures.writes)).collect()
+        };
+        assert_eq!(top(ActivityLayer::Unspecified, u32::MAX), [(3, 500, 0), (9, 100, 2)]);
+        assert_eq!(top(ActivityLayer::Numbers, 1), [(3, 500, 0)]);
+        assert_eq!(top(ActivityLayer::Writes, 2), [(9, 100, 2)]);
+        let page = |first_section| respond(ListActivityRequest { first_section, limit: 1, ..Default::default() });
+        let (first, second) = (page(0), page(9));
+        assert_eq!((first.column_ms, &first.sections[..], first.next_section), (5_000, &[3][..], 9));
+        assert_eq!((&second.sections[..], second.next_section), (&[9][..], 0));
+        assert_eq!((first.columns[0].since_ms, &first.columns[0].levels[..]), (0, &[26][..]));
+        let unknown = respond(ListActivityRequest { layer: 77, since_ms: 1, ..Default::default() });
+        assert_eq!(unknown.columns, [], "the column began before");
+    }
+}

@@ -1,0 +1,180 @@
+//! Writes of sections over time, on every member: the raises that were applied, and the distances by which ceilings
+//! moved. They do not depend on the owners, so they are complete also where an owner was lost.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use seq_core::activity::{Activity, Figures};
+use seq_core::state::{Answer, Command, State};
+use seq_core::{SectionId, Seq};
+use seq_kit::report_limits::{Listing, ReportLimits, TooManyReports};
+use seq_kit::wall_clock;
+use seq_proto::activity::{Extract, Times};
+use seq_proto::v1::{ListActivityRequest, ListActivityResponse};
+
+/// Interval at which writes are recorded: a column of the finest resolution.
+const INTERVAL: Duration = Duration::from_secs(5);
+
+/// Sections that are read at once, because no entry is applied in the meantime.
+const AT_ONCE: usize = 256;
+
+/// Writes of the sections of one member, since it was started. Clones share them.
+#[derive(Clone, Debug)]
+pub(crate) struct SectionWrites(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    started: Instant,
+    /// Wall clock at the start, from which times count, in milliseconds since 1970.
+    started_ms: u64,
+    /// Raises of each section since they were recorded last. Bounded by the sections of the layout.
+    applied: Mutex<BTreeMap<SectionId, u32>>,
+    activity: Mutex<Activity>,
+    /// Time of the last recording, in milliseconds.
+    interval_ms: AtomicU32,
+    limits: ReportLimits,
+}
+
+impl Default for SectionWrites {
+    fn default() -> SectionWrites {
+        SectionWrites(Arc::new(Inner {
+            started: Instant::now(),
+            started_ms: wall_clock::now_ms(),
+            applied: Mutex::default(),
+            activity: Mutex::default(),
+            interval_ms: AtomicU32::new(INTERVAL.as_millis() as u32),
+            limits: ReportLimits::default(),
+        }))
+    }
+}
+
+impl SectionWrites {
+    /// Counts the raises that a command made.
+    pub(crate) fn applied(&self, command: &Command, answer: &Answer) {
+        let (Command::Raise(raises), Answer::Raised(Ok(ceilings))) = (command, answer) else { return };
+        let mut applied = self.0.applied.lock();
+        let accepted = raises.raises.iter().zip(ceilings).filter(|(_, ceiling)| ceiling.is_some());
+        accepted.for_each(|(raise, _)| *applied.entry(raise.section).or_default() += 1);
+    }
+
+    /// Records the writes of every interval until it is dropped. `read` returns the [`ceilings`] of the applied state
+    /// from a section on.
+    pub(crate) async fn record(self, read: impl Fn(SectionId) -> Vec<(SectionId, Seq)>) {
+        let mut before = BTreeMap::new();
+        let mut tick = tokio::time::interval(INTERVAL);
+        let mut at = self.now_ms();
+        loop {
+            tick.tick().await;
+            let mut next = Some(SectionId(0));
+            let mut now = BTreeMap::new();
+            while let Some(first) = next {
+                let part = read(first);
+                next = part.last().filter(|_| part.len() == AT_ONCE).map(|(section, _)| SectionId(section.0 + 1));
+                now.extend(part);
+                tokio::task::yield_now().await;
+            }
+            let now_ms = self.now_ms();
+            let ms = u32::try_from(now_ms - at).unwrap_or(u32::MAX);
+            self.step(&before, &now, now_ms, ms);
+            (before, at) = (now, now_ms);
+        }
+    }
+
+    /// Records the writes between two readings of all ceilings.
+    fn step(&self, before: &BTreeMap<SectionId, Seq>, now: &BTreeMap<SectionId, Seq>, now_ms: u64, ms: u32) {
+        let mut applied = std::mem::take(&mut *self.0.applied.lock());
+        let mut activity = self.0.activity.lock();
+        for section in before.keys().filter(|section| !now.contains_key(section)) {
+            activity.leave(*section);
+        }
+        for (section, ceiling) in now {
+            let writes = applied.remove(section).unwrap_or_default();
+            match before.get(section) {
+                None => activity.enter(*section, false),
+                // A section that came in between brought its ceiling along, so it has no distance.
+                Some(was) => {
+                    let raised = ceiling.0.saturating_sub(was.0);
+                    activity.record(*section, Figures { writes, raised, ms, numbers: 0 });
+                }
+            }
+        }
+        activity.close_until(now_ms);
+        self.0.interval_ms.store(ms.max(1), Relaxed);
+    }
+
+    fn now_ms(&self) -> u64 {
+        self.0.started_ms + u64::try_from(self.0.started.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    /// Begins a response.
+    ///
+    /// # Errors
+    /// [`TooManyReports`].
+    pub(crate) fn begin_listing(&self) -> Result<Listing, TooManyReports> {
+        self.0.limits.begin_listing()
+    }
+
+    /// Returns the response of `ListActivity`, which takes milliseconds.
+    pub(crate) fn response(&self, request: &ListActivityRequest, set: &str, node: &str) -> ListActivityResponse {
+        let times = Times::new(wall_clock::now_ms(), self.now_ms());
+        let mut response = ListActivityResponse {
+            set: set.to_owned(),
+            node: node.to_owned(),
+            clock_ms: times.now_ms(),
+            period_ms: self.0.interval_ms.load(Relaxed),
+            ..ListActivityResponse::default()
+        };
+        let extract = Extract::of(&self.0.activity.lock(), request, &times);
+        extract.fill(request, &times, &mut response);
+        response
+    }
+}
+
+/// Returns the ceilings of the next sections, as many as are read at once.
+pub(crate) fn ceilings(state: &State, first: SectionId) -> Vec<(SectionId, Seq)> {
+    let from = state.sections.residents().filter(|(section, _)| *section >= first);
+    from.take(AT_ONCE).map(|(section, record)| (section, record.max_seq)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use seq_core::activity::Layer;
+    use seq_core::state::{Raise, RaiseCeilings};
+    use seq_core::{Epoch, Incarnation, NodeId};
+
+    use super::*;
+
+    fn raise(writes: &SectionWrites, raises: &[(u32, Option<u64>)]) {
+        let command = RaiseCeilings {
+            node: NodeId(1),
+            incarnation: Incarnation(1),
+            raises: raises
+                .iter()
+                .map(|(section, to)| Raise { section: SectionId(*section), epoch: Epoch(1), to: Seq(to.unwrap_or(1)) })
+                .collect(),
+        };
+        let ceilings = raises.iter().map(|(_, to)| to.map(Seq)).collect();
+        writes.applied(&Command::Raise(command), &Answer::Raised(Ok(ceilings)));
+    }
+
+    #[test]
+    fn raises_are_counted_and_distances_are_those_of_the_ceilings() {
+        let writes = SectionWrites::default();
+        let ceilings = |all: &[(u32, u64)]| all.iter().map(|(id, to)| (SectionId(*id), Seq(*to))).collect();
+        writes.step(&BTreeMap::new(), &ceilings(&[(1, 10), (2, 10), (3, 5)]), 1_000, 0);
+        raise(&writes, &[(1, Some(20)), (2, None)]);
+        raise(&writes, &[(1, Some(30))]);
+        // Section 3 departed, and 4 arrived with a ceiling of its own.
+        let before = ceilings(&[(1, 10), (2, 10), (3, 5)]);
+        writes.step(&before, &ceilings(&[(1, 30), (2, 10), (4, 900)]), 6_000, 5_000);
+        let found = writes.0.activity.lock().all_figures(Layer::Writes);
+        assert_eq!(found, [(SectionId(1), Figures { writes: 2, raised: 20, ms: 5_000, numbers: 0 })]);
+        let request = ListActivityRequest { layer: 2, top: 9, ..ListActivityRequest::default() };
+        let response = writes.response(&request, "im-a", "s1");
+        assert_eq!((response.top.len(), response.top[0].raised, &*response.node), (1, 20, "s1"));
+        assert_eq!(writes.response(&ListActivityRequest { top: 9, ..request }, "im-a", "s1").top.len(), 1);
+    }
+}
