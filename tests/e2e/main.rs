@@ -35,6 +35,7 @@ mod import_series;
 mod import_sources;
 mod impostors;
 mod kill;
+mod layout_writer;
 mod load;
 mod numbers;
 mod open_calls;

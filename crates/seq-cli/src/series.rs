@@ -1,7 +1,7 @@
 //! The commands `series`: the series of a cluster, from whose numbers ids are made.
 //!
-//! The store of one set, with which the cluster began, creates and retires series, at its admin port. Every AllocSvr
-//! lists them.
+//! The store of one set creates and retires series, at its admin port: of the set with which the cluster began, until
+//! `seqsvr set layout-writer` names another set. Every AllocSvr lists them.
 
 use clap::Subcommand;
 use seq_command::exit::Exit;

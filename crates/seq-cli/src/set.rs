@@ -10,6 +10,7 @@ use seq_command::output::Output;
 mod close;
 mod define;
 mod forget;
+mod layout_writer;
 mod list;
 mod migrate;
 mod plan;
@@ -36,6 +37,8 @@ pub enum SetCommand {
     Migrate(migrate::MigrateArgs),
     /// Closes a set that has no sections, permanently.
     Close(close::CloseArgs),
+    /// Hands the creation of series to another set.
+    LayoutWriter(layout_writer::LayoutWriterArgs),
     /// Removes a set that does not exist from the sets that another set knows.
     Forget(forget::ForgetArgs),
 }
@@ -52,6 +55,7 @@ pub fn run(command: SetCommand, output: &Output) -> anyhow::Result<Exit> {
             SetCommand::Merge(args) => migrate::merge(args, output).await,
             SetCommand::Migrate(args) => migrate::migrate(args, output).await,
             SetCommand::Close(args) => close::close(&args, output).await,
+            SetCommand::LayoutWriter(args) => layout_writer::layout_writer(&args, output).await,
             SetCommand::Forget(args) => forget::forget(&args, output).await,
         }
     })

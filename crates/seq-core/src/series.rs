@@ -3,7 +3,7 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use crate::id::RouteVersion;
+use crate::id::{RouteVersion, SetId};
 use crate::layout::{Lanes, SectionRun};
 
 /// A series.
@@ -20,6 +20,8 @@ pub struct Series {
     pub sections: SectionRun,
     /// Milliseconds since 1970 by the leader's clock when the series was created. For people alone.
     pub created_ms: u64,
+    /// The set that created the series, in which its sections began.
+    pub home: SetId,
     /// Whether the series gives out no more ids.
     pub retired: bool,
     /// Version of the route table in which the series was created, adopted or retired.

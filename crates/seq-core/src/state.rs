@@ -41,6 +41,7 @@ mod commands;
 mod copies;
 mod events;
 mod inheritance;
+mod layout_writer;
 mod loss;
 mod migration;
 mod migrations;
@@ -66,13 +67,14 @@ pub use commands::{Answer, Command, Fields, Replicated};
 pub use copies::{Copies, CopyPart, KeptCopy, KeptFor};
 pub use events::{Event, EventRecord, Events, Note, Noted, Ownerships, SectionCount, Severity};
 pub use inheritance::Inheritance;
+pub use layout_writer::{LayoutWriter, SetLayoutWriter};
 pub use loss::{Loss, ReportLoss};
 pub use migration::{Migration, Pace, PeerSet, Phase, Scope, SetFacts};
 pub use record::{Destination, Quarantine, Residence, SectionRecord, Tombstone};
 pub use recovery::{FenceResponse, RecordClaim, Recovery};
 pub use rules::Rules;
 pub use sections::SectionRecords;
-pub use series::{AdoptSeries, CreateSeries, NoteClock, NoteReadsLanes, RetireSeries};
+pub use series::{AdoptSeries, CreateSeries, NoteClock, NoteReadsLanes, RetireSeries, StatedSeries};
 pub use set_command::{
     Arrival, Arrive, Arrived, Arriving, BeginLineage, Close, Complete, Depart, DepartSilent, EndQuarantine, Fence,
     Forget, Inherit, LearnDirectory, Rollback, SetPace, SetRefusal, StartMigration, StartReturn,
@@ -131,6 +133,9 @@ pub struct State {
     pub restore_margin: RestoreMargin,
     /// The series, in the order of their lanes in the layout.
     pub series: Vec<Series>,
+    /// The newest writer of the layout that this log knows by a hand-over or a statement; `None`: none but that of the
+    /// set's definition. See [`State::layout_writer`].
+    pub writer: Option<LayoutWriter>,
     /// Time of the newest restore, in milliseconds since 1970 by the clock of the store, noted at the end of its
     /// quarantine: no earlier lineage has raised a ceiling after it. `None` until it is noted. Without a series that
     /// follows the clock it is noted when the first such series is created.
@@ -237,9 +242,10 @@ impl SetDefinition {
         self.name == name && self.layout.declared() == layout.declared()
     }
 
-    /// Returns whether the cluster began with this set, which creates the cluster's series.
-    pub(crate) fn is_writer(&self) -> bool {
-        self.homes.iter().any(|home| home.set == self.id && home.sections.first == SectionId(0))
+    /// Returns the set with which the cluster began, if the definition has it. It creates the cluster's series until it
+    /// hands that to another set.
+    pub(crate) fn first_writer(&self) -> Option<SetId> {
+        self.homes.iter().find(|home| home.sections.first == SectionId(0)).map(|home| home.set)
     }
 
     /// Returns whether the homes are in order, do not overlap and fit the layout.

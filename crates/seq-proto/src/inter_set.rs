@@ -86,6 +86,7 @@ impl From<&FenceResponse> for v1::FenceResponse {
         let column = |of: fn(&RecordClaim) -> u64| records.iter().map(|(_, record)| of(record)).collect();
         v1::FenceResponse {
             series: Vec::new(),
+            writer: None,
             lineage: lineage.0,
             fenced: fenced.0,
             least_restores: 0,

@@ -261,9 +261,10 @@ reasons! {
         TooManySeries = "TOO_MANY_SERIES", [ResourceExhausted], Never, Unchanged;
         /// The lanes do not fit the layout of the cluster.
         LayoutFull = "LAYOUT_FULL", [ResourceExhausted], Never, Unchanged;
-        /// Another set creates the series of the cluster: the set with which the cluster began.
+        /// Another set creates the series of the cluster; or this set does, and so can neither be closed nor forgotten.
         LayoutWriter = "LAYOUT_WRITER", [FailedPrecondition], Never, Unchanged;
-        /// An AllocSvr of a release that knows no series is live: upgrade it first.
+        /// An AllocSvr of a release that knows no series is live: upgrade it first. Or the store of another set does
+        /// not know yet which set creates series: upgrade it, or try again in a few seconds.
         SetOutdated = "SET_OUTDATED", [FailedPrecondition], Never, Unchanged;
     }
     "Endpoints" {

@@ -119,7 +119,11 @@ pub const TABLE: &[Row] = &[
         ],
         allowed: OPERATORS,
     },
-    Row { service: "seqsvr.v1.SeriesAdminService", methods: &["CreateSeries", "RetireSeries"], allowed: OPERATORS },
+    Row {
+        service: "seqsvr.v1.SeriesAdminService",
+        methods: &["CreateSeries", "RetireSeries", "SetLayoutWriter"],
+        allowed: OPERATORS,
+    },
     Row { service: "seqsvr.v1.BackupService", methods: &["CreateBackup"], allowed: OPERATORS },
     Row { service: "seqsvr.v1.AuditService", methods: &["ListEvents"], allowed: OPERATORS },
     Row { service: "seqsvr.v1.EventService", methods: &["ListSetEvents", "WatchSetEvents"], allowed: OPERATORS },

@@ -3,8 +3,8 @@
 use prost::Message as _;
 use seq_core::layout::{Lanes, SectionRun, TickClock};
 use seq_core::series::Series;
-use seq_core::state::CreateSeries;
-use seq_core::{RouteVersion, SectionId, Seq, limits};
+use seq_core::state::{CreateSeries, LayoutWriter, StatedSeries};
+use seq_core::{RouteVersion, SectionId, Seq, SetId, limits};
 use seq_ids::{CounterShape, Shape, TimedShape};
 
 use crate::v1;
@@ -122,7 +122,7 @@ impl From<&SeriesShape> for v1::Shape {
 
 impl From<&Series> for v1::Series {
     fn from(series: &Series) -> v1::Series {
-        let v1::StoredSeries { name, shape, lanes, created_ms, retired } = series.into();
+        let v1::StoredSeries { name, shape, lanes, created_ms, retired, home_set_id: _ } = series.into();
         // A caller gets no shape of a later release.
         v1::Series { name, shape: v1::Shape::decode(shape.as_slice()).ok(), lanes, created_ms, retired }
     }
@@ -130,13 +130,14 @@ impl From<&Series> for v1::Series {
 
 impl From<&Series> for v1::StoredSeries {
     fn from(series: &Series) -> v1::StoredSeries {
-        let Series { name, shape, lanes, sections, created_ms, retired, .. } = series;
+        let Series { name, shape, lanes, sections, created_ms, home, retired, routed: _ } = series;
         v1::StoredSeries {
             name: name.clone(),
             shape: shape.clone(),
             lanes: Some(self::lanes(lanes, sections.first)),
             created_ms: *created_ms,
             retired: *retired,
+            home_set_id: home.0,
         }
     }
 }
@@ -152,12 +153,12 @@ pub fn lanes(lanes: &Lanes, first: SectionId) -> v1::Lanes {
     v1::Lanes { count, per_section, start: start.0, margin, clock, first_section: first.0 }
 }
 
-/// Decodes a series as a set states it: the command that would create it, and whether it is retired.
+/// Decodes a series as a set states it.
 ///
 /// # Errors
 /// [`SeriesError::NoLanes`], or bits that do not fit. The layout checks the other numbers.
-pub fn stated(series: &v1::StoredSeries) -> Result<(CreateSeries, bool), SeriesError> {
-    let v1::StoredSeries { name, shape, lanes, created_ms, retired } = series;
+pub fn stated(series: &v1::StoredSeries) -> Result<StatedSeries, SeriesError> {
+    let v1::StoredSeries { name, shape, lanes, created_ms, retired, home_set_id } = series;
     let lanes = lanes.as_ref().ok_or_else(|| SeriesError::NoLanes { name: name.clone() })?;
     let clock = lanes.clock.map(|clock| {
         let v1::TickClock { epoch_ms, unit_ms, seq_bits: bits, lead_ms } = clock;
@@ -166,7 +167,22 @@ pub fn stated(series: &v1::StoredSeries) -> Result<(CreateSeries, bool), SeriesE
     });
     let v1::Lanes { count, per_section, start, margin, .. } = *lanes;
     let lanes = Lanes { count, per_section, start: Seq(start), margin, clock: clock.transpose()? };
-    Ok((CreateSeries { name: name.clone(), shape: shape.clone(), lanes, created_ms: *created_ms }, *retired))
+    let create = CreateSeries { name: name.clone(), shape: shape.clone(), lanes, created_ms: *created_ms };
+    Ok(StatedSeries { create, home: SetId(*home_set_id), retired: *retired })
+}
+
+impl From<&LayoutWriter> for v1::LayoutWriter {
+    fn from(writer: &LayoutWriter) -> v1::LayoutWriter {
+        let LayoutWriter { term, from, set, changes, restores, taken } = *writer;
+        v1::LayoutWriter { term, from_set_id: from.0, set_id: set.0, changes, restores, taken }
+    }
+}
+
+/// Decodes the writer that a set states.
+#[must_use]
+pub fn writer(stated: &v1::LayoutWriter) -> LayoutWriter {
+    let v1::LayoutWriter { term, from_set_id, set_id, changes, restores, taken } = *stated;
+    LayoutWriter { term, from: SetId(from_set_id), set: SetId(set_id), changes, restores, taken }
 }
 
 /// Decodes the series of a route table. The sections of each are checked by the layout that they are appended to.
@@ -174,8 +190,8 @@ pub fn stated(series: &v1::StoredSeries) -> Result<(CreateSeries, bool), SeriesE
 /// # Errors
 /// As [`stated`].
 pub(crate) fn routed(series: &v1::StoredSeries, version: RouteVersion) -> Result<Series, SeriesError> {
-    let (CreateSeries { name, shape, lanes, created_ms }, retired) = stated(series)?;
+    let StatedSeries { create: CreateSeries { name, shape, lanes, created_ms }, home, retired } = stated(series)?;
     let first = SectionId(series.lanes.as_ref().map_or(0, |lanes| lanes.first_section));
     let sections = SectionRun { first, sections: if lanes.per_section == 0 { 0 } else { lanes.sections() } };
-    Ok(Series { name, shape, lanes, sections, created_ms, retired, routed: version })
+    Ok(Series { name, shape, lanes, sections, created_ms, home, retired, routed: version })
 }

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use seq_core::layout::{Lanes, TickClock};
 use seq_core::route::{self, Route, RouteNode, RouteUpdate};
 use seq_core::series::Series;
-use seq_core::{Count, Epoch, Layout, NodeId, Refusal, RouteVersion, SectionId, Seq, Uid};
+use seq_core::{Count, Epoch, Layout, NodeId, Refusal, RouteVersion, SectionId, Seq, SetId, Uid};
 use seq_proto::convert::{Items, RoutesError, check_hops};
 use seq_proto::{Reason, status, v1};
 use tonic::Code;
@@ -23,7 +23,8 @@ fn laid_out(sections: u32, lanes: u32, routed: RouteVersion) -> (Layout, Vec<Ser
         let (next, sections) = layout.append(lanes).unwrap();
         layout = next;
         let (name, shape) = (format!("s{}", series.len()), vec![1, 2]);
-        series.push(Series { name, shape, lanes, sections, created_ms: 7, retired: clock.is_none(), routed });
+        let (home, retired) = (SetId(9), clock.is_none());
+        series.push(Series { name, shape, lanes, sections, created_ms: 7, home, retired, routed });
     }
     (layout, series)
 }
@@ -39,7 +40,7 @@ fn updates() -> impl Strategy<Value = RouteUpdate> {
             })
         });
         RouteUpdate {
-            id: seq_core::SetId(7),
+            id: SetId(7),
             sets: BTreeMap::new(),
             set: "im-a".into(),
             layout,
@@ -79,6 +80,7 @@ fn wire() -> v1::Routes {
             lanes: Some(v1::Lanes { count: 4, per_section: 2, first_section: 10, ..v1::Lanes::default() }),
             created_ms: 0,
             retired: false,
+            home_set_id: 9,
         }],
         lane_runs: vec![v1::RouteRun { first_section: 10, sections: 2, owner: 1, epoch: 1, away_set_id: 0 }],
     }

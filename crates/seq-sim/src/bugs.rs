@@ -198,6 +198,10 @@ bugs! {
     RestoredWithoutClock: "restored-without-clock", "two sets: a ceiling of ticks restored without the time of the restore",
     /// A series that a restore has lost is created again at its start.
     RecreatedAtStart: "recreated-at-start", "two sets: a lost series that is created again at its start",
+    /// A set creates a series although it has handed the creation of series to the other set.
+    FormerWriterAppends: "former-writer-appends", "two sets: a series created by the set that handed this to the other set",
+    /// A set creates a series although it has not adopted the series before the hand-over to it.
+    WriterBeforeAdoption: "writer-before-adoption", "two sets: a series created by the next set before it has the earlier ones",
     /// The operator counts the restores since a backup.
     NthOfBackup: "nth-of-backup", "restores: a count of the restores since the backup was made",
     /// The operator trusts the notebook alone, although a set may have begun a lineage unseen.

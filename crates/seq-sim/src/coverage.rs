@@ -220,6 +220,12 @@ situations! {
     CreationRefused: "series not created beside an earlier release",
     /// A set adopted series that another set states.
     SeriesAdopted: "adoptions of series",
+    /// A set handed the creation of series to another set.
+    SeriesHandedOver: "series handed to another set",
+    /// A set to which the creation of series was handed created a series.
+    CreatedByNext: "series created by the next set",
+    /// A set refused to create a series after the hand-over to another set.
+    FormerRefused: "creations that the former set refused",
     /// Numbers were allocated.
     Given: "allocations",
     /// A call got no response.

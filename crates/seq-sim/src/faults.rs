@@ -102,6 +102,8 @@ pub(crate) enum Kind {
     Restore(usize),
     /// A set is merged into the other set. A migration to the merged set may begin just before that set closes.
     Merge(usize, bool),
+    /// The creation of series is handed to the other set.
+    HandOver,
     /// A machine's clocks run at a rate beyond every margin, in millionths, so that only promises without clocks hold.
     WildRate(usize, u64),
 }

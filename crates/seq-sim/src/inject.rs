@@ -137,7 +137,8 @@ impl World {
             | Kind::Divide
             | Kind::Backup(_)
             | Kind::Restore(_)
-            | Kind::Merge(..)) => self.begin_of_sets(kind, lasts),
+            | Kind::Merge(..)
+            | Kind::HandOver) => self.begin_of_sets(kind, lasts),
             other => self.switch(other, true),
         }
     }
@@ -216,7 +217,8 @@ impl World {
             | Kind::Divide
             | Kind::Backup(_)
             | Kind::Restore(_)
-            | Kind::Merge(..)) => self.end_of_sets(kind),
+            | Kind::Merge(..)
+            | Kind::HandOver) => self.end_of_sets(kind),
             other => self.switch(other, false),
         }
     }

@@ -6,7 +6,7 @@
 use seq_core::lane_clock::LaneClock;
 use seq_core::layout::{Lanes, SectionRun, TickClock, address};
 use seq_core::series::Series;
-use seq_core::state::{AdoptSeries, Command, CreateSeries, State};
+use seq_core::state::{Command, CreateSeries, SetLayoutWriter};
 use seq_core::{Layout, SectionId, Seq, SlotIndex, Uid};
 use seq_ids::{CounterShape, Id, Shape, TimedShape};
 
@@ -15,7 +15,7 @@ use crate::client::Client;
 use crate::coverage::Situation;
 use crate::events::Event;
 use crate::faults::{Fault, Kind, MS, SECOND, Weather};
-use crate::hosts::{Hosts, members_of, set_id};
+use crate::hosts::{Hosts, index_of, members_of, set_id};
 use crate::rng::Rng;
 use crate::swarm::Swarm;
 use crate::world::World;
@@ -239,15 +239,6 @@ impl AllSeries {
     }
 }
 
-/// Returns the series that a set states to other sets.
-pub(crate) fn stated_series(set: usize, state: &State) -> AdoptSeries {
-    let stated = |series: &Series| {
-        let Series { name, shape, lanes, created_ms, retired, .. } = series.clone();
-        (CreateSeries { name, shape, lanes, created_ms }, retired)
-    };
-    AdoptSeries { from: set_id(set), series: state.series.iter().map(stated).collect() }
-}
-
 /// Returns the clock of a section that is in a series of a route table.
 pub(crate) fn clock_of(series: &[Series], section: SectionId) -> Option<LaneClock> {
     let of = series.iter().find(|one| one.sections.iter().any(|other| other == section))?;
@@ -274,10 +265,27 @@ impl World {
         }
     }
 
+    /// Returns the set that creates series, as the newest hand-over has it, and the term of that hand-over.
+    fn writer(&self) -> (usize, u64) {
+        let writers = self.stores.iter().filter_map(|store| store.state.layout_writer());
+        // The id of the only set of a world is drawn.
+        let writers = writers.filter(|_| self.hosts.sets > 1);
+        writers.max_by_key(|writer| writer.term).map_or((0, 0), |writer| (index_of(writer.set), writer.term))
+    }
+
+    /// Has the operator hand the creation of series to the other set.
+    pub(crate) fn hand_over_series(&mut self) {
+        let (set, term) = self.writer();
+        self.command(set, Command::SetLayoutWriter(SetLayoutWriter { term, to: set_id(1 - set) }));
+    }
+
     /// Has the operator create the next series in the set that creates series, unless an AllocSvr of a release without
-    /// series owns sections.
+    /// series owns sections. After a hand-over, the operator requests some series of the former set.
     pub(crate) fn create_series(&mut self) {
-        let set = 0;
+        let (mut set, term) = self.writer();
+        if term > 0 && !self.healed && self.rng.chance(300) {
+            set = 1 - set;
+        }
         let created_ms = self.store_ms(set);
         let store = &self.stores[set];
         let missing = self.series.all.iter().find(|one| store.state.series(&one.name()).is_none());

@@ -184,6 +184,12 @@ impl World {
             (Command::EndQuarantine(_), Answer::QuarantineEnded(Ok(()))) if before.quarantined => {
                 &[Situation::QuarantineEnded]
             }
+            (Command::SetLayoutWriter(_), Answer::LayoutWriterSet(Ok(_))) => &[Situation::SeriesHandedOver],
+            (Command::CreateSeries(_), Answer::SeriesCreated(outcome)) => match (outcome, state.writer) {
+                (Ok(_), Some(_)) => &[Situation::CreatedByNext],
+                (Err(CommandRefusal::NotSeriesWriter { .. }), Some(_)) => &[Situation::FormerRefused],
+                _ => &[],
+            },
             (Command::Close(_), Answer::Closed(Ok(_))) if before.closing == Closing::Open => &[Situation::SetCloses],
             (Command::Depart(_), Answer::Departed(Err(CommandRefusal::BetweenSets(SetRefusal::SetClosing { .. })))) => {
                 &[Situation::DepartureToClosing]

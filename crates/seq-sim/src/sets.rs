@@ -10,7 +10,7 @@ mod planted;
 mod recovery;
 
 pub(crate) use between::{Asked, Between};
-pub(crate) use faults::{add_merge, draw};
+pub(crate) use faults::{add_faults, draw};
 pub(crate) use operator::Merge;
 
 use seq_core::layout::SectionRun;

@@ -125,8 +125,7 @@ impl World {
         let series = AllSeries::draw(seed, &declared, bug);
         let layout = series.layout.clone();
         if several {
-            sets::add_merge(&mut swarm, seed);
-            AllSeries::add_loss(&mut swarm, seed);
+            sets::add_faults(&mut swarm, seed);
         } else {
             swarm.add_rollback(seed);
             swarm.add_operator(seed, declared.sections());

@@ -13,7 +13,8 @@
 //! to count. Format 7 (`v7`) adds the audit log; its commands are proposed in groups of that format only. Format 8
 //! (`v8`) adds the knowledge of sets about each other since [`Rules::Eight`](state::Rules::Eight), and the record of a
 //! loss of entries. Format 9 (`v9`) adds the copies of sections whose last owner stopped in an orderly way. Format 10
-//! (`v10`) adds moves of sections by operators, and pauses of balancing. Format 11 (`v11`) adds series.
+//! (`v10`) adds moves of sections by operators, and pauses of balancing. Format 11 (`v11`) adds series, and the set
+//! that creates them.
 
 use rkyv::rancor;
 use rkyv::util::AlignedVec;

@@ -105,6 +105,17 @@ pub(crate) fn retire_series(state: &State, name: &str) -> Fingerprint {
     of("retire series", state).text(name).flag(state.series(name).is_some_and(|series| series.retired)).fingerprint()
 }
 
+/// Returns the fingerprint of a hand-over of the layout: the set, its lineage, its layout, the hand-over before, and
+/// the other set with the lineage and name that it has stated.
+pub(crate) fn layout_writer(state: &State, to: SetId) -> Fingerprint {
+    let layout = state.set.as_ref().map_or(0, |set| set.layout.id().0);
+    let before = state.layout_writer().map(|writer| [writer.term, writer.from.0, writer.set.0]);
+    let facts = state.sets.get(&to).and_then(|peer| peer.facts.as_ref());
+    let (name, lineage) = facts.map_or(("", 0), |facts| (&facts.name, facts.lineage.0));
+    let plan = of("layout writer", state).number(layout).numbers(before.into_iter().flatten());
+    plan.number(to.0).text(name).number(lineage).fingerprint()
+}
+
 fn of(change: &str, state: &State) -> Preconditions {
     let id = state.set.as_ref().map_or(0, |set| set.id.0);
     Preconditions::of(change).number(id).number(state.lineage.0)

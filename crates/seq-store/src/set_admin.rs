@@ -7,6 +7,7 @@
 //! | `migrations` | starting and ending migrations, and their progress |
 //! | `sections` | records of sections |
 //! | `series` | creating and retiring series |
+//! | `layout_writer` | handing the creation of series to another set |
 //!
 //! **Invariant:** only a leader that a majority acknowledges responds. Every change is one entry of the log. A refused
 //! request has changed nothing, and its refusal names the obstacle.
@@ -23,8 +24,8 @@ use seq_proto::v1::{
     CreateSeriesResponse, CreateSetRequest, CreateSetResponse, ForgetSetRequest, ForgetSetResponse,
     ListMigrationsRequest, ListMigrationsResponse, ListSectionsRequest, ListSectionsResponse, ListSetsRequest,
     ListSetsResponse, PlanMigrationRequest, PlanMigrationResponse, RetireSeriesRequest, RetireSeriesResponse,
-    RollbackMigrationRequest, RollbackMigrationResponse, SetPaceRequest, SetPaceResponse, StartMigrationRequest,
-    StartMigrationResponse,
+    RollbackMigrationRequest, RollbackMigrationResponse, SetLayoutWriterRequest, SetLayoutWriterResponse,
+    SetPaceRequest, SetPaceResponse, StartMigrationRequest, StartMigrationResponse,
 };
 use seq_raft::{Gate, QuorumStatus};
 use tokio::sync::watch;
@@ -34,6 +35,7 @@ use crate::between::Between;
 use crate::between::progress::Progress;
 use crate::definition::DeclaredSet;
 
+mod layout_writer;
 pub(crate) mod migrations;
 mod plan;
 mod sections;
@@ -120,6 +122,13 @@ impl SeriesAdminService for SetAdminServer {
         request: Request<RetireSeriesRequest>,
     ) -> Result<Response<RetireSeriesResponse>, Status> {
         respond!(self, request, retire_series)
+    }
+
+    async fn set_layout_writer(
+        &self,
+        request: Request<SetLayoutWriterRequest>,
+    ) -> Result<Response<SetLayoutWriterResponse>, Status> {
+        respond!(self, request, set_layout_writer)
     }
 }
 

@@ -7,9 +7,10 @@ use arbitrary::Result;
 use seq_core::arbiter::{Arbiter, ArbiterTimeouts, Declared};
 use seq_core::layout::{Lanes, TickClock};
 use seq_core::state::{
-    AdoptSeries, BeginOperation, ClaimStoreId, Command, CopyPart, CreateSeries, Drain, EndOperation, MoveSections,
-    Note, NoteClock, NoteReadsLanes, Noted, Pause, PauseBalancing, Raise, RaiseCeilings, Reassign, Registration, Renew,
-    Residence, RetireSeries, SetDefinition, SetTerms, Terms, Transfer,
+    AdoptSeries, BeginOperation, ClaimStoreId, Command, CopyPart, CreateSeries, Drain, EndOperation, LayoutWriter,
+    MoveSections, Note, NoteClock, NoteReadsLanes, Noted, Pause, PauseBalancing, Raise, RaiseCeilings, Reassign,
+    Registration, Renew, Residence, RetireSeries, SetDefinition, SetLayoutWriter, SetTerms, StatedSeries, Terms,
+    Transfer,
 };
 use seq_core::{
     Epoch, HandoverId, Incarnation, Layout, Lineage, Liveness, NodeId, RenewSeq, Revision, SectionId, Seq, SetId,
@@ -233,13 +234,32 @@ impl Run {
                 created_ms: 1,
             })
         };
-        Ok(match input.below(5)? {
+        let known = self.replica.state.layout_writer();
+        let term = known.map_or(0, |writer| writer.term);
+        Ok(match input.below(6)? {
             0 => Command::CreateSeries(create(input)?),
             1 => Command::RetireSeries(RetireSeries { name: name(input)? }),
             2 => Command::AdoptSeries(AdoptSeries {
                 from: SetId(input.around(1)?),
-                series: input.some(MAX_ROWS, |input| Ok((create(input)?, input.flag()?)))?,
+                lineage: Lineage(input.around(0)?),
+                series: input.some(MAX_ROWS, |input| {
+                    let (create, home) = (create(input)?, SetId(input.around(1)?));
+                    Ok(StatedSeries { create, home, retired: input.flag()? })
+                })?,
+                writer: if input.flag()? {
+                    Some(LayoutWriter {
+                        term: input.around(term.wrapping_add(1))?,
+                        from: SetId(input.around(1)?),
+                        set: SetId(input.around(1)?),
+                        changes: input.around_small(0)?,
+                        restores: input.around_small(0)?,
+                        taken: input.flag()?,
+                    })
+                } else {
+                    None
+                },
             }),
+            4 => Command::SetLayoutWriter(SetLayoutWriter { term: input.around(term)?, to: SetId(input.around(2)?) }),
             3 => Command::NoteClock(NoteClock { unix_ms: input.around(1)? }),
             _ => Command::NoteReadsLanes(NoteReadsLanes {
                 node: NodeId(input.around_small(1)?),

@@ -250,6 +250,8 @@ mod tests {
             "newer lineage in quarantine",
             "closing",
             "inherited",
+            "handed the creation of series over",
+            "adopted the set that creates series",
             "fenced",
             "learned",
             "asked the hostile set",

@@ -58,6 +58,7 @@ pub(crate) const MESSAGES: &[(&str, Turn)] = turns!(turn,
     NextIdsRequest NextIdsResponse IdRun CurrentIdRequest CurrentIdResponse AdvanceIdRequest AdvanceIdResponse
     DecodeIdRequest DecodeIdResponse ListSeriesRequest ListSeriesResponse Series StoredSeries Shape CounterShape TimedShape
     Lanes TickClock CreateSeriesRequest CreateSeriesResponse RetireSeriesRequest RetireSeriesResponse
+    LayoutWriter SetLayoutWriterRequest SetLayoutWriterResponse
     ConfirmRequest ConfirmResponse ReadFinalRequest ForgetSetRequest ForgetSetResponse ReportLossRequest ReportLossResponse
 );
 

@@ -119,7 +119,8 @@ fn with_series() -> OwnershipUpdate {
         let (layout, sections) = routes.layout.append(lanes).unwrap();
         routes.layout = layout;
         let (name, routed) = (name.to_owned(), RouteVersion(1));
-        all.push(Series { name, shape, lanes, sections, created_ms: 0, retired: false, routed });
+        let home = seq_core::SetId(7);
+        all.push(Series { name, shape, lanes, sections, created_ms: 0, home, retired: false, routed });
     }
     routes.series = all.into();
     routes.runs[0].sections = 5;

@@ -59,6 +59,8 @@ pub(super) struct SetView {
     #[serde(serialize_with = "digits")]
     uid_end: u64,
     section_size: u32,
+    /// Whether the set creates the series of the cluster, as far as the set that lists it knows.
+    writes_series: bool,
     stores: Vec<String>,
     allocs: Vec<String>,
     /// Time since the store of the set last responded to the leader of the set that lists it.
@@ -84,6 +86,7 @@ impl SetView {
             uid_start: set.uid_start,
             uid_end: set.uid_end,
             section_size: set.section_size,
+            writes_series: set.writes_series,
             stores: set.stores.clone(),
             allocs: set.allocs.clone(),
             responded_ms: (set.responded_ms > 0).then_some(set.responded_ms),
@@ -109,8 +112,19 @@ pub(crate) async fn list(args: &ListArgs, output: &Output) -> anyhow::Result<Exi
         output.json_items(&sets.iter().map(SetView::new).collect::<Vec<_>>())?;
         return Ok(Exit::Ok);
     }
-    let heading =
-        ["set", "state", "sections", "stores", "allocs", "responded", "id", "restores", "uids", "section size"];
+    let heading = [
+        "set",
+        "state",
+        "sections",
+        "stores",
+        "allocs",
+        "responded",
+        "id",
+        "restores",
+        "uids",
+        "section size",
+        "series",
+    ];
     let columns = if output.is_wide() { heading.len() } else { 6 };
     let right: &[usize] = if output.is_wide() { &[2, 5, 6, 7, 9] } else { &[2, 3, 4, 5] };
     let mut table = Table::new(&heading[..columns]).right(right);
@@ -129,6 +143,7 @@ pub(crate) async fn list(args: &ListArgs, output: &Output) -> anyhow::Result<Exi
             grouped(restores(set.lineage)),
             format!("{}..{}", grouped(set.uid_start), grouped(set.uid_end)),
             grouped(set.section_size.into()),
+            if set.writes_series { "creates" } else { "-" }.to_owned(),
         ];
         table.row(cells.into_iter().chain(output.is_wide().then_some(more).into_iter().flatten()));
     }
@@ -197,6 +212,9 @@ fn print(set: &SetInfo, runs: &[SectionInfo], migrations: &[MigrationStatus], ou
             grouped(set.section_size.into())
         ),
     );
+    if set.writes_series {
+        line("series", format_args!("this set creates the series of the cluster"));
+    }
     line("sections", format_args!("{} in this set", grouped(set.sections.into())));
     line("stores", format_args!("{}", set.stores.join("  ")));
     line("allocs", format_args!("{}", set.allocs.join("  ")));

@@ -13,7 +13,8 @@ use seq_command::selection::{Sections, Selection, sections_text, uid};
 use seq_command::store_client::{SetAddress, TimeoutArgs};
 use seq_command::survey;
 use seq_core::plan::Fingerprint;
-use seq_proto::v1::{ListSectionsRequest, MigrationStatus, PlanMigrationRequest};
+use seq_proto::reason::Reason;
+use seq_proto::v1::{ListSectionsRequest, MigrationStatus, PlanMigrationRequest, SetInfo};
 
 use super::close;
 use super::plan::PlanView;
@@ -154,11 +155,14 @@ pub(crate) async fn migrate(args: MigrateArgs, output: &Output) -> anyhow::Resul
 pub(crate) async fn merge(args: MergeArgs, output: &Output) -> anyhow::Result<Exit> {
     let common = &args.common;
     let then = if args.keep_open { Then::Watch } else { Then::Close };
+    let mut set = common.connect().await?;
+    if then == Then::Close && set.info().writes_series {
+        return Err(common.writes_series(set.info()).into());
+    }
     if common.confirm.plan.dry_run {
         return run("merge", common, What::All, then, output).await;
     }
     // An interrupted merge has a migration that is in progress or to be completed, or a set to close.
-    let mut set = common.connect().await?;
     let to = set.find(&common.into)?.id;
     let migrations = set.store.migrations(None).await?;
     let begun = migrations.iter().find(|migration| {
@@ -187,6 +191,15 @@ impl CommonArgs {
 
     fn flags(&self) -> String {
         self.target.flags()
+    }
+
+    /// Returns the failure of a merge that would end in the refusal to close the set.
+    fn writes_series(&self, set: &SetInfo) -> Failure {
+        let (name, into) = (&set.name, &self.into);
+        let message =
+            format!("set {name} creates the series of the cluster, so it cannot be closed ({})", Reason::LayoutWriter);
+        let hint = format!("`seqsvr set layout-writer {into}{}` hands that to set {into} first", self.flags());
+        Failure::new(Exit::Failed, message).reason(Reason::LayoutWriter.name()).hint(hint)
     }
 }
 

@@ -43,7 +43,8 @@ impl FakeSeries {
         let (_, sections) = layout.append(lanes).expect("a layout has room for a series");
         let shape = SeriesShape { shape: self.shape, named_lanes: self.named_lanes, ahead_ms: 0 }.to_bytes();
         let name = self.name.clone();
-        seq_core::series::Series { name, shape, lanes, sections, created_ms: 0, retired: false, routed }
+        let home = seq_core::SetId(1);
+        seq_core::series::Series { name, shape, lanes, sections, created_ms: 0, home, retired: false, routed }
     }
 
     /// Returns the name.

@@ -4,7 +4,10 @@
 //! change has been made, and responds that there was nothing to do.
 
 use seq_proto::v1::series_admin_service_client::SeriesAdminServiceClient as SeriesAdmin;
-use seq_proto::v1::{CreateSeriesRequest, CreateSeriesResponse, RetireSeriesRequest, RetireSeriesResponse};
+use seq_proto::v1::{
+    CreateSeriesRequest, CreateSeriesResponse, RetireSeriesRequest, RetireSeriesResponse, SetLayoutWriterRequest,
+    SetLayoutWriterResponse,
+};
 
 use super::{CHANGE_TIMEOUT, READ_TIMEOUT, StoreClient, timed};
 use crate::plan::Mode;
@@ -28,6 +31,15 @@ impl StoreClient {
         let request = RetireSeriesRequest { name: name.to_owned(), dry_run, plan };
         let limit = self.limit_of(dry_run);
         self.call(limit, async |to| SeriesAdmin::new(to).retire_series(timed(request.clone(), limit)).await).await
+    }
+
+    /// Hands the creation of series to the set with a name or decimal id.
+    pub async fn set_layout_writer(&mut self, to: &str, mode: Mode) -> anyhow::Result<SetLayoutWriterResponse> {
+        let (dry_run, plan) = mode.fields();
+        let request = SetLayoutWriterRequest { to: to.to_owned(), dry_run, plan };
+        // The leader sends a request to the other set's store, also in a dry run.
+        let limit = self.left().min(CHANGE_TIMEOUT);
+        self.call(limit, async |to| SeriesAdmin::new(to).set_layout_writer(timed(request.clone(), limit)).await).await
     }
 
     /// Returns the timeout of one attempt.

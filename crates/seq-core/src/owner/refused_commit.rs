@@ -63,7 +63,7 @@ impl RefusedCommit {
             | CommandRefusal::ShapeTooLong { .. }
             | CommandRefusal::SeriesExists { .. }
             | CommandRefusal::UnknownSeries { .. }
-            | CommandRefusal::NotSeriesWriter
+            | CommandRefusal::NotSeriesWriter { .. }
             | CommandRefusal::OtherSeries { .. }
             | CommandRefusal::Layout(_) => RefusedCommit::Inconclusive,
         }
@@ -83,6 +83,8 @@ impl RefusedCommit {
             | SetRefusal::OtherLineage { .. }
             | SetRefusal::FarLineage { .. }
             | SetRefusal::TooFewRestores { .. }
+            | SetRefusal::WritesLayout { .. }
+            | SetRefusal::LayoutNotTaken { .. }
             | SetRefusal::NotClosing { .. }
             | SetRefusal::InQuarantine { .. }
             | SetRefusal::AwaitsSection { .. }

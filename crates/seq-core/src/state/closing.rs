@@ -42,11 +42,12 @@ impl State {
         Ok(self.closing)
     }
 
-    /// Checks that the set may be closed: nothing is in it, and nothing that departed can return. A closing set may be
-    /// closed again.
+    /// Checks that the set may be closed: nothing is in it, nothing that departed can return, and another set is the
+    /// writer of the layout. A closing set may be closed again.
     ///
     /// # Errors
-    /// [`SetRefusal::NotEmpty`], [`SetRefusal::MayReturn`], [`SetRefusal::InQuarantine`], or [`CommandRefusal::NoSet`].
+    /// [`SetRefusal::NotEmpty`], [`SetRefusal::MayReturn`], [`SetRefusal::InQuarantine`], [`SetRefusal::WritesLayout`],
+    /// [`SetRefusal::LayoutNotTaken`], or [`CommandRefusal::NoSet`].
     pub fn check_close(&self) -> Result<(), CommandRefusal> {
         if self.set.is_none() {
             return Err(CommandRefusal::NoSet);
@@ -66,7 +67,7 @@ impl State {
         if let Some((section, tombstone)) = self.tombstones().find(|(_, tombstone)| self.may_return(tombstone)) {
             return Err(SetRefusal::MayReturn { section, migration: tombstone.by }.into());
         }
-        Ok(())
+        self.check_layout_writer()
     }
 
     /// Closes a closing set permanently once no section is in it, can return or can come, and every other set has its
@@ -131,7 +132,8 @@ impl State {
         let mut refuses: Vec<(SetId, Lineage)> = closing.map(|(set, peer)| (*set, peer.fenced)).collect();
         if !refuses.is_empty() {
             let sent: Vec<SetId> = self.tombstones().filter(|one| !one.1.arrived).map(|one| one.1.to.set).collect();
-            refuses.retain(|(set, _)| !sent.contains(set));
+            // The layout is on its way to its writer, or stays there until the writer hands it over.
+            refuses.retain(|(set, _)| !sent.contains(set) && !self.is_writer(*set));
         }
         refuses
     }

@@ -349,8 +349,14 @@ pub enum CommandRefusal {
         name: String,
     },
     /// Another set creates the series of the cluster.
-    #[error("this set does not create series: the set does with which the cluster began")]
-    NotSeriesWriter,
+    #[error("this set does not create series: {}", match writer {
+        Some(writer) => alloc::format!("set {writer} does"),
+        None => "the set that does has not stated it yet".into(),
+    })]
+    NotSeriesWriter {
+        /// The set that does, if it is known.
+        writer: Option<SetId>,
+    },
     /// The series that another set states do not continue the known series.
     #[error("the series that set {from} states do not continue the series that are known here")]
     OtherSeries {

@@ -13,6 +13,7 @@ use super::command::{
     ClaimStoreId, CommandRefusal, Drain, RaiseCeilings, Reassign, Registration, Renew, SetTerms, Transfer, Transferred,
 };
 use super::events::Note;
+use super::layout_writer::{LayoutWriter, SetLayoutWriter};
 use super::loss::ReportLoss;
 use super::series::{AdoptSeries, CreateSeries, NoteClock, NoteReadsLanes, RetireSeries};
 use super::set_command::{
@@ -160,10 +161,15 @@ commands! {
         /// Whether it was in use.
         SeriesRetired(Result<bool, CommandRefusal>);
 
-    /// Adopts the series of the set that creates them.
-    11 adopt_series: AdoptSeries(AdoptSeries) as 3 { from, series } =>
+    /// Adopts the series that another set states, and the set that creates series.
+    11 adopt_series: AdoptSeries(AdoptSeries) as 3 { from, lineage, series, writer } =>
         /// Whether anything was new.
         SeriesAdopted(Result<bool, CommandRefusal>);
+
+    /// Hands the creation of series to another set.
+    11 set_layout_writer: SetLayoutWriter(SetLayoutWriter) as 6 { term, to } =>
+        /// The next writer.
+        LayoutWriterSet(Result<LayoutWriter, CommandRefusal>);
 
     /// Notes that an incarnation of an AllocSvr can own sections of series.
     11 note_reads_lanes: NoteReadsLanes(NoteReadsLanes) as 4 { node, incarnation } =>

@@ -115,6 +115,10 @@ impl State {
         if self.set.as_ref().ok_or(CommandRefusal::NoSet)?.id == set {
             return Err(SetRefusal::OwnSet.into());
         }
+        // A restored set may have to serve without the writer, which is lost.
+        if self.is_writer(set) && !self.is_quarantined() {
+            return Err(SetRefusal::WritesLayout { set }.into());
+        }
         // A set in quarantine learns from the heirs of a closed set that the section has left it again.
         let learned = |section: SectionId| self.recovery.as_ref().and_then(|recovery| recovery.claims.get(&section));
         let awaits = |(section, record): &(SectionId, &SectionRecord)| match record {

@@ -263,7 +263,7 @@ impl State {
     }
 
     /// Refuses a lineage of another set that is older than the fence of that set.
-    fn check_fence(&self, set: SetId, lineage: Lineage) -> Result<(), CommandRefusal> {
+    pub(super) fn check_fence(&self, set: SetId, lineage: Lineage) -> Result<(), CommandRefusal> {
         let newest = self.fence_of(set);
         match lineage < newest {
             true => Err(SetRefusal::OldLineage { set, newest, given: lineage }.into()),
@@ -460,13 +460,19 @@ impl State {
         let lineage = self.lineage;
         let restores = lineage.restores().checked_sub(epoch.restores()).filter(|restores| *restores > 0)?;
         let epoch = Epoch(lineage.first_number() | (epoch.0 & u64::from(u32::MAX)));
+        let time = self.restored_ms.unwrap_or(0);
+        Some((epoch, self.raised_by(section, ceiling, (restores, time))))
+    }
+
+    /// Returns the ceiling of a section above all numbers that a number of restores may have lost, of which the newest
+    /// was at a time in milliseconds since 1970.
+    pub(super) fn raised_by(&self, section: SectionId, ceiling: Seq, (restores, restored_ms): (u32, u64)) -> Seq {
         let lanes = self.set.as_ref().and_then(|set| set.layout.lanes_at(section));
         if let Some(clock) = lanes.and_then(|lanes| lanes.clock) {
-            let latest = self.restored_ms.unwrap_or(0).saturating_add(limits::MAX_CLOCK_SPREAD_MS);
-            return Some((epoch, ceiling.max(clock.clamp(latest))));
+            return ceiling.max(clock.clamp(restored_ms.saturating_add(limits::MAX_CLOCK_SPREAD_MS)));
         }
         let margin = lanes.map_or(self.restore_margin.0, |lanes| lanes.margin);
         let more = u64::from(restores).saturating_mul(margin);
-        Some((epoch, Seq(ceiling.0.saturating_add(more)).min(Seq::MAX)))
+        Seq(ceiling.0.saturating_add(more)).min(Seq::MAX)
     }
 }

@@ -15,7 +15,8 @@ pub enum Rules {
     Nine,
     /// Since format 10: a closing set ends a migration with the sections that have departed.
     Ten,
-    /// Since format 11: restores and arrivals move the ceilings of lanes by the margins of their series.
+    /// Since format 11: restores and arrivals move the ceilings of lanes by the margins of their series, and the set
+    /// that creates series neither closes nor is forgotten.
     #[default]
     Eleven,
 }

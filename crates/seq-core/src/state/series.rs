@@ -3,21 +3,22 @@
 //! A series is created once and stays: it is neither renamed nor removed, and its shape and lanes never change, because
 //! a second use of a name could repeat ids. A series that is retired gives out no more ids, permanently.
 //!
-//! One set of a cluster, the writer, creates series, because sections of two series must not get one id. The writer is
-//! the set that the cluster began with. The other sets adopt its list, which only grows.
+//! One set of a cluster, the writer, creates series (`layout_writer.rs`). The other sets adopt its list, which only
+//! grows.
 //!
 //! **Invariant:** the series are in the order of their lanes in the layout, one for each; the sections of the lanes
-//! begin in the writer.
+//! begin in the set that created the series.
 
 use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::beginning::Beginning;
 use super::events::EventRecord;
+use super::layout_writer::{LayoutWriter, changes};
 use super::record::{Quarantine, Residence, SectionRecord};
 use super::set_command::SetRefusal;
 use super::{Closing, CommandRefusal, Fields, NodeRecord, SetDefinition, State};
-use crate::id::{Epoch, Incarnation, MigrationId, NodeId, Seq, SetId};
+use crate::id::{Epoch, Incarnation, Lineage, MigrationId, NodeId, Seq, SetId};
 use crate::layout::{Lanes, SectionRun, TickClock};
 use crate::limits;
 use crate::series::Series;
@@ -42,13 +43,35 @@ pub struct RetireSeries {
     pub name: String,
 }
 
-/// Adopts the series of the writer in another set.
+/// Adopts the series that another set states, and the writer that it knows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AdoptSeries {
     /// The set that stated them.
     pub from: SetId,
-    /// The series, from the first series on, each with whether it is retired. At most [`limits::MAX_SPACES`] of them.
-    pub series: Vec<(CreateSeries, bool)>,
+    /// Lineage of the set when it stated them.
+    pub lineage: Lineage,
+    /// The series, from the first series on. At most [`limits::MAX_SPACES`] of them.
+    pub series: Vec<StatedSeries>,
+    /// The newest writer that the set knows.
+    pub writer: Option<LayoutWriter>,
+}
+
+/// A series as a set states it to other sets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StatedSeries {
+    /// The command that would create it.
+    pub create: CreateSeries,
+    /// The set that created it, in which its sections began.
+    pub home: SetId,
+    /// Whether it is retired.
+    pub retired: bool,
+}
+
+impl From<&Series> for StatedSeries {
+    fn from(series: &Series) -> StatedSeries {
+        let Series { name, shape, lanes, created_ms, home, retired, sections: _, routed: _ } = series.clone();
+        StatedSeries { create: CreateSeries { name, shape, lanes, created_ms }, home, retired }
+    }
 }
 
 /// Notes the time of a restore, before the quarantine ends.
@@ -91,6 +114,14 @@ impl CreateSeries {
     }
 }
 
+impl AdoptSeries {
+    /// Returns whether the statement has the layout as of a hand-over, without which no set learns of the hand-over.
+    fn suffices_for(&self, writer: Option<LayoutWriter>) -> bool {
+        let stated = changes(self.series.iter().map(|one| one.retired));
+        writer.is_none_or(|writer| stated >= writer.changes)
+    }
+}
+
 impl State {
     /// Returns a series.
     #[must_use]
@@ -98,10 +129,15 @@ impl State {
         self.series.iter().find(|series| series.name == name)
     }
 
-    /// Returns whether this set creates the series of its cluster.
+    /// Returns the series and the writer as this set states them to other sets.
     #[must_use]
-    pub fn writes_series(&self) -> bool {
-        self.set.as_ref().is_some_and(SetDefinition::is_writer)
+    pub fn stated_series(&self) -> AdoptSeries {
+        AdoptSeries {
+            from: self.set.as_ref().map(|set| set.id).unwrap_or_default(),
+            lineage: self.lineage,
+            series: self.series.iter().map(StatedSeries::from).collect(),
+            writer: self.layout_writer(),
+        }
     }
 
     /// Returns the sections that a new series would get, or the sections of an equal series that exists already.
@@ -116,7 +152,7 @@ impl State {
             return if create.makes(series) && !series.retired { Ok(series.sections) } else { Err(exists) };
         }
         if !self.writes_series() {
-            return Err(CommandRefusal::NotSeriesWriter);
+            return Err(self.not_writer());
         }
         if self.is_quarantined() {
             return Err(SetRefusal::InQuarantine { set: set.id }.into());
@@ -137,15 +173,21 @@ impl State {
             return Ok(foreseen);
         }
         let own = self.set.as_ref().ok_or(CommandRefusal::NoSet)?.id;
-        let sections = self.append_series(create, false)?;
+        let sections = self.append_series(&StatedSeries { create: create.clone(), home: own, retired: false })?;
+        let restores = self.lineage.restores();
         // The quarantine noted no time while no series followed the clock. A series that the restore lost was raised
         // before this one is created in its place.
-        if self.lineage.restores() > 0 && create.lanes.clock.is_some() {
+        if restores > 0 && create.lanes.clock.is_some() {
             self.restored_ms.get_or_insert(create.created_ms);
         }
-        // A restore may have lost a series whose sections had these indexes.
-        let lost = self.restored(sections.first, Epoch(0), create.lanes.start);
-        let (epoch, max_seq) = lost.unwrap_or((Epoch(0), create.lanes.start));
+        // A restore of this set, or of a former writer, may have lost a series whose sections had these indexes.
+        let by_writers = self.layout_writer().map_or(0, |writer| writer.restores);
+        let restored_ms = if by_writers > restores { create.created_ms } else { self.restored_ms.unwrap_or(0) };
+        let max_seq = match by_writers.max(restores) {
+            0 => create.lanes.start,
+            restores => self.raised_by(sections.first, create.lanes.start, (restores, restored_ms)),
+        };
+        let epoch = Epoch(Lineage::of_restore(by_writers.max(restores), 0).first_number());
         let (routed, began) = (self.route_version, Beginning::FIRST);
         let residence = Residence { since: epoch, epoch, max_seq, routed, began, ..Residence::default() };
         for section in sections.iter() {
@@ -163,7 +205,7 @@ impl State {
             return Err(CommandRefusal::UnknownSeries { name: name.clone() });
         }
         if !self.writes_series() {
-            return Err(CommandRefusal::NotSeriesWriter);
+            return Err(self.not_writer());
         }
         let was_in_use = self.set_retired(name);
         if was_in_use {
@@ -172,47 +214,57 @@ impl State {
         Ok(was_in_use)
     }
 
-    /// Adopts series of the writer. Returns whether anything was new.
+    /// Adopts the series and the writer that another set states. Returns whether anything was new.
     pub(super) fn adopt_series(&mut self, adopt: &AdoptSeries) -> Result<bool, CommandRefusal> {
-        let AdoptSeries { from, series: stated } = adopt;
+        let AdoptSeries { from, lineage, series: stated, writer: _ } = adopt;
         let own = self.set.as_ref().ok_or(CommandRefusal::NoSet)?.id;
         if *from == own {
             return Err(SetRefusal::OwnSet.into());
         }
+        self.check_fence(*from, *lineage)?;
+        let other = CommandRefusal::OtherSeries { from: *from };
         let mut known = self.series.iter().zip(stated);
-        // The writer has lost the series that it created after its backup.
-        let may_adopt = !self.writes_series() || self.is_quarantined();
-        if !may_adopt || !known.all(|(series, (create, _))| create.makes(series)) {
-            return Err(CommandRefusal::OtherSeries { from: *from });
+        if !self.may_adopt() || !known.all(|(series, one)| one.create.makes(series)) {
+            return Err(other);
         }
-        let mut is_new = false;
-        for (create, retired) in stated {
-            if self.series(&create.name).is_none() {
-                let sections = self.append_series(create, *retired)?;
-                if self.writes_series() {
-                    self.recall_home(sections, create.lanes.start);
+        let writer = self.newer_writer(adopt.from, adopt.writer);
+        if !adopt.suffices_for(writer) {
+            return Err(other);
+        }
+        let mut is_new = writer.is_some();
+        for one in stated {
+            if self.series(&one.create.name).is_none() {
+                let sections = self.append_series(one)?;
+                if self.is_quarantined() && one.home == own {
+                    self.recall_home(sections, one.create.lanes.start);
                 }
                 is_new = true;
-            } else if *retired {
-                is_new |= self.set_retired(&create.name);
+            } else if one.retired {
+                is_new |= self.set_retired(&one.create.name);
             }
         }
+        self.writer = writer.or(self.writer);
         Ok(is_new)
+    }
+
+    /// Returns whether this set adopts series: the writer only in quarantine, because it has lost the series that it
+    /// created after its backup.
+    fn may_adopt(&self) -> bool {
+        !self.writes_series() || self.is_quarantined()
     }
 
     /// Returns whether a set states a series that is not known here, or that a known series is retired.
     fn lacks_series(&self, adopt: &AdoptSeries) -> bool {
-        let retired = |(create, retired): &(CreateSeries, bool)| {
-            self.series(&create.name).is_some_and(|series| *retired && !series.retired)
-        };
+        let retired =
+            |one: &StatedSeries| self.series(&one.create.name).is_some_and(|series| one.retired && !series.retired);
         adopt.series.len() > self.series.len() || adopt.series.iter().any(retired)
     }
 
-    /// Returns whether this set adopts what another set states: the writer only in quarantine, because it has lost the
-    /// series that it created after its backup.
+    /// Returns whether this set adopts anything of what another set states.
     #[must_use]
     pub fn adopts_series(&self, adopt: &AdoptSeries) -> bool {
-        (!self.writes_series() || self.is_quarantined()) && self.lacks_series(adopt)
+        let writer = self.newer_writer(adopt.from, adopt.writer);
+        self.may_adopt() && adopt.suffices_for(writer) && (self.lacks_series(adopt) || writer.is_some())
     }
 
     /// Returns an owner of sections whose process is of a release without series. No series is created while there is
@@ -234,16 +286,16 @@ impl State {
     }
 
     /// Appends the lanes of a series to the layout, in the next version of the route table.
-    fn append_series(&mut self, create: &CreateSeries, retired: bool) -> Result<SectionRun, CommandRefusal> {
-        create.check()?;
-        let CreateSeries { name, shape, lanes, created_ms } = create.clone();
+    fn append_series(&mut self, stated: &StatedSeries) -> Result<SectionRun, CommandRefusal> {
+        stated.create.check()?;
+        let StatedSeries { create: CreateSeries { name, shape, lanes, created_ms }, home, retired } = stated.clone();
         let set = self.set.as_mut().ok_or(CommandRefusal::NoSet)?;
         let (layout, sections) = set.layout.append(lanes)?;
         set.layout = layout;
         self.sections.grow(set.layout.sections());
         self.route_version = self.route_version.next();
         let routed = self.route_version;
-        self.series.push(Series { name, shape, lanes, sections, created_ms, retired, routed });
+        self.series.push(Series { name, shape, lanes, sections, created_ms, home, retired, routed });
         Ok(sections)
     }
 
@@ -337,6 +389,21 @@ impl Fields for CreateSeries {
     fn take(body: &mut &[u8]) -> Option<CreateSeries> {
         let (name, shape) = (Fields::take(body)?, Fields::take(body)?);
         Some(CreateSeries { name, shape, lanes: Fields::take(body)?, created_ms: Fields::take(body)? })
+    }
+}
+
+/// The order of the fields is the format.
+impl Fields for StatedSeries {
+    fn put(&self, body: &mut Vec<u8>) {
+        let StatedSeries { create, home, retired } = self;
+        create.put(body);
+        home.put(body);
+        retired.put(body);
+    }
+
+    fn take(body: &mut &[u8]) -> Option<StatedSeries> {
+        let (create, home) = (Fields::take(body)?, Fields::take(body)?);
+        Some(StatedSeries { create, home, retired: Fields::take(body)? })
     }
 }
 

@@ -327,6 +327,18 @@ pub enum SetRefusal {
         /// The highest count that the log knows, of any set.
         known: u32,
     },
+    /// The set creates the series of the cluster, so that no other set could once it is gone.
+    #[error("set {set} creates the series of the cluster: `seqsvr set layout-writer` hands that to another set first")]
+    WritesLayout {
+        /// The set.
+        set: SetId,
+    },
+    /// The set that is to create the series of the cluster has not stated yet that it does.
+    #[error("set {set} has not taken over the series of the cluster yet: it does within seconds while it serves")]
+    LayoutNotTaken {
+        /// The set that is to create series.
+        set: SetId,
+    },
     /// The set is not closing, so its records are not final.
     #[error("set {set} is not closing")]
     NotClosing {

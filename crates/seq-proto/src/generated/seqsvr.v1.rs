@@ -70,6 +70,10 @@ pub struct SetInfo {
     /// Sections with lanes of series, which follow the sections of uids in the layout.
     #[prost(uint32, tag = "13")]
     pub lane_sections: u32,
+    /// Whether the set creates the series of the cluster: by its log for this store's own set, else as far as this set
+    /// knows.
+    #[prost(bool, tag = "14")]
+    pub writes_series: bool,
 }
 /// Requests the known sets.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
@@ -5383,6 +5387,31 @@ pub struct StoredSeries {
     /// Whether it gives out no more ids.
     #[prost(bool, tag = "5")]
     pub retired: bool,
+    /// Id of the set that created it, in which its sections began.
+    #[prost(fixed64, tag = "6")]
+    pub home_set_id: u64,
+}
+/// The set that creates series, and the hand-over by which it does.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct LayoutWriter {
+    /// Number of hand-overs up to this one; 0: the cluster began with this set.
+    #[prost(uint64, tag = "1")]
+    pub term: u64,
+    /// Id of the set that handed it over, 1 or above; the set itself in term 0.
+    #[prost(fixed64, tag = "2")]
+    pub from_set_id: u64,
+    /// Id of the set that creates series, 1 or above.
+    #[prost(fixed64, tag = "3")]
+    pub set_id: u64,
+    /// Number of creations and retirements of series before the hand-over.
+    #[prost(uint32, tag = "4")]
+    pub changes: u32,
+    /// The highest count of a restore of a set that created series before.
+    #[prost(uint32, tag = "5")]
+    pub restores: u32,
+    /// Whether the set's log has the hand-over.
+    #[prost(bool, tag = "6")]
+    pub taken: bool,
 }
 /// How the number of a lane becomes an id.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
@@ -8249,6 +8278,34 @@ pub struct RetireSeriesResponse {
     #[prost(fixed64, tag = "3")]
     pub fingerprint: u64,
 }
+/// Hands the creation of series to another set.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct SetLayoutWriterRequest {
+    /// Name of the set that is to create series.
+    #[prost(string, tag = "1")]
+    pub to: ::prost::alloc::string::String,
+    /// Whether to change nothing and return what the change would do.
+    #[prost(bool, tag = "2")]
+    pub dry_run: bool,
+    /// The fingerprint of a dry run, which the change must still rest on, else it is refused with STALE_PLAN and changes
+    /// nothing; 0: it rests on nothing.
+    #[prost(fixed64, tag = "3")]
+    pub plan: u64,
+}
+/// The other set creates series, or would.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct SetLayoutWriterResponse {
+    /// The set that creates series, and the hand-over.
+    #[prost(message, optional, tag = "1")]
+    pub writer: ::core::option::Option<LayoutWriter>,
+    /// Whether it was handed over by this request. False in a dry run, and if it was handed to that set before.
+    #[prost(bool, tag = "2")]
+    pub changed: bool,
+    /// Hash of what a plan of this request rests on, as of the request; never 0. In it are the set, its lineage, its
+    /// layout, the hand-over before, and the other set.
+    #[prost(fixed64, tag = "3")]
+    pub fingerprint: u64,
+}
 /// Generated client implementations.
 pub mod id_service_client {
     #![allow(
@@ -8871,9 +8928,9 @@ pub mod series_admin_service_client {
     )]
     use tonic::codegen::*;
     use tonic::codegen::http::Uri;
-    /// Creates and retires series. Served by every member of the store of the set with which the cluster began, for
-    /// operators, at its admin port; another member than the leader forwards the request to it. A store of another set
-    /// refuses with LAYOUT_WRITER.
+    /// Creates and retires series. Served by every member of the store of the set that creates series, for operators, at its
+    /// admin port; another member than the leader forwards the request to it. This is the set with which the cluster began,
+    /// until SetLayoutWriter names another. A store of another set refuses with LAYOUT_WRITER.
     #[derive(Debug, Clone)]
     pub struct SeriesAdminServiceClient<T> {
         inner: tonic::client::Grpc<T>,
@@ -9005,6 +9062,34 @@ pub mod series_admin_service_client {
                 .insert(GrpcMethod::new("seqsvr.v1.SeriesAdminService", "RetireSeries"));
             self.inner.unary(req, path, codec).await
         }
+        /// Hands the creation of series to another set: from then on, this set creates and retires none. Refused with
+        /// SET_OUTDATED if the other set does not know yet that this set creates series.
+        pub async fn set_layout_writer(
+            &mut self,
+            request: impl tonic::IntoRequest<super::SetLayoutWriterRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::SetLayoutWriterResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = crate::codec::Codec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/seqsvr.v1.SeriesAdminService/SetLayoutWriter",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(
+                    GrpcMethod::new("seqsvr.v1.SeriesAdminService", "SetLayoutWriter"),
+                );
+            self.inner.unary(req, path, codec).await
+        }
     }
 }
 /// Generated server implementations.
@@ -9037,10 +9122,19 @@ pub mod series_admin_service_server {
             tonic::Response<super::RetireSeriesResponse>,
             tonic::Status,
         >;
+        /// Hands the creation of series to another set: from then on, this set creates and retires none. Refused with
+        /// SET_OUTDATED if the other set does not know yet that this set creates series.
+        async fn set_layout_writer(
+            &self,
+            request: tonic::Request<super::SetLayoutWriterRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::SetLayoutWriterResponse>,
+            tonic::Status,
+        >;
     }
-    /// Creates and retires series. Served by every member of the store of the set with which the cluster began, for
-    /// operators, at its admin port; another member than the leader forwards the request to it. A store of another set
-    /// refuses with LAYOUT_WRITER.
+    /// Creates and retires series. Served by every member of the store of the set that creates series, for operators, at its
+    /// admin port; another member than the leader forwards the request to it. This is the set with which the cluster began,
+    /// until SetLayoutWriter names another. A store of another set refuses with LAYOUT_WRITER.
     #[derive(Debug)]
     pub struct SeriesAdminServiceServer<T> {
         inner: Arc<T>,
@@ -9194,6 +9288,55 @@ pub mod series_admin_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = RetireSeriesSvc(inner);
+                        let codec = crate::codec::Codec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/seqsvr.v1.SeriesAdminService/SetLayoutWriter" => {
+                    #[allow(non_camel_case_types)]
+                    struct SetLayoutWriterSvc<T: SeriesAdminService>(pub Arc<T>);
+                    impl<
+                        T: SeriesAdminService,
+                    > tonic::server::UnaryService<super::SetLayoutWriterRequest>
+                    for SetLayoutWriterSvc<T> {
+                        type Response = super::SetLayoutWriterResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::SetLayoutWriterRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as SeriesAdminService>::set_layout_writer(
+                                        &inner,
+                                        request,
+                                    )
+                                    .await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = SetLayoutWriterSvc(inner);
                         let codec = crate::codec::Codec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
@@ -9470,6 +9613,9 @@ pub struct FenceResponse {
     /// All series that this set knows, as in ExchangeResponse: the receiver may have lost some of its own.
     #[prost(message, repeated, tag = "17")]
     pub series: ::prost::alloc::vec::Vec<StoredSeries>,
+    /// The newest set that creates series, as this set knows it; absent: it knows none, or a release before stated this.
+    #[prost(message, optional, tag = "18")]
+    pub writer: ::core::option::Option<LayoutWriter>,
 }
 /// Requests tombstones, and the end of a migration.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -9632,14 +9778,18 @@ pub struct ExchangeResponse {
     /// Uids in a section.
     #[prost(uint32, tag = "6")]
     pub section_size: u32,
-    /// All series that this set knows, in order of the sections of their lanes. The receiver adopts those of the set that
-    /// creates series.
+    /// All series that this set knows, in order of the sections of their lanes, if it creates series, or handed that to
+    /// the set that creates them. The receiver adopts them.
     #[prost(message, repeated, tag = "7")]
     pub series: ::prost::alloc::vec::Vec<StoredSeries>,
     /// Claims of sections of lanes, as `claims` has those of the sections of uids, which a store of an earlier release
     /// reads alone.
     #[prost(message, repeated, tag = "8")]
     pub lane_claims: ::prost::alloc::vec::Vec<ClaimRun>,
+    /// The newest set that creates series, as this set knows it; absent: it knows none, or is of a release or a format
+    /// before 11.
+    #[prost(message, optional, tag = "9")]
+    pub writer: ::core::option::Option<LayoutWriter>,
 }
 /// What became of a section.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]

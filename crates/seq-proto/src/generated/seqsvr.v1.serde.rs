@@ -5007,6 +5007,9 @@ impl serde::Serialize for StoredSeries {
         if true {
             len += 1;
         }
+        if true {
+            len += 1;
+        }
         let mut struct_ser = serializer.serialize_struct("seqsvr.v1.StoredSeries", len)?;
         if true {
             struct_ser.serialize_field("name", &self.name)?;
@@ -5027,6 +5030,11 @@ impl serde::Serialize for StoredSeries {
         if true {
             struct_ser.serialize_field("retired", &self.retired)?;
         }
+        if true {
+            #[allow(clippy::needless_borrow)]
+            #[allow(clippy::needless_borrows_for_generic_args)]
+            struct_ser.serialize_field("homeSetId", ToString::to_string(&self.home_set_id).as_str())?;
+        }
         struct_ser.end()
     }
 }
@@ -5043,6 +5051,8 @@ impl<'de> serde::Deserialize<'de> for StoredSeries {
             "created_ms",
             "createdMs",
             "retired",
+            "home_set_id",
+            "homeSetId",
         ];
 
         #[allow(clippy::enum_variant_names)]
@@ -5052,6 +5062,7 @@ impl<'de> serde::Deserialize<'de> for StoredSeries {
             Lanes,
             CreatedMs,
             Retired,
+            HomeSetId,
             __SkipField__,
         }
         impl<'de> serde::Deserialize<'de> for GeneratedField {
@@ -5079,6 +5090,7 @@ impl<'de> serde::Deserialize<'de> for StoredSeries {
                             "lanes" => Ok(GeneratedField::Lanes),
                             "createdMs" | "created_ms" => Ok(GeneratedField::CreatedMs),
                             "retired" => Ok(GeneratedField::Retired),
+                            "homeSetId" | "home_set_id" => Ok(GeneratedField::HomeSetId),
                             _ => Ok(GeneratedField::__SkipField__),
                         }
                     }
@@ -5103,6 +5115,7 @@ impl<'de> serde::Deserialize<'de> for StoredSeries {
                 let mut lanes__ = None;
                 let mut created_ms__ = None;
                 let mut retired__ = None;
+                let mut home_set_id__ = None;
                 while let Some(k) = map_.next_key()? {
                     match k {
                         GeneratedField::Name => {
@@ -5139,6 +5152,14 @@ impl<'de> serde::Deserialize<'de> for StoredSeries {
                             }
                             retired__ = Some(map_.next_value()?);
                         }
+                        GeneratedField::HomeSetId => {
+                            if home_set_id__.is_some() {
+                                return Err(serde::de::Error::duplicate_field("homeSetId"));
+                            }
+                            home_set_id__ = 
+                                Some(map_.next_value::<crate::json::Field<_>>()?.0)
+                            ;
+                        }
                         GeneratedField::__SkipField__ => {
                             let _ = map_.next_value::<serde::de::IgnoredAny>()?;
                         }
@@ -5150,6 +5171,7 @@ impl<'de> serde::Deserialize<'de> for StoredSeries {
                     lanes: lanes__,
                     created_ms: created_ms__.unwrap_or_default(),
                     retired: retired__.unwrap_or_default(),
+                    home_set_id: home_set_id__.unwrap_or_default(),
                 })
             }
         }

@@ -17,7 +17,7 @@ use seq_core::limits::RESTORE_MARGIN;
 use seq_core::plan::{Fingerprint, Preconditions};
 use seq_core::state::{
     Close, Closing, Command, Complete, Forget, Migration, Pace, Phase, RestoreMargin, Scope, SectionRecord,
-    StartMigration, State,
+    SetLayoutWriter, StartMigration, State,
 };
 use seq_core::{Lineage, MigrationId, SectionId};
 
@@ -360,6 +360,11 @@ impl World {
             },
             Closing::Open => {
                 (0..SETS).for_each(|one| self.complete_all(one));
+                let state = &self.sets[set].state;
+                if let Some(writer) = state.layout_writer().filter(|_| state.writes_series()) {
+                    let hand_over = SetLayoutWriter { term: writer.term, to: set_id(into) };
+                    self.propose(set, Command::SetLayoutWriter(hand_over), Origin::Here);
+                }
                 let state = &self.sets[set].state;
                 if state.migrations.values().all(|one| !one.is_open()) {
                     let is_here =

@@ -51,7 +51,10 @@ impl World {
     pub(super) fn receive_recovery(&mut self, from: usize, set: usize, message: Between) {
         match message {
             Between::Fence { lineage, first } => self.respond_to_fence(set, from, lineage, first),
-            Between::Page(page) => self.propose(set, Command::LearnRecords(page), Origin::Here),
+            Between::Page(page, series) => {
+                self.adopt_series(set, series);
+                self.propose(set, Command::LearnRecords(page), Origin::Here);
+            }
             Between::TooFewRestores { lineage, least } => {
                 if let Some(count) = next_count(&self.sets[set].state, lineage, least) {
                     // The planted bug is the whole former rule, so that the lineage has the count that the other set
@@ -68,7 +71,10 @@ impl World {
     /// Responds to a fence that the log has accepted, or has the log accept the fence first.
     pub(super) fn respond_to_fence(&mut self, set: usize, to: usize, lineage: Lineage, first: SectionId) {
         match self.sets[set].state.fence_response(set_id(to), lineage, first) {
-            Ok(page) => self.send_to_set(set, to, Between::Page(page)),
+            Ok(page) => {
+                let series = Box::new(self.sets[set].state.stated_series());
+                self.send_to_set(set, to, Between::Page(page, series));
+            }
             Err(CommandRefusal::BetweenSets(SetRefusal::FenceNotApplied { .. })) => {
                 let fence = Command::Fence(Fence { set: set_id(to), lineage });
                 self.propose(set, fence, Origin::Set(to, Between::Fence { lineage, first }));

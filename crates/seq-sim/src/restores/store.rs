@@ -13,8 +13,9 @@ use seq_core::migration::{Armed, Coordinator, Effect};
 use seq_core::owner::Session;
 use seq_core::quarantine::Quarantine;
 use seq_core::state::{
-    Answer, Arrival, Arrive, Closing, Command, CommandRefusal, Complete, Depart, Destination, FenceResponse, Inherit,
-    LearnDirectory, Raise, RaiseCeilings, Registration, Renew, SetFacts, SetRefusal, StartReturn, State,
+    AdoptSeries, Answer, Arrival, Arrive, Closing, Command, CommandRefusal, Complete, Depart, Destination,
+    FenceResponse, Inherit, LearnDirectory, Raise, RaiseCeilings, Registration, Renew, SetFacts, SetRefusal,
+    StartReturn, State,
 };
 use seq_core::{HandoverId, Incarnation, Lineage, MigrationId, RenewSeq, RouteVersion, SectionId, SetId};
 
@@ -71,12 +72,14 @@ pub(super) enum Between {
         lineage: Lineage,
         first: SectionId,
     },
-    Page(FenceResponse),
+    /// The page, and the set that creates series.
+    Page(FenceResponse, Box<AdoptSeries>),
     TooFewRestores {
         lineage: Lineage,
         least: u32,
     },
-    Facts(SetFacts),
+    /// A set states facts about itself, and the set that creates series.
+    Facts(SetFacts, Box<AdoptSeries>),
     /// A request for a page of the final records of a closing set.
     Final {
         first: SectionId,
@@ -406,8 +409,9 @@ impl World {
     /// Sends facts of a set to the other sets, and requests the final records of closing sets.
     fn exchange(&mut self, set: usize) {
         let Some(facts) = self.sets[set].state.facts(Vec::new()) else { return };
+        let series = Box::new(self.sets[set].state.stated_series());
         for to in (0..SETS).filter(|to| *to != set) {
-            self.send_to_set(set, to, Between::Facts(facts.clone()));
+            self.send_to_set(set, to, Between::Facts(facts.clone(), series.clone()));
         }
         let awaited: Vec<_> = self.sets[set].state.awaited_inheritances().collect();
         for (closing, first) in awaited {
@@ -471,7 +475,10 @@ impl World {
                 let command = Command::Complete(complete);
                 return self.propose(set, command, Origin::Set(from, Between::Complete(complete)));
             }
-            Between::Facts(facts) => return self.learn(set, facts),
+            Between::Facts(facts, series) => {
+                self.adopt_series(set, series);
+                return self.learn(set, facts);
+            }
             Between::Final { first } => {
                 let page = self.sets[set].state.final_records(set_id(from), first);
                 return page.into_iter().for_each(|page| self.send_to_set(set, from, Between::FinalPage(page)));
@@ -480,6 +487,13 @@ impl World {
             recovery => return self.receive_recovery(from, set, recovery),
         };
         effect.into_iter().for_each(|effect| self.carry_out(set, effect));
+    }
+
+    /// Has the log adopt the set that creates series, if another set states a newer one.
+    pub(super) fn adopt_series(&mut self, set: usize, stated: Box<AdoptSeries>) {
+        if self.sets[set].state.adopts_series(&stated) {
+            self.propose(set, Command::AdoptSeries(*stated), Origin::Here);
+        }
     }
 
     /// Has the log learn facts of another set, unless only their revision is new.

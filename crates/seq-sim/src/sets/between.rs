@@ -17,7 +17,6 @@ use crate::coverage::Situation;
 use crate::events::{Event, StoreStep};
 use crate::faults::MS;
 use crate::hosts::{index_of, set_id, set_of_member};
-use crate::lanes::stated_series;
 use crate::net::{Address, Body};
 use crate::store::Entry;
 use crate::world::World;
@@ -56,13 +55,13 @@ pub(crate) enum Between {
         first: SectionId,
     },
     /// The page, and the series that the set knows.
-    Page(FenceResponse, AdoptSeries),
+    Page(FenceResponse, Box<AdoptSeries>),
     TooFewRestores {
         lineage: Lineage,
         least: u32,
     },
     /// A set states facts about itself, the series that it knows, and its claims of their sections.
-    Facts(SetFacts, AdoptSeries, Vec<ClaimRun>),
+    Facts(SetFacts, Box<AdoptSeries>, Vec<ClaimRun>),
     /// A set requests a page of the final records of a closing set.
     Final {
         first: SectionId,
@@ -264,7 +263,7 @@ impl World {
             }
             (Between::Fence { lineage: fenced, first }, Answer::Fenced(Ok(()))) => {
                 let Ok(page) = state.fence_response(to, fenced, first) else { return };
-                Between::Page(page, stated_series(set, state))
+                Between::Page(page, Box::new(state.stated_series()))
             }
             (
                 Between::Fence { lineage: fenced, .. },
@@ -281,10 +280,15 @@ impl World {
         let state = &self.stores[set].state;
         let Some(facts) = state.facts(Vec::new()) else { return };
         let awaited: Vec<_> = state.awaited_inheritances().collect();
-        let (series, first) = (stated_series(set, state), self.layout.declared().sections());
-        let claims: Vec<ClaimRun> = state.directory.runs().filter(|run| run.sections.first.0 >= first).collect();
+        let (mut series, first) = (state.stated_series(), self.layout.declared().sections());
+        if !state.states_layout() {
+            series.series.clear();
+        }
+        // The set that creates a series may have the sections of uids before it, in one run with the lanes.
+        let of_lanes = |run: ClaimRun| run.split_at(SectionId(first)).1;
+        let claims: Vec<ClaimRun> = state.directory.runs().filter_map(of_lanes).collect();
         for to in (0..self.hosts.sets).filter(|to| *to != set) {
-            self.send_to_set(member, to, Between::Facts(facts.clone(), series.clone(), claims.clone()));
+            self.send_to_set(member, to, Between::Facts(facts.clone(), Box::new(series.clone()), claims.clone()));
         }
         for (closing, first) in awaited {
             self.send_to_set(member, index_of(closing), Between::Final { first });

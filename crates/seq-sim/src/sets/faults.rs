@@ -7,6 +7,7 @@ use super::SETS;
 use super::operator::Merge;
 use crate::faults::{Fault, Kind, MS, SECOND, Weather};
 use crate::hosts::{Hosts, NAMES, names_of};
+use crate::lanes::AllSeries;
 use crate::rng::Rng;
 use crate::scenes::{MOST_SCENES, STORMY_KINDS, scene, stormy};
 use crate::swarm::Swarm;
@@ -29,6 +30,15 @@ const MERGED: u64 = 150;
 
 /// Makes the chance of a merge independent of the other draws, so that all other worlds stay as they are.
 const MERGE_SEED: u64 = 0x51c6_0e3d_97b2_4f1a;
+
+/// Seeds in a thousand in which an operator hands the creation of series to the other set.
+const HANDED_OVER: u64 = 250;
+
+/// Limit on the hand-overs of a seed, exclusive.
+const MOST_HAND_OVERS: u64 = 5;
+
+/// Makes the draws of hand-overs independent of the other draws, so that all other worlds stay as they are.
+const HAND_OVER_SEED: u64 = 0x2d84_b7f0_6c19_e35b;
 
 /// Fewest and most faults of a seed.
 const FAULTS: (u64, u64) = (12, 40);
@@ -215,9 +225,17 @@ fn older_owner(rng: &mut Rng, at: u64, set: usize) -> Vec<Fault> {
     ]
 }
 
+/// Adds the faults whose draws are independent of the others: a merge, a loss of series, and hand-overs of their
+/// creation.
+pub(crate) fn add_faults(swarm: &mut Swarm, seed: u64) {
+    add_merge(swarm, seed);
+    AllSeries::add_loss(swarm, seed);
+    add_hand_overs(swarm, seed);
+}
+
 /// Adds a merge of a set, if the seed has one. The departures to the set that the owners request last are committed
 /// late, when the set closes.
-pub(crate) fn add_merge(swarm: &mut Swarm, seed: u64) {
+fn add_merge(swarm: &mut Swarm, seed: u64) {
     let rng = &mut Rng::new(seed ^ MERGE_SEED);
     if swarm.weather == Weather::Calm || !rng.chance(MERGED) {
         return;
@@ -232,6 +250,24 @@ pub(crate) fn add_merge(swarm: &mut Swarm, seed: u64) {
             swarm.faults.push(Fault { at: next, lasts, kind: Kind::NoCommits(name) });
             next += lasts + rng.between(50 * MS, 400 * MS);
         }
+    }
+    swarm.faults.sort_by_key(|fault| fault.at);
+}
+
+/// Adds hand-overs of the creation of series, if the seed has them. In half of them the sets are divided, so that the
+/// next set has not adopted the newest series.
+fn add_hand_overs(swarm: &mut Swarm, seed: u64) {
+    let rng = &mut Rng::new(seed ^ HAND_OVER_SEED);
+    if !rng.chance(HANDED_OVER) {
+        return;
+    }
+    for _ in 0..rng.between(1, MOST_HAND_OVERS) {
+        let at = rng.between(SECOND, FAULTS_END - 4 * SECOND);
+        if rng.chance(500) && swarm.weather != Weather::Calm {
+            let (before, lasts) = (rng.below(SECOND), rng.between(500 * MS, 3 * SECOND));
+            swarm.faults.push(Fault { at: at - before, lasts, kind: Kind::Divide });
+        }
+        swarm.faults.push(Fault { at, lasts: MS, kind: Kind::HandOver });
     }
     swarm.faults.sort_by_key(|fault| fault.at);
 }
@@ -256,6 +292,7 @@ impl World {
             Kind::Backup(set) => self.stores[set].backup = Some(self.stores[set].state.clone()),
             Kind::Restore(set) => self.restore(set),
             Kind::Merge(set, crossed) => self.merge(Merge { set, crossed }),
+            Kind::HandOver => self.hand_over_series(),
             other => unreachable!("{other:?} is no fault of several sets"),
         }
     }

@@ -117,8 +117,12 @@ impl World {
         section.is_some()
     }
 
-    /// Completes the migrations of both sets, and migrates the sections that are in the set.
+    /// Completes the migrations of both sets, migrates the sections that are in the set, and hands the creation of
+    /// series to the other set.
     fn empty(&mut self, set: usize) {
+        if self.stores[set].state.writes_series() {
+            self.hand_over_series();
+        }
         for one in 0..self.hosts.sets {
             let state = &self.stores[one].state;
             let ended =

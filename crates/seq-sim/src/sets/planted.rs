@@ -5,7 +5,8 @@
 use seq_core::limits::RESTORE_MARGIN;
 use seq_core::migration::{Coordinator, Effect};
 use seq_core::state::{
-    Answer, Command, Depart, Destination, Fence, Residence, SectionRecord, SectionRecords, SetRefusal, State, Tombstone,
+    Answer, Command, Depart, Destination, Fence, LayoutWriter, Residence, SectionRecord, SectionRecords, SetRefusal,
+    State, Tombstone,
 };
 use seq_core::{Epoch, Incarnation, Lineage, MigrationId, NodeId, SectionId, Seq};
 
@@ -51,8 +52,29 @@ impl World {
                 }
                 Some(state.apply(&Command::DepartSilent(departs)))
             }
+            (Bug::FormerWriterAppends | Bug::WriterBeforeAdoption, Command::CreateSeries(_)) => {
+                self.create_as_writer(set, command)
+            }
             _ => None,
         }
+    }
+
+    /// Plants a bug: has a set create a series although it has handed the creation to the other set, or although it has
+    /// not adopted the hand-over to it yet.
+    fn create_as_writer(&mut self, set: usize, command: &Command) -> Option<Answer> {
+        let (own, other) = (set_id(set), self.stores[1 - set].state.layout_writer());
+        let state = &mut self.stores[set].state;
+        let known = state.layout_writer()?;
+        let is_former = self.bug == Some(Bug::FormerWriterAppends) && known.from == own && known.set != own;
+        let is_next = self.bug == Some(Bug::WriterBeforeAdoption)
+            && other.is_some_and(|other| other.set == own && other.term > known.term);
+        if !is_former && !is_next {
+            return None;
+        }
+        let kept = state.writer.replace(LayoutWriter { set: own, changes: 0, ..known });
+        let answer = state.apply(command);
+        state.writer = kept;
+        Some(answer)
     }
 
     /// Plants bugs in the records that an entry has written.

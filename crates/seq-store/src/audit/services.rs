@@ -18,9 +18,9 @@ use seq_proto::v1::{
     ListNodesRequest, ListNodesResponse, ListSectionsRequest, ListSectionsResponse, ListSetsRequest, ListSetsResponse,
     MigrationPace, MoveSectionsRequest, MoveSectionsResponse, PauseBalancingRequest, PauseBalancingResponse,
     PlanMigrationRequest, PlanMigrationResponse, RaiseFormatRequest, RaiseFormatResponse, RetireSeriesRequest,
-    RetireSeriesResponse, RollbackMigrationRequest, RollbackMigrationResponse, SetPaceRequest, SetPaceResponse,
-    SetTermsRequest, SetTermsResponse, StartMigrationRequest, StartMigrationResponse, TransferLeaderRequest,
-    TransferLeaderResponse,
+    RetireSeriesResponse, RollbackMigrationRequest, RollbackMigrationResponse, SetLayoutWriterRequest,
+    SetLayoutWriterResponse, SetPaceRequest, SetPaceResponse, SetTermsRequest, SetTermsResponse, StartMigrationRequest,
+    StartMigrationResponse, TransferLeaderRequest, TransferLeaderResponse,
 };
 use seq_raft::Gate;
 use tonic::{Request, Response, Status};
@@ -129,6 +129,18 @@ impl<S: SeriesAdminService> SeriesAdminService for Audited<S> {
         }
         let operation = Operation { text: format!("series retire {}", given.name), plan: given.plan };
         self.recorder.get()?.record(request, operation, |request| self.inner.retire_series(request)).await
+    }
+
+    async fn set_layout_writer(
+        &self,
+        request: Request<SetLayoutWriterRequest>,
+    ) -> Result<Response<SetLayoutWriterResponse>, Status> {
+        let given = request.get_ref();
+        if given.dry_run {
+            return self.inner.set_layout_writer(request).await;
+        }
+        let operation = Operation { text: format!("set layout-writer {}", given.to), plan: given.plan };
+        self.recorder.get()?.record(request, operation, |request| self.inner.set_layout_writer(request)).await
     }
 }
 

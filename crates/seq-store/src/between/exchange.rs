@@ -87,7 +87,8 @@ async fn exchange(
     if responds != set {
         return Err(Status::unavailable(format!("set {responds} responds in the place of set {set}")));
     }
-    let is_longer = adopt_series(between, set, &response.series).await?;
+    let lineage = response.sets.first().map_or(Lineage(0), |facts| Lineage(facts.lineage));
+    let is_longer = adopt_series(between, (set, lineage), &response.series, response.writer.as_ref()).await?;
     let stated = between.stated(&response)?;
     let claimed = learn(between, &stated).await?;
     introduce(between, &stated.others).await;
@@ -98,7 +99,7 @@ async fn exchange(
 
 impl Between {
     /// Returns an exchange request with this set's facts.
-    fn exchange_request(&self, to: SetId, since: RouteVersion) -> Result<v1::ExchangeRequest, Status> {
+    pub(crate) fn exchange_request(&self, to: SetId, since: RouteVersion) -> Result<v1::ExchangeRequest, Status> {
         let stores = self.replicated.raft().member_addrs();
         let own = self.replicated.read(|state| {
             let layout = state.set.as_ref()?.layout.declared().id();
@@ -127,14 +128,20 @@ impl Between {
     }
 }
 
-/// Adopts the series that another set states, if this set may adopt them. Returns whether any was new.
+/// Adopts the series that another set states, and the set that creates series, if this set may adopt them. Returns
+/// whether anything was new.
 ///
 /// # Errors
 /// A series is malformed, the proposal failed, or the series do not continue those that are known here.
-pub(crate) async fn adopt_series(between: &Between, from: SetId, stated: &[v1::StoredSeries]) -> Result<bool, Status> {
+pub(crate) async fn adopt_series(
+    between: &Between,
+    (from, lineage): (SetId, Lineage),
+    stated: &[v1::StoredSeries],
+    writer: Option<&v1::LayoutWriter>,
+) -> Result<bool, Status> {
     let stated = stated.iter().map(series::stated).collect::<Result<Vec<_>, _>>();
     let series = stated.map_err(|error| Status::unavailable(format!("set {from} states a series: {error}")))?;
-    let adopt = AdoptSeries { from, series };
+    let adopt = AdoptSeries { from, lineage, series, writer: writer.map(series::writer) };
     let is_new = between.replicated.read(|state| state.adopts_series(&adopt));
     if !is_new || between.replicated.raft().state().format() < AdoptSeries::SINCE {
         return Ok(false);

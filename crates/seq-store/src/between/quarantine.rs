@@ -154,7 +154,9 @@ async fn learn(between: &Between, set: SetId, mut first: SectionId) -> Result<()
             return begin_lineage(between, own, least, "another set counts more restores").await;
         }
         // The sections of a page may be of series that this set created after its backup.
-        exchange::adopt_series(between, set, &response.series).await.map_err(|status| status.message().to_owned())?;
+        let stated = (set, Lineage(response.lineage));
+        let adopted = exchange::adopt_series(between, stated, &response.series, response.writer.as_ref()).await;
+        adopted.map_err(|status| status.message().to_owned())?;
         let page = inter_set::fence_response(set, &response).map_err(|status| status.message().to_owned())?;
         let next = page.next;
         let learned = between.replicated.propose(page).await.map_err(|error| error.to_string())?;

@@ -6,7 +6,7 @@
 
 use seq_auth::Identity;
 use seq_core::arbiter::Plan;
-use seq_core::state::{CommandRefusal, Complete, Fence, Pace, SetRefusal, StartReturn, State};
+use seq_core::state::{CommandRefusal, Complete, Fence, Pace, Rules, SetRefusal, StartReturn, State};
 use seq_core::{LayoutId, Lineage, MigrationId, SectionId, SetId};
 use seq_proto::v1::inter_set_service_server::InterSetService;
 use seq_proto::v1::{
@@ -120,8 +120,9 @@ impl InterSetService for InterSetServer {
             known => known,
         };
         let page = page.map_err(|refusal| refused(&refusal))?;
-        let series = this.replicated.read(|state| state.series.iter().map(v1::StoredSeries::from).collect());
-        Ok(Response::new(FenceResponse { series, ..(&page).into() }))
+        let (series, writer) =
+            this.replicated.read(|state| (state.series.iter().map(v1::StoredSeries::from).collect(), writer(state)));
+        Ok(Response::new(FenceResponse { series, writer, ..(&page).into() }))
     }
 
     async fn exchange(&self, request: Request<ExchangeRequest>) -> Result<Response<ExchangeResponse>, Status> {
@@ -276,6 +277,11 @@ fn arm(state: &State, plan: &Arc<Plan>, request: &ArmRequest) -> Result<ArmRespo
     })
 }
 
+/// Returns the newest writer that this set knows, in a format whose sets adopt it.
+fn writer(state: &State) -> Option<v1::LayoutWriter> {
+    state.layout_writer().filter(|_| state.rules >= Rules::Eleven).as_ref().map(v1::LayoutWriter::from)
+}
+
 /// Returns the facts of this set and of the sets known here, with the claims that changed since the request's version.
 fn exchanged(state: &State, stores: Vec<String>, request: &ExchangeRequest) -> Result<ExchangeResponse, Status> {
     let set = state.set.as_ref().ok_or_else(|| Reason::NoSet.status("the set is not defined yet"))?;
@@ -302,8 +308,10 @@ fn exchanged(state: &State, stores: Vec<String>, request: &ExchangeRequest) -> R
         sets: own.iter().chain(known).map(v1::SetFacts::from).collect(),
         claims,
         lane_claims,
-        // A set speaks for itself: the set that creates series states them.
-        series: state.series.iter().filter(|_| state.writes_series()).map(v1::StoredSeries::from).collect(),
+        // A set speaks for itself, so the set that creates series states them. A set that handed the creation over
+        // states them to the next set, which appends to them.
+        series: state.series.iter().filter(|_| state.states_layout()).map(v1::StoredSeries::from).collect(),
+        writer: writer(state),
         route_version: state.route_version.0,
         uid_start: uids.start,
         uid_end: uids.end,

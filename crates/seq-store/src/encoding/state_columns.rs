@@ -129,6 +129,7 @@ impl State {
             closing: closing_of(self.closing)?,
             // The fields below are of later formats.
             series: Vec::new(),
+            writer: None,
             events: state::Events::default(),
             restored_ms: None,
             foreign_migrations: BTreeMap::new(),

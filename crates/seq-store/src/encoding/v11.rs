@@ -1,5 +1,5 @@
-//! Format 11: the contents of format 10, series, the nodes that can own their sections, the time of a restore, the
-//! beginnings of ownerships, and the event log.
+//! Format 11: the contents of format 10, series with the set that creates them, the nodes that can own their sections,
+//! the time of a restore, the beginnings of ownerships, and the event log.
 //!
 //! ```text
 //! state     body of format 10, with the layout that the set files declare; body of the rest; last 4 bytes: length of
@@ -11,13 +11,13 @@
 use seq_core::RouteVersion;
 use seq_core::layout::Lanes;
 use seq_core::series::Series;
-use seq_core::state::{Beginning, CreateSeries, Event, Events, Fields, State};
+use seq_core::state::{Beginning, CreateSeries, Event, Events, Fields, LayoutWriter, State, StatedSeries};
 use seq_raft::Malformed;
 
 use super::{Contradiction, append, split};
 
-/// A series with whether it is retired, and its version.
-type Stored = ((CreateSeries, bool), RouteVersion);
+/// A series with its version.
+type Stored = (StatedSeries, RouteVersion);
 
 /// The contents that this format adds to a state.
 struct Added {
@@ -26,6 +26,8 @@ struct Added {
     reads_lanes: Vec<bool>,
     /// Time of the newest restore.
     restored_ms: Option<u64>,
+    /// The newest hand-over of the layout.
+    writer: Option<LayoutWriter>,
     /// For each section that is in the set, in order, the beginning of its ownership.
     began: Vec<Beginning>,
     /// The event log: the numbers of the newest event and change, the time of the newest note, and the kept events.
@@ -34,14 +36,11 @@ struct Added {
 
 impl Added {
     fn of(state: &State) -> Added {
-        let stored = |one: &Series| {
-            let Series { name, shape, lanes, created_ms, retired, routed, sections: _ } = one.clone();
-            ((CreateSeries { name, shape, lanes, created_ms }, retired), routed)
-        };
         Added {
-            series: state.series.iter().map(stored).collect(),
+            series: state.series.iter().map(|one| (one.into(), one.routed)).collect(),
             reads_lanes: state.nodes.iter().map(|node| node.reads_lanes).collect(),
             restored_ms: state.restored_ms,
+            writer: state.writer,
             began: state.sections.residents().map(|(_, residence)| residence.began).collect(),
             events: (
                 ((state.events.last(), state.events.changes()), state.events.now_ms()),
@@ -52,20 +51,21 @@ impl Added {
 
     fn decode(mut rest: &[u8]) -> Option<Added> {
         let (series, reads_lanes) = (Fields::take(&mut rest)?, Fields::take(&mut rest)?);
-        let restored_ms = Fields::take(&mut rest)?;
+        let (restored_ms, writer) = (Fields::take(&mut rest)?, Fields::take(&mut rest)?);
         let (began, events) = (Fields::take(&mut rest)?, Fields::take(&mut rest)?);
-        let added = Added { series, reads_lanes, restored_ms, began, events };
+        let added = Added { series, reads_lanes, restored_ms, writer, began, events };
         rest.is_empty().then_some(added)
     }
 }
 
 /// Appends the series to the body of a state in format 10.
 pub(super) fn encode_state(state: &State, earlier: Vec<u8>) -> Vec<u8> {
-    let Added { series, reads_lanes, restored_ms, began, events } = Added::of(state);
+    let Added { series, reads_lanes, restored_ms, writer, began, events } = Added::of(state);
     let mut rest = Vec::new();
     series.put(&mut rest);
     reads_lanes.put(&mut rest);
     restored_ms.put(&mut rest);
+    writer.put(&mut rest);
     began.put(&mut rest);
     events.put(&mut rest);
     append(earlier, &rest)
@@ -77,9 +77,9 @@ pub(super) fn decode_state(
     earlier: impl FnOnce(&[u8], &[Lanes]) -> Result<State, Malformed>,
 ) -> Result<State, Malformed> {
     let (body, rest) = split(body)?;
-    let Added { series, reads_lanes, restored_ms, began, events } =
+    let Added { series, reads_lanes, restored_ms, writer, began, events } =
         Added::decode(rest).ok_or_else(|| Malformed("the series are not encoded by their fields".to_owned()))?;
-    let lanes: Vec<Lanes> = series.iter().map(|((create, _), _)| create.lanes).collect();
+    let lanes: Vec<Lanes> = series.iter().map(|(stated, _)| stated.create.lanes).collect();
     let mut state = earlier(body, &lanes)?;
     if reads_lanes.len() != state.nodes.len() {
         return Err(Contradiction::into("the nodes' columns differ in length"));
@@ -88,12 +88,13 @@ pub(super) fn decode_state(
         node.reads_lanes = reads_lanes;
     }
     let appended = state.set.as_ref().map(|set| set.layout.lanes().collect::<Vec<_>>()).unwrap_or_default();
-    let series = series.into_iter().zip(appended).map(|(((create, retired), routed), (lanes, sections))| {
-        let CreateSeries { name, shape, created_ms, .. } = create;
-        Series { name, shape, lanes, sections, created_ms, retired, routed }
+    let series = series.into_iter().zip(appended).map(|((stated, routed), (lanes, sections))| {
+        let StatedSeries { create: CreateSeries { name, shape, created_ms, .. }, home, retired } = stated;
+        Series { name, shape, lanes, sections, created_ms, home, retired, routed }
     });
     state.series = series.collect();
     state.restored_ms = restored_ms;
+    state.writer = writer;
     if !state.sections.put_beginnings(&began) {
         return Err(Contradiction::into("the sections' columns differ in length"));
     }

@@ -73,11 +73,13 @@ impl SetAdmin {
         let RetireSeriesRequest { name, dry_run, plan } = request;
         let required = Required::new(dry_run, plan);
         let foresee = || {
-            let (found, writes, plan) = self.read(|state, _| {
-                (state.series(&name).cloned(), state.writes_series(), preconditions::retire_series(state, &name))
+            let unknown = CommandRefusal::UnknownSeries { name: name.clone() };
+            let found = self.read(|state, _| match state.series(&name) {
+                None => Err(unknown),
+                Some(_) if !state.writes_series() => Err(state.not_writer()),
+                Some(series) => Ok((series.clone(), preconditions::retire_series(state, &name))),
             })?;
-            let found = found.ok_or_else(|| refused(&CommandRefusal::UnknownSeries { name: name.clone() }))?;
-            if writes { Ok((found, plan)) } else { Err(refused(&CommandRefusal::NotSeriesWriter)) }
+            found.map_err(|refusal| refused(&refusal))
         };
         let response = |series: &Series, plan: Fingerprint, retired| RetireSeriesResponse {
             series: Some(series.into()),
@@ -101,7 +103,7 @@ impl SetAdmin {
     }
 
     /// Refuses a change in a group whose format has no series.
-    fn check_series_format(&self) -> Result<(), Status> {
+    pub(super) fn check_series_format(&self) -> Result<(), Status> {
         let format = self.between.replicated.raft().state().format();
         if format >= CreateSeries::SINCE {
             return Ok(());
@@ -153,8 +155,8 @@ fn foresee(state: &State, create: &CreateSeries) -> Result<Foreseen, Status> {
         _ => {
             let sections = state.foresee_series(create).map_err(|refusal| refused(&refusal))?;
             let CreateSeries { name, shape, lanes, created_ms } = create.clone();
-            let series =
-                Series { name, shape, lanes, sections, created_ms, retired: false, routed: state.route_version };
+            let (home, routed) = (state.set.as_ref().map(|set| set.id).unwrap_or_default(), state.route_version);
+            let series = Series { name, shape, lanes, sections, created_ms, home, retired: false, routed };
             Ok(Foreseen { series: (&series).into(), exists: false, plan })
         }
     }

@@ -157,6 +157,7 @@ impl SetAdmin {
             allocs: facts.allocs.clone(),
             state: set_state(facts.closing).into(),
             responded_ms: responded.map_or(0, |ago| u64::try_from(ago.as_millis()).unwrap_or(u64::MAX).max(1)),
+            writes_series: is_writer(state, facts.id),
             ..layout_info(own)
         }
     }
@@ -172,6 +173,7 @@ impl SetAdmin {
             allocs: state.nodes.iter().map(|node| node.addr.clone()).collect(),
             state: if quarantined { SetState::Quarantined } else { set_state(state.closing) }.into(),
             responded_ms: 0,
+            writes_series: is_writer(state, set.id) && state.writes_series(),
             ..layout_info(set)
         }
     }
@@ -237,6 +239,11 @@ pub(crate) fn set_state(closing: Closing) -> SetState {
         Closing::Closing => SetState::Closing,
         Closing::Closed => SetState::Closed,
     }
+}
+
+/// Returns whether a set creates the series of the cluster, as far as this set knows; false in formats without series.
+fn is_writer(state: &State, set: SetId) -> bool {
+    state.rules >= Rules::Eleven && state.layout_writer().is_some_and(|writer| writer.set == set)
 }
 
 /// Returns the layout, which all sets of a cluster share.

@@ -9,6 +9,7 @@ mod forged;
 mod forward;
 mod identity;
 mod impostors;
+mod layout_writer;
 mod links;
 mod load;
 mod lost_disks;

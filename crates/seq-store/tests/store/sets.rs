@@ -14,6 +14,7 @@ use seq_testkit::until;
 use tonic::transport::Channel;
 
 use crate::cluster::{Cluster, Disk, LEASE_MS, channel, reason};
+use crate::layout_writer::hand_over_series;
 use crate::members;
 
 /// Entries of the audit log for one operation: its begin and its end.
@@ -321,6 +322,8 @@ async fn a_set_whose_sections_have_all_migrated_is_closed() {
         reason(admin.close_set(CloseSetRequest { name: "im-b".into(), ..CloseSetRequest::default() }).await),
         "OTHER_SET"
     );
+    assert_eq!(reason(admin.close_set(close.clone()).await), "LAYOUT_WRITER");
+    hand_over_series(&a, "im-b").await;
     let closing = admin.close_set(close.clone()).await.unwrap().into_inner();
     assert_eq!((closing.state(), closing.waiting_for), (SetState::Closing, vec!["im-b".to_owned()]));
     until("the other set has recorded it", async || (list(&a).await[0].state() == SetState::Closed).then_some(()))

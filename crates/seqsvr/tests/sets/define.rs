@@ -154,7 +154,7 @@ fn set_files_are_applied_where_sets_are_missing_and_compared_where_they_are_not(
         &cluster,
         &["set", "apply", &a, "-o", "json"],
         expect![[r#"
-            {"items":[{"set":"im-a","file":"im-a.toml","changed":false,"dry_run":false,"stored":{"name":"im-a","id":"97000291","state":"open","sections":100,"restores":0,"lineage":"7","layout_id":"4711","uid_start":"0","uid_end":"10000000","section_size":50000,"stores":["10.0.0.1:7301"],"allocs":["im-a.example:7100","im-a.example:7101"]},"differences":["section_size 100000 is 50000 in set im-a","store 1 at A1 is not a member; `seqsvr store add` adds it","the member at 10.0.0.1:7301 is not in the file; `seqsvr store remove` removes it"]}]}
+            {"items":[{"set":"im-a","file":"im-a.toml","changed":false,"dry_run":false,"stored":{"name":"im-a","id":"97000291","state":"open","sections":100,"restores":0,"lineage":"7","layout_id":"4711","uid_start":"0","uid_end":"10000000","section_size":50000,"writes_series":false,"stores":["10.0.0.1:7301"],"allocs":["im-a.example:7100","im-a.example:7101"]},"differences":["section_size 100000 is 50000 in set im-a","store 1 at A1 is not a member; `seqsvr store add` adds it","the member at 10.0.0.1:7301 is not in the file; `seqsvr store remove` removes it"]}]}
             error: a defined set differs from its file; nothing was changed
             exit 2
         "#]],

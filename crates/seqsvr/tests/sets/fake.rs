@@ -67,6 +67,9 @@ pub(crate) struct Cluster {
     pub(crate) dir: tempfile::TempDir,
 }
 
+/// The set that creates series.
+const WRITER: &str = "im-b";
+
 pub(crate) fn set(name: &str, sections: u32, stores: &[String]) -> SetInfo {
     SetInfo {
         id: u64::from(name.as_bytes()[3]) * 1_000_003,
@@ -82,6 +85,7 @@ pub(crate) fn set(name: &str, sections: u32, stores: &[String]) -> SetInfo {
         uid_end: 10_000_000,
         section_size: 100_000,
         lane_sections: TWEETS.sections,
+        writes_series: name == WRITER,
     }
 }
 

@@ -35,37 +35,38 @@ fn sets_are_listed_with_their_nodes() {
         &cluster,
         &["set", "list", "-o", "wide"],
         expect![[r#"
-        set   state  sections  stores                           allocs                               responded        id  restores  uids           section size
-        im-a  open         60  A1 A2  im-a.example:7100 im-a.example:7101          -  97000291         0  0..10,000,000       100,000
-        im-b  open         40  B1                  im-b.example:7100 im-b.example:7101  1.2 s ago  98000294         0  0..10,000,000       100,000
-        exit 0
-    "#]],
+            set   state  sections  stores                           allocs                               responded        id  restores  uids           section size  series
+            im-a  open         60  A1 A2  im-a.example:7100 im-a.example:7101          -  97000291         0  0..10,000,000       100,000  -
+            im-b  open         40  B1                  im-b.example:7100 im-b.example:7101  1.2 s ago  98000294         0  0..10,000,000       100,000  creates
+            exit 0
+        "#]],
     );
     check(
         &cluster,
         &["set", "list", "-o", "json"],
         expect![[r#"
-        {"items":[{"name":"im-a","id":"97000291","state":"open","sections":60,"restores":0,"lineage":"7","layout_id":"4711","uid_start":"0","uid_end":"10000000","section_size":100000,"stores":["A1","A2"],"allocs":["im-a.example:7100","im-a.example:7101"]},{"name":"im-b","id":"98000294","state":"open","sections":40,"restores":0,"lineage":"7","layout_id":"4711","uid_start":"0","uid_end":"10000000","section_size":100000,"stores":["B1"],"allocs":["im-b.example:7100","im-b.example:7101"],"responded_ms":1200}]}
-        exit 0
-    "#]],
+            {"items":[{"name":"im-a","id":"97000291","state":"open","sections":60,"restores":0,"lineage":"7","layout_id":"4711","uid_start":"0","uid_end":"10000000","section_size":100000,"writes_series":false,"stores":["A1","A2"],"allocs":["im-a.example:7100","im-a.example:7101"]},{"name":"im-b","id":"98000294","state":"open","sections":40,"restores":0,"lineage":"7","layout_id":"4711","uid_start":"0","uid_end":"10000000","section_size":100000,"writes_series":true,"stores":["B1"],"allocs":["im-b.example:7100","im-b.example:7101"],"responded_ms":1200}]}
+            exit 0
+        "#]],
     );
     check(
         &cluster,
         &["set", "show", "im-b"],
         expect![[r#"
-        set          im-b  (id 98000294)
-        state        open
-        restores     0
-        uids         0..10,000,000 in sections of 100,000
-        sections     40 in this set
-        stores       B1
-        allocs       im-b.example:7100  im-b.example:7101
+            set          im-b  (id 98000294)
+            state        open
+            restores     0
+            uids         0..10,000,000 in sections of 100,000
+            series       this set creates the series of the cluster
+            sections     40 in this set
+            stores       B1
+            allocs       im-b.example:7100  im-b.example:7101
 
-        sections  count  uids                   state     set   migration
-        0..60        60  0..6,000,000           arrived   im-a  -
-        60..100      40  6,000,000..10,000,000  resident  im-b  -
-        exit 0
-    "#]],
+            sections  count  uids                   state     set   migration
+            0..60        60  0..6,000,000           arrived   im-a  -
+            60..100      40  6,000,000..10,000,000  resident  im-b  -
+            exit 0
+        "#]],
     );
     check(
         &cluster,

@@ -304,6 +304,25 @@ fn a_merge_migrates_all_completes_and_closes() {
 }
 
 #[test]
+fn the_set_that_creates_series_is_not_merged() {
+    let cluster = Cluster::start();
+    for more in [&["--dry-run"][..], &["--yes"], &["--yes", "--plan", "9f3c0a77d1e25b48"]] {
+        check(
+            &cluster,
+            &[&["set", "merge", "im-b", "--into", "im-a"], more].concat(),
+            expect![[r#"
+                error: set im-b creates the series of the cluster, so it cannot be closed (LAYOUT_WRITER)
+                hint: `seqsvr set layout-writer im-a --addr http://A2` hands that to set im-a first
+                exit 1
+            "#]],
+        );
+    }
+    assert_eq!(cluster.b.lock().changes, [""; 0]);
+    let kept = cluster.run(&["set", "merge", "im-b", "--into", "im-a", "--keep-open", "--dry-run"]);
+    assert!(!kept.contains("LAYOUT_WRITER"), "{kept}");
+}
+
+#[test]
 fn an_interrupted_merge_continues() {
     let cluster = Cluster::start();
     let merge = ["set", "merge", "im-a", "--into", "im-b", "--yes"];

@@ -7,7 +7,7 @@ use seq_core::layout::SectionRun;
 use seq_core::state::{
     Answer, Arrival, Arrive, Arrived, Arriving, BeginLineage, Close, Closing, Command, Complete, Depart, DepartSilent,
     Destination, EndQuarantine, Inherit, Pace, Phase, Raise, RaiseCeilings, Reassign, Registration, Residence,
-    Rollback, SectionRecord, StartMigration, State,
+    Rollback, SectionRecord, SetLayoutWriter, StartMigration, State,
 };
 use seq_core::{HandoverId, Incarnation, Lineage, Liveness, MigrationId, NodeId, SectionId, Seq, SetId};
 use seq_proto::{inter_set, v1};
@@ -251,6 +251,7 @@ impl World {
                     self.reach("newer lineage in quarantine");
                     return true;
                 }
+                self.adopt(set, (other, page.lineage), page.writer.as_ref());
                 let page = inter_set::fence_response(other, &page).expect("it is of a set that keeps the rules");
                 let following = page.next;
                 let learned = self.apply(set, &Command::LearnRecords(page));
@@ -268,9 +269,10 @@ impl World {
         let layout_id = self.layout_id.0;
         let (between, facts) = (Some(self.head(from, to)), Some(v1::SetFacts::from(&facts)));
         let request = Request::Exchange(v1::ExchangeRequest { between, facts, route_version: 0, layout_id });
-        if let Some(Response::Exchanged(facts, claims)) = self.send(from, to, request)
+        if let Some(Response::Exchanged(facts, claims, writer)) = self.send(from, to, request)
             && let Ok(facts) = inter_set::facts(&facts)
         {
+            self.adopt(from, (id(to), facts.lineage.0), writer.as_ref());
             self.learn(from, id(to), facts, claims);
         }
     }
@@ -308,9 +310,23 @@ impl World {
     /// Closes a set, unless no honest set would be left open.
     fn close(&mut self, set: usize) {
         let is_open = |other: usize| other != set && self.sets[other].closing == Closing::Open;
-        if (0..HOSTILE).any(is_open) && matches!(self.apply(set, &Command::Close(Close)), Answer::Closed(Ok(_))) {
+        let Some(open) = (0..HOSTILE).find(|other| is_open(*other)) else { return };
+        self.hand_over(set, open);
+        if matches!(self.apply(set, &Command::Close(Close)), Answer::Closed(Ok(_))) {
             self.closed.insert(set);
             self.reach("closing");
+        }
+    }
+
+    /// Hands the creation of series to another set, if the set has it.
+    fn hand_over(&mut self, set: usize, to: usize) {
+        let state = &self.sets[set];
+        let Some(writer) = state.layout_writer().filter(|_| state.writes_series()) else { return };
+        let hand_over = Command::SetLayoutWriter(SetLayoutWriter { term: writer.term, to: id(to) });
+        if matches!(self.apply(set, &hand_over), Answer::LayoutWriterSet(Ok(_))) {
+            self.reach("handed the creation of series over");
+            self.gossip(to, set);
+            self.gossip(set, to);
         }
     }
 

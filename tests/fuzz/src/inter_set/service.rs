@@ -5,12 +5,12 @@ use std::time::Duration;
 use arbitrary::Result;
 use seq_core::confirmation::Confirmation;
 use seq_core::state::{
-    Answer, Arrive, Command, CommandRefusal, Complete, Fence, LearnDirectory, Pace, Phase, SectionRecord, SetFacts,
-    SetRefusal, StartReturn,
+    AdoptSeries, Answer, Arrive, Command, CommandRefusal, Complete, Fence, LearnDirectory, Pace, Phase, SectionRecord,
+    SetFacts, SetRefusal, StartReturn,
 };
 use seq_core::{Lineage, MigrationId, RouteVersion, SectionId, SetId};
-use seq_proto::inter_set;
 use seq_proto::v1::{self, MigrationEnd};
+use seq_proto::{inter_set, series};
 
 use super::{Bug, CLUSTER, HOSTILE, World, id, index, stores};
 use crate::input::Input;
@@ -34,7 +34,8 @@ pub(super) enum Response {
     /// A return has begun, or an end is noted.
     Ended,
     Page(v1::FenceResponse),
-    Exchanged(v1::SetFacts, Vec<v1::ClaimRun>),
+    /// Facts, claims, and the set that creates series.
+    Exchanged(v1::SetFacts, Vec<v1::ClaimRun>, Option<v1::LayoutWriter>),
     /// The facts that a request to confirm reads, which changes nothing.
     Confirmed,
 }
@@ -204,7 +205,8 @@ impl World {
                 _ => return Ok(None),
             }
         }
-        Ok(page.ok().map(|page| Response::Page((&page).into())))
+        let writer = self.sets[at].layout_writer().as_ref().map(v1::LayoutWriter::from);
+        Ok(page.ok().map(|page| Response::Page(v1::FenceResponse { writer, ..(&page).into() })))
     }
 
     fn on_exchange(&mut self, at: usize, from: SetId, request: &v1::ExchangeRequest) -> Option<Response> {
@@ -215,6 +217,7 @@ impl World {
         let claims = state.directory.since(RouteVersion(request.route_version));
         let claims = claims.map(|run| v1::ClaimRun::from(&run)).collect();
         let own = v1::SetFacts::from(&state.facts(stores(at))?);
+        let writer = state.layout_writer().as_ref().map(v1::LayoutWriter::from);
         if let Some(facts) = &request.facts {
             let facts = inter_set::facts(facts).ok()?;
             let named = self.sets[at].sets.get(&from).and_then(|peer| peer.facts.as_ref()).map(|facts| &facts.name);
@@ -223,7 +226,7 @@ impl World {
             }
             self.learn(at, from, facts, vec![]);
         }
-        Some(Response::Exchanged(own, claims))
+        Some(Response::Exchanged(own, claims, writer))
     }
 
     /// Learns the facts and the claims that another set states.
@@ -242,6 +245,17 @@ impl World {
         let learned = self.apply(at, &Command::LearnDirectory(LearnDirectory { from: Some(from), claims, sets }));
         if matches!(learned, Answer::DirectoryLearned(Ok(true))) {
             self.reach("learned");
+        }
+    }
+
+    /// Adopts the set that creates series, as another set states it. There are no series.
+    pub(super) fn adopt(&mut self, at: usize, (from, lineage): (SetId, u64), writer: Option<&v1::LayoutWriter>) {
+        let writer = writer.map(series::writer);
+        let adopt = AdoptSeries { from, lineage: Lineage(lineage), series: Vec::new(), writer };
+        if self.sets[at].adopts_series(&adopt)
+            && matches!(self.apply(at, &Command::AdoptSeries(adopt)), Answer::SeriesAdopted(Ok(true)))
+        {
+            self.reach("adopted the set that creates series");
         }
     }
 

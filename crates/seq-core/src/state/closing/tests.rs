@@ -6,7 +6,7 @@ use crate::id::{Epoch, HandoverId, Incarnation, Lineage, MigrationId, NodeId, Re
 use crate::layout::{Layout, SectionRun};
 use crate::state::{
     Answer, Arrive, Arrived, Arriving, Command, Complete, DepartSilent, Fence, Inherit, LearnDirectory, Pace, Rollback,
-    Rules, Scope, SetDefinition, SetFacts, StartMigration,
+    Rules, Scope, SetDefinition, SetFacts, SetLayoutWriter, StartMigration,
 };
 
 const SECTION: SectionId = SectionId(0);
@@ -35,6 +35,16 @@ fn exchange(sets: &mut [State; 2]) {
             assert_eq!(sets[to].apply(&Command::Inherit(Inherit(page))), Answer::Inherited(Ok(true)));
         }
     }
+}
+
+/// Hands the creation of series from the first set to the second.
+fn hand_over_series(sets: &mut [State; 2]) {
+    let [first, second] = sets;
+    let adopt = |from: &State, to: &mut State| to.apply(&Command::AdoptSeries(from.stated_series()));
+    adopt(first, second);
+    first.apply(&Command::SetLayoutWriter(SetLayoutWriter { term: 0, to: SetId(2) }));
+    adopt(first, second);
+    adopt(second, first);
 }
 
 fn close(state: &mut State) -> Result<Closing, CommandRefusal> {
@@ -201,6 +211,7 @@ fn a_set_to_which_sections_may_return_is_not_closed() {
     assert_eq!(close(&mut sets[0]), Err(refusal), "it can be rolled back");
     unchanged(&sets[0], &before);
     complete(&mut sets, 0, 5);
+    hand_over_series(&mut sets);
     assert_eq!(close(&mut sets[0]), Ok(Closing::Closing));
 }
 

@@ -22,6 +22,7 @@ impl Command {
             | Command::Inherit(_)
             | Command::Forget(_)
             | Command::AdoptSeries(_)
+            | Command::SetLayoutWriter(_)
             | Command::NoteReadsLanes(_)
             | Command::NoteClock(_)
             | Command::Note(_)

@@ -34,15 +34,6 @@ fn series(name: &str, lanes: Lanes) -> CreateSeries {
     CreateSeries { name: name.into(), shape: vec![1, 2], lanes, created_ms: 5 }
 }
 
-/// Returns the series of a set, as it states them.
-fn stated(state: &State) -> AdoptSeries {
-    let create = |one: &Series| {
-        let Series { name, shape, lanes, created_ms, retired, .. } = one.clone();
-        (CreateSeries { name, shape, lanes, created_ms }, retired)
-    };
-    AdoptSeries { from: state.set.as_ref().unwrap().id, series: state.series.iter().map(create).collect() }
-}
-
 #[test]
 fn a_series_has_sections_of_its_own_from_its_start_on() {
     let [mut state, _] = sets();
@@ -121,25 +112,28 @@ fn a_refused_series_changes_nothing() {
 #[test]
 fn another_set_adopts_the_series_of_the_writer() {
     let [mut writer, mut other] = sets();
-    assert_eq!(applied(&mut other, series("a", lanes(1, 1))), Err(CommandRefusal::NotSeriesWriter));
+    assert_eq!(applied(&mut other, series("a", lanes(1, 1))), Err(CommandRefusal::NotSeriesWriter { writer: None }));
     applied(&mut writer, series("a", lanes(3, 1))).unwrap();
-    assert_eq!(applied(&mut other, stated(&writer)), Ok(true));
-    assert_eq!(applied(&mut other, stated(&writer)), Ok(false));
+    assert_eq!(applied(&mut other, State::stated_series(&writer)), Ok(true));
+    assert_eq!(applied(&mut other, State::stated_series(&writer)), Ok(false));
     applied(&mut writer, series("b", lanes(1, 1))).unwrap();
     applied(&mut writer, RetireSeries { name: "a".into() }).unwrap();
-    let newest = stated(&writer);
+    let newest = State::stated_series(&writer);
     assert_eq!(applied(&mut other, newest.clone()), Ok(true));
-    assert_eq!(stated(&other).series, newest.series);
+    assert_eq!(State::stated_series(&other).series, newest.series);
     let layout = |state: &State| state.set.as_ref().unwrap().layout.clone();
     assert_eq!(layout(&other), layout(&writer));
     assert_eq!(other.sections.get(SectionId(13)), Some(&SectionRecord::Never), "the section is in the writer");
-    assert_eq!(applied(&mut other, RetireSeries { name: "b".into() }), Err(CommandRefusal::NotSeriesWriter));
+    assert_eq!(
+        applied(&mut other, RetireSeries { name: "b".into() }),
+        Err(CommandRefusal::NotSeriesWriter { writer: Some(SetId(1)) })
+    );
 
     // An older list is no news. A list that differs is refused, and so is a list for the writer.
     let older = AdoptSeries { series: newest.series[..1].to_vec(), ..newest.clone() };
     assert_eq!(applied(&mut other, older), Ok(false));
     let mut differs = newest.clone();
-    differs.series[1].0.lanes.margin += 1;
+    differs.series[1].create.lanes.margin += 1;
     assert_eq!(applied(&mut other, differs), Err(CommandRefusal::OtherSeries { from: SetId(1) }));
     let from = AdoptSeries { from: SetId(2), ..newest.clone() };
     assert_eq!(applied(&mut writer, from), Err(CommandRefusal::OtherSeries { from: SetId(2) }));
@@ -190,7 +184,7 @@ fn recover(restored: &mut State, other: &mut State) {
     let (set, lineage) = (restored.set.as_ref().unwrap().id, restored.lineage);
     applied(other, Fence { set, lineage }).unwrap();
     let page = other.fence_response(set, lineage, SectionId(0)).unwrap();
-    let from = AdoptSeries { from: SetId(2), ..stated(other) };
+    let from = AdoptSeries { from: SetId(2), ..State::stated_series(other) };
     applied(restored, from).unwrap();
     assert_eq!(applied(restored, page), Ok(true));
 }
@@ -216,13 +210,13 @@ fn a_restore_loses_no_series_that_another_set_knows_and_repeats_no_number() {
     applied(&mut writer, series("a", lanes(1, 1))).unwrap();
     let backup = writer.clone();
     applied(&mut writer, series("b", Lanes { clock: Some(CLOCK), ..lanes(2, 1) })).unwrap();
-    applied(&mut other, stated(&writer)).unwrap();
+    applied(&mut other, State::stated_series(&writer)).unwrap();
 
     let mut restored = backup;
     restored.restore(Lineage(1 << 32)).unwrap();
     assert!(!restored.awaits_clock());
     recover(&mut restored, &mut other);
-    assert_eq!(stated(&restored).series, stated(&other).series);
+    assert_eq!(State::stated_series(&restored).series, State::stated_series(&other).series);
     assert!(restored.awaits_clock(), "a series follows the clock");
     let now = 5_000_000;
     ends(&mut restored, now).unwrap();

@@ -1,0 +1,188 @@
+//! The set that appends to the layout of the cluster: it creates and retires series, because sections of two series
+//! must not get one id.
+//!
+//! A cluster begins with its first set as the writer, in term 0. An entry in the log of the writer hands the layout to
+//! another set and begins the next term. From that entry on the former writer appends nothing, permanently. The next
+//! writer learns of the entry together with the layout as of that entry, in one command
+//! ([`AdoptSeries`](super::AdoptSeries)), so a set that knows its term has the whole layout of the terms before it.
+//!
+//! A set learns of a term from the set that it knows as the writer, because a set speaks for itself. A set in
+//! quarantine learns of it from any set, because its backup may lack terms of writers that are closed by now. A restore
+//! can lose a hand-over only if no set has learned of it: every other set fences the older lineage and responds with
+//! the term that it knows, and accepts nothing of the older lineage afterwards.
+//!
+//! **Invariant:** at most one set appends; a set's term never falls, and only the writer of a term begins the next one.
+
+use alloc::vec::Vec;
+
+use super::set_command::SetRefusal;
+use super::{Closing, CommandRefusal, Fields, Rules, State};
+use crate::id::SetId;
+use crate::limits;
+
+/// The set that appends to the layout, and the hand-over by which it does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LayoutWriter {
+    /// Number of hand-overs up to this one; 0: the cluster began with this writer.
+    pub term: u64,
+    /// The set that handed the layout over, which is the writer itself in term 0.
+    pub from: SetId,
+    /// The writer.
+    pub set: SetId,
+    /// Number of creations and retirements of series before the hand-over.
+    pub changes: u32,
+    /// The highest count of a restore of a former writer. Such a restore may have lost series, and a series that is
+    /// created in the place of one begins above its numbers and epochs.
+    pub restores: u32,
+    /// Whether the log of the writer has the hand-over.
+    pub taken: bool,
+}
+
+/// Hands the layout to another set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SetLayoutWriter {
+    /// The term that ends. A repeated or late command names a term that is over, and changes nothing.
+    pub term: u64,
+    /// The next writer.
+    pub to: SetId,
+}
+
+impl State {
+    /// Returns the newest writer that this log knows, or `None` if no set has stated it yet.
+    #[must_use]
+    pub fn layout_writer(&self) -> Option<LayoutWriter> {
+        let first = || {
+            let set = self.set.as_ref()?.first_writer()?;
+            Some(LayoutWriter { term: 0, from: set, set, changes: 0, restores: 0, taken: true })
+        };
+        self.writer.or_else(first)
+    }
+
+    /// Returns whether this set creates the series of its cluster.
+    #[must_use]
+    pub fn writes_series(&self) -> bool {
+        let own = self.set.as_ref().map(|set| set.id);
+        self.layout_writer().is_some_and(|writer| Some(writer.set) == own && self.layout_changes() >= writer.changes)
+    }
+
+    /// Returns whether other sets need this set's statement of the layout: it is the newest known writer, or the set
+    /// that handed the layout to the newest known writer.
+    #[must_use]
+    pub fn states_layout(&self) -> bool {
+        let own = self.set.as_ref().map(|set| set.id);
+        self.layout_writer().is_some_and(|writer| own == Some(writer.set) || own == Some(writer.from))
+    }
+
+    /// Returns the refusal of a change of the layout in a set that is not the writer.
+    #[must_use]
+    pub fn not_writer(&self) -> CommandRefusal {
+        CommandRefusal::NotSeriesWriter { writer: self.layout_writer().map(|writer| writer.set) }
+    }
+
+    /// Returns the term that a hand-over would begin, or that an equal hand-over has begun.
+    ///
+    /// # Errors
+    /// The refusal of the command: this set is not the writer of the term that ends, or the other set cannot become it.
+    pub fn foresee_writer(&self, hand_over: &SetLayoutWriter) -> Result<LayoutWriter, CommandRefusal> {
+        let SetLayoutWriter { term, to } = *hand_over;
+        let own = self.set.as_ref().ok_or(CommandRefusal::NoSet)?.id;
+        if to == own {
+            return Err(SetRefusal::OwnSet.into());
+        }
+        let next = term.checked_add(1).ok_or_else(|| self.not_writer())?;
+        let known = self.layout_writer().ok_or_else(|| self.not_writer())?;
+        if (known.term, known.from, known.set) == (next, own, to) {
+            return Ok(known);
+        }
+        if known.term != term || !self.writes_series() {
+            return Err(self.not_writer());
+        }
+        if self.is_quarantined() {
+            return Err(SetRefusal::InQuarantine { set: own }.into());
+        }
+        self.refuse_after_loss()?;
+        let peer = self.sets.get(&to).ok_or(SetRefusal::UnknownSet { set: to })?;
+        let facts = peer.facts.as_ref().ok_or(SetRefusal::UnknownSet { set: to })?;
+        if peer.closing || facts.closing > Closing::Open {
+            return Err(SetRefusal::SetClosing { set: to }.into());
+        }
+        if facts.quarantined {
+            return Err(SetRefusal::InQuarantine { set: to }.into());
+        }
+        let restores = known.restores.max(self.lineage.restores());
+        Ok(LayoutWriter { term: next, from: own, set: to, changes: self.layout_changes(), restores, taken: false })
+    }
+
+    /// Hands the layout to another set: from this entry on, this set appends nothing.
+    pub(super) fn set_layout_writer(&mut self, hand_over: &SetLayoutWriter) -> Result<LayoutWriter, CommandRefusal> {
+        let writer = self.foresee_writer(hand_over)?;
+        self.writer = Some(writer);
+        Ok(writer)
+    }
+
+    /// Checks that this set may close: another set is the writer, and has stated that it is.
+    pub(super) fn check_layout_writer(&self) -> Result<(), CommandRefusal> {
+        let Some(own) = self.set.as_ref().map(|set| set.id).filter(|_| self.rules >= Rules::Eleven) else {
+            return Ok(());
+        };
+        match self.layout_writer() {
+            Some(writer) if writer.set == own => Err(SetRefusal::WritesLayout { set: own }.into()),
+            Some(LayoutWriter { from, set, taken: false, .. }) if from == own => {
+                Err(SetRefusal::LayoutNotTaken { set }.into())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Returns whether another set is the writer, as far as this log knows.
+    pub(super) fn is_writer(&self, set: SetId) -> bool {
+        self.rules >= Rules::Eleven && self.layout_writer().is_some_and(|writer| writer.set == set)
+    }
+
+    /// Returns the writer that a set states, if this log learns something of it: a newer term, or that the writer has
+    /// taken over.
+    pub(super) fn newer_writer(&self, from: SetId, stated: Option<LayoutWriter>) -> Option<LayoutWriter> {
+        let far = self.most_restores().saturating_add(limits::MAX_RESTORE_STEP);
+        // A false count would cost each new series a margin for each restore.
+        let stated = stated.filter(|writer| writer.restores <= far)?;
+        let own = self.set.as_ref().map(|set| set.id);
+        let is_taken = stated.taken || Some(stated.set) == own || stated.set == from;
+        let newer = LayoutWriter { taken: is_taken, ..stated };
+        let Some(known) = self.layout_writer() else { return Some(newer) };
+        let speaks = from == known.set;
+        if stated.term > known.term {
+            return (speaks || self.is_quarantined()).then_some(newer);
+        }
+        let takes = (stated.term, stated.set) == (known.term, known.set) && speaks && !known.taken;
+        takes.then_some(LayoutWriter { taken: true, ..known })
+    }
+
+    /// Returns the number of creations and retirements of series that this log has.
+    fn layout_changes(&self) -> u32 {
+        changes(self.series.iter().map(|series| series.retired))
+    }
+}
+
+/// Returns the number of creations and retirements in a list of series, each given by whether it is retired.
+pub(super) fn changes(series: impl Iterator<Item = bool>) -> u32 {
+    series.map(|retired| 1 + u32::from(retired)).sum()
+}
+
+/// The order of the fields is the format.
+impl Fields for LayoutWriter {
+    fn put(&self, body: &mut Vec<u8>) {
+        let LayoutWriter { term, from, set, changes, restores, taken } = *self;
+        (term, from).put(body);
+        (set, changes).put(body);
+        (restores, taken).put(body);
+    }
+
+    fn take(body: &mut &[u8]) -> Option<LayoutWriter> {
+        let ((term, from), (set, changes)) = (<(u64, SetId)>::take(body)?, <(SetId, u32)>::take(body)?);
+        let (restores, taken) = Fields::take(body)?;
+        Some(LayoutWriter { term, from, set, changes, restores, taken })
+    }
+}
+
+#[cfg(test)]
+mod tests;
