@@ -117,7 +117,7 @@ proptest! {
         for op in ops {
             match op {
                 Op::Pass(ms) => now += ms,
-                // The reader enters no section twice, and records and leaves only entered ones.
+                // The reader enters no section twice, and records and leaves only entered sections.
                 Op::Enter(section, _) if here[section as usize] => continue,
                 Op::Record(section, _) | Op::Leave(section) if !here[section as usize] => continue,
                 _ => {}
@@ -329,7 +329,7 @@ fn the_last_raises_are_kept() {
     assert_eq!(raises.of(SectionId(3), 9), []);
 }
 
-/// Checks the memory of full rings, with levels that scatter as those of a cluster under load.
+/// Checks the memory of full rings, with levels that scatter as in a cluster under load.
 #[test]
 fn full_rings_take_less_than_150_bytes_a_section() {
     let mut random = 7_u64;

@@ -1,7 +1,7 @@
 //! The beginning of an ownership: when it began and how, and how many numbers it may have skipped.
 //!
 //! A change of owner without an exact copy starts every uid of the section at the ceiling, so the numbers of a user
-//! may jump. The record of the section keeps the last beginning permanently, which answers why a number jumped long
+//! may jump. The record of the section keeps the last beginning permanently, which explains why a number jumped long
 //! after the event of the takeover was removed.
 
 use crate::id::Seq;

@@ -179,7 +179,7 @@ commands! {
     /// Notes the time of a restore.
     11 note_clock: NoteClock(NoteClock) as 5 { unix_ms } => ClockNoted(Result<(), CommandRefusal>);
 
-    /// Notes the time, and what a leader of the store alone knows.
+    /// Notes the time, and facts that only a leader of the store knows.
     11 note: Note(Note) as 7 { unix_ms, about } => Noted(());
 
     /// Records that an operation of an administrator begins.

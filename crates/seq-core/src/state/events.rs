@@ -1,4 +1,4 @@
-//! The event log of a set: changes that answer why numbers stopped, moved or jumped.
+//! The event log of a set: changes that explain why numbers stopped, moved or jumped.
 //!
 //! Events are a result of applying commands, so every member of the store has the same events, and no entry of the log
 //! is written for them. A change of many sections is one event: a takeover of 14,000 sections, or a drain, continues
@@ -193,7 +193,7 @@ pub struct Ownerships {
     pub others: u32,
     /// The sections.
     pub sections: SectionCount,
-    /// The most numbers that were skipped for any uid of the sections; `None` if that is not known for one of them.
+    /// The most numbers that were skipped for any uid of the sections; `None` if that is unknown for a section.
     pub most_skipped: Option<u64>,
     /// Version of the route table with the last of the changes.
     pub routed: RouteVersion,
@@ -223,12 +223,12 @@ pub struct Events {
     kept: VecDeque<Event>,
 }
 
-/// Notes the time, and what a leader of the store alone knows. For people alone: nothing is decided by it.
+/// Notes the time, and facts that only a leader of the store knows. For people alone: nothing is decided by it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Note {
     /// Milliseconds since 1970 by the clock of the leader.
     pub unix_ms: u64,
-    /// What the leader notes in addition to the time.
+    /// The fact that the leader notes in addition to the time.
     pub about: Noted,
 }
 

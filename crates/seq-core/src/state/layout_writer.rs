@@ -11,7 +11,7 @@
 //! can lose a hand-over only if no set has learned of it: every other set fences the older lineage and responds with
 //! the term that it knows, and accepts nothing of the older lineage afterwards.
 //!
-//! **Invariant:** at most one set appends; a set's term never falls, and only the writer of a term begins the next one.
+//! **Invariant:** at most one set appends; a set's term never falls, and only the writer of a term begins the next term.
 
 use alloc::vec::Vec;
 
@@ -23,7 +23,7 @@ use crate::limits;
 /// The set that appends to the layout, and the hand-over by which it does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LayoutWriter {
-    /// Number of hand-overs up to this one; 0: the cluster began with this writer.
+    /// Number of hand-overs including this hand-over; 0: the cluster began with this writer.
     pub term: u64,
     /// The set that handed the layout over, which is the writer itself in term 0.
     pub from: SetId,

@@ -118,7 +118,7 @@ fn a_hand_over_names_the_term_that_ends() {
     assert_eq!(State { revision: before.revision, ..sets[A].clone() }, before);
     assert_eq!(hand_over(&mut sets[B], 0, C), Err(not_writer(A)), "it has not learned that it is the writer");
 
-    // And back: what was sent before changes nothing.
+    // And back: a message that was sent before changes nothing.
     let first = sets[A].stated_series();
     assert_eq!(applied(&mut sets[B], first.clone()), Ok(true));
     assert_eq!(hand_over(&mut sets[B], 1, A), Ok(2));
@@ -212,7 +212,7 @@ fn a_set_that_closes_hands_on_what_is_on_its_way_to_it() {
     assert_eq!(refuses(&sets[A]), [(id(B), Lineage(0))]);
 }
 
-/// Has other sets fence a restored set, and the restored set learn what they state, and ends its quarantine.
+/// Has other sets fence a restored set, and the restored set learn their statements, and ends its quarantine.
 fn recover(sets: &mut [State; 3], restored: usize) {
     let (set, lineage) = (id(restored), sets[restored].lineage);
     for other in (A..=C).filter(|other| *other != restored) {
@@ -237,7 +237,7 @@ fn a_former_writer_that_is_restored_learns_that_it_is_none() {
     recover(&mut sets, A);
     assert_eq!(writers(&sets), [B]);
     assert_eq!(create(&mut sets[A], "x"), Err(not_writer(B)));
-    // The sections of the lost series are home again, and those of the other set's series are not.
+    // The sections of the lost series are home again, and the sections of the other set's series are not.
     let resident = |state: &State, name: &str| {
         let sections = state.series(name).unwrap().sections;
         sections.iter().filter(|section| state.sections.resident(*section).is_some()).count()
