@@ -11,7 +11,8 @@
 //! can lose a hand-over only if no set has learned of it: every other set fences the older lineage and responds with
 //! the term that it knows, and accepts nothing of the older lineage afterwards.
 //!
-//! **Invariant:** at most one set appends; a set's term never falls, and only the writer of a term begins the next term.
+//! **Invariant:** at most one set appends; a set's term never falls, and only the writer of a term begins the next
+//! term.
 
 use alloc::vec::Vec;
 
