@@ -107,9 +107,9 @@ fn a_section_under_load_has_its_rate_also_while_it_moves() {
     seqsvr_json(&["section", "move", "30", "--to", to, "--yes", "--wait", "--set", &cluster.set]);
     let ports = |owner: &str| 7399 + owner[1..].parse::<u16>().unwrap();
     let (old, new) = (ports(found["owner"].as_str().unwrap()), ports(to));
-    eventually("the new owner has three columns under load", || {
+    eventually("the new owner has four columns under load", || {
         let busy = cluster.columns(new).into_values().filter(|rate| *rate > 0.5 * NUMBERS).count();
-        (busy >= 3).then_some(())
+        (busy >= 4).then_some(())
     });
     let mut sums = cluster.columns(old);
     let (moved_from, new_columns) = (sums.len(), cluster.columns(new));

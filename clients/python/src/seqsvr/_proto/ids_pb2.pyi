@@ -150,3 +150,23 @@ class RetireSeriesResponse(_message.Message):
     retired: bool
     fingerprint: int
     def __init__(self, series: _Optional[_Union[_series_pb2.Series, _Mapping]] = ..., retired: bool = ..., fingerprint: _Optional[int] = ...) -> None: ...
+
+class SetLayoutWriterRequest(_message.Message):
+    __slots__ = ("to", "dry_run", "plan")
+    TO_FIELD_NUMBER: _ClassVar[int]
+    DRY_RUN_FIELD_NUMBER: _ClassVar[int]
+    PLAN_FIELD_NUMBER: _ClassVar[int]
+    to: str
+    dry_run: bool
+    plan: int
+    def __init__(self, to: _Optional[str] = ..., dry_run: bool = ..., plan: _Optional[int] = ...) -> None: ...
+
+class SetLayoutWriterResponse(_message.Message):
+    __slots__ = ("writer", "changed", "fingerprint")
+    WRITER_FIELD_NUMBER: _ClassVar[int]
+    CHANGED_FIELD_NUMBER: _ClassVar[int]
+    FINGERPRINT_FIELD_NUMBER: _ClassVar[int]
+    writer: _series_pb2.LayoutWriter
+    changed: bool
+    fingerprint: int
+    def __init__(self, writer: _Optional[_Union[_series_pb2.LayoutWriter, _Mapping]] = ..., changed: bool = ..., fingerprint: _Optional[int] = ...) -> None: ...

@@ -20,18 +20,36 @@ class Series(_message.Message):
     def __init__(self, name: _Optional[str] = ..., shape: _Optional[_Union[Shape, _Mapping]] = ..., lanes: _Optional[_Union[Lanes, _Mapping]] = ..., created_ms: _Optional[int] = ..., retired: bool = ...) -> None: ...
 
 class StoredSeries(_message.Message):
-    __slots__ = ("name", "shape", "lanes", "created_ms", "retired")
+    __slots__ = ("name", "shape", "lanes", "created_ms", "retired", "home_set_id")
     NAME_FIELD_NUMBER: _ClassVar[int]
     SHAPE_FIELD_NUMBER: _ClassVar[int]
     LANES_FIELD_NUMBER: _ClassVar[int]
     CREATED_MS_FIELD_NUMBER: _ClassVar[int]
     RETIRED_FIELD_NUMBER: _ClassVar[int]
+    HOME_SET_ID_FIELD_NUMBER: _ClassVar[int]
     name: str
     shape: bytes
     lanes: Lanes
     created_ms: int
     retired: bool
-    def __init__(self, name: _Optional[str] = ..., shape: _Optional[bytes] = ..., lanes: _Optional[_Union[Lanes, _Mapping]] = ..., created_ms: _Optional[int] = ..., retired: bool = ...) -> None: ...
+    home_set_id: int
+    def __init__(self, name: _Optional[str] = ..., shape: _Optional[bytes] = ..., lanes: _Optional[_Union[Lanes, _Mapping]] = ..., created_ms: _Optional[int] = ..., retired: bool = ..., home_set_id: _Optional[int] = ...) -> None: ...
+
+class LayoutWriter(_message.Message):
+    __slots__ = ("term", "from_set_id", "set_id", "changes", "restores", "taken")
+    TERM_FIELD_NUMBER: _ClassVar[int]
+    FROM_SET_ID_FIELD_NUMBER: _ClassVar[int]
+    SET_ID_FIELD_NUMBER: _ClassVar[int]
+    CHANGES_FIELD_NUMBER: _ClassVar[int]
+    RESTORES_FIELD_NUMBER: _ClassVar[int]
+    TAKEN_FIELD_NUMBER: _ClassVar[int]
+    term: int
+    from_set_id: int
+    set_id: int
+    changes: int
+    restores: int
+    taken: bool
+    def __init__(self, term: _Optional[int] = ..., from_set_id: _Optional[int] = ..., set_id: _Optional[int] = ..., changes: _Optional[int] = ..., restores: _Optional[int] = ..., taken: bool = ...) -> None: ...
 
 class Shape(_message.Message):
     __slots__ = ("counter", "timed")
