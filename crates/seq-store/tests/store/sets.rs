@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use seq_core::set_spec::Genesis;
+use seq_proto::v1::event_service_client::EventServiceClient;
 use seq_proto::v1::set_admin_service_client::SetAdminServiceClient;
 use seq_proto::v1::{
     CloseSetRequest, CompleteMigrationRequest, CreateSetRequest, ListMigrationsRequest, ListSectionsRequest,
-    ListSectionsResponse, ListSetsRequest, MigrationPace, MigrationPhase, MigrationPlan, PlanMigrationRequest,
-    PlanMigrationResponse, RegisterRequest, RenewRequest, RollbackMigrationRequest, SectionRange, SectionState,
-    SetInfo, SetPaceRequest, SetState, StartMigrationRequest,
+    ListSectionsResponse, ListSetEventsRequest, ListSetsRequest, MigrationPace, MigrationPhase, MigrationPlan,
+    PlanMigrationRequest, PlanMigrationResponse, RegisterRequest, RenewRequest, RollbackMigrationRequest, SectionRange,
+    SectionState, SetInfo, SetPaceRequest, SetState, StartMigrationRequest,
 };
 use seq_testkit::until;
 use tonic::transport::Channel;
@@ -44,8 +45,8 @@ pub(crate) async fn sections(cluster: &Cluster, summarize: bool) -> ListSections
     sets(cluster, 1).list_sections(request).await.unwrap().into_inner()
 }
 
-/// Waits until only the set itself is missing, and until the step of the format, which the leader proposes by itself,
-/// is in the log. After that, nothing enters the log without a request.
+/// Waits until only the set itself is missing, and until the step of the format and the note of the leader, which the
+/// leader proposes by itself, are in the log. After that, nothing enters the log without a request.
 pub(crate) async fn waits(cluster: &Cluster, command: &str) {
     let expected = format!("the set is not created yet: run `seqsvr set {command} --set FILE`");
     until("the set is all that is missing", async || {
@@ -56,6 +57,13 @@ pub(crate) async fn waits(cluster: &Cluster, command: &str) {
     until("the group has the newest format", async || {
         let list = members::list(cluster).await;
         (list.format == list.members[0].newest_format).then_some(())
+    })
+    .await;
+    until("the event log has the leader", async || {
+        let request = ListSetEventsRequest { kinds: vec!["leader".to_owned()], ..ListSetEventsRequest::default() };
+        let mut events = EventServiceClient::new(channel(cluster.admin_addr(1)));
+        let listed = events.list_set_events(request).await.ok()?.into_inner();
+        (!listed.events.is_empty()).then_some(())
     })
     .await;
 }
