@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::ValueEnum;
 use futures::future::join_all;
 use seq_command::exit::{Exit, Failure, report_error};
-use seq_command::output::{Output, Table, digits, grouped};
+use seq_command::output::{Output, Table, digits, grouped, note};
 use seq_command::selection::contents_text;
 use seq_command::store_client::StoreClient;
 use seq_command::{security, utc};
@@ -347,7 +347,7 @@ pub(super) async fn describe(store: &mut StoreClient, record: &SectionInfo) -> O
     match described.await {
         Ok(response) => Some(Described::new(response)),
         Err(error) => {
-            report_error(&format_args!("{owner}: {error}; the section is shown without its activity"));
+            note(format_args!("{owner}: {error}; the section is shown without its activity"));
             None
         }
     }

@@ -197,18 +197,20 @@ fn a_section_is_shown_as_the_set_that_has_it_has_it() {
         &cluster,
         &["section", "show", "59"],
         expect![[r#"
-        section  uids                  state     set   owner  epoch  ceiling  migration
-        59       5,900,000..6,000,000  resident  im-a  a2         3   10,000  -
-        exit 0
-    "#]],
+            section  uids                  state     set   owner  epoch  ceiling  migration
+            59       5,900,000..6,000,000  resident  im-a  a2         3   10,000  -
+            a2: A2 is a gRPC server of another kind; the section is shown without its activity
+            exit 0
+        "#]],
     );
     check(
         &cluster,
         &["section", "show", "--uid", "6_000_042", "-o", "json"],
         expect![[r#"
-        {"first_section":60,"sections":1,"uid_start":"6000000","uid_end":"6100000","state":"resident","set":"im-b","owner":"a1","epoch":"3","ceiling":"10000"}
-        exit 0
-    "#]],
+            {"first_section":60,"sections":1,"uid_start":"6000000","uid_end":"6100000","state":"resident","set":"im-b","owner":"a1","epoch":"3","ceiling":"10000"}
+            a1: B1 is a gRPC server of another kind; the section is shown without its activity
+            exit 0
+        "#]],
     );
     check(
         &cluster,
