@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use seq_core::activity::{Activity, Figures, RaiseRing, Raised};
 use seq_core::lease::Clocks;
 use seq_core::{SectionId, Seq};
+use seq_kit::report_limits::ReportLimits;
 use seq_proto::activity::{Extract, Times};
 use seq_proto::v1::ListActivityRequest;
 
@@ -28,6 +29,8 @@ pub(crate) struct NodeActivity {
     slot_bytes: AtomicU64,
     /// Time of the last pass of the reader, in milliseconds.
     pass_ms: AtomicU32,
+    /// Limits on reports.
+    pub(crate) limits: ReportLimits,
 }
 
 #[derive(Debug, Default)]
@@ -45,6 +48,7 @@ impl NodeActivity {
             recorded: Mutex::default(),
             slot_bytes: AtomicU64::new(0),
             pass_ms: AtomicU32::new(reader::MIN_PASS_MS),
+            limits: ReportLimits::default(),
         }
     }
 

@@ -37,7 +37,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
             let due = began + Duration::from_micros(bytes * 1_000_000 / BYTES_PER_SECOND);
             let due = if is_over { due.max(began + Duration::from_millis(reader::MIN_PASS_MS.into())) } else { due };
             tokio::select! {
-                () = shared.shutdown.cancelled() => return,
+                () = shared.halt.shutdown().cancelled() => return,
                 () = sleep_until(due) => {}
             }
             if is_over {

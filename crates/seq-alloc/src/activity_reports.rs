@@ -34,7 +34,7 @@ impl Shared {
         self: &Arc<Shared>,
         request: ListActivityRequest,
     ) -> Result<Report<ListActivityResponse>, Status> {
-        let listing = self.report_limits.begin_listing().map_err(too_many)?;
+        let listing = self.activity.limits.begin_listing().map_err(too_many)?;
         let shared = self.clone();
         Ok(Box::new(move || {
             let response = shared.activity_response(&request);
@@ -78,7 +78,7 @@ impl Shared {
         }
         let owned = self.ownership.owned().get(section).cloned();
         let owned = owned.ok_or_else(|| to_status(&Refusal::NotOwner { section, owner: self.other_owner(section) }))?;
-        self.report_limits.count_detail(Instant::now()).map_err(too_many)?;
+        self.activity.limits.count_detail(Instant::now()).map_err(too_many)?;
         let shared = self.clone();
         Ok(Box::new(move || shared.description(&owned)))
     }

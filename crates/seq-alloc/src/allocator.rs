@@ -13,7 +13,6 @@ use seq_core::route::{Route, RouteUpdate};
 use seq_core::set_spec::SpecError;
 use seq_core::{Count, Epoch, Layout, Refusal, RouteVersion, SectionId, Seq, Step, Target, Uid, limits};
 use seq_kit::http::Checks;
-use seq_kit::report_limits::ReportLimits;
 use seq_kit::tasks::{Kind, TaskGroup};
 use seq_proto::v1;
 use tokio::sync::watch;
@@ -24,7 +23,6 @@ use crate::clock_ahead::ClockAhead;
 use crate::config::{AllocConfig, NodeConfig, OptionsError};
 use crate::counters::Counters;
 use crate::halt::{Halt, HaltLatch};
-use crate::lane_metrics::LaneMetrics;
 use crate::other_sets::{OtherSets, probe_loop};
 use crate::ownership::{OwnedSection, Ownership, Serving};
 use crate::peers::Peers;
@@ -104,10 +102,8 @@ impl Allocator {
         let machine = Owner::new(&set, layout.clone(), options.terms()).with_secret(fastrand::u64(..));
         let shared = Arc::new(Shared {
             counters: Counters::new(&set, &name),
-            lane_metrics: LaneMetrics::new(&set, &name),
             ownership: Ownership::new(machine, Step(spec.step), options.terms().served(), clock.clone()),
             activity: NodeActivity::new(clock.now()),
-            report_limits: ReportLimits::default(),
             clock,
             registration: Registration::default(),
             raises: RaiseInbox::default(),
@@ -117,7 +113,6 @@ impl Allocator {
             reachability: Reachability::new(),
             peers: Peers::new(options.connections, to_peers),
             other_sets: Arc::new(OtherSets::new(&set, &name, options.connections, dial.clone())),
-            shutdown: group.token(),
             halt: HaltLatch::new(group.token()),
             config: NodeConfig { set, name, advertise, advertise_to_peers, replace, layout, options },
         });

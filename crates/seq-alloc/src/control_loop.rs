@@ -142,7 +142,7 @@ impl ControlLoop {
             return tokio::select! {
                 biased;
                 () = shared.halt.wait(), if !self.sessions.is_halted() => Event::Halted,
-                () = shared.shutdown.cancelled() => Event::ShutDown,
+                () = shared.halt.shutdown().cancelled() => Event::ShutDown,
                 () = sleep_until(at.unwrap_or_else(Instant::now)), if due.is_some() => due.expect("a timer"),
                 Some(ended) = self.calls.join_next() => match of_call(ended) {
                     Some(event) => event,

@@ -19,6 +19,8 @@ use seq_proto::Reason;
 use seq_proto::reason::code_name;
 use tonic::Code;
 
+use crate::lane_metrics::LaneMetrics;
+
 /// Number of shards: more than the cores of the machines in use. Further threads share shards.
 const SHARDS: usize = 64;
 
@@ -53,6 +55,7 @@ pub(crate) struct Counters {
     /// Failed renewals, then successful renewals.
     renewals: [Count; 2],
     clamped: Count,
+    pub(crate) lanes: LaneMetrics,
     raise_seconds: Histogram,
     raise_sections: Histogram,
     raise_distance: Histogram,
@@ -153,6 +156,7 @@ impl Counters {
         let burned = ["takeover", "handover", "advance"];
         let burned = burned.map(|by| counter!(names::BURNED_SEQUENCES_TOTAL, "set" => set.clone(), "cause" => by));
         Counters {
+            lanes: LaneMetrics::new(&set, &node),
             handovers: handovers.map(Count::new),
             handover_seconds: histogram!(names::HANDOVER_PAUSE_SECONDS, "set" => set.clone()),
             copies_lost: Count::new(counter!(names::HANDOVER_COPIES_LOST_TOTAL, "set" => set.clone())),

@@ -46,7 +46,8 @@ pub enum Halt {
 #[derive(Debug)]
 pub(crate) struct HaltLatch {
     set: watch::Sender<Option<Halt>>,
-    /// Shutdown of the allocator. It is not used if the store lost entries: that process stays, and shows its state.
+    /// Shutdown of the allocator, by its task group or by a cause. A loss of entries in the store shuts nothing down:
+    /// that process stays, and shows its state.
     shutdown: CancellationToken,
 }
 
@@ -71,6 +72,11 @@ impl HaltLatch {
             // After the cause is set, so that every task that stops can read it.
             self.shutdown.cancel();
         }
+    }
+
+    /// Returns the token of the allocator's shutdown.
+    pub(crate) fn shutdown(&self) -> &CancellationToken {
+        &self.shutdown
     }
 
     /// Returns the cause, once there is one.

@@ -18,7 +18,7 @@ const RETRY: Duration = Duration::from_secs(1);
 
 /// Waits until this process halts, and reports a loss until the store has it, or until shutdown.
 pub(crate) async fn run(shared: Arc<Shared>, link: Arc<StoreLink>) {
-    let stopping = shared.shutdown.clone();
+    let stopping = shared.halt.shutdown().clone();
     tokio::select! {
         biased;
         () = stopping.cancelled() => {}

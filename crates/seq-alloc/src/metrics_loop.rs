@@ -16,7 +16,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
     loop {
         shared.publish();
         tokio::select! {
-            () = shared.shutdown.cancelled() => return,
+            () = shared.halt.shutdown().cancelled() => return,
             () = tokio::time::sleep(PUBLISH_EVERY) => {}
         }
     }
@@ -48,7 +48,7 @@ impl Shared {
                 resting += owned.uids();
             }
         }
-        self.lane_metrics.publish_lanes(lanes, resting);
-        self.lane_metrics.publish_series(&self.ownership.series());
+        self.counters.lanes.publish_lanes(lanes, resting);
+        self.counters.lanes.publish_series(&self.ownership.series());
     }
 }

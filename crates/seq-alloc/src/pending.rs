@@ -159,7 +159,7 @@ impl Shared {
                 () = async { match section_changed { Some(changed) => changed.await, None => std::future::pending().await } } => {}
                 () = ownership_changed => {}
                 () = tokio::time::sleep_until(pending.since + wait.until) => {}
-                () = self.shutdown.cancelled() => {
+                () = self.halt.shutdown().cancelled() => {
                     pending.refuse::<W>(Refusal::ShuttingDown, &mut results);
                     break;
                 }

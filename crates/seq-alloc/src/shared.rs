@@ -9,17 +9,14 @@ use seq_core::layout;
 use seq_core::owner::{Effects, Owner, OwnershipUpdate, Session};
 use seq_core::route::RouteTable;
 use seq_core::{Layout, NodeId, Refusal, RenewSeq, SectionId, SetId, SlotIndex, Uid};
-use seq_kit::report_limits::ReportLimits;
 use seq_proto::owners::{self, OwnershipUpdateError};
 use seq_proto::v1;
-use tokio_util::sync::CancellationToken;
 
 use crate::activity::NodeActivity;
 use crate::clock_ahead::ClockAhead;
 use crate::config::NodeConfig;
 use crate::counters::{Burned, Counters};
 use crate::halt::HaltLatch;
-use crate::lane_metrics::LaneMetrics;
 use crate::other_sets::{OtherSet, OtherSets};
 use crate::ownership::{Followup, Ownership, Serving};
 use crate::peers::Peers;
@@ -63,13 +60,9 @@ pub(crate) struct Shared {
     pub(crate) other_sets: Arc<OtherSets>,
     /// Numbers and raises of the owned sections over time.
     pub(crate) activity: NodeActivity,
-    pub(crate) report_limits: ReportLimits,
     pub(crate) counters: Counters,
-    pub(crate) lane_metrics: LaneMetrics,
-    /// Cause for which this process no longer serves. Set at most once.
+    /// Cause for which this process no longer serves, set at most once, and the shutdown of the allocator.
     pub(crate) halt: HaltLatch,
-    /// Shutdown of the allocator, by its task group or by `halt`.
-    pub(crate) shutdown: CancellationToken,
 }
 
 impl Shared {
