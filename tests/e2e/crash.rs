@@ -155,7 +155,7 @@ fn a_far_advance_does_not_take_the_neighbours_along() {
     let highest = cluster.metric("seqsvr_ceiling_max{");
     assert!(highest > 0.0 && highest < 200_000.0, "{highest}");
 
-    // Each section of a2 with a ceiling loses at most all numbers below it, which is the first one, of 10,000.
+    // Each section of a2 loses at most all numbers below its first ceiling, 10,000.
     let burned = |cause| cluster.metric(&[r#"seqsvr_burned_sequences_total{set="im-a",cause=""#, cause].concat());
     let sections = burned("takeover") / 10_000.0;
     assert!(sections.fract() == 0.0 && (1.0..=20.0).contains(&sections), "{sections}");
