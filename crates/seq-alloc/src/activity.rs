@@ -58,15 +58,18 @@ impl NodeActivity {
         self.origin.realtime / MS + boottime.saturating_sub(self.origin.boottime) / MS
     }
 
-    /// Records a raise from a request at `requested` to its response at `now`.
-    pub(crate) fn raised(&self, section: SectionId, (from, to): (Seq, Seq), requested: Clocks, now: Clocks) {
+    /// Records raises, each with its section, from a request at `requested` to its response at `now`.
+    pub(crate) fn raised(&self, raises: impl Iterator<Item = (SectionId, (Seq, Seq))>, requested: Clocks, now: Clocks) {
         let took_ns = now.boottime.saturating_sub(requested.boottime);
         let took_us = u32::try_from(took_ns / 1_000).unwrap_or(u32::MAX);
+        let requested_ms = self.ms(requested.boottime);
         let mut recorded = self.recorded.lock();
-        recorded.raises.push(Raised { section, took_us, requested_ms: self.ms(requested.boottime), from, to });
-        let unrecorded = recorded.unrecorded.entry(section).or_default();
-        unrecorded.writes = unrecorded.writes.saturating_add(1);
-        unrecorded.raised = unrecorded.raised.saturating_add(to.0.saturating_sub(from.0));
+        for (section, (from, to)) in raises {
+            recorded.raises.push(Raised { section, took_us, requested_ms, from, to });
+            let unrecorded = recorded.unrecorded.entry(section).or_default();
+            unrecorded.writes = unrecorded.writes.saturating_add(1);
+            unrecorded.raised = unrecorded.raised.saturating_add(to.0.saturating_sub(from.0));
+        }
     }
 
     /// Returns the bytes of the touched pages of all owned sections, as of the last pass of the reader.

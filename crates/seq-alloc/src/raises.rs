@@ -185,11 +185,9 @@ impl Raises {
 
     /// Records the committed raises of a response to a request that was sent at a time.
     fn record(&self, outcome: &Outcome, ceilings: &[Option<Seq>], sent: Clocks) {
-        let (activity, now) = (&self.shared.activity, self.shared.clock.now());
-        let raised = outcome.raised.iter().zip(&outcome.distances);
-        for ((&(section, _), distance), to) in raised.zip(ceilings.iter().flatten()) {
-            activity.raised(section, (Seq(to.0 - distance), *to), sent, now);
-        }
+        let raised = outcome.raised.iter().zip(&outcome.distances).zip(ceilings.iter().flatten());
+        let raises = raised.map(|((&(section, _), distance), to)| (section, (Seq(to.0 - distance), *to)));
+        self.shared.activity.raised(raises, sent, self.shared.clock.now());
     }
 
     /// Reports to the owner's machine which ceilings are committed and which ownerships are over.

@@ -8,6 +8,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::join_all;
 use seq_api::clock::Clock;
 use seq_core::arbiter::{Arbiter, ArbiterTimeouts, Declared, MAX_REASSIGNS, Plan};
 use seq_core::lease::Clocks;
@@ -60,16 +61,14 @@ impl ArbiterShell {
         loop {
             let mut evaluate_after = None;
             if self.set.raft().is_leader() {
-                let term = self.set.raft().leads();
-                if term != noted_term && self.note_leader().await {
-                    noted_term = term;
-                }
                 let machine = machine.get_or_insert_with(|| Arbiter::new(self.timeouts));
                 let plan = self.evaluate(machine, origin);
                 self.publish(&plan);
                 let now = self.clock.now().at_least_since(origin);
                 evaluate_after = machine.next_deadline().map(|at| at.saturating_sub(now));
-                if let Err(error) = self.propose(&plan).await {
+                let (noted, proposed) = tokio::join!(self.note(&plan, noted_term), self.propose(&plan));
+                noted_term = noted;
+                if let Err(error) = proposed {
                     if let Some(repeated) = failures.admit() {
                         tracing::info!(%error, repeated, "owners could not be assigned yet");
                     }
@@ -116,21 +115,26 @@ impl ArbiterShell {
         });
     }
 
-    /// Notes that this member leads, for the event log. Returns whether it is noted.
-    async fn note_leader(&self) -> bool {
+    /// Notes for the event log that this member leads, unless this term is noted, and that the nodes are silent whose
+    /// sections are reassigned. Returns the noted term. It is polled before the reassignments are proposed, so that the
+    /// notes precede them in the log; nothing waits for a note, and none is made again.
+    async fn note(&self, plan: &Plan, noted_term: Option<u64>) -> Option<u64> {
         let raft = self.set.raft();
-        let Some(term) = raft.leads().filter(|_| self.set.keeps_events()) else { return false };
-        let about = Noted::Leader { member: raft.id(), term };
-        self.set.propose(Note { unix_ms: raft.clock_ms(), about }).await.is_ok()
+        let Some(term) = raft.leads().filter(|_| self.set.keeps_events()) else { return noted_term };
+        let unix_ms = raft.clock_ms();
+        let silent =
+            if plan.silent.is_empty() { Vec::new() } else { self.set.read(|state| plan.notes(state, unix_ms)) };
+        let leads = Note { unix_ms, about: Noted::Leader { member: raft.id(), term } };
+        let leads = (noted_term != Some(term)).then_some(leads);
+        for noted in join_all(leads.into_iter().chain(silent).map(|note| self.set.propose(note))).await {
+            if let Err(error) = noted {
+                tracing::debug!(%error, "an event was not noted");
+            }
+        }
+        Some(term)
     }
 
     async fn propose(&self, plan: &Plan) -> Result<(), ProposeError> {
-        if self.set.keeps_events() {
-            let unix_ms = self.set.raft().clock_ms();
-            for note in self.set.read(|state| plan.notes(state, unix_ms)) {
-                self.set.propose(note).await?;
-            }
-        }
         for part in plan.reassigns.chunks(MAX_REASSIGNS) {
             let outcome = self.set.propose(part.to_vec()).await?;
             let made = outcome.iter().flatten().count();

@@ -125,10 +125,12 @@ impl ReplicatedSet {
     /// Notes the time in the log before a command that may add an event, at most once a second. The proposals are made
     /// together, so the command does not wait for the note.
     async fn note_time(&self, command: &Command) -> Result<(), ProposeError> {
+        // Checked first, because raises are most of the commands, and add none.
+        if !command.may_add_event() || !self.keeps_events() {
+            return Ok(());
+        }
         let unix_ms = self.raft.clock_ms();
-        let noted_ms = self.noted_ms.load(Ordering::Relaxed);
-        let is_old = unix_ms.abs_diff(noted_ms) >= TIME_SERVES_MS;
-        if !is_old || !command.may_add_event() || !self.keeps_events() {
+        if unix_ms.abs_diff(self.noted_ms.load(Ordering::Relaxed)) < TIME_SERVES_MS {
             return Ok(());
         }
         self.noted_ms.store(unix_ms, Ordering::Relaxed);

@@ -30,8 +30,9 @@ struct Inner {
     started: Instant,
     /// Wall clock at the start, from which times count, in milliseconds since 1970.
     started_ms: u64,
-    /// Raises of each section since they were recorded last. Bounded by the sections of the layout.
-    applied: Mutex<BTreeMap<SectionId, u32>>,
+    /// Raises of each section since they were recorded last, by section, up to the last section that was raised. An
+    /// array, because every raise that is applied is counted in it.
+    applied: Mutex<Vec<u32>>,
     activity: Mutex<Activity>,
     /// Time of the last recording, in milliseconds.
     interval_ms: AtomicU32,
@@ -56,8 +57,14 @@ impl SectionWrites {
     pub(crate) fn applied(&self, command: &Command, answer: &Answer) {
         let (Command::Raise(raises), Answer::Raised(Ok(ceilings))) = (command, answer) else { return };
         let mut applied = self.0.applied.lock();
-        let accepted = raises.raises.iter().zip(ceilings).filter(|(_, ceiling)| ceiling.is_some());
-        accepted.for_each(|(raise, _)| *applied.entry(raise.section).or_default() += 1);
+        for (raise, _) in raises.raises.iter().zip(ceilings).filter(|(_, ceiling)| ceiling.is_some()) {
+            // The state has accepted the raise, so the section is in the layout.
+            let section = raise.section.0 as usize;
+            if applied.len() <= section {
+                applied.resize(section + 1, 0);
+            }
+            applied[section] = applied[section].saturating_add(1);
+        }
     }
 
     /// Records the writes of every interval until it is dropped. `read` returns the [`ceilings`] of the applied state
@@ -85,13 +92,13 @@ impl SectionWrites {
 
     /// Records the writes between two readings of all ceilings.
     fn step(&self, before: &BTreeMap<SectionId, Seq>, now: &BTreeMap<SectionId, Seq>, now_ms: u64, ms: u32) {
-        let mut applied = std::mem::take(&mut *self.0.applied.lock());
+        let applied = std::mem::take(&mut *self.0.applied.lock());
         let mut activity = self.0.activity.lock();
         for section in before.keys().filter(|section| !now.contains_key(section)) {
             activity.leave(*section);
         }
         for (section, ceiling) in now {
-            let writes = applied.remove(section).unwrap_or_default();
+            let writes = applied.get(section.0 as usize).copied().unwrap_or_default();
             match before.get(section) {
                 None => activity.enter(*section, false),
                 // A section that came in between brought its ceiling along, so it has no distance.
@@ -135,8 +142,7 @@ impl SectionWrites {
 
 /// Returns the ceilings of the next sections, as many as are read at once.
 pub(crate) fn ceilings(state: &State, first: SectionId) -> Vec<(SectionId, Seq)> {
-    let from = state.sections.residents().filter(|(section, _)| *section >= first);
-    from.take(AT_ONCE).map(|(section, record)| (section, record.max_seq)).collect()
+    state.sections.residents_from(first).take(AT_ONCE).map(|(section, record)| (section, record.max_seq)).collect()
 }
 
 #[cfg(test)]

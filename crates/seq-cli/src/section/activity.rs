@@ -298,7 +298,7 @@ impl Described {
         ];
         if self.skipped_at_begin > 0 {
             let most = grouped(self.skipped_at_begin);
-            lines.push(format!("skipped at the begin ({}): at most {most} for each uid", self.skip_cause));
+            lines.push(format!("skipped at the begin ({}): at most {most} by the highest uid", self.skip_cause));
         }
         if self.skipped_by_advances > 0 {
             lines.push(format!("skipped by advances: {}", grouped(self.skipped_by_advances)));
@@ -420,7 +420,7 @@ mod tests {
             writes: 0.2 a second; the ceiling moved 10,000 in 5.0 s
             remaining: 6,120 between the highest number 9,403,880 and the ceiling 9,410,000; a raise is due at 5,000
             uids: 61,204 of 100,000 took a number
-            skipped at the begin (takeover): at most 15,000 for each uid
+            skipped at the begin (takeover): at most 15,000 by the highest uid
             skipped by advances: 40
             raise requested             took       from         to
             2026-11-27T18:40:01.234Z  1.9 ms  9,400,000  9,410,000

@@ -38,20 +38,6 @@ impl BeganBy {
         BeganBy::Restore,
     ];
 
-    /// Returns the name for people.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            BeganBy::Unknown => "unknown",
-            BeganBy::First => "first",
-            BeganBy::Release => "release",
-            BeganBy::Takeover => "takeover",
-            BeganBy::Handover => "handover",
-            BeganBy::Arrival => "arrival",
-            BeganBy::Restore => "restore",
-        }
-    }
-
     /// Returns the number in an encoding, which never changes.
     #[must_use]
     pub fn number(self) -> u8 {

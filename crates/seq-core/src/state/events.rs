@@ -283,6 +283,9 @@ impl Events {
     /// Returns the kept events that changed after a change, in the order of their last changes.
     #[must_use]
     pub fn changed_after(&self, change: u64) -> Vec<&Event> {
+        if change >= self.changes {
+            return Vec::new();
+        }
         let mut changed: Vec<&Event> = self.kept.iter().filter(|event| event.change > change).collect();
         changed.sort_unstable_by_key(|event| event.change);
         changed
@@ -334,21 +337,21 @@ impl Events {
         oldest.and_then(|place| self.kept.remove(place));
     }
 
-    /// Continues a recent event by a change, or appends the change as an event of its own. `continues` adds the change
-    /// to an event if it belongs to it.
-    fn add(&mut self, mut continues: impl FnMut(&mut EventRecord) -> bool, anew: impl FnOnce() -> EventRecord) {
+    /// Continues a recent event by a change. `add` adds the change to an event if it belongs to it. Returns whether it
+    /// belongs to one of them.
+    fn continues(&mut self, mut add: impl FnMut(&mut EventRecord) -> bool) -> bool {
         let now_ms = self.now_ms;
         let is_recent = |event: &&mut Event| now_ms.saturating_sub(event.until_unix_ms) <= limits::EVENT_PAUSE_MS;
         let recent = self.kept.iter_mut().rev().take(limits::OPEN_EVENTS).filter(is_recent);
         for event in recent {
-            if continues(&mut event.record) {
+            if add(&mut event.record) {
                 self.changes += 1;
                 event.change = self.changes;
                 event.until_unix_ms = event.until_unix_ms.max(now_ms);
-                return;
+                return true;
             }
         }
-        self.append(anew());
+        false
     }
 }
 

@@ -158,7 +158,12 @@ impl SectionRecords {
 
     /// Returns the sections that are in the set, in order.
     pub fn residents(&self) -> impl Iterator<Item = (SectionId, &Residence)> {
-        self.known().filter_map(|(section, record)| Some((section, record.resident()?)))
+        self.residents_from(SectionId(0))
+    }
+
+    /// Returns the sections that are in the set, from a section on, in order.
+    pub fn residents_from(&self, from: SectionId) -> impl Iterator<Item = (SectionId, &Residence)> {
+        self.known_from(from).filter_map(|(section, record)| Some((section, record.resident()?)))
     }
 
     pub(super) fn residents_mut(&mut self) -> impl Iterator<Item = &mut Residence> {

@@ -1875,7 +1875,8 @@ pub struct DescribeSectionResponse {
     /// Numbers that advances of uids skipped since `owned_since_ms`, modulo 2^64.
     #[prost(uint64, tag = "18")]
     pub skipped_by_advances: u64,
-    /// Most numbers that each uid of the section may have skipped when the ownership began.
+    /// Most numbers that the uid with the highest number skipped when the ownership began. Uids below it skipped more: up
+    /// to `base`, as any uid of the section.
     #[prost(uint64, tag = "19")]
     pub skipped_at_begin: u64,
     /// Cause of that.
@@ -6935,7 +6936,7 @@ pub mod event_service_client {
             self.inner = self.inner.max_encoding_message_size(limit);
             self
         }
-        /// Returns events. The newest 4,096 are kept, and of each kind many more than the others push out.
+        /// Returns events. At most 4,096 are kept: the oldest event of the most frequent kind is removed first.
         pub async fn list_set_events(
             &mut self,
             request: impl tonic::IntoRequest<super::ListSetEventsRequest>,
@@ -7000,7 +7001,7 @@ pub mod event_service_server {
     /// Generated trait containing gRPC methods that should be implemented for use with EventServiceServer.
     #[async_trait]
     pub trait EventService: std::marker::Send + std::marker::Sync + 'static {
-        /// Returns events. The newest 4,096 are kept, and of each kind many more than the others push out.
+        /// Returns events. At most 4,096 are kept: the oldest event of the most frequent kind is removed first.
         async fn list_set_events(
             &self,
             request: tonic::Request<super::ListSetEventsRequest>,

@@ -90,7 +90,7 @@ proptest! {
                     prop_assert!(is_known, "{:?}", advanced);
                 }
                 Op::Raise(distance) => {
-                    activity.raised(ID, (Seq(7), Seq(7 + distance)), clocks(ms), clocks(ms));
+                    activity.raised(std::iter::once((ID, (Seq(7), Seq(7 + distance)))), clocks(ms), clocks(ms));
                     raised = (raised.0 + 1, raised.1 + distance);
                 }
                 Op::Handover | Op::Thaw => {

@@ -85,15 +85,16 @@ impl State {
     }
 
     fn note_departure(&mut self, section: SectionId, by: MigrationId, set: SetId) {
-        let continues = |record: &mut EventRecord| match record {
+        let is_continued = self.events.continues(|record| match record {
             EventRecord::Departed { migration, to, sections } if (*migration, *to) == (by, set) => {
                 sections.add(section);
                 true
             }
             _ => false,
-        };
-        let anew = || EventRecord::Departed { migration: by, to: set, sections: SectionCount::one(section) };
-        self.events.add(continues, anew);
+        });
+        if !is_continued {
+            self.events.append(EventRecord::Departed { migration: by, to: set, sections: SectionCount::one(section) });
+        }
     }
 
     fn note_ownership(
@@ -105,23 +106,23 @@ impl State {
     ) {
         let (by, owner) = (next.began.by, self.node_name(owner));
         let from = from.map(|(node, incarnation)| (self.node_name(node), incarnation));
-        let continues = |record: &mut EventRecord| match record {
+        let is_continued = self.events.continues(|record| match record {
             EventRecord::Began { ownerships } if ownerships.by == by && ownerships.from == from => {
                 ownerships.count(next, &owner);
                 ownerships.sections.add(section);
                 true
             }
             _ => false,
-        };
+        });
+        if is_continued {
+            return;
+        }
         let silent = from.as_ref().filter(|_| by == BeganBy::Takeover);
         let silent = silent.and_then(|(name, incarnation)| self.events.silence_of(name, *incarnation));
-        let anew = || {
-            let mut ownerships = Ownerships::one(by, from.clone(), section);
-            ownerships.silent_ms = silent.unwrap_or(0);
-            ownerships.count(next, &owner);
-            EventRecord::Began { ownerships }
-        };
-        self.events.add(continues, anew);
+        let mut ownerships = Ownerships::one(by, from, section);
+        ownerships.silent_ms = silent.unwrap_or(0);
+        ownerships.count(next, &owner);
+        self.events.append(EventRecord::Began { ownerships });
     }
 
     /// Returns the name of a node for an event.
