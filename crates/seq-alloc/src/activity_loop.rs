@@ -1,4 +1,4 @@
-//! Reads all slots again and again, at a pace that takes less than a percent of a core: 256 KiB in about 30 us, then a
+//! Reads all slots again and again, at a pace that takes a percent of a core: 256 KiB in about 30 us, then a
 //! wait, so that no other task of the control runtime is held up. A pass takes a second or longer: 20 million touched
 //! uids take 5 s.
 

@@ -85,7 +85,13 @@ impl SectionWrites {
             }
             let now_ms = self.now_ms();
             let ms = u32::try_from(now_ms - at).unwrap_or(u32::MAX);
-            self.step(&before, &now, now_ms, ms);
+            // Off the runtime, because it takes milliseconds in a set of many sections.
+            let writes = self.clone();
+            let step = move || {
+                writes.step(&before, &now, now_ms, ms);
+                now
+            };
+            let Ok(now) = tokio::task::spawn_blocking(step).await else { return };
             (before, at) = (now, now_ms);
         }
     }
