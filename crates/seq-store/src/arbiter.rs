@@ -116,22 +116,24 @@ impl ArbiterShell {
     }
 
     /// Notes for the event log that this member leads, unless this term is noted, and that the nodes are silent whose
-    /// sections are reassigned. Returns the noted term. It is polled before the reassignments are proposed, so that the
-    /// notes precede them in the log; nothing waits for a note, and none is made again.
+    /// sections are reassigned. Returns the noted term; a term whose note fails is noted at the next evaluation. It is
+    /// polled before the reassignments are proposed, so that the notes precede them in the log.
     async fn note(&self, plan: &Plan, noted_term: Option<u64>) -> Option<u64> {
         let raft = self.set.raft();
         let Some(term) = raft.leads().filter(|_| self.set.keeps_events()) else { return noted_term };
         let unix_ms = raft.clock_ms();
         let silent =
             if plan.silent.is_empty() { Vec::new() } else { self.set.read(|state| plan.notes(state, unix_ms)) };
-        let leads = Note { unix_ms, about: Noted::Leader { member: raft.id(), term } };
-        let leads = (noted_term != Some(term)).then_some(leads);
-        for noted in join_all(leads.into_iter().chain(silent).map(|note| self.set.propose(note))).await {
-            if let Err(error) = noted {
-                tracing::debug!(%error, "an event was not noted");
+        let silent = join_all(silent.into_iter().map(|note| self.set.propose(note)));
+        let leads = async {
+            if noted_term == Some(term) {
+                return noted_term;
             }
-        }
-        Some(term)
+            let about = Noted::Leader { member: raft.id(), term };
+            let noted = self.set.propose(Note { unix_ms, about }).await;
+            if noted.is_ok() { Some(term) } else { noted_term }
+        };
+        tokio::join!(leads, silent).0
     }
 
     async fn propose(&self, plan: &Plan) -> Result<(), ProposeError> {
