@@ -12,13 +12,8 @@ use seq_command::store_client::{SetAddress, StoreClient, TimeoutArgs};
 use seq_command::time_limit::time;
 use seq_command::{client_runtime, utc};
 use seq_core::state::EventRecord;
+use seq_observe::events::{EventView, row};
 use seq_proto::v1::{EventSeverity, ListSetEventsRequest, SetEvent, WatchSetEventsRequest};
-
-mod text;
-mod view;
-
-pub(crate) use text::text;
-use view::EventView;
 
 /// Pause before a watch connects again.
 const RECONNECT: Duration = Duration::from_millis(500);
@@ -200,10 +195,4 @@ async fn follow(store: &mut StoreClient, filter: &FilterArgs, after: &mut u64, o
         }
     }
     Ok(())
-}
-
-/// Returns the cells of an event: number, time, kind and text.
-fn row(event: &SetEvent) -> [String; 4] {
-    let time = if event.at_unix_ms > 0 { utc::text_of_ms(event.at_unix_ms) } else { "-".to_owned() };
-    [event.index.to_string(), time, event.kind.clone(), text(event)]
 }

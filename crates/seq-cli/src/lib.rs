@@ -2,7 +2,6 @@
 
 #![allow(missing_docs, reason = "the public items are commands: their help is at the variants of the command line")]
 
-mod alloc_state;
 pub mod bench;
 pub mod cert;
 pub mod check;

@@ -12,14 +12,13 @@ use seq_command::plan::ConfirmArgs;
 use seq_command::selection::sections_text;
 use seq_command::store_client::{SetAddress, TimeoutArgs};
 use seq_command::time_limit::time;
+use seq_observe::migration::{MigrationView, Phase, done, line};
 use seq_proto::v1::{MigrationPace, MigrationStatus, SetState};
 
 use crate::cluster_client::{Cluster, Found, SetClient};
 
-pub(crate) mod view;
 pub(crate) mod watch;
 
-use view::{MigrationView, Phase, done};
 use watch::WatchOptions;
 
 /// The commands for migrations.
@@ -224,7 +223,7 @@ fn table(migrations: &[MigrationStatus], wide: bool) -> Table {
     let columns = if wide { heading.len() } else { heading.len() - 2 };
     let right: Vec<usize> = (5..11).chain(13..columns).collect();
     let mut table = Table::new(&heading[..columns]).right(&right);
-    let time = |ms| view::time(ms).unwrap_or_else(|| "-".to_owned());
+    let time = |ms| seq_observe::migration::time(ms).unwrap_or_else(|| "-".to_owned());
     let millis = |us: u64| if us == 0 { "-".to_owned() } else { format!("{:.1}", us as f64 / 1_000.0) };
     for migration in migrations {
         let kind = if migration.is_return { " (return)" } else { "" };
@@ -303,7 +302,7 @@ pub(crate) fn report(migration: &MigrationStatus, flags: &str, output: &Output) 
 }
 
 fn watch_details(migration: &MigrationStatus) -> String {
-    let details = view::details(migration);
+    let details = seq_observe::migration::details(migration);
     if details.is_empty() { details } else { format!(";{}", &details[1..]) }
 }
 
@@ -318,7 +317,7 @@ fn show(migration: &MigrationStatus, output: &Output) -> anyhow::Result<Exit> {
     if output.is_json() {
         output.json(&MigrationView::new(migration))?;
     } else {
-        output.line(format_args!("migration {}: {}", migration.id, watch::line(migration)))?;
+        output.line(format_args!("migration {}: {}", migration.id, line(migration)))?;
     }
     Ok(Exit::Ok)
 }

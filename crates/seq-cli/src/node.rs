@@ -13,10 +13,9 @@ use seq_command::signals::Interrupts;
 use seq_command::store_client::{SetAddress, StoreClient, TimeoutArgs};
 use seq_command::time_limit::time;
 use seq_core::plan::Fingerprint;
+use seq_observe::alloc_state::AllocState;
 use seq_proto::v1::{ListNodesResponse, NodeState};
 use serde::Serialize;
-
-use crate::alloc_state::AllocState;
 
 /// Interval between requests for the progress of a drain.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);

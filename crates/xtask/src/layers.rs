@@ -71,6 +71,11 @@ const LAYERS: &[Layer] = &[
         tests_use: &[],
     },
     Layer {
+        name: "seq-observe",
+        uses: &["seq-channel", "seq-command", "seq-core", "seq-load", "seq-proto"],
+        tests_use: &[],
+    },
+    Layer {
         name: "seq-node",
         uses: &[
             "seq-alloc",
@@ -101,6 +106,7 @@ const LAYERS: &[Layer] = &[
             "seq-ids",
             "seq-kit",
             "seq-load",
+            "seq-observe",
             "seq-order",
             "seq-proto",
             "seq-sim",

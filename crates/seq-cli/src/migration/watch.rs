@@ -8,12 +8,11 @@ use std::time::{Duration, Instant};
 
 use indicatif::ProgressBar;
 use seq_command::exit::{Exit, Failure};
-use seq_command::output::{Output, grouped, note};
+use seq_command::output::{Output, note};
 use seq_command::signals::Interrupts;
 use seq_command::store_client::StoreClient;
+use seq_observe::migration::{MigrationView, Phase, details, done, line, speed};
 use seq_proto::v1::MigrationStatus;
-
-use super::view::{MigrationView, Phase, details, done, speed};
 
 /// Interval of requests while a progress bar is drawn.
 const BAR_INTERVAL: Duration = Duration::from_millis(250);
@@ -103,17 +102,6 @@ fn timed_out(id: u64, timeout: Duration, last: Option<&MigrationStatus>, options
 
 fn progress(last: Option<&MigrationStatus>) -> String {
     last.map_or_else(String::new, |migration| format!("; {}", line(migration)))
-}
-
-/// Returns the state of a migration in one line.
-pub(crate) fn line(migration: &MigrationStatus) -> String {
-    let (sections, phase) = (grouped(migration.sections.into()), Phase::of(migration));
-    let counts = format!("{}/{sections} {}", grouped(done(migration).into()), phase.name());
-    if phase.moves() {
-        format!("{counts}  {}{}", speed(migration), details(migration))
-    } else {
-        counts + &details(migration)
-    }
 }
 
 /// The output of a watch: a bar, lines, or JSON.

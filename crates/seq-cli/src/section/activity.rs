@@ -10,15 +10,13 @@ use seq_command::output::{Output, Table, digits, grouped, note};
 use seq_command::selection::contents_text;
 use seq_command::store_client::StoreClient;
 use seq_command::{security, utc};
-use seq_load::outcome::Chain;
+use seq_observe::activity::{self, By, FiguresView, rate_text, within};
 use seq_proto::v1::describe_section_request::Which;
 use seq_proto::v1::status_service_client::StatusServiceClient;
 use seq_proto::v1::{
-    ActivityLayer, CeilingRaise, DescribeSectionRequest, DescribeSectionResponse, ListActivityRequest, NodeState,
-    SectionFigures, SectionInfo, SkipCause,
+    CeilingRaise, DescribeSectionRequest, DescribeSectionResponse, NodeState, SectionFigures, SectionInfo, SkipCause,
 };
 use serde::Serialize;
-use tonic::Status;
 
 use super::{SectionView, is_zero};
 
@@ -40,19 +38,11 @@ pub(super) enum TopArg {
     Writes,
 }
 
-impl TopArg {
-    fn layer(self) -> ActivityLayer {
-        match self {
-            TopArg::Numbers => ActivityLayer::Numbers,
-            TopArg::Writes => ActivityLayer::Writes,
-        }
-    }
-
-    /// Returns the rate by which sections are ordered.
-    fn rate(self, figures: &SectionFigures) -> f64 {
-        match self {
-            TopArg::Numbers => a_second(figures.numbers, figures.ms),
-            TopArg::Writes => a_second(figures.writes, figures.ms),
+impl From<TopArg> for By {
+    fn from(arg: TopArg) -> By {
+        match arg {
+            TopArg::Numbers => By::Numbers,
+            TopArg::Writes => By::Writes,
         }
     }
 }
@@ -64,45 +54,6 @@ pub(super) struct Busy {
     section: SectionView,
     #[serde(flatten)]
     figures: FiguresView,
-}
-
-/// Activity of a section in the last seconds, as JSON.
-#[derive(Serialize)]
-struct FiguresView {
-    numbers_per_second: f64,
-    writes_per_second: f64,
-    #[serde(serialize_with = "digits")]
-    numbers: u64,
-    #[serde(serialize_with = "digits")]
-    writes: u64,
-    /// Sum of the distances by which the ceiling moved.
-    #[serde(serialize_with = "digits")]
-    raised: u64,
-    /// Time in which they were counted.
-    measured_ms: u32,
-}
-
-impl FiguresView {
-    fn new(figures: &SectionFigures) -> FiguresView {
-        let SectionFigures { numbers, writes, raised, ms, .. } = *figures;
-        FiguresView {
-            numbers_per_second: a_second(numbers, ms),
-            writes_per_second: a_second(writes, ms),
-            numbers,
-            writes,
-            raised,
-            measured_ms: ms,
-        }
-    }
-}
-
-fn a_second(count: u64, ms: u32) -> f64 {
-    if ms == 0 { 0.0 } else { (count as f64 * 100_000.0 / f64::from(ms)).round() / 100.0 }
-}
-
-/// Returns a rate with one decimal place below 10, and whole numbers above.
-fn rate_text(rate: f64) -> String {
-    if rate > 0.0 && rate < 10.0 { format!("{rate:.1}") } else { grouped(rate.round() as u64) }
 }
 
 /// Requests the busiest sections of all allocators of a set, and returns the `count` busiest of `records`, in
@@ -117,10 +68,10 @@ pub(super) async fn top(
     (count, is_filtered): (u32, bool),
 ) -> anyhow::Result<Vec<Busy>> {
     let top = if is_filtered { MAX_TOP } else { count };
-    let request = ListActivityRequest { layer: by.layer().into(), top, ..ListActivityRequest::default() };
+    let (pool, by) = (security::pool(), By::from(by));
     let nodes = store.nodes().await?.nodes;
     let owners: Vec<&NodeState> = nodes.iter().filter(|node| node.sections > 0).collect();
-    let responses = join_all(owners.iter().map(|node| figures(&node.addr, request))).await;
+    let responses = join_all(owners.iter().map(|node| activity::request(&pool, &node.addr, by, top, TIMEOUT))).await;
     let mut found = Vec::new();
     let mut failed = Vec::new();
     for (node, response) in owners.iter().zip(responses) {
@@ -138,36 +89,12 @@ pub(super) async fn top(
     Ok(busiest(records, found, by, count as usize))
 }
 
-async fn figures(addr: &str, request: ListActivityRequest) -> Result<Vec<SectionFigures>, String> {
-    let pool = security::pool();
-    let mut node = StatusServiceClient::new(pool.get(addr).map_err(|error| error.to_string())?);
-    within(node.list_activity(request)).await.map(|response| response.top)
-}
-
-/// Waits for a response for [`TIMEOUT`].
-async fn within<T>(call: impl Future<Output = Result<tonic::Response<T>, Status>>) -> Result<T, String> {
-    match tokio::time::timeout(TIMEOUT, call).await {
-        Ok(Ok(response)) => Ok(response.into_inner()),
-        Ok(Err(status)) => Err(Chain(&status).to_string()),
-        Err(_) => Err(format!("no response within {TIMEOUT:?}")),
-    }
-}
-
-/// Joins figures with the records of their sections. If two nodes report a section that has just changed its owner, the
-/// higher rate counts.
-fn busiest(records: &[SectionInfo], found: Vec<SectionFigures>, by: TopArg, count: usize) -> Vec<Busy> {
+/// Joins figures with the records of their sections.
+fn busiest(records: &[SectionInfo], found: Vec<SectionFigures>, by: By, count: usize) -> Vec<Busy> {
     let first_section = |record: &SectionInfo| record.range.unwrap_or_default().first_section;
     let records: HashMap<u32, &SectionInfo> = records.iter().map(|record| (first_section(record), record)).collect();
-    let mut figures: HashMap<u32, SectionFigures> = HashMap::new();
-    for reported in found {
-        let known = figures.entry(reported.section).or_insert(reported);
-        if by.rate(&reported) > by.rate(known) {
-            *known = reported;
-        }
-    }
-    let mut all: Vec<SectionFigures> = figures.into_values().collect();
-    all.sort_by(|one, other| by.rate(other).total_cmp(&by.rate(one)).then(one.section.cmp(&other.section)));
-    let listed = all.iter().filter_map(|figures| Some((figures, *records.get(&figures.section)?)));
+    let merged = activity::merge(found.into_iter().map(|figures| (figures, ())), by);
+    let listed = merged.iter().filter_map(|(figures, ())| Some((figures, *records.get(&figures.section)?)));
     let busy = |(figures, record)| Busy { section: SectionView::new(record), figures: FiguresView::new(figures) };
     listed.take(count).map(busy).collect()
 }
@@ -342,7 +269,7 @@ pub(super) async fn describe(store: &mut StoreClient, record: &SectionInfo) -> O
         let pool = security::pool();
         let mut node = StatusServiceClient::new(pool.get(&node.addr).map_err(|error| error.to_string())?);
         let section = record.range.unwrap_or_default().first_section;
-        within(node.describe_section(DescribeSectionRequest { which: Some(Which::Section(section)) })).await
+        within(TIMEOUT, node.describe_section(DescribeSectionRequest { which: Some(Which::Section(section)) })).await
     };
     match described.await {
         Ok(response) => Some(Described::new(response)),
@@ -386,8 +313,8 @@ mod tests {
             };
             busy.iter().map(of).collect()
         };
-        assert_eq!(order(TopArg::Numbers, 3), [(1, 5_000.0, 1.0), (3, 4_000.0, 0.4), (0, 1_000.0, 1.8)]);
-        assert_eq!(order(TopArg::Writes, 1), [(0, 1_000.0, 1.8)]);
+        assert_eq!(order(By::Numbers, 3), [(1, 5_000.0, 1.0), (3, 4_000.0, 0.4), (0, 1_000.0, 1.8)]);
+        assert_eq!(order(By::Writes, 1), [(0, 1_000.0, 1.8)]);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use seq_command::plan::{self, Mode, PlanArgs};
 use seq_command::store_client::{SetAddress, TimeoutArgs};
 use seq_command::utc;
 use seq_core::plan::Fingerprint;
-use seq_proto::v1::BalancingPause;
+use seq_observe::cluster::Pause;
 use serde::Serialize;
 
 #[derive(Debug, Args)]
@@ -86,7 +86,7 @@ pub(super) async fn run(args: &BalanceArgs, output: &Output) -> anyhow::Result<E
         })?;
         return Ok(Exit::Ok);
     }
-    let by = shown.before.as_ref().map(paused).unwrap_or_default();
+    let by = shown.before.as_ref().map(|pause| Pause::new(pause).to_string()).unwrap_or_default();
     match (is_made, args.pause, dry_run) {
         (true, ..) if was_paused => {
             output.line(format_args!("balancing of set {set} is {by}; {sections} sections wait"))?;
@@ -110,9 +110,4 @@ pub(super) async fn run(args: &BalanceArgs, output: &Output) -> anyhow::Result<E
     }
     plan::print(if is_made || !dry_run { Fingerprint::NONE } else { plan }, output)?;
     Ok(Exit::Ok)
-}
-
-/// Returns the text of a pause.
-pub(crate) fn paused(pause: &BalancingPause) -> String {
-    format!("paused by {} since {}", pause.principal, utc::text_of_ms(pause.since_unix_ms))
 }

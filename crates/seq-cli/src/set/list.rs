@@ -6,13 +6,12 @@ use clap::Args;
 use seq_command::exit::Exit;
 use seq_command::output::{Output, Table, digits, grouped};
 use seq_command::store_client::{SetAddress, TimeoutArgs};
+use seq_observe::migration::{self, MigrationView};
 use seq_proto::v1::{ListSectionsRequest, MigrationStatus, SectionInfo, SetInfo, SetState};
 use serde::Serialize;
 
 use super::plan::restores;
 use crate::cluster_client::Cluster;
-use crate::migration::view::MigrationView;
-use crate::migration::watch;
 use crate::section::{self, SectionView};
 
 #[derive(Debug, Args)]
@@ -220,7 +219,7 @@ fn print(set: &SetInfo, runs: &[SectionInfo], migrations: &[MigrationStatus], ou
     line("allocs", format_args!("{}", set.allocs.join("  ")));
     for migration in migrations {
         let (id, to) = (migration.id, &migration.to);
-        line("migration", format_args!("{id} to {to}: {}", watch::line(migration)));
+        line("migration", format_args!("{id} to {to}: {}", migration::line(migration)));
     }
     output.text(&text)?;
     if set.state() != SetState::Closed {

@@ -13,13 +13,13 @@ use seq_command::selection::{Sections, Selection, sections_text, uid};
 use seq_command::store_client::{SetAddress, TimeoutArgs};
 use seq_command::survey;
 use seq_core::plan::Fingerprint;
+use seq_observe::migration::{self, MigrationView, Phase};
 use seq_proto::reason::Reason;
 use seq_proto::v1::{ListSectionsRequest, MigrationStatus, PlanMigrationRequest, SetInfo};
 
 use super::close;
 use super::plan::PlanView;
 use crate::cluster_client::{Cluster, SetClient};
-use crate::migration::view::{MigrationView, Phase};
 use crate::migration::watch;
 use crate::migration::watch::WatchOptions;
 use crate::migration::{PaceArgs, report};
@@ -173,7 +173,7 @@ pub(crate) async fn merge(args: MergeArgs, output: &Output) -> anyhow::Result<Ex
     match begun {
         Some(begun) if begun.sections.saturating_sub(begun.departed) == set.info().sections => {
             if !output.is_json() {
-                output.line(format_args!("migration {} has already begun: {}", begun.id, watch::line(begun)))?;
+                output.line(format_args!("migration {} has already begun: {}", begun.id, migration::line(begun)))?;
             }
             end(set, begun.id, common, then, output).await
         }

@@ -5,10 +5,9 @@ use std::fmt::Write;
 use seq_command::output::{Table, digits, grouped};
 use seq_command::selection::{Sections, contents_text, run_text, sections_text};
 use seq_core::plan::Fingerprint;
+use seq_observe::migration::MigrationView;
 use seq_proto::v1::{MigrationPace, PlanMigrationResponse, SetInfo};
 use serde::Serialize;
-
-use crate::migration::view::MigrationView;
 
 /// Default pace of a migration, equal to the default of the store.
 const DEFAULT_RATE: u32 = 200;

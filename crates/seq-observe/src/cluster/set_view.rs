@@ -1,6 +1,7 @@
 //! The view of one set, merged from the responses of its nodes.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
 use seq_command::output::digits;
 use seq_command::store_client::NodeRole;
@@ -13,112 +14,130 @@ use serde::Serialize;
 
 use super::{AllocView, StoreView};
 use crate::alloc_state::AllocState;
-use crate::migration::view::MigrationView;
-use crate::section::balance;
-use crate::status::verdict::{Facts, State};
+use crate::migration::MigrationView;
+use crate::verdict::{Facts, State};
 
 /// Shortest uptime of a node at which the statements of its peers count. They check a node three times, every five
 /// seconds, so a statement about a younger process is about the process before it.
-pub(super) const UNREACHED_AFTER_MS: u64 = 10_000;
+pub(crate) const UNREACHED_AFTER_MS: u64 = 10_000;
 
+/// A set, merged from the responses of its nodes.
 #[derive(Debug, Default, Serialize)]
-pub(super) struct SetView {
-    pub(super) name: String,
+pub struct SetView {
+    /// Name of the set.
+    pub name: String,
+    /// First uid of the set, inclusive.
     #[serde(serialize_with = "digits")]
-    pub(super) uid_start: u64,
+    pub uid_start: u64,
+    /// End of its uids, exclusive; 0 if they are unknown.
     #[serde(serialize_with = "digits")]
-    pub(super) uid_end: u64,
-    pub(super) section_size: u32,
+    pub uid_end: u64,
+    /// Number of uids in a section.
+    pub section_size: u32,
     /// Number of sections; 0 for a set without sections, or if no store responded.
-    pub(super) sections: u32,
+    pub sections: u32,
     /// Number of sections whose owner has a lease.
-    pub(super) sections_served: u32,
+    pub sections_served: u32,
     /// Highest count of a restore that the set's log knows, of any set.
-    pub(super) restores: u32,
+    pub restores: u32,
     /// Number of sections that departed to another set and have not arrived for a second or longer.
-    pub(super) sections_delayed: u32,
+    pub sections_delayed: u32,
     /// The pause of balancing; absent if balancing is not paused.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) balancing_paused: Option<Pause>,
+    pub balancing_paused: Option<Pause>,
     /// Number of sections that operators moved to an allocator.
-    pub(super) sections_moved: u32,
+    pub sections_moved: u32,
     /// The state of the set, as the verdict has it.
-    pub(super) state: Option<State>,
+    pub state: Option<State>,
     /// The name of the condition in `docs/operations.md` that decided the verdict.
-    pub(super) condition: &'static str,
-    pub(super) verdict: String,
-    pub(super) stores: usize,
-    pub(super) allocs: usize,
-    pub(super) route_version: u64,
+    pub condition: &'static str,
+    /// The verdict in one sentence, with the remarks.
+    pub verdict: String,
+    /// Number of StoreSvrs that respond.
+    pub stores: usize,
+    /// Number of AllocSvrs that respond.
+    pub allocs: usize,
+    /// Newest version of its route table.
+    pub route_version: u64,
     /// Number of allocations since the allocators started.
-    pub(super) allocations: u64,
+    pub allocations: u64,
     /// Number of raises since the allocators started.
-    pub(super) raises: u64,
+    pub raises: u64,
     /// Rates between the previous sample and this sample, with `--watch`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) numbers_per_second: Option<f64>,
+    pub numbers_per_second: Option<f64>,
+    /// Raises in a second, like the rate above.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) raises_per_second: Option<f64>,
+    pub raises_per_second: Option<f64>,
     /// Sections that departed and have not arrived.
     #[serde(skip)]
-    pub(super) on_their_way: u32,
+    pub(crate) on_their_way: u32,
     #[serde(skip)]
-    pub(super) layout_sections: u32,
+    pub(crate) layout_sections: u32,
     /// Sets of the cluster that the set's store knows, including the set itself.
     #[serde(skip)]
-    pub(super) open_sets: u32,
+    pub(crate) open_sets: u32,
     /// Open migrations that began in this set.
-    pub(super) migrations: Vec<MigrationView>,
+    pub migrations: Vec<MigrationView>,
+    /// The same migrations, as the store states them.
     #[serde(skip)]
-    pub(super) moves: Vec<MigrationStatus>,
+    pub moves: Vec<MigrationStatus>,
     #[serde(skip)]
-    pub(super) facts: Facts,
+    pub(crate) facts: Facts,
     /// The members from the list of the most up-to-date store, with the rank of that store.
     #[serde(skip)]
-    pub(super) members: Option<((bool, u64, u64), Vec<Voter>)>,
+    pub(crate) members: Option<((bool, u64, u64), Vec<Voter>)>,
     /// The allocators by name, from the list of the same store.
     #[serde(skip)]
-    pub(super) registered: BTreeMap<String, Registered>,
+    pub(crate) registered: BTreeMap<String, Registered>,
     /// Addresses of the nodes that respond, by role and name.
     #[serde(skip)]
-    pub(super) responding: BTreeMap<(NodeRole, String), BTreeSet<String>>,
+    pub(crate) responding: BTreeMap<(NodeRole, String), BTreeSet<String>>,
 }
 
 /// A pause of balancing.
 #[derive(Debug, Serialize)]
-pub(super) struct Pause {
+pub struct Pause {
     by: String,
     at: String,
 }
 
+impl fmt::Display for Pause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "paused by {} since {}", self.by, self.at)
+    }
+}
+
 impl Pause {
-    fn new(pause: &BalancingPause) -> Pause {
+    /// Returns a pause as the store states it.
+    #[must_use]
+    pub fn new(pause: &BalancingPause) -> Pause {
         Pause { by: pause.principal.clone(), at: utc::text_of_ms(pause.since_unix_ms) }
     }
 }
 
 #[derive(Debug)]
-pub(super) struct Voter {
-    pub(super) name: String,
-    pub(super) addr: String,
-    pub(super) voter: bool,
-    pub(super) silent_ms: u64,
+pub(crate) struct Voter {
+    pub(crate) name: String,
+    pub(crate) addr: String,
+    pub(crate) voter: bool,
+    pub(crate) silent_ms: u64,
 }
 
 /// An allocator's record in the store.
 #[derive(Debug)]
-pub(super) struct Registered {
-    pub(super) addr: String,
-    pub(super) drained: bool,
-    pub(super) leaving: bool,
-    pub(super) sections: u32,
+pub(crate) struct Registered {
+    pub(crate) addr: String,
+    pub(crate) drained: bool,
+    pub(crate) leaving: bool,
+    pub(crate) sections: u32,
     /// Whether the allocator responds and has a lease.
-    pub(super) is_leased: bool,
+    pub(crate) is_leased: bool,
 }
 
 impl SetView {
     /// Returns whether a store of the set responded.
-    pub(super) fn is_known(&self) -> bool {
+    pub(crate) fn is_known(&self) -> bool {
         self.stores > 0
     }
 
@@ -127,25 +146,25 @@ impl SetView {
     }
 
     /// Returns role and name of the node at an address, as the set's store knows it.
-    pub(super) fn node_at(&self, addr: &str) -> Option<(NodeRole, String)> {
+    pub(crate) fn node_at(&self, addr: &str) -> Option<(NodeRole, String)> {
         let store = self.member(|member| member.addr == addr).map(|member| (NodeRole::Store, member.name.clone()));
         let registered = || self.registered.iter().find(|(_, alloc)| alloc.addr == addr);
         store.or_else(|| registered().map(|(name, _)| (NodeRole::Alloc, name.clone())))
     }
 
     /// Returns whether the store lists a node with a name.
-    pub(super) fn lists(&self, name: Option<&str>) -> bool {
+    pub(crate) fn lists(&self, name: Option<&str>) -> bool {
         name.is_some_and(|name| self.member(|member| member.name == name).is_some())
     }
 
     /// Returns the milliseconds since a store last acknowledged the leader, if known.
-    pub(super) fn silent_ms(&self, role: Option<NodeRole>, name: &str) -> Option<u64> {
+    pub(crate) fn silent_ms(&self, role: Option<NodeRole>, name: &str) -> Option<u64> {
         let member = self.member(|member| role == Some(NodeRole::Store) && member.name == name);
         member.map(|member| member.silent_ms).filter(|silent| *silent > 0)
     }
 
     /// Returns whether an operator drained an allocator before it stopped, so that its absence is no fault.
-    pub(super) fn is_stopped(&self, name: &str) -> bool {
+    pub(crate) fn is_stopped(&self, name: &str) -> bool {
         let record = self.registered.get(name).filter(|alloc| alloc.drained);
         record.is_some_and(|alloc| {
             AllocState::of_silent(alloc.drained, alloc.leaving, alloc.sections) == AllocState::Stopped
@@ -153,7 +172,7 @@ impl SetView {
     }
 
     /// Records that a node responds under no address.
-    pub(super) fn miss(&mut self, role: NodeRole, name: Option<&str>, addr: &str) {
+    pub(crate) fn miss(&mut self, role: NodeRole, name: Option<&str>, addr: &str) {
         let nodes = match role {
             NodeRole::Store => &mut self.facts.silent_stores,
             NodeRole::Alloc => &mut self.facts.silent_allocs,
@@ -163,7 +182,7 @@ impl SetView {
     }
 
     /// Adds the facts that follow from all responses of the set.
-    pub(super) fn counted(mut self, name: &str) -> SetView {
+    pub(crate) fn counted(mut self, name: &str) -> SetView {
         let responds = |member: &Voter| self.responding.contains_key(&(NodeRole::Store, member.name.clone()));
         let voters = self.members.iter().flat_map(|(_, members)| members).filter(|member| member.voter);
         self.facts.voters = voters.map(|member| (member.name.clone(), responds(member))).collect();
@@ -175,7 +194,7 @@ impl SetView {
     }
 
     /// Adds the verdict.
-    pub(super) fn judge(&mut self) {
+    pub(crate) fn judge(&mut self) {
         self.sections_delayed = self.facts.delayed;
         let all = self.sections + self.facts.delayed;
         // The allocators count at other moments than the store, but own at most the sections that the store gave them.
@@ -192,7 +211,7 @@ impl SetView {
         self.verdict = self.facts.text();
     }
 
-    pub(super) fn store(&mut self, addr: &str, response: &StatusResponse, store: &StoreStatus) -> StoreView {
+    pub(crate) fn store(&mut self, addr: &str, response: &StatusResponse, store: &StoreStatus) -> StoreView {
         self.uid_start = store.uid_start;
         self.uid_end = store.uid_end;
         self.section_size = store.section_size;
@@ -239,6 +258,7 @@ impl SetView {
             applied_index: store.applied_index,
             snapshot_index: store.snapshot_index,
             raises_applied: store.raises_applied,
+            admin: response.admin_addrs.first().cloned(),
             http: None,
             certificate: None,
             uptime_ms: response.uptime_ms,
@@ -274,7 +294,8 @@ impl SetView {
             self.open_sets = store.open_sets;
             (self.balancing_paused, self.sections_moved) =
                 (store.balancing_paused.as_ref().map(Pause::new), store.sections_moved);
-            self.facts.paused = store.balancing_paused.as_ref().map(balance::paused).unwrap_or_default();
+            self.facts.paused =
+                store.balancing_paused.as_ref().map(|pause| Pause::new(pause).to_string()).unwrap_or_default();
             self.facts.moved = store.sections_moved;
         }
         self.restores = self.restores.max(store.restores);
@@ -294,7 +315,7 @@ impl SetView {
         }
     }
 
-    pub(super) fn alloc(&mut self, addr: &str, response: &StatusResponse, alloc: &AllocStatus) -> AllocView {
+    pub(crate) fn alloc(&mut self, addr: &str, response: &StatusResponse, alloc: &AllocStatus) -> AllocView {
         self.allocs += 1;
         self.facts.allocs += 1;
         if alloc.leases_expired > 0 {
@@ -337,6 +358,8 @@ impl SetView {
             lease_remaining_ms: alloc.lease_remaining_ms,
             lease_ended_ms: alloc.lease_ended_ms,
             allocations: alloc.allocations,
+            numbers_per_second: None,
+            raises_per_second: None,
             forwarded: alloc.forwarded,
             raises: alloc.raises,
             raises_refused: alloc.raises_refused,

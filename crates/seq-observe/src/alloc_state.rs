@@ -5,7 +5,7 @@ use serde::Serialize;
 /// State of an AllocSvr.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum AllocState {
+pub enum AllocState {
     /// The node may own sections.
     Serves,
     /// An operator drains the node, which still owns sections.
@@ -24,7 +24,7 @@ pub(crate) enum AllocState {
 
 impl AllocState {
     /// Returns the state of a live node, from its record in the store.
-    pub(crate) fn of_live(drained: bool, leaving: bool, sections: u32) -> AllocState {
+    pub fn of_live(drained: bool, leaving: bool, sections: u32) -> AllocState {
         match (leaving, drained, sections) {
             (true, ..) => AllocState::Leaving,
             (false, true, 0) => AllocState::Drained,
@@ -34,12 +34,12 @@ impl AllocState {
     }
 
     /// Returns the state of a node that is not live, from its record in the store.
-    pub(crate) fn of_silent(drained: bool, leaving: bool, sections: u32) -> AllocState {
+    pub fn of_silent(drained: bool, leaving: bool, sections: u32) -> AllocState {
         if (drained || leaving) && sections == 0 { AllocState::Stopped } else { AllocState::Silent }
     }
 
     /// Returns the word for the state in a table.
-    pub(crate) fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             AllocState::Serves => "serves",
             AllocState::Draining => "draining",

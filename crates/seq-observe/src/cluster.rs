@@ -4,41 +4,50 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, SystemTime};
 
 use seq_command::store_client::{Node, NodeRole};
-use seq_proto::v1::StatusResponse;
 use seq_proto::v1::status_response::Role;
 use serde::Serialize;
 
-use super::EXPIRED;
-use super::certificate::{CertificateView, Expiry};
-use super::sample::Sample;
-use super::verdict::State;
-use crate::alloc_state::AllocState;
+use crate::attention::{self, Attention};
+use crate::certificate::{CertificateView, Expiry};
+use crate::query::EXPIRED;
+use crate::sample::Sample;
+use crate::verdict::{Advice, State};
 
 mod absent;
+mod nodes;
 mod render;
 mod set_view;
 
-use absent::{Absence, Absent, Unreachable};
-use set_view::{Registered, SetView};
+use absent::Absent;
+pub use absent::{Absence, Unreachable};
+pub use nodes::{AllocView, ProxyView, StoreView};
+pub use set_view::{Pause, SetView};
 
 /// The merged responses, with sets and nodes sorted by name.
 #[derive(Debug, Default, Serialize)]
-pub(super) struct View {
+pub struct Cluster {
     /// Whether every set is served and every listed node responded.
-    pub(super) healthy: bool,
+    pub healthy: bool,
     /// The verdict of the worst set.
-    verdict: String,
+    pub verdict: String,
     /// Number of sections of the layout that are neither in a set nor on their way to a set; counted if all sets
     /// responded.
-    pub(super) sections_unplaced: u32,
-    sections_of_layout: u32,
-    sets: Vec<SetView>,
-    stores: Vec<StoreView>,
-    allocs: Vec<AllocView>,
+    pub sections_unplaced: u32,
+    /// Number of sections of the layout, of all sets together; 0 if a set did not respond.
+    pub sections_of_layout: u32,
+    /// Faults and remarks, the most urgent first.
+    pub attention: Vec<Attention>,
+    /// The sets, by name.
+    pub sets: Vec<SetView>,
+    /// The StoreSvrs that respond, by set and id.
+    pub stores: Vec<StoreView>,
+    /// The AllocSvrs that respond, by set and name.
+    pub allocs: Vec<AllocView>,
     /// Proxies among the queried nodes, which belong to no set.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    proxies: Vec<ProxyView>,
-    unreachable: Vec<Unreachable>,
+    pub proxies: Vec<ProxyView>,
+    /// Nodes that do not respond, by address.
+    pub unreachable: Vec<Unreachable>,
     /// Addresses that the user named where no node responds, and that no set knows.
     #[serde(skip)]
     unknown: Vec<String>,
@@ -47,83 +56,14 @@ pub(super) struct View {
     expiry: Expiry,
 }
 
-#[derive(Debug, Serialize)]
-struct StoreView {
-    set: String,
-    name: String,
-    addr: String,
-    id: u64,
-    leader: bool,
-    /// Whether the store sees a majority.
-    quorum: bool,
-    quorum_lost_ms: u64,
-    max_round_trip_ms: u64,
-    /// Round trips of heartbeats by member, on the leader.
-    round_trip_us: BTreeMap<String, u64>,
-    term: u64,
-    last_log_index: u64,
-    applied_index: u64,
-    snapshot_index: u64,
-    raises_applied: u64,
-    /// Of the set file, if one was given.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    http: Option<String>,
-    /// Absent without TLS.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    certificate: Option<CertificateView>,
-    uptime_ms: u64,
-    version: String,
-    revision: String,
-}
-
-#[derive(Debug, Serialize)]
-struct AllocView {
-    set: String,
-    name: String,
-    addr: String,
-    state: AllocState,
-    incarnation: u64,
-    sections: u32,
-    lease_remaining_ms: u64,
-    lease_ended_ms: u64,
-    allocations: u64,
-    forwarded: u64,
-    raises: u64,
-    raises_refused: u64,
-    route_version: u64,
-    slot_bytes: u64,
-    /// Of the set file, if one was given.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    http: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    redis: Option<String>,
-    /// Absent without TLS.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    certificate: Option<CertificateView>,
-    uptime_ms: u64,
-    version: String,
-    revision: String,
-}
-
-#[derive(Debug, Serialize)]
-struct ProxyView {
-    name: String,
-    addr: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    certificate: Option<CertificateView>,
-    uptime_ms: u64,
-    version: String,
-    revision: String,
-}
-
-impl View {
+impl Cluster {
     /// Builds the view from the responses of all queried nodes. `seeds` are the nodes that the user named; `now`
     /// decides which certificates have expired.
     ///
     /// The identity of a node precedes its address: a node that responds at another address than the listed address is
     /// present, and a process that responds at two addresses is one node.
-    pub(super) fn new(sample: &Sample, seeds: &[Node], now: SystemTime) -> View {
-        let mut view = View::default();
+    pub(crate) fn new(sample: &Sample, seeds: &[Node], now: SystemTime) -> Cluster {
+        let mut view = Cluster::default();
         let mut sets: BTreeMap<&str, SetView> = BTreeMap::new();
         let (clocks, mut seen) = (sample.clocks_off(), BTreeSet::new());
         for (addr, response) in &sample.responses {
@@ -214,32 +154,41 @@ impl View {
             && !self.expiry.has_expired();
         self.verdict = self.sets.iter().min_by_key(|set| set.state).map(|set| set.verdict.clone()).unwrap_or_default();
         if let Some(unplaced) = self.unplaced().filter(|_| self.worst() == State::Unplaced) {
-            self.verdict = unplaced;
+            self.verdict = unplaced.to_string();
         }
         self.verdict.extend(self.unknown_nodes().map(|text| format!("; {text}")));
-        self.verdict.extend(self.expiry.warning().map(|warning| format!("; {warning}")));
+        self.verdict.extend(self.expiry_of_proxies().map(|warning| format!("; {warning}")));
+        self.attention = attention::list(self);
     }
 
     /// Returns the verdict on the cluster if sections are in no set.
-    fn unplaced(&self) -> Option<String> {
+    pub(crate) fn unplaced(&self) -> Option<Advice> {
         (self.sections_unplaced > 0).then(|| {
-            format!(
-                "UNPLACED: {} of {} sections are in no set: their users get no numbers; next: keep all data directories, and \
-                 compare `seqsvr section list` of each set: the set that had them was restored without the records of another",
+            let next = "keep all data directories, and compare `seqsvr section list` of each set: the set that had them was \
+                        restored without the records of another";
+            Advice::new(format!(
+                "UNPLACED: {} of {} sections are in no set: their users get no numbers",
                 self.sections_unplaced, self.sections_of_layout
-            )
+            ))
+            .next(next)
         })
     }
 
     /// Returns a text about addresses that the user named where no node responds, and that no set knows.
-    fn unknown_nodes(&self) -> Option<String> {
+    pub(crate) fn unknown_nodes(&self) -> Option<Advice> {
         let addrs = self.unknown.join(", ");
-        (!addrs.is_empty()).then(|| format!("no response from {addrs}, which no set lists; next: check the address"))
+        (!addrs.is_empty())
+            .then(|| Advice::new(format!("no response from {addrs}, which no set lists")).next("check the address"))
+    }
+
+    /// Returns the warning about certificates of proxies.
+    pub(crate) fn expiry_of_proxies(&self) -> Option<Advice> {
+        self.expiry.warning()
     }
 
     /// Returns whether responses of different moments may explain the verdict, because a section may have changed its
     /// owner between them.
-    pub(super) fn may_be_of_two_moments(&self) -> bool {
+    pub(crate) fn may_be_of_two_moments(&self) -> bool {
         let unexplained = |set: &SetView| {
             let facts = &set.facts;
             set.state == Some(State::Unserved)
@@ -251,7 +200,8 @@ impl View {
 
     /// Returns the state of the worst set, of the layout, or of the proxies. A proxy with an expired certificate counts
     /// as degraded.
-    pub(super) fn worst(&self) -> State {
+    #[must_use]
+    pub fn worst(&self) -> State {
         let worst = self.sets.iter().filter_map(|set| set.state).min().unwrap_or(State::NoQuorum);
         let worst = if self.sections_unplaced > 0 { worst.min(State::Unplaced) } else { worst };
         if self.expiry.has_expired() || !self.unknown.is_empty() { worst.min(State::Degraded) } else { worst }
@@ -279,43 +229,23 @@ impl View {
     }
 
     /// Adds the rates since an earlier sample. A node that restarted since then counts from its restart.
-    pub(super) fn add_rates(&mut self, before: &View, elapsed: Duration) {
+    pub fn add_rates(&mut self, before: &Cluster, elapsed: Duration) {
         let seconds = elapsed.as_secs_f64().max(f64::MIN_POSITIVE);
+        let rate = |count: u64| (count as f64 / seconds * 10.0).round() / 10.0;
         for set in &mut self.sets {
             let (mut numbers, mut raises) = (0, 0);
-            for alloc in self.allocs.iter().filter(|alloc| alloc.set == set.name) {
+            for alloc in self.allocs.iter_mut().filter(|alloc| alloc.set == set.name) {
                 let same = |old: &&AllocView| old.set == alloc.set && old.name == alloc.name && old.addr == alloc.addr;
                 let old = before.allocs.iter().find(same).filter(|old| old.uptime_ms <= alloc.uptime_ms);
-                numbers += alloc.allocations.saturating_sub(old.map_or(0, |old| old.allocations));
-                raises += alloc.raises.saturating_sub(old.map_or(0, |old| old.raises));
+                let more_numbers = alloc.allocations.saturating_sub(old.map_or(0, |old| old.allocations));
+                let more_raises = alloc.raises.saturating_sub(old.map_or(0, |old| old.raises));
+                alloc.numbers_per_second = Some(rate(more_numbers));
+                alloc.raises_per_second = Some(rate(more_raises));
+                numbers += more_numbers;
+                raises += more_raises;
             }
-            set.numbers_per_second = Some((numbers as f64 / seconds * 10.0).round() / 10.0);
-            set.raises_per_second = Some((raises as f64 / seconds * 10.0).round() / 10.0);
-        }
-    }
-}
-
-impl ProxyView {
-    fn new(addr: &str, response: &StatusResponse, certificate: Option<CertificateView>) -> ProxyView {
-        ProxyView {
-            name: response.node.clone(),
-            addr: addr.to_owned(),
-            certificate,
-            uptime_ms: response.uptime_ms,
-            version: response.version.clone(),
-            revision: response.revision.clone(),
-        }
-    }
-}
-
-impl AllocView {
-    /// Returns the state of an allocator that responds. Its own section count is used, because the record is behind
-    /// during a drain.
-    fn state_of(&self, record: Option<&Registered>) -> AllocState {
-        let (drained, leaving) = record.map_or((false, false), |record| (record.drained, record.leaving));
-        match AllocState::of_live(drained, leaving, self.sections) {
-            AllocState::Serves if self.lease_remaining_ms == 0 => AllocState::NoLease,
-            state => state,
+            set.numbers_per_second = Some(rate(numbers));
+            set.raises_per_second = Some(rate(raises));
         }
     }
 }

@@ -1,93 +1,128 @@
 //! The table of conditions, each with its state, its predicate and its sentence.
 
-use super::{Condition, Facts, Nodes, State, age, listed};
+use super::{Advice, Condition, Facts, Nodes, State, age, listed};
 
 /// Time for which a responding majority may have no leader, in milliseconds: longer than an election with any timeouts.
 const ELECTION_MS: u64 = 10_000;
 
 /// Divisor of a disk's size: a store whose disk has less than one hundredth left is about to end.
-pub(super) const DISK_FULL: u64 = 100;
+pub(crate) const DISK_FULL: u64 = 100;
 
 /// The conditions, the worst first. The verdict is the first condition that holds.
-pub(in crate::status) const CONDITIONS: [Condition; 20] = [
-    Condition { state: State::Closed, name: "closed", holds: |facts| facts.closed, text: closed },
+pub const CONDITIONS: [Condition; 20] = [
+    Condition {
+        state: State::Closed,
+        name: "closed",
+        runbook: "sets.md#closed",
+        holds: |facts| facts.closed,
+        text: closed,
+    },
     Condition {
         state: State::RolledBack,
         name: "rolled back, as an allocator saw",
+        runbook: "sets.md#rolled-back",
         holds: |facts| !facts.halted.is_empty(),
         text: halted,
     },
     Condition {
         state: State::RolledBack,
         name: "rolled back, as the store has it",
+        runbook: "sets.md#rolled-back",
         holds: |facts| !facts.entries_lost.is_empty(),
         text: entries_lost,
     },
     Condition {
         state: State::Cloned,
         name: "two sets have one name",
+        runbook: "sets.md#cloned",
         holds: |facts| facts.set_ids.len() > 1,
         text: namesakes,
     },
     Condition {
         state: State::Cloned,
         name: "two processes are one store",
+        runbook: "sets.md#cloned",
         holds: |facts| !facts.copies.is_empty(),
         text: copies,
     },
-    Condition { state: State::Split, name: "several lineages", holds: |facts| facts.lineages.len() > 1, text: split },
+    Condition {
+        state: State::Split,
+        name: "several lineages",
+        runbook: "sets.md#split",
+        holds: |facts| facts.lineages.len() > 1,
+        text: split,
+    },
     Condition {
         state: State::Differs,
         name: "states differ",
+        runbook: "store.md#seqsvrstatediffers",
         holds: |facts| !facts.difference.is_empty(),
         text: differs,
     },
     Condition {
         state: State::NoQuorum,
         name: "no store responds",
+        runbook: "store.md#seqsvrnoquorum",
         holds: |facts| !facts.quorum && facts.voters.is_empty() && facts.unformed.is_empty(),
         text: no_store,
     },
     Condition {
         state: State::NoQuorum,
         name: "not formed",
+        runbook: "sets.md#not-formed-or-not-defined",
         holds: |facts| !facts.quorum && facts.voters.is_empty(),
         text: not_formed,
     },
     Condition {
         state: State::NoQuorum,
         name: "no majority responds",
+        runbook: "store.md#seqsvrnoquorum",
         holds: |facts| !facts.quorum && !majority_responds(facts),
         text: no_majority,
     },
-    Condition { state: State::Election, name: "an election", holds: elects, text: election },
-    Condition { state: State::NoQuorum, name: "no leader", holds: |facts| !facts.quorum, text: no_leader },
+    Condition {
+        state: State::Election,
+        name: "an election",
+        runbook: "store.md#seqsvrnoleader",
+        holds: elects,
+        text: election,
+    },
+    Condition {
+        state: State::NoQuorum,
+        name: "no leader",
+        runbook: "store.md#seqsvrnoleader",
+        holds: |facts| !facts.quorum,
+        text: no_leader,
+    },
     Condition {
         state: State::Undefined,
         name: "no set is defined",
+        runbook: "sets.md#not-formed-or-not-defined",
         holds: |facts| !facts.defined,
         text: |facts| {
-            format!(
-                "UNDEFINED: the store has no set yet (NO_SET); {}; next: `seqsvr set init --set FILE`, or `seqsvr set create --set FILE --join ADDR` for a set of a cluster that exists",
-                facts.voters()
-            )
+            let next = "`seqsvr set init --set FILE`, or `seqsvr set create --set FILE --join ADDR` for a set of a cluster that \
+                        exists";
+            Advice::new(format!("UNDEFINED: the store has no set yet (NO_SET); {}", facts.voters())).next(next)
         },
     },
     Condition {
         state: State::Quarantined,
         name: "quarantined",
+        runbook: "sets.md#quarantined",
         holds: |facts| !facts.quarantine.is_empty(),
-        text: |facts| format!("{}; next: start the stores of the sets that do not respond", facts.quarantine),
+        text: |facts| Advice::new(facts.quarantine.clone()).next("start the stores of the sets that do not respond"),
     },
     Condition {
         state: State::Unserved,
         name: "sections do not arrive",
+        runbook: "sets.md#sections-do-not-arrive",
         holds: |facts| is_unserved(facts) && facts.delayed > 0,
         text: |facts| unserved(facts, "`seqsvr migration list` shows what the other set does not do"),
     },
     Condition {
         state: State::Unserved,
         name: "no allocator responds",
+        runbook: "ownership.md#seqsvrsectionsunserved",
         holds: |facts| is_unserved(facts) && facts.allocs == 0,
         text: |facts| match facts.silent_allocs.is_empty() {
             true => unserved(facts, "start its allocators (`seqsvr alloc`)"),
@@ -97,6 +132,7 @@ pub(in crate::status) const CONDITIONS: [Condition; 20] = [
     Condition {
         state: State::Unserved,
         name: "an allocator is lost",
+        runbook: "ownership.md#seqsvrsectionsunserved",
         holds: |facts| is_unserved(facts) && !(facts.unleased.is_empty() && facts.silent_allocs.is_empty()),
         text: |facts| {
             let next =
@@ -107,77 +143,76 @@ pub(in crate::status) const CONDITIONS: [Condition; 20] = [
     Condition {
         state: State::Unserved,
         name: "sections have no owner",
+        runbook: "ownership.md#seqsvrsectionsunserved",
         holds: is_unserved,
         text: |facts| unserved(facts, "sections get an owner within seconds: repeat, then `seqsvr node list`"),
     },
-    Condition { state: State::Degraded, name: "degraded", holds: is_degraded, text: degraded },
+    Condition {
+        state: State::Degraded,
+        name: "degraded",
+        runbook: "process.md#seqsvrdown",
+        holds: is_degraded,
+        text: degraded,
+    },
     Condition {
         state: State::Ok,
         name: "ok",
+        runbook: "README.md#runbook",
         holds: |_| true,
-        text: |facts| format!("ok: {}; {}", facts.served(), facts.voters()),
+        text: |facts| Advice::new(format!("ok: {}; {}", facts.served(), facts.voters())),
     },
 ];
 
-fn closed(facts: &Facts) -> String {
+fn closed(facts: &Facts) -> Advice {
     let rest = match facts.responding {
         0 => "its processes need not run".to_owned(),
         1 => "1 of its processes responds, and can be stopped".to_owned(),
         some => format!("{some} of its processes respond, and can be stopped"),
     };
-    format!("closed: its users are in other sets; {rest}")
+    Advice::new(format!("closed: its users are in other sets; {rest}"))
 }
 
-fn halted(facts: &Facts) -> String {
+fn halted(facts: &Facts) -> Advice {
     let (first, reason) = &facts.halted[0];
     let names: Vec<&str> = facts.halted.iter().map(|(name, _)| name.as_str()).collect();
-    format!(
-        "ROLLED BACK: {} serve nothing; {first}: {reason}; next: stop all stores, keep their directories, and do not start \
-         these allocators again: `seqsvr unsafe recover`, then `seqsvr restore`",
-        names.join(", ")
-    )
+    let next = "stop all stores, keep their directories, and do not start these allocators again: `seqsvr unsafe recover`, \
+                then `seqsvr restore`";
+    Advice::new(format!("ROLLED BACK: {} serve nothing; {first}: {reason}", names.join(", "))).next(next)
 }
 
-fn entries_lost(facts: &Facts) -> String {
-    format!(
-        "ROLLED BACK: no allocator registers and no section gets another owner; {}; next: stop all stores, keep their \
-         directories: `seqsvr unsafe recover`, then `seqsvr restore`",
-        facts.entries_lost
-    )
+fn entries_lost(facts: &Facts) -> Advice {
+    let text = format!("ROLLED BACK: no allocator registers and no section gets another owner; {}", facts.entries_lost);
+    Advice::new(text).next("stop all stores, keep their directories: `seqsvr unsafe recover`, then `seqsvr restore`")
 }
 
-fn copies(facts: &Facts) -> String {
-    format!(
-        "CLONED: one store responds as two processes: {}; a copy of the set runs, and gives out the same numbers; next: stop the \
-         copy, and name only the nodes of one of both",
-        listed(&facts.copies).collect::<Vec<_>>().join(", ")
-    )
+fn copies(facts: &Facts) -> Advice {
+    let copies = listed(&facts.copies).collect::<Vec<_>>().join(", ");
+    Advice::new(format!(
+        "CLONED: one store responds as two processes: {copies}; a copy of the set runs, and gives out the same numbers"
+    ))
+    .next("stop the copy, and name only the nodes of one of both")
 }
 
-fn namesakes(facts: &Facts) -> String {
+fn namesakes(facts: &Facts) -> Advice {
     let groups = facts.set_ids.iter().map(|(id, stores)| format!("{} of set {id}", stores.join(", ")));
-    format!(
-        "CLONED: sets with several ids have this name: {}; next: name only the nodes of one of them",
-        groups.collect::<Vec<_>>().join(", and ")
-    )
+    let groups = groups.collect::<Vec<_>>().join(", and ");
+    Advice::new(format!("CLONED: sets with several ids have this name: {groups}"))
+        .next("name only the nodes of one of them")
 }
 
-fn split(facts: &Facts) -> String {
+fn split(facts: &Facts) -> Advice {
     let groups = facts.lineages.iter().map(|(lineage, stores)| format!("{} of lineage {lineage}", stores.join(", ")));
-    format!(
-        "SPLIT: stores {}: they were restored from other files or under other counts, and may allocate the same numbers; next: \
-         stop the stores that were restored otherwise, and restore them as the others",
-        groups.collect::<Vec<_>>().join(", and ")
-    )
+    let groups = groups.collect::<Vec<_>>().join(", and ");
+    Advice::new(format!(
+        "SPLIT: stores {groups}: they were restored from other files or under other counts, and may allocate the same numbers"
+    ))
+    .next("stop the stores that were restored otherwise, and restore them as the others")
 }
 
-fn differs(facts: &Facts) -> String {
-    format!(
-        "DIFFERS: {}; {}; next: replace the stores outside of the majority under new ids (`seqsvr store replace`); without a \
-         majority of equal states, keep all directories and restore the newest backup (`seqsvr restore`)",
-        facts.difference,
-        facts.voters()
-    )
+fn differs(facts: &Facts) -> Advice {
+    let next = "replace the stores outside of the majority under new ids (`seqsvr store replace`); without a majority of \
+                equal states, keep all directories and restore the newest backup (`seqsvr restore`)";
+    Advice::new(format!("DIFFERS: {}; {}", facts.difference, facts.voters())).next(next)
 }
 
 fn majority_responds(facts: &Facts) -> bool {
@@ -205,52 +240,52 @@ fn without_leader(facts: &Facts, word: &str) -> String {
     text
 }
 
-fn no_store(facts: &Facts) -> String {
+fn no_store(facts: &Facts) -> Advice {
     let mut text = without_leader(facts, "NO QUORUM");
     if facts.allocs == 0 && !facts.silent_allocs.is_empty() {
         let allocs = listed(&facts.silent_allocs).collect::<Vec<_>>().join(", ");
         text.push_str(&format!("; no allocator responds: {allocs}"));
     }
-    match facts.silent_stores.is_empty() {
-        true => text.push_str("; next: no address of its stores is known here: name one with --addr"),
-        false => text.push_str(&format!("; next: start its stores again: {}", names(&facts.silent_stores))),
-    }
-    text
+    Advice::new(text).next(match facts.silent_stores.is_empty() {
+        true => "no address of its stores is known here: name one with --addr".to_owned(),
+        false => format!("start its stores again: {}", names(&facts.silent_stores)),
+    })
 }
 
-fn not_formed(facts: &Facts) -> String {
+fn not_formed(facts: &Facts) -> Advice {
     let (verb, next) = match (facts.unformed.len(), facts.silent_stores.is_empty()) {
         (_, true) => ("", "repeat within seconds, then look at the logs of the stores".to_owned()),
         (1, false) => ("s", format!("start the others: {}", names(&facts.silent_stores))),
         (_, false) => ("", format!("start the others: {}", names(&facts.silent_stores))),
     };
-    format!(
-        "NO QUORUM: {} respond{verb}, and the store is not formed yet; nothing can be committed; next: {next}",
-        facts.unformed.join(", ")
-    )
+    let unformed = facts.unformed.join(", ");
+    Advice::new(format!(
+        "NO QUORUM: {unformed} respond{verb}, and the store is not formed yet; nothing can be committed"
+    ))
+    .next(next)
 }
 
-fn no_majority(facts: &Facts) -> String {
+fn no_majority(facts: &Facts) -> Advice {
     let gone: Vec<&str> =
         facts.voters.iter().filter(|(_, responds)| !responds).map(|(name, _)| name.as_str()).collect();
-    let text = without_leader(facts, "NO QUORUM");
-    format!("{text}; next: start {} again; if their disks are lost: `seqsvr unsafe recover`", gone.join(", "))
+    Advice::new(without_leader(facts, "NO QUORUM"))
+        .next(format!("start {} again; if their disks are lost: `seqsvr unsafe recover`", gone.join(", ")))
 }
 
-fn election(facts: &Facts) -> String {
-    format!("{}; next: an election is under way: repeat within seconds", without_leader(facts, "ELECTION"))
+fn election(facts: &Facts) -> Advice {
+    Advice::new(without_leader(facts, "ELECTION")).next("an election is under way: repeat within seconds")
 }
 
-fn no_leader(facts: &Facts) -> String {
-    let text = without_leader(facts, "NO QUORUM");
-    format!("{text}; next: the voters do not reach each other, or have just started: repeat, then look at their logs")
+fn no_leader(facts: &Facts) -> Advice {
+    Advice::new(without_leader(facts, "NO QUORUM"))
+        .next("the voters do not reach each other, or have just started: repeat, then look at their logs")
 }
 
 fn is_unserved(facts: &Facts) -> bool {
     facts.delayed > 0 || facts.sections.is_none_or(|all| facts.served < all)
 }
 
-fn unserved(facts: &Facts, next: &str) -> String {
+fn unserved(facts: &Facts, next: &str) -> Advice {
     let mut text = format!("UNSERVED: {}; {}", facts.served(), facts.voters());
     if facts.delayed > 0 {
         let (count, verb) = match facts.delayed {
@@ -270,7 +305,7 @@ fn unserved(facts: &Facts, next: &str) -> String {
     if !silent.is_empty() {
         text.push_str(&format!("; no response of {}", silent.join(", ")));
     }
-    format!("{text}; next: {next}")
+    Advice::new(text).next(next)
 }
 
 fn is_degraded(facts: &Facts) -> bool {
@@ -283,26 +318,9 @@ fn is_degraded(facts: &Facts) -> bool {
         || full
 }
 
-fn degraded(facts: &Facts) -> String {
-    let mut text = format!("DEGRADED: {}", facts.served());
-    if !facts.unleased.is_empty() {
-        let unleased = facts.unleased.join(", ");
-        text.push_str(&format!("; without a lease: {unleased}; next: repeat, then look at its log"));
-    }
-    let stores = facts.missing_stores();
-    if !stores.is_empty() {
-        text.push_str(&format!(
-            "; no response of store {}; next: start it again, or if its disk is lost, `seqsvr store replace`",
-            stores.join(", ")
-        ));
-    }
-    if !facts.silent_allocs.is_empty() {
-        text.push_str(&format!(
-            "; no response of allocator {}; next: start it again, or if it is to stay away, `seqsvr node drain`",
-            listed(&facts.silent_allocs).collect::<Vec<_>>().join(", ")
-        ));
-    }
-    text
+/// Returns the beginning of the verdict; the remarks that follow name the nodes and the next steps.
+fn degraded(facts: &Facts) -> Advice {
+    Advice::new(format!("DEGRADED: {}", facts.served()))
 }
 
 /// Returns the names of nodes, for a command.

@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 
 use seq_command::output::{Table, grouped};
 
-use super::{CertificateView, Unreachable, View};
-use crate::migration::watch;
-use crate::status::verdict::age;
+use super::{CertificateView, Cluster, Unreachable};
+use crate::migration;
+use crate::verdict::age;
 
-impl View {
-    /// The view as text; `wide` adds less common columns.
-    pub(in crate::status) fn render(&self, wide: bool) -> String {
+impl Cluster {
+    /// Returns the page of `seqsvr status` as text; `wide` adds less common columns.
+    #[must_use]
+    pub fn render(&self, wide: bool) -> String {
         let mut sets = Table::new(&["set", "uids", "served", "stores", "allocs", "numbers", "raises", "routes"]);
         for set in &self.sets {
             sets.row([
@@ -63,7 +64,7 @@ impl View {
             text.push_str(&format!("{}: {}\n", set.name, set.verdict));
             for migration in &set.moves {
                 let (id, to) = (migration.id, &migration.to);
-                text.push_str(&format!("{}: migration {id} to {to}: {}\n", set.name, watch::line(migration)));
+                text.push_str(&format!("{}: migration {id} to {to}: {}\n", set.name, migration::line(migration)));
             }
         }
         if let Some(unplaced) = self.unplaced() {
@@ -72,7 +73,7 @@ impl View {
         if let Some(unknown) = self.unknown_nodes() {
             text.push_str(&format!("unknown: {unknown}\n"));
         }
-        if let Some(warning) = self.expiry.warning() {
+        if let Some(warning) = self.expiry_of_proxies() {
             text.push_str(&format!("proxies: {warning}\n"));
         }
         text

@@ -5,6 +5,8 @@ use std::time::{Duration, SystemTime};
 use seq_proto::v1::StatusResponse;
 use serde::Serialize;
 
+use crate::verdict::Advice;
+
 const DAY: Duration = Duration::from_secs(86_400);
 
 /// Remaining validity below which the verdict warns. Two weeks leave time for a rotation by hand.
@@ -15,18 +17,18 @@ const LAST_SECOND: u64 = 253_402_300_799;
 
 /// The certificate of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(super) struct CertificateView {
+pub struct CertificateView {
     /// End of its validity, in UTC.
-    pub(super) expires: String,
+    pub expires: String,
     /// `valid`, `expiring` (within 14 days) or `expired`.
-    pub(super) state: Validity,
+    pub state: Validity,
     #[serde(skip)]
     days_left: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Validity {
+pub enum Validity {
     Valid,
     Expiring,
     Expired,
@@ -34,7 +36,7 @@ pub(super) enum Validity {
 
 impl CertificateView {
     /// Returns the certificate in a response; `None` if the node has no TLS, or a version without the field.
-    pub(super) fn of(response: &StatusResponse, now: SystemTime) -> Option<CertificateView> {
+    pub(crate) fn of(response: &StatusResponse, now: SystemTime) -> Option<CertificateView> {
         let not_after = response.certificate_not_after?.min(LAST_SECOND);
         let at = SystemTime::UNIX_EPOCH + Duration::from_secs(not_after);
         let (state, left) = match at.duration_since(now) {
@@ -48,14 +50,14 @@ impl CertificateView {
 
 /// Nodes whose certificates expire soon or have expired.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Expiry {
+pub(crate) struct Expiry {
     expired: Vec<String>,
     expiring: Vec<String>,
 }
 
 impl Expiry {
     /// Adds the certificate of a node, if it has one.
-    pub(super) fn add(&mut self, node: &str, certificate: Option<&CertificateView>) {
+    pub(crate) fn add(&mut self, node: &str, certificate: Option<&CertificateView>) {
         let Some(certificate) = certificate else { return };
         match (certificate.state, certificate.days_left) {
             (Validity::Valid, _) => {}
@@ -67,25 +69,25 @@ impl Expiry {
     }
 
     /// Adds a node that does not respond because its certificate has expired.
-    pub(super) fn add_expired(&mut self, node: &str) {
+    pub(crate) fn add_expired(&mut self, node: &str) {
         self.expired.push(node.to_owned());
     }
 
     /// Returns whether a node does not respond because its certificate has expired.
-    pub(super) fn is_cause(&self, node: &str) -> bool {
+    pub(crate) fn is_cause(&self, node: &str) -> bool {
         self.expired.iter().any(|expired| expired == node)
     }
 
-    pub(super) fn has_expired(&self) -> bool {
+    pub(crate) fn has_expired(&self) -> bool {
         !self.expired.is_empty()
     }
 
-    /// The warning, which follows a verdict; `None` if no certificate is expired or expiring.
-    pub(super) fn warning(&self) -> Option<String> {
+    /// Returns the warning, which follows a verdict; `None` if no certificate is expired or expiring.
+    pub(crate) fn warning(&self) -> Option<Advice> {
         let expired = (!self.expired.is_empty()).then(|| format!("certificate expired: {}", self.expired.join(", ")));
         let expiring =
             (!self.expiring.is_empty()).then(|| format!("certificate expires soon: {}", self.expiring.join(", ")));
         let parts: Vec<String> = expired.into_iter().chain(expiring).collect();
-        (!parts.is_empty()).then(|| format!("{}; next: `seqsvr cert rotate`", parts.join("; ")))
+        (!parts.is_empty()).then(|| Advice::new(parts.join("; ")).next("`seqsvr cert rotate`"))
     }
 }

@@ -1,4 +1,4 @@
-//! A migration with its progress, as the commands print it.
+//! A migration with its progress, as commands and pages show it.
 
 use seq_command::output::{digits, grouped};
 use seq_command::utc;
@@ -8,7 +8,7 @@ use serde::Serialize;
 /// The phase of a migration, in one word for every command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Phase {
+pub enum Phase {
     /// Sections depart.
     Open,
     /// An operator paused the migration.
@@ -24,7 +24,8 @@ pub(crate) enum Phase {
 }
 
 impl Phase {
-    pub(crate) fn of(migration: &MigrationStatus) -> Phase {
+    /// Returns the phase of a migration.
+    pub fn of(migration: &MigrationStatus) -> Phase {
         let is_paused = migration.pace.as_ref().is_some_and(|pace| pace.paused);
         match migration.phase() {
             MigrationPhase::Open | MigrationPhase::Unspecified if is_paused => Phase::Paused,
@@ -37,7 +38,7 @@ impl Phase {
     }
 
     /// Returns the word for the phase in a table.
-    pub(crate) fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Phase::Open => "open",
             Phase::Paused => "paused",
@@ -49,13 +50,13 @@ impl Phase {
     }
 
     /// Returns whether sections are still to depart or to return.
-    pub(crate) fn moves(self) -> bool {
+    pub fn moves(self) -> bool {
         matches!(self, Phase::Open | Phase::Paused | Phase::RollingBack)
     }
 }
 
 /// Returns the number of sections that have arrived, or that a rollback has returned.
-pub(crate) fn done(migration: &MigrationStatus) -> u32 {
+pub fn done(migration: &MigrationStatus) -> u32 {
     match Phase::of(migration) {
         Phase::RollingBack | Phase::RolledBack => migration.sections.saturating_sub(migration.departed),
         _ => migration.arrived,
@@ -63,7 +64,7 @@ pub(crate) fn done(migration: &MigrationStatus) -> u32 {
 }
 
 /// Returns the estimated seconds to the end; `None` while no section moves.
-pub(crate) fn eta_seconds(migration: &MigrationStatus) -> Option<u64> {
+pub fn eta_seconds(migration: &MigrationStatus) -> Option<u64> {
     let left = migration.sections.saturating_sub(done(migration));
     let rate = migration.sections_per_second;
     // An estimate from less than one section in a quarter of an hour has no meaning.
@@ -71,18 +72,18 @@ pub(crate) fn eta_seconds(migration: &MigrationStatus) -> Option<u64> {
 }
 
 /// Returns the speed and the time left, as `50.0/s  ETA 13 s`.
-pub(crate) fn speed(migration: &MigrationStatus) -> String {
+pub fn speed(migration: &MigrationStatus) -> String {
     let eta = eta_seconds(migration).map_or_else(|| "-".to_owned(), duration);
     format!("{:.1}/s  ETA {eta}", migration.sections_per_second)
 }
 
 /// Returns a time as text; `None` if it is unknown.
-pub(crate) fn time(unix_ms: u64) -> Option<String> {
+pub fn time(unix_ms: u64) -> Option<String> {
     (unix_ms > 0).then(|| utc::text_of_ms(unix_ms))
 }
 
 /// Returns the pauses of sections, and the reason why no section moves.
-pub(crate) fn details(migration: &MigrationStatus) -> String {
+pub fn details(migration: &MigrationStatus) -> String {
     let millis = |us: u64| format!("{:.1} ms", us as f64 / 1_000.0);
     let mut text = if migration.pause_max_us == 0 {
         String::new()
@@ -97,6 +98,17 @@ pub(crate) fn details(migration: &MigrationStatus) -> String {
     text
 }
 
+/// Returns the state of a migration in one line.
+pub fn line(migration: &MigrationStatus) -> String {
+    let (sections, phase) = (grouped(migration.sections.into()), Phase::of(migration));
+    let counts = format!("{}/{sections} {}", grouped(done(migration).into()), phase.name());
+    if phase.moves() {
+        format!("{counts}  {}{}", speed(migration), details(migration))
+    } else {
+        counts + &details(migration)
+    }
+}
+
 /// Returns a duration as `42 s`, `3 min` or `2 h`.
 fn duration(seconds: u64) -> String {
     match seconds {
@@ -108,9 +120,10 @@ fn duration(seconds: u64) -> String {
 
 /// A migration as JSON.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct MigrationView {
+pub struct MigrationView {
+    /// Id of the migration.
     #[serde(serialize_with = "digits")]
-    pub(crate) id: u64,
+    pub id: u64,
     from: String,
     to: String,
     phase: Phase,
@@ -148,7 +161,8 @@ struct RunView {
 }
 
 impl MigrationView {
-    pub(crate) fn new(migration: &MigrationStatus) -> MigrationView {
+    /// Returns a migration as JSON shows it.
+    pub fn new(migration: &MigrationStatus) -> MigrationView {
         let pace = migration.pace.unwrap_or_default();
         let run = |run: &SectionRange| RunView { first_section: run.first_section, sections: run.sections };
         MigrationView {

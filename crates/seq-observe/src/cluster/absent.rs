@@ -6,27 +6,31 @@ use seq_command::store_client::{Node, NodeRole};
 use serde::Serialize;
 
 use super::set_view::SetView;
-use crate::status::sample::Sample;
+use crate::sample::Sample;
 
+/// A node that does not respond.
 #[derive(Debug, Serialize)]
-pub(super) struct Unreachable {
-    pub(super) addr: String,
+pub struct Unreachable {
+    /// Address that was queried, as `host:port`.
+    pub addr: String,
     /// Name of the node, if a response or the set file has it.
-    pub(super) name: Option<String>,
+    pub name: Option<String>,
     /// Name of the node's set, if a response has it.
-    pub(super) set: Option<String>,
+    pub set: Option<String>,
     /// Reason why the node may not respond.
-    pub(super) state: Absence,
-    pub(super) removed: bool,
+    pub state: Absence,
+    /// Whether the store of its set no longer lists it.
+    pub removed: bool,
     /// Milliseconds since the node last acknowledged the leader of the store, if known.
-    pub(super) silent_ms: Option<u64>,
-    pub(super) why: String,
+    pub silent_ms: Option<u64>,
+    /// Error of the request.
+    pub why: String,
 }
 
 /// Reason why a node may not respond.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Absence {
+pub enum Absence {
     /// The node is missing.
     Silent,
     /// The certificate of the node has expired.
@@ -45,7 +49,8 @@ pub(super) enum Absence {
 
 impl Absence {
     /// Returns the word for the reason in a table.
-    pub(super) fn name(self) -> &'static str {
+    #[must_use]
+    pub fn name(self) -> &'static str {
         match self {
             Absence::Silent => "silent",
             Absence::Expired => "expired",
@@ -59,16 +64,16 @@ impl Absence {
 }
 
 /// A node that does not respond, as the sets know it.
-pub(super) struct Absent {
-    pub(super) state: Absence,
-    pub(super) set: Option<String>,
-    pub(super) role: Option<NodeRole>,
-    pub(super) name: Option<String>,
+pub(crate) struct Absent {
+    pub(crate) state: Absence,
+    pub(crate) set: Option<String>,
+    pub(crate) role: Option<NodeRole>,
+    pub(crate) name: Option<String>,
 }
 
 impl Absent {
     /// Returns the node that has an address. `seed` is set if the user named it.
-    pub(super) fn of(addr: &str, seed: Option<&Node>, sample: &Sample, sets: &BTreeMap<&str, SetView>) -> Absent {
+    pub(crate) fn of(addr: &str, seed: Option<&Node>, sample: &Sample, sets: &BTreeMap<&str, SetView>) -> Absent {
         let listed = sets.iter().find_map(|(set, view)| Some(((*set).to_owned(), view.node_at(addr)?)));
         let is_listed = listed.is_some();
         let stated = || seed.and_then(|seed| seed.of.clone()).or_else(|| sample.nodes.get(addr).cloned());
@@ -97,7 +102,7 @@ impl Absent {
         Absent { state, set, role, name }
     }
 
-    pub(super) fn unreachable(self, addr: &str, why: &str, sets: &BTreeMap<&str, SetView>) -> Unreachable {
+    pub(crate) fn unreachable(self, addr: &str, why: &str, sets: &BTreeMap<&str, SetView>) -> Unreachable {
         let view = self.set.as_deref().and_then(|set| sets.get(set));
         let name = self.name.as_deref();
         Unreachable {

@@ -7,33 +7,33 @@ use seq_core::clock_offset::{self, ClockOffset};
 use seq_proto::v1::status_response::Role;
 use seq_proto::v1::{RouteSet, Routes, SetInfo, SetState, StatusResponse};
 
-use super::StatusResult;
+use crate::query::StatusResult;
 
 /// Responses of nodes, and the nodes and sets that they name.
 #[derive(Debug, Default)]
-pub(super) struct Sample {
+pub(crate) struct Sample {
     /// Responses or errors of nodes, by address.
-    pub(super) responses: BTreeMap<String, StatusResult>,
+    pub(crate) responses: BTreeMap<String, StatusResult>,
     /// Sets of the cluster that responses name, by name.
-    pub(super) sets: BTreeMap<String, NamedSet>,
+    pub(crate) sets: BTreeMap<String, NamedSet>,
     /// Set and role of nodes that responses name, by address.
-    pub(super) nodes: BTreeMap<String, (String, NodeRole)>,
+    pub(crate) nodes: BTreeMap<String, (String, NodeRole)>,
     /// Clocks of nodes that respond, by address.
-    pub(super) clocks: BTreeMap<String, ClockOffset>,
+    pub(crate) clocks: BTreeMap<String, ClockOffset>,
 }
 
 /// A set as another set knows it.
 #[derive(Debug, Default)]
-pub(super) struct NamedSet {
+pub(crate) struct NamedSet {
     /// Whether the set is closed.
-    pub(super) closed: bool,
+    pub(crate) closed: bool,
     /// Uids of the layout; empty if they are unknown.
-    pub(super) uids: (u64, u64),
+    pub(crate) uids: (u64, u64),
 }
 
 impl Sample {
     /// Adds the nodes and sets that a node's status names; with `all_sets` also of other sets.
-    pub(super) fn learn_status(&mut self, response: &StatusResponse, all_sets: bool) {
+    pub(crate) fn learn_status(&mut self, response: &StatusResponse, all_sets: bool) {
         let set = &response.set;
         match &response.role {
             Some(Role::Store(store)) => {
@@ -60,7 +60,7 @@ impl Sample {
     }
 
     /// Adds the nodes and sets of a route table; with `all_sets` also of other sets.
-    pub(super) fn learn_routes(&mut self, routes: &Routes, all_sets: bool) {
+    pub(crate) fn learn_routes(&mut self, routes: &Routes, all_sets: bool) {
         routes.nodes.iter().for_each(|node| self.add(&node.addr, &routes.set, NodeRole::Alloc));
         for RouteSet { name, allocs, .. } in routes.sets.iter().filter(|_| all_sets) {
             self.sets.entry(name.clone()).or_default();
@@ -74,7 +74,7 @@ impl Sample {
 
     /// Returns the addresses that were named and not queried yet. Closed sets are not queried, because their machines
     /// may be gone.
-    pub(super) fn unasked(&self) -> BTreeSet<String> {
+    pub(crate) fn unasked(&self) -> BTreeSet<String> {
         let closed = |set: &String| self.sets.get(set).is_some_and(|set| set.closed);
         let unasked =
             |(addr, (set, _)): &(&String, &(String, NodeRole))| !closed(set) && !self.responses.contains_key(*addr);
@@ -84,7 +84,7 @@ impl Sample {
     /// Returns the nodes whose clocks differ by more than a second from the median of all nodes, by address, with the
     /// milliseconds that they are ahead. A wrong clock of this machine has no effect, because it differs equally from
     /// all clocks.
-    pub(super) fn clocks_off(&self) -> BTreeMap<&str, i64> {
+    pub(crate) fn clocks_off(&self) -> BTreeMap<&str, i64> {
         let middle = clock_offset::middle(self.clocks.values().map(|clock| clock.ahead_ms));
         let Some(middle) = middle else { return BTreeMap::new() };
         let differs = |clock: &ClockOffset| (clock.ahead_ms - middle).abs() > 1_000 + clock.error_ms;

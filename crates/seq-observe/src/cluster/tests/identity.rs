@@ -6,7 +6,7 @@ use super::*;
 
 /// A view of responses, and its verdict on the set `dev`.
 fn verdict_of(responses: impl IntoIterator<Item = (&'static str, StatusResult)>, seeds: &[Node]) -> (State, String) {
-    let view = View::new(&sample(responses), seeds, now());
+    let view = Cluster::new(&sample(responses), seeds, now());
     let set = view.sets.iter().find(|set| set.name == "dev").unwrap();
     (set.state.unwrap(), set.verdict.clone())
 }
@@ -35,7 +35,7 @@ fn a_node_is_who_it_says_it_is_wherever_it_responds() {
         all.into_iter().chain([("h:17", alloc("a1", 10)), ("h:7", gone())])
     };
     assert_eq!(verdict_of(moved(), &[]), (State::Ok, OK.to_owned()));
-    let view = View::new(&sample(moved()), &[], now());
+    let view = Cluster::new(&sample(moved()), &[], now());
     assert!(view.unreachable.iter().all(|absent| absent.state == Absence::Moved), "{}", view.render(false));
     assert!(
         view.render(false).contains("s1           dev  h:1   moved  -    Connection refused"),
@@ -50,7 +50,7 @@ fn a_node_is_who_it_says_it_is_wherever_it_responds() {
         ("other:1", process(1, store(1))),
         ("other:7", process(7, alloc("a1", 10))),
     ];
-    let view = View::new(&sample(twice), &[], now());
+    let view = Cluster::new(&sample(twice), &[], now());
     assert_eq!((&*view.verdict, view.stores.len(), view.allocs.len()), (OK, 2, 1), "one process has two addresses");
 }
 
@@ -82,7 +82,7 @@ fn members_of_an_outdated_set_file_are_removed_and_its_new_allocators_are_missin
     // Without a majority the newest list is not known.
     let alone = |id| store_with(id, |status| (status.quorum, status.quorum_lost_ms) = (false, 99_000));
     let lost = [("h:1", alone(1)), ("h:2", alone(2)), ("h:3", gone())];
-    let view = View::new(&sample(lost), &[of_file("s3", "h:3", NodeRole::Store)], now());
+    let view = Cluster::new(&sample(lost), &[of_file("s3", "h:3", NodeRole::Store)], now());
     assert_eq!(view.unreachable[0].state, Absence::Silent);
 }
 
@@ -106,7 +106,7 @@ fn nodes_of_another_set_are_asked_and_missing_there_alone() {
     let dev = |state| [("h:1", store(1)), ("h:2", knows_other(state)), ("h:7", alloc("a1", 10))];
     assert_eq!(sample(dev(SetState::Open)).unasked(), BTreeSet::from(["h:8", "o:1", "o:7"].map(str::to_owned)));
     let silent = dev(SetState::Open).into_iter().chain([("o:1", gone()), ("o:7", gone())]);
-    let view = View::new(&sample(silent), &["h:1", "o:1"].map(Node::at), now());
+    let view = Cluster::new(&sample(silent), &["h:1", "o:1"].map(Node::at), now());
     let of = |name: &str| view.sets.iter().find(|set| set.name == name).unwrap();
     assert_eq!((of("dev").state, &*of("dev").verdict), (Some(State::Ok), OK));
     assert_eq!(
@@ -123,7 +123,7 @@ fn nodes_of_another_set_are_asked_and_missing_there_alone() {
     });
     let other = other.map(|response| StatusResponse { set: "other".to_owned(), ..response });
     let half = dev(SetState::Open).into_iter().chain([("o:1", other), ("o:7", gone())]);
-    let view = View::new(&sample(half), &[], now());
+    let view = Cluster::new(&sample(half), &[], now());
     let of = |name: &str| view.sets.iter().find(|set| set.name == name).unwrap();
     assert_eq!(
         of("other").verdict,
@@ -136,7 +136,7 @@ fn nodes_of_another_set_are_asked_and_missing_there_alone() {
 fn a_closed_set_is_not_asked_and_nothing_of_it_is_missing() {
     let dev = || [("h:1", store(1)), ("h:2", knows_other(SetState::Closed)), ("h:7", alloc("a1", 10))];
     assert_eq!(sample(dev()).unasked(), BTreeSet::from(["h:8".to_owned()]));
-    let view = View::new(&sample(dev().into_iter().chain([("o:1", gone())])), &[Node::at("o:1")], now());
+    let view = Cluster::new(&sample(dev().into_iter().chain([("o:1", gone())])), &[Node::at("o:1")], now());
     assert!(view.healthy && view.worst() == State::Ok, "{}", view.verdict);
     assert_eq!((view.sets[1].state, view.unreachable[0].state), (Some(State::Closed), Absence::Closed));
     assert!(view.render(false).contains("other: closed: its users are in other sets"), "{}", view.render(false));
@@ -147,7 +147,7 @@ fn a_closed_set_is_not_asked_and_nothing_of_it_is_missing() {
 #[test]
 fn an_address_that_no_set_knows_is_no_sets_fault_and_no_success() {
     let responses = [("h:1", store(1)), ("h:2", store(2)), ("h:7", alloc("a1", 10)), ("x:1", gone())];
-    let view = View::new(&sample(responses), &[Node::at("x:1")], now());
+    let view = Cluster::new(&sample(responses), &[Node::at("x:1")], now());
     assert_eq!((view.sets[0].state, view.worst(), view.healthy), (Some(State::Ok), State::Degraded, false));
     assert!(
         view.render(false).ends_with("unknown: no response from x:1, which no set lists; next: check the address\n")
@@ -190,7 +190,7 @@ fn sections_that_do_not_arrive_are_unserved_until_another_set_has_them() {
         });
         let of_other = |response: StatusResult| response.map(|one| StatusResponse { set: "other".to_owned(), ..one });
         let dev = [("h:1", store(1)), ("h:2", source), ("h:7", alloc("a1", 8))];
-        let view = View::new(
+        let view = Cluster::new(
             &sample(dev.into_iter().chain([("o:1", of_other(other)), ("o:7", of_other(alloc("a1", target)))])),
             &[],
             now(),
@@ -214,7 +214,7 @@ fn clocks_are_compared_with_most_others() {
         for (addr, ahead_ms) in ["h:1", "h:2", "h:7"].into_iter().zip(offsets) {
             sample.clocks.insert(addr.to_owned(), ClockOffset { ahead_ms, error_ms: 5 });
         }
-        View::new(&sample, &[], now()).verdict
+        Cluster::new(&sample, &[], now()).verdict
     };
     assert_eq!(with([-7_200_000, -7_199_100, -7_200_500]), OK, "the clock of this machine is wrong");
     let text = with([0, 3_600_000, 200]);

@@ -2,10 +2,13 @@ use std::collections::BTreeSet;
 
 use expect_test::expect;
 
-use seq_proto::v1::{AllocMember, AllocStatus, RouteSet, Routes, SetInfo, SetState, StoreMember, StoreStatus};
+use seq_proto::v1::{
+    AllocMember, AllocStatus, RouteSet, Routes, SetInfo, SetState, StatusResponse, StoreMember, StoreStatus,
+};
 
 use super::*;
-use crate::status::StatusResult;
+use crate::alloc_state::AllocState;
+use crate::query::StatusResult;
 
 mod identity;
 
@@ -102,18 +105,47 @@ fn a_set_without_sections_is_served_and_one_without_nodes_is_not() {
         || [("h:1", empty(1)), ("h:2", empty(2)), ("h:7", alloc("a1", 0)), ("h:9", Err("refused".to_owned()))];
     let mut alone = sample(responses());
     alone.responses.remove("h:9");
-    let view = View::new(&alone, &[], now());
+    let view = Cluster::new(&alone, &[], now());
     assert_eq!(view.sets[0].state, Some(State::Ok), "{}", view.verdict);
 
     let mut named = sample(responses());
     named.learn_routes(&routes_to("other", &["h:9"]), true);
-    let view = View::new(&named, &[], now());
+    let view = Cluster::new(&named, &[], now());
     let states: Vec<_> = view.sets.iter().map(|set| (&*set.name, set.state, &*set.verdict)).collect();
     let ok = "ok: it has no sections; 2 of 2 voters respond";
     let lost = "NO QUORUM: no store responds; nothing can be committed; no allocator responds: h:9; next: no address of its \
                 stores is known here: name one with --addr";
     assert_eq!(states, [("dev", Some(State::Ok), ok), ("other", Some(State::NoQuorum), lost)]);
     assert_eq!(view.unreachable[0].set.as_deref(), Some("other"));
+}
+
+#[test]
+fn faults_are_listed_with_the_next_step_and_a_page() {
+    let stuck = |status: &mut StoreStatus| {
+        let migration = seq_proto::v1::MigrationStatus {
+            id: 4_711,
+            to: "im-c".to_owned(),
+            stuck: "set im-c has no majority".to_owned(),
+            ..seq_proto::v1::MigrationStatus::default()
+        };
+        status.migrations = vec![migration];
+        status.allocs[0].drained = true;
+    };
+    let gone = || Err("refused".to_owned());
+    let cluster = view_of(
+        [("h:1", store(1)), ("h:2", store_with(2, stuck)), ("h:7", alloc("a1", 10)), ("h:8", gone()), ("h:9", gone())],
+        ["h:9"],
+    );
+    let mut text = String::new();
+    for attention in &cluster.attention {
+        text.push_str(&format!("{}\n", serde_json::to_string(attention).unwrap()));
+    }
+    expect![[r#"
+        {"severity":"attention","rule":"unknown nodes","sentence":"no response from h:9, which no set lists","next":"check the address","runbook":"README.md#runbook"}
+        {"severity":"attention","set":"dev","rule":"silent allocators","sentence":"no response of allocator a2 (h:8)","next":"start it again, or if it is to stay away, `seqsvr node drain`","runbook":"process.md#seqsvrdown"}
+        {"severity":"attention","set":"dev","rule":"stuck migration","sentence":"migration 4711 to im-c does not move: set im-c has no majority","next":"`seqsvr migration watch 4711`","runbook":"sets.md#a-migration-does-not-move"}
+        {"severity":"info","set":"dev","rule":"drained","sentence":"a1 is draining, 10 sections are left","runbook":"sets.md#drained-paused-or-moved"}
+    "#]].assert_eq(&text);
 }
 
 #[test]
@@ -207,7 +239,7 @@ fn alloc(name: &str, sections: u32) -> StatusResult {
     )
 }
 
-fn view(responses: impl IntoIterator<Item = (&'static str, StatusResult)>) -> View {
+fn view(responses: impl IntoIterator<Item = (&'static str, StatusResult)>) -> Cluster {
     view_of(responses, [])
 }
 
@@ -224,8 +256,8 @@ fn sample(responses: impl IntoIterator<Item = (&'static str, StatusResult)>) -> 
 fn view_of<const N: usize>(
     responses: impl IntoIterator<Item = (&'static str, StatusResult)>,
     seeds: [&str; N],
-) -> View {
-    View::new(&sample(responses), &seeds.map(Node::at), now())
+) -> Cluster {
+    Cluster::new(&sample(responses), &seeds.map(Node::at), now())
 }
 
 #[test]

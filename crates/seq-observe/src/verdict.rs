@@ -5,21 +5,22 @@
 //! set. [`REMARKS`] are appended to a verdict and do not change it. Both are functions of [`Facts`] alone.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
 use seq_command::output::grouped;
 
-use super::certificate::Expiry;
+use crate::certificate::Expiry;
 
 mod conditions;
 mod remarks;
 
-pub(super) use conditions::CONDITIONS;
-pub(super) use remarks::REMARKS;
+pub use conditions::CONDITIONS;
+pub use remarks::{REMARKS, Remark};
 
 /// The state of a set, the worst first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum State {
+pub enum State {
     /// An allocator has detected that the store lost committed entries, so numbers may be allocated twice.
     RolledBack,
     /// Two processes respond as the same store, or stores of two sets respond under one name, so one of the two is a
@@ -51,118 +52,175 @@ pub(super) enum State {
     Closed,
 }
 
+impl State {
+    /// Returns how much the state needs the attention of an operator; `None` if it is well.
+    #[must_use]
+    pub fn severity(self) -> Option<Severity> {
+        match self {
+            State::Ok | State::Closed => None,
+            State::Degraded | State::Election => Some(Severity::Attention),
+            _ => Some(Severity::Fault),
+        }
+    }
+}
+
+/// How much a fault or a remark needs the attention of an operator, the most urgent first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Severity {
+    /// Users are refused, or numbers may repeat.
+    Fault,
+    /// A part is lost or about to be, and users get numbers.
+    Attention,
+    /// An operator did it, or it is for the notes.
+    Info,
+}
+
+/// A sentence about a set or the cluster, and the next step of an operator.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Advice {
+    /// The sentence.
+    pub text: String,
+    /// The next step, with the command to type where there is one.
+    pub next: Option<String>,
+}
+
+impl Advice {
+    pub(crate) fn new(text: String) -> Advice {
+        Advice { text, next: None }
+    }
+
+    pub(crate) fn next(self, next: impl Into<String>) -> Advice {
+        Advice { next: Some(next.into()), ..self }
+    }
+}
+
+impl fmt::Display for Advice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)?;
+        self.next.iter().try_for_each(|next| write!(f, "; next: {next}"))
+    }
+}
+
 /// A condition of a set.
-pub(super) struct Condition {
+pub struct Condition {
     /// The state of a set for which the condition holds.
-    pub(super) state: State,
+    pub state: State,
     /// The name of the condition in the table of `docs/operations.md`.
-    pub(super) name: &'static str,
+    pub name: &'static str,
+    /// The page and heading in `docs/runbook`.
+    pub runbook: &'static str,
     /// Returns whether the condition holds, given that no condition before it holds.
-    pub(super) holds: fn(&Facts) -> bool,
-    /// Returns the sentence of the verdict.
-    pub(super) text: fn(&Facts) -> String,
+    pub(crate) holds: fn(&Facts) -> bool,
+    /// Returns the sentence of the verdict and the next step.
+    pub(crate) text: fn(&Facts) -> Advice,
 }
 
 /// Addresses of nodes by name. A node without a known name has its address as the name, and no addresses.
-pub(super) type Nodes = BTreeMap<String, BTreeSet<String>>;
+pub(crate) type Nodes = BTreeMap<String, BTreeSet<String>>;
 
 /// The input of the verdict, from the responses of the nodes.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Facts {
+pub(crate) struct Facts {
     /// Whether the set, or another set that knows it, states that it is closed.
-    pub(super) closed: bool,
+    pub(crate) closed: bool,
     /// Number of nodes of the set that respond.
-    pub(super) responding: usize,
+    pub(crate) responding: usize,
     /// Every voter by name, and whether it responded under any address; empty if no store responded.
-    pub(super) voters: Vec<(String, bool)>,
+    pub(crate) voters: Vec<(String, bool)>,
     /// Stores that respond and list no members, because the store was never formed.
-    pub(super) unformed: Vec<String>,
+    pub(crate) unformed: Vec<String>,
     /// Whether a responding store sees a majority.
-    pub(super) quorum: bool,
+    pub(crate) quorum: bool,
     /// Milliseconds since a responding store last saw a majority; 0 if unknown.
-    pub(super) quorum_lost_ms: u64,
+    pub(crate) quorum_lost_ms: u64,
     /// Milliseconds since the first of the responding stores started.
-    pub(super) store_uptime_ms: u64,
+    pub(crate) store_uptime_ms: u64,
     /// Whether a responding store has the set's definition.
-    pub(super) defined: bool,
+    pub(crate) defined: bool,
     /// Reason why the restored set serves nothing yet; empty if it is not in quarantine.
-    pub(super) quarantine: String,
+    pub(crate) quarantine: String,
     /// Number of sections of the set, including delayed sections; `None` if no store responded.
-    pub(super) sections: Option<u32>,
+    pub(crate) sections: Option<u32>,
     /// Number of sections whose owner has a lease that has not expired.
-    pub(super) served: u32,
+    pub(crate) served: u32,
     /// Number of sections that departed to another set and have not arrived for a while; the next field has the longest
     /// delay in milliseconds.
-    pub(super) delayed: u32,
-    pub(super) delayed_ms: u64,
+    pub(crate) delayed: u32,
+    pub(crate) delayed_ms: u64,
     /// Allocators that serve nothing because the store lost entries, by name, with the evidence.
-    pub(super) halted: Vec<(String, String)>,
+    pub(crate) halted: Vec<(String, String)>,
     /// Allocators that callers cannot reach, by name, with the cause and the next step.
-    pub(super) withdrawn: Vec<(String, String)>,
+    pub(crate) withdrawn: Vec<(String, String)>,
     /// Allocators that another allocator does not reach at their addresses for callers, each with the name of that
     /// other allocator.
-    pub(super) unreached: Vec<(String, String)>,
+    pub(crate) unreached: Vec<(String, String)>,
     /// Names of allocators that respond.
-    pub(super) present: Vec<String>,
+    pub(crate) present: Vec<String>,
     /// Evidence in the store that committed entries are gone; empty if there is none.
-    pub(super) entries_lost: String,
+    pub(crate) entries_lost: String,
     /// Stores that respond more than once, each time as another process.
-    pub(super) copies: Nodes,
+    pub(crate) copies: Nodes,
     /// Ids of the set, by the stores that respond with them.
-    pub(super) set_ids: BTreeMap<u64, Vec<String>>,
+    pub(crate) set_ids: BTreeMap<u64, Vec<String>>,
     /// Text about members of the store whose states differ; empty if all are equal.
-    pub(super) difference: String,
+    pub(crate) difference: String,
     /// The lineages with which stores respond, and the names of these stores.
-    pub(super) lineages: BTreeMap<u64, Vec<String>>,
+    pub(crate) lineages: BTreeMap<u64, Vec<String>>,
     /// Number of allocators that respond.
-    pub(super) allocs: usize,
+    pub(crate) allocs: usize,
     /// Allocators without a lease, by name.
-    pub(super) unleased: Vec<String>,
+    pub(crate) unleased: Vec<String>,
     /// Milliseconds left of the longest lease; 0 if there is none.
-    pub(super) lease_left_ms: u64,
+    pub(crate) lease_left_ms: u64,
     /// Milliseconds since the last lease expired; 0 if an allocator holds a lease, or no allocator ever held one.
-    pub(super) lease_ended_ms: u64,
+    pub(crate) lease_ended_ms: u64,
     /// Stores that respond under no address.
-    pub(super) silent_stores: Nodes,
+    pub(crate) silent_stores: Nodes,
     /// Allocators that respond under no address.
-    pub(super) silent_allocs: Nodes,
+    pub(crate) silent_allocs: Nodes,
     /// Highest count of a restore that a store knows, of any set of the cluster.
-    pub(super) restores: u32,
+    pub(crate) restores: u32,
     /// The count of the lineage that the set began by itself; 0 if it did not begin a lineage.
-    pub(super) begun: u32,
+    pub(crate) begun: u32,
     /// Nodes by the expiry of their certificates.
-    pub(super) expiry: Expiry,
+    pub(crate) expiry: Expiry,
     /// Stores with the free bytes and the size in bytes of their file systems.
-    pub(super) disks: Vec<(String, u64, u64)>,
+    pub(crate) disks: Vec<(String, u64, u64)>,
     /// Nodes whose clocks differ from most others, with the milliseconds that they are ahead.
-    pub(super) clocks: Vec<(String, i64)>,
+    pub(crate) clocks: Vec<(String, i64)>,
     /// The pause of balancing; empty if balancing is not paused.
-    pub(super) paused: String,
+    pub(crate) paused: String,
     /// Number of sections that operators moved to an allocator.
-    pub(super) moved: u32,
+    pub(crate) moved: u32,
     /// Allocators that operators drained, with the number of their remaining sections.
-    pub(super) drained: Vec<(String, u32)>,
+    pub(crate) drained: Vec<(String, u32)>,
     /// Nodes that respond, by version and revision of the program.
-    pub(super) releases: BTreeMap<String, Vec<String>>,
+    pub(crate) releases: BTreeMap<String, Vec<String>>,
     /// Allocators whose leases expired in the last ten minutes, with the number of expiries.
-    pub(super) lapses: Vec<(String, u32)>,
+    pub(crate) lapses: Vec<(String, u32)>,
 }
 
 impl Facts {
     /// Returns the first condition that holds.
-    pub(super) fn condition(&self) -> &'static Condition {
+    pub(crate) fn condition(&self) -> &'static Condition {
         CONDITIONS.iter().find(|condition| (condition.holds)(self)).expect("the last condition always holds")
     }
 
-    pub(super) fn state(&self) -> State {
+    pub(crate) fn state(&self) -> State {
         self.condition().state
     }
 
     /// Returns the verdict as a sentence, with the remarks.
-    pub(super) fn text(&self) -> String {
-        let verdict = (self.condition().text)(self);
-        let remarks = REMARKS.iter().filter_map(|remark| (remark.text)(self));
+    pub(crate) fn text(&self) -> String {
+        let verdict = (self.condition().text)(self).to_string();
+        let remarks = self.remarks().map(|(_, advice)| advice.to_string());
         std::iter::once(verdict).chain(remarks).collect::<Vec<_>>().join("; ")
+    }
+
+    /// Returns the remarks that apply, in order.
+    pub(crate) fn remarks(&self) -> impl Iterator<Item = (&'static Remark, Advice)> {
+        REMARKS.iter().flat_map(|remark| (remark.text)(self).into_iter().map(move |advice| (remark, advice)))
     }
 
     /// Returns the stores that do not respond, including voters without a known address, and excluding stores whose
@@ -205,7 +263,7 @@ fn listed(nodes: &Nodes) -> impl Iterator<Item = String> {
 }
 
 /// Formats a time span for people.
-pub(super) fn age(ms: u64) -> String {
+pub(crate) fn age(ms: u64) -> String {
     match ms {
         0..10_000 => format!("{:.1} s", ms as f64 / 1_000.0),
         10_000..120_000 => format!("{} s", ms / 1_000),

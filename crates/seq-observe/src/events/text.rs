@@ -9,7 +9,8 @@ use seq_proto::v1::SetEvent;
 const OWNERS_SHOWN: usize = 3;
 
 /// Returns the event in one sentence.
-pub(crate) fn text(event: &SetEvent) -> String {
+#[must_use]
+pub fn text(event: &SetEvent) -> String {
     let SetEvent { node, incarnation, .. } = event;
     let other = || if event.set.is_empty() { format!("{:016x}", event.set_id) } else { event.set.clone() };
     match event.kind.as_str() {

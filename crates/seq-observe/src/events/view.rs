@@ -9,7 +9,7 @@ use super::text;
 
 /// An event as JSON.
 #[derive(Serialize)]
-pub(super) struct EventView<'a> {
+pub struct EventView<'a> {
     #[serde(serialize_with = "digits")]
     number: u64,
     /// Number of its last change; grows when a change continues the event.
@@ -70,7 +70,9 @@ struct OwnerView<'a> {
 }
 
 impl EventView<'_> {
-    pub(super) fn new(event: &SetEvent) -> EventView<'_> {
+    /// Returns an event as JSON shows it.
+    #[must_use]
+    pub fn new(event: &SetEvent) -> EventView<'_> {
         let time = |ms: u64| (ms > 0).then(|| utc::text_of_ms(ms));
         let SetEvent { sections: count, first_section: first, last_section: last, .. } = *event;
         EventView {

@@ -1,0 +1,133 @@
+//! The busiest sections, as their owners measure them.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use seq_channel::Pool;
+use seq_command::output::{digits, grouped};
+use seq_load::outcome::Chain;
+use seq_proto::v1::status_service_client::StatusServiceClient;
+use seq_proto::v1::{ActivityLayer, ListActivityRequest, SectionFigures};
+use serde::Serialize;
+use tonic::Status;
+
+/// Order of the busiest sections.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum By {
+    /// Numbers allocated in a second.
+    #[default]
+    Numbers,
+    /// Raises of the ceiling in a second, each of which is a write of the section at the store.
+    Writes,
+}
+
+impl By {
+    fn layer(self) -> ActivityLayer {
+        match self {
+            By::Numbers => ActivityLayer::Numbers,
+            By::Writes => ActivityLayer::Writes,
+        }
+    }
+
+    /// Returns the rate by which sections are ordered, per second.
+    #[must_use]
+    pub fn rate(self, figures: &SectionFigures) -> f64 {
+        match self {
+            By::Numbers => a_second(figures.numbers, figures.ms),
+            By::Writes => a_second(figures.writes, figures.ms),
+        }
+    }
+}
+
+/// Activity of a section in the last seconds, as JSON.
+#[derive(Clone, Debug, Serialize)]
+pub struct FiguresView {
+    /// Numbers allocated in a second.
+    pub numbers_per_second: f64,
+    /// Raises of the ceiling in a second.
+    pub writes_per_second: f64,
+    /// Numbers allocated in the measured time.
+    #[serde(serialize_with = "digits")]
+    pub numbers: u64,
+    /// Raises of the ceiling in the measured time.
+    #[serde(serialize_with = "digits")]
+    pub writes: u64,
+    /// Sum of the distances by which the ceiling moved.
+    #[serde(serialize_with = "digits")]
+    pub raised: u64,
+    /// Time in which they were counted, in milliseconds.
+    pub measured_ms: u32,
+}
+
+impl FiguresView {
+    /// Returns figures as JSON shows them.
+    #[must_use]
+    pub fn new(figures: &SectionFigures) -> FiguresView {
+        let SectionFigures { numbers, writes, raised, ms, .. } = *figures;
+        FiguresView {
+            numbers_per_second: a_second(numbers, ms),
+            writes_per_second: a_second(writes, ms),
+            numbers,
+            writes,
+            raised,
+            measured_ms: ms,
+        }
+    }
+}
+
+fn a_second(count: u64, ms: u32) -> f64 {
+    if ms == 0 { 0.0 } else { (count as f64 * 100_000.0 / f64::from(ms)).round() / 100.0 }
+}
+
+/// Returns a rate with one decimal place below 10, and whole numbers above.
+#[must_use]
+pub fn rate_text(rate: f64) -> String {
+    if rate > 0.0 && rate < 10.0 { format!("{rate:.1}") } else { grouped(rate.round() as u64) }
+}
+
+/// Requests the `count` busiest sections of the allocator at an address, within `timeout`.
+///
+/// # Errors
+/// The allocator does not respond in time, or refuses; the text names the cause.
+pub async fn request(
+    pool: &Pool,
+    addr: &str,
+    by: By,
+    count: u32,
+    timeout: Duration,
+) -> Result<Vec<SectionFigures>, String> {
+    let request = ListActivityRequest { layer: by.layer().into(), top: count, ..ListActivityRequest::default() };
+    let mut node = StatusServiceClient::new(pool.get(addr).map_err(|error| error.to_string())?);
+    within(timeout, node.list_activity(request)).await.map(|response| response.top)
+}
+
+/// Waits for the response of a node for `timeout`.
+///
+/// # Errors
+/// The node does not respond in time, or refuses; the text names the cause.
+pub async fn within<T>(
+    timeout: Duration,
+    call: impl Future<Output = Result<tonic::Response<T>, Status>>,
+) -> Result<T, String> {
+    match tokio::time::timeout(timeout, call).await {
+        Ok(Ok(response)) => Ok(response.into_inner()),
+        Ok(Err(status)) => Err(Chain(&status).to_string()),
+        Err(_) => Err(format!("no response within {timeout:?}")),
+    }
+}
+
+/// Merges figures of several allocators, in descending order of their rates. Of a section that has just changed its
+/// owner, and that two allocators report, the higher rate counts. `T` is the owner or nothing.
+#[must_use]
+pub fn merge<T: Copy>(found: impl IntoIterator<Item = (SectionFigures, T)>, by: By) -> Vec<(SectionFigures, T)> {
+    let mut merged: HashMap<u32, (SectionFigures, T)> = HashMap::new();
+    for reported in found {
+        let known = merged.entry(reported.0.section).or_insert(reported);
+        if by.rate(&reported.0) > by.rate(&known.0) {
+            *known = reported;
+        }
+    }
+    let mut all: Vec<_> = merged.into_values().collect();
+    all.sort_by(|(one, _), (other, _)| by.rate(other).total_cmp(&by.rate(one)).then(one.section.cmp(&other.section)));
+    all
+}

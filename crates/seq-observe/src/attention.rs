@@ -1,0 +1,95 @@
+//! The list of faults and remarks of a cluster, which commands and pages show alike.
+
+use serde::Serialize;
+
+use crate::Cluster;
+use crate::cluster::SetView;
+use crate::verdict::{Advice, Severity, State};
+
+/// A fault or a remark, with the next step of an operator.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Attention {
+    /// How urgent it is.
+    pub severity: Severity,
+    /// The set; absent for the cluster as a whole.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub set: Option<String>,
+    /// The name of the condition or the remark, as in `docs/operations.md`.
+    pub rule: &'static str,
+    /// The fault in one sentence.
+    pub sentence: String,
+    /// The next step, with the command to type where there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
+    /// The page and heading in `docs/runbook`.
+    pub runbook: &'static str,
+}
+
+/// A rule about the cluster as a whole or about the migrations of a set, beside the conditions and remarks of a set.
+pub(crate) struct Rule {
+    pub(crate) name: &'static str,
+    severity: Severity,
+    pub(crate) runbook: &'static str,
+}
+
+const UNPLACED: Rule = Rule { name: "unplaced", severity: Severity::Fault, runbook: "sets.md#sections-are-in-no-set" };
+const UNKNOWN: Rule = Rule { name: "unknown nodes", severity: Severity::Attention, runbook: "README.md#runbook" };
+const PROXIES: Rule = Rule {
+    name: "certificates of proxies",
+    severity: Severity::Attention,
+    runbook: "../security.md#a-certificate-expires",
+};
+const STUCK: Rule =
+    Rule { name: "stuck migration", severity: Severity::Attention, runbook: "sets.md#a-migration-does-not-move" };
+
+/// The rules that are neither conditions nor remarks of a set.
+#[cfg(test)]
+pub(crate) const RULES: [&Rule; 4] = [&UNPLACED, &UNKNOWN, &PROXIES, &STUCK];
+
+impl Rule {
+    fn of(&self, set: Option<&SetView>, advice: Advice) -> Attention {
+        Attention {
+            severity: self.severity,
+            set: set.map(|set| set.name.clone()),
+            rule: self.name,
+            sentence: advice.text,
+            next: advice.next,
+            runbook: self.runbook,
+        }
+    }
+}
+
+/// Returns the list of a cluster, the most urgent first, and then by set.
+pub(crate) fn list(cluster: &Cluster) -> Vec<Attention> {
+    let of_cluster =
+        [(UNPLACED, cluster.unplaced()), (UNKNOWN, cluster.unknown_nodes()), (PROXIES, cluster.expiry_of_proxies())];
+    let of_cluster = of_cluster.into_iter().filter_map(|(rule, advice)| Some(rule.of(None, advice?)));
+    let mut list: Vec<Attention> = of_cluster.chain(cluster.sets.iter().flat_map(of_set)).collect();
+    list.sort_by_key(|attention| attention.severity);
+    list
+}
+
+fn of_set(set: &SetView) -> Vec<Attention> {
+    let condition = set.facts.condition();
+    let verdict = Rule {
+        name: condition.name,
+        severity: condition.state.severity().unwrap_or(Severity::Info),
+        runbook: condition.runbook,
+    };
+    // The remarks name each fault of a set whose verdict is DEGRADED.
+    let is_fault = condition.state.severity().is_some() && condition.state != State::Degraded;
+    let verdict = is_fault.then(|| verdict.of(Some(set), (condition.text)(&set.facts)));
+    // No part of a closed set is missed.
+    let remarks = set.facts.remarks().filter(|_| condition.state != State::Closed).map(|(remark, advice)| {
+        let rule = Rule { name: remark.name, severity: remark.severity, runbook: remark.runbook };
+        rule.of(Some(set), advice)
+    });
+    let stuck = set.moves.iter().filter(|migration| !migration.stuck.is_empty()).map(|migration| {
+        let text = format!("migration {} to {} does not move: {}", migration.id, migration.to, migration.stuck);
+        STUCK.of(Some(set), Advice::new(text).next(format!("`seqsvr migration watch {}`", migration.id)))
+    });
+    verdict.into_iter().chain(remarks).chain(stuck).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,155 @@
+//! The nodes that respond, as commands and pages show them.
+
+use std::collections::BTreeMap;
+
+use seq_proto::v1::StatusResponse;
+use serde::Serialize;
+
+use super::set_view::Registered;
+use crate::alloc_state::AllocState;
+use crate::certificate::CertificateView;
+
+/// A StoreSvr that responds.
+#[derive(Debug, Serialize)]
+pub struct StoreView {
+    /// Name of its set.
+    pub set: String,
+    /// Name of the node.
+    pub name: String,
+    /// Address at which it responded, as `host:port`.
+    pub addr: String,
+    /// Raft id, 1 or above.
+    pub id: u64,
+    /// Whether it leads the store.
+    pub leader: bool,
+    /// Whether the store sees a majority.
+    pub quorum: bool,
+    /// Milliseconds since it last saw a majority; 0 while it sees one.
+    pub quorum_lost_ms: u64,
+    /// Longest round trip between members that its timeouts allow, in milliseconds.
+    pub max_round_trip_ms: u64,
+    /// Round trips of heartbeats by member, on the leader.
+    pub round_trip_us: BTreeMap<String, u64>,
+    /// Raft term.
+    pub term: u64,
+    /// Index of its last log entry.
+    pub last_log_index: u64,
+    /// Index of the last entry that it applied.
+    pub applied_index: u64,
+    /// Index that its newest snapshot covers; 0 if it has none.
+    pub snapshot_index: u64,
+    /// Raises applied since it started.
+    pub raises_applied: u64,
+    /// Address of the admin port, if the response has it.
+    #[serde(skip)]
+    pub admin: Option<String>,
+    /// Of the set file, if one was given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub http: Option<String>,
+    /// Absent without TLS.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub certificate: Option<CertificateView>,
+    /// Milliseconds since it started.
+    pub uptime_ms: u64,
+    /// Version of the program.
+    pub version: String,
+    /// Source revision of the program.
+    pub revision: String,
+}
+
+/// An AllocSvr that responds.
+#[derive(Debug, Serialize)]
+pub struct AllocView {
+    /// Name of its set.
+    pub set: String,
+    /// Name of the node.
+    pub name: String,
+    /// Address at which it responded, as `host:port`.
+    pub addr: String,
+    /// Its state, from its response and its record in the store.
+    pub state: AllocState,
+    /// Incarnation of its process.
+    pub incarnation: u64,
+    /// Number of sections that it owns.
+    pub sections: u32,
+    /// Milliseconds left of its lease; 0 without a lease.
+    pub lease_remaining_ms: u64,
+    /// Milliseconds since its lease expired; 0 with a lease, or if it never had one.
+    pub lease_ended_ms: u64,
+    /// Numbers allocated since it started.
+    pub allocations: u64,
+    /// Numbers allocated in a second since the sample before; absent in the first sample.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub numbers_per_second: Option<f64>,
+    /// Raises in a second since the sample before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub raises_per_second: Option<f64>,
+    /// Items forwarded to other owners since it started.
+    pub forwarded: u64,
+    /// Raises since it started.
+    pub raises: u64,
+    /// Raises that the store refused since it started.
+    pub raises_refused: u64,
+    /// Version of its route table.
+    pub route_version: u64,
+    /// Memory of the counters of uids, in bytes.
+    pub slot_bytes: u64,
+    /// Of the set file, if one was given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub http: Option<String>,
+    /// Address of the Redis port, of the set file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub redis: Option<String>,
+    /// Absent without TLS.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub certificate: Option<CertificateView>,
+    /// Milliseconds since it started.
+    pub uptime_ms: u64,
+    /// Version of the program.
+    pub version: String,
+    /// Source revision of the program.
+    pub revision: String,
+}
+
+/// A proxy that responds.
+#[derive(Debug, Serialize)]
+pub struct ProxyView {
+    /// Name of the node.
+    pub name: String,
+    /// Address at which it responded, as `host:port`.
+    pub addr: String,
+    /// Absent without TLS.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub certificate: Option<CertificateView>,
+    /// Milliseconds since it started.
+    pub uptime_ms: u64,
+    /// Version of the program.
+    pub version: String,
+    /// Source revision of the program.
+    pub revision: String,
+}
+
+impl ProxyView {
+    pub(super) fn new(addr: &str, response: &StatusResponse, certificate: Option<CertificateView>) -> ProxyView {
+        ProxyView {
+            name: response.node.clone(),
+            addr: addr.to_owned(),
+            certificate,
+            uptime_ms: response.uptime_ms,
+            version: response.version.clone(),
+            revision: response.revision.clone(),
+        }
+    }
+}
+
+impl AllocView {
+    /// Returns the state of an allocator that responds. Its own section count is used, because the record is behind
+    /// during a drain.
+    pub(super) fn state_of(&self, record: Option<&Registered>) -> AllocState {
+        let (drained, leaving) = record.map_or((false, false), |record| (record.drained, record.leaving));
+        match AllocState::of_live(drained, leaving, self.sections) {
+            AllocState::Serves if self.lease_remaining_ms == 0 => AllocState::NoLease,
+            state => state,
+        }
+    }
+}

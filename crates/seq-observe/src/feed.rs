@@ -1,0 +1,212 @@
+//! Feeds of events: a task for each set, which reads the events that a member of its store keeps and then follows them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use seq_channel::Pool;
+use seq_load::outcome::Chain;
+use seq_proto::v1::event_service_client::EventServiceClient;
+use seq_proto::v1::{ListSetEventsRequest, SetEvent, WatchSetEventsRequest};
+use serde::Serialize;
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+
+use crate::Cluster;
+use crate::activity::within;
+use crate::events::EventView;
+
+/// Events of a set that are kept, enough for a page. The store keeps more.
+const KEPT: usize = 512;
+
+/// Sets whose events are followed, more than a cluster has. Each has a connection and [`KEPT`] events of about 200 bytes.
+const MAX_FEEDS: usize = 64;
+
+/// Pause before a feed connects again.
+const RECONNECT: Duration = Duration::from_millis(500);
+
+/// Time limit of a request to a member.
+const TIMEOUT: Duration = Duration::from_secs(5);
+
+/// An event of a set of the cluster.
+#[derive(Clone, Debug)]
+pub struct ClusterEvent {
+    /// Name of the set whose store has the event.
+    pub set: String,
+    /// The event.
+    pub event: SetEvent,
+}
+
+impl Serialize for ClusterEvent {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Flat<'a> {
+            of: &'a str,
+            #[serde(flatten)]
+            event: EventView<'a>,
+        }
+        Flat { of: &self.set, event: EventView::new(&self.event) }.serialize(serializer)
+    }
+}
+
+/// The events of a set.
+#[derive(Debug, Default)]
+struct Log {
+    /// Events by index, the newest [`KEPT`].
+    events: BTreeMap<u64, SetEvent>,
+    /// Change up to which the events are all.
+    after: u64,
+    /// Reason why no member responds at the moment.
+    failure: Option<String>,
+    /// Addresses of the admin ports of members that respond, the leader first.
+    members: Vec<String>,
+}
+
+impl Log {
+    /// Adds events, which replace events with the same index.
+    fn add(&mut self, events: Vec<SetEvent>, after: u64) {
+        self.events.extend(events.into_iter().map(|event| (event.index, event)));
+        while self.events.len() > KEPT {
+            self.events.pop_first();
+        }
+        self.after = after;
+        self.failure = None;
+    }
+}
+
+/// The feeds of a cluster. Dropping them ends their tasks.
+#[derive(Default)]
+pub(crate) struct Feeds {
+    logs: BTreeMap<String, Arc<Mutex<Log>>>,
+    added: Arc<Notify>,
+    tasks: JoinSet<()>,
+}
+
+impl Feeds {
+    /// Gives each set of a cluster its feed, and the feeds the members that respond now.
+    pub(crate) fn follow(&mut self, pool: &Pool, cluster: &Cluster) {
+        for set in &cluster.sets {
+            let mut stores: Vec<_> = cluster.stores.iter().filter(|store| store.set == set.name).collect();
+            stores.sort_by_key(|store| !store.leader);
+            let members: Vec<String> = stores.into_iter().filter_map(|store| store.admin.clone()).collect();
+            if members.is_empty() {
+                continue;
+            }
+            if let Some(log) = self.logs.get(&set.name) {
+                log.lock().members = members;
+            } else if self.logs.len() < MAX_FEEDS {
+                let log = Arc::new(Mutex::new(Log { members, ..Log::default() }));
+                self.logs.insert(set.name.clone(), Arc::clone(&log));
+                self.tasks.spawn(follow(pool.clone(), log, Arc::clone(&self.added)));
+            }
+        }
+    }
+
+    /// Waits until an event is added to any feed.
+    pub(crate) async fn changed(&self) {
+        self.added.notified().await;
+    }
+
+    /// Returns the events of all sets, the newest first.
+    pub(crate) fn newest(&self) -> Vec<ClusterEvent> {
+        let of_set = |(set, log): (&String, &Arc<Mutex<Log>>)| {
+            let events = log.lock().events.values().cloned().collect::<Vec<_>>();
+            let set = set.clone();
+            events.into_iter().map(move |event| ClusterEvent { set: set.clone(), event })
+        };
+        let mut events: Vec<ClusterEvent> = self.logs.iter().flat_map(of_set).collect();
+        // Events of one set are in the order of their indices, whatever the clocks of its members were.
+        events.sort_by(|one, other| {
+            (other.event.at_unix_ms, &other.set, other.event.index).cmp(&(
+                one.event.at_unix_ms,
+                &one.set,
+                one.event.index,
+            ))
+        });
+        events.truncate(KEPT);
+        events
+    }
+
+    /// Returns a text for each set whose store does not respond.
+    pub(crate) fn failures(&self) -> Vec<String> {
+        let failure = |(set, log): (&String, &Arc<Mutex<Log>>)| {
+            log.lock().failure.as_ref().map(|failure| format!("events of {set}: {failure}"))
+        };
+        self.logs.iter().filter_map(failure).collect()
+    }
+}
+
+/// Reads the events of a set permanently, from one member after another.
+async fn follow(pool: Pool, log: Arc<Mutex<Log>>, added: Arc<Notify>) {
+    for turn in 0.. {
+        let member = {
+            let members = &log.lock().members;
+            members[turn % members.len()].clone()
+        };
+        if let Err(error) = read(&pool, &member, &log, &added).await {
+            log.lock().failure = Some(format!("{member}: {error}"));
+        }
+        tokio::time::sleep(RECONNECT).await;
+    }
+}
+
+/// Reads events from a member until the connection ends.
+async fn read(pool: &Pool, member: &str, log: &Mutex<Log>, added: &Notify) -> Result<(), String> {
+    let mut store = EventServiceClient::new(pool.get(member).map_err(|error| error.to_string())?);
+    loop {
+        let after = log.lock().after;
+        let request = ListSetEventsRequest { after, ..ListSetEventsRequest::default() };
+        let page = within(TIMEOUT, store.list_set_events(request)).await?;
+        log.lock().add(page.events, page.next);
+        added.notify_one();
+        if !page.recorded {
+            return Ok(());
+        }
+        if !page.more {
+            break;
+        }
+    }
+    let after = log.lock().after;
+    let request = WatchSetEventsRequest { after, ..WatchSetEventsRequest::default() };
+    let mut stream = within(TIMEOUT, store.watch_set_events(request)).await?;
+    while let Some(response) = stream.message().await.map_err(|status| Chain(&status).to_string())? {
+        log.lock().add(response.events, response.next);
+        added.notify_one();
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(index: u64, at_unix_ms: u64) -> SetEvent {
+        SetEvent { index, change: index, at_unix_ms, ..SetEvent::default() }
+    }
+
+    #[test]
+    fn a_log_keeps_the_newest_events_and_replaces_an_event_that_continues() {
+        let mut log = Log { failure: Some("gone".to_owned()), ..Log::default() };
+        log.add((1..=600).map(|index| event(index, index)).collect(), 600);
+        assert_eq!((log.events.len(), log.events.keys().next()), (KEPT, Some(&89)));
+        assert!(log.failure.is_none(), "the store responds");
+        log.add(vec![SetEvent { sections: 7, ..event(600, 600) }], 601);
+        assert_eq!((log.events.len(), log.events[&600].sections, log.after), (KEPT, 7, 601));
+    }
+
+    #[test]
+    fn events_of_all_sets_are_one_line_of_time() {
+        let log = |events: &[(u64, u64)]| {
+            let mut log = Log::default();
+            log.add(events.iter().map(|(index, at)| event(*index, *at)).collect(), 1);
+            Arc::new(Mutex::new(log))
+        };
+        let mut feeds = Feeds::default();
+        feeds.logs.insert("im-a".to_owned(), log(&[(1, 10), (2, 30)]));
+        feeds.logs.insert("im-b".to_owned(), log(&[(7, 20), (8, 30)]));
+        let order: Vec<(String, u64)> = feeds.newest().into_iter().map(|one| (one.set, one.event.index)).collect();
+        let of = |set: &str, index| (set.to_owned(), index);
+        assert_eq!(order, [of("im-b", 8), of("im-a", 2), of("im-b", 7), of("im-a", 1)]);
+    }
+}

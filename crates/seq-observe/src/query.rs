@@ -1,0 +1,118 @@
+//! Requests the status of all nodes of a cluster.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use futures::future::join_all;
+use seq_channel::{Pool, has_expired_certificate};
+use seq_command::exit::{Exit, Failure};
+use seq_command::port_kind::{self, Needed};
+use seq_command::store_client::Node;
+use seq_core::clock_offset::ClockOffset;
+use seq_load::outcome::Chain;
+use seq_proto::v1::sequence_service_client::SequenceServiceClient;
+use seq_proto::v1::status_response::Role;
+use seq_proto::v1::status_service_client::StatusServiceClient;
+use seq_proto::v1::{GetRoutesRequest, Routes, StatusRequest, StatusResponse};
+
+use crate::cluster::Cluster;
+use crate::sample::Sample;
+
+/// Limit on the queried nodes, which bounds the effect of a wrong response.
+const MAX_NODES: usize = 4_096;
+
+/// The error of a node whose certificate no client accepts.
+pub(crate) const EXPIRED: &str = "its certificate has expired: `seqsvr cert rotate`";
+
+/// The response of one node, or the error.
+pub(crate) type StatusResult = Result<StatusResponse, String>;
+
+impl Cluster {
+    /// Requests the status of the seed nodes and of the nodes that they name, each within `timeout`; with `all_sets` also
+    /// of the nodes of other sets. If a section may have moved between two responses, all nodes are requested once more.
+    ///
+    /// # Errors
+    /// No node responds, or the address of a seed belongs to no node.
+    pub async fn sample(pool: &Pool, seeds: &[Node], all_sets: bool, timeout: Duration) -> Result<Cluster, Failure> {
+        let cluster = sample_once(pool, seeds, all_sets, timeout).await?;
+        if cluster.may_be_of_two_moments() { sample_once(pool, seeds, all_sets, timeout).await } else { Ok(cluster) }
+    }
+}
+
+async fn sample_once(pool: &Pool, seeds: &[Node], all_sets: bool, timeout: Duration) -> Result<Cluster, Failure> {
+    let limit = Instant::now() + timeout;
+    let addrs: BTreeSet<String> = seeds.iter().map(|seed| seed.addr.clone()).collect();
+    let sample = query_all(pool, addrs, all_sets, timeout).await;
+    let silent: Vec<&Node> = seeds.iter().filter(|seed| sample.responses[&seed.addr].is_err()).collect();
+    let kinds = join_all(silent.iter().map(|seed| port_kind::identify_until(&seed.addr, limit))).await;
+    for (seed, kind) in silent.into_iter().zip(kinds) {
+        if let Some(failure) = kind.and_then(|kind| kind.failure(&seed.addr, Needed::Node)) {
+            return Err(failure);
+        }
+    }
+    if sample.responses.values().all(Result::is_err) {
+        let (addr, why) = sample.responses.iter().next().expect("at least one address is given");
+        let why = why.as_ref().err().map_or("", String::as_str);
+        return Err(Failure::new(Exit::CannotConnect, format!("no node responds; {addr}: {why}")).hint(if all_sets {
+            "is the cluster running? `seqsvr dev` starts one; --addr URL names another"
+        } else {
+            "start the processes of the set file: `seqsvr store` and `seqsvr alloc`"
+        }));
+    }
+    Ok(Cluster::new(&sample, seeds, seq_command::utc::now()))
+}
+
+/// Queries the seeds, then every node that a response lists and that was not queried yet; with `all_sets` also the
+/// nodes of the other sets.
+async fn query_all(pool: &Pool, seeds: BTreeSet<String>, all_sets: bool, timeout: Duration) -> Sample {
+    let mut sample = Sample::default();
+    let mut next = seeds;
+    while !next.is_empty() && sample.responses.len() < MAX_NODES {
+        let round = join_all(next.iter().map(|addr| query(pool, addr, timeout))).await;
+        for (addr, answer) in next.into_iter().zip(round) {
+            if let Some(routes) = &answer.routes {
+                sample.learn_routes(routes, all_sets);
+            }
+            if let Ok(response) = &answer.status {
+                sample.learn_status(response, all_sets);
+                sample.clocks.extend(answer.clock.map(|clock| (addr.clone(), clock)));
+            }
+            sample.responses.insert(addr, answer.status);
+        }
+        next = sample.unasked();
+    }
+    sample
+}
+
+/// The responses of a node to a query.
+struct Answer {
+    status: StatusResult,
+    routes: Option<Routes>,
+    clock: Option<ClockOffset>,
+}
+
+/// Requests the status of a node, and the routes of an AllocSvr or a proxy, which have addresses of other nodes.
+async fn query(pool: &Pool, addr: &str, timeout: Duration) -> Answer {
+    let failed = |error: String| Answer { status: Err(error), routes: None, clock: None };
+    let channel = match pool.get(addr) {
+        Ok(channel) => channel,
+        Err(error) => return failed(error.to_string()),
+    };
+    let mut admin = StatusServiceClient::new(channel.clone());
+    let sent = (seq_command::utc::now_ms(), Instant::now());
+    let response = match tokio::time::timeout(timeout, admin.status(StatusRequest {})).await {
+        Ok(Ok(response)) => response.into_inner(),
+        Ok(Err(status)) if has_expired_certificate(&status) => return failed(EXPIRED.to_owned()),
+        Ok(Err(status)) => return failed(Chain(&status).to_string()),
+        Err(_) => return failed(format!("no response within {timeout:?}")),
+    };
+    let clock = ClockOffset::measure(response.clock_ms, sent.0, sent.1.elapsed());
+    if matches!(response.role, Some(Role::Store(_))) {
+        return Answer { status: Ok(response), routes: None, clock };
+    }
+    let mut sequence = SequenceServiceClient::new(channel);
+    let routes = sequence.get_routes(GetRoutesRequest { known_version: 0 });
+    let routes = tokio::time::timeout(timeout, routes).await;
+    let routes = routes.ok().and_then(Result::ok).and_then(|response| response.into_inner().routes);
+    Answer { status: Ok(response), routes, clock }
+}
