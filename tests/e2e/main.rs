@@ -70,6 +70,7 @@ mod supervisor;
 mod tenants;
 mod three_node;
 mod tls;
+mod top;
 mod two_sets;
 mod verdicts;
 mod wrong_clock;

@@ -31,3 +31,4 @@ mod shape_args;
 pub mod sim;
 pub mod status;
 pub mod store;
+pub mod top;

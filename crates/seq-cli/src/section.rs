@@ -11,7 +11,7 @@ use serde::Serialize;
 use crate::cluster_client::{Cluster, SetClient};
 use activity::TopArg;
 
-mod activity;
+pub(crate) mod activity;
 pub(crate) mod balance;
 mod moves;
 

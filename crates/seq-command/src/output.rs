@@ -132,7 +132,7 @@ pub fn note(line: impl Display) {
 
 /// Returns text with its control characters escaped, because the text may come from another node or a file, and a
 /// terminal would obey them. Line ends, tabs and the colours of [`heading`] stay.
-fn printable(text: &str) -> Cow<'_, str> {
+pub fn printable(text: &str) -> Cow<'_, str> {
     let is_unsafe = |char: char| {
         let turns = matches!(char, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
         turns || char.is_control() && !matches!(char, '\n' | '\t')

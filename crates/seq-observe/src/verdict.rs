@@ -53,6 +53,26 @@ pub enum State {
 }
 
 impl State {
+    /// Returns the word for the state.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            State::RolledBack => "rolled back",
+            State::Cloned => "cloned",
+            State::Split => "split",
+            State::Differs => "differs",
+            State::Unplaced => "unplaced",
+            State::NoQuorum => "no quorum",
+            State::Election => "election",
+            State::Undefined => "undefined",
+            State::Quarantined => "quarantined",
+            State::Unserved => "unserved",
+            State::Degraded => "degraded",
+            State::Ok => "ok",
+            State::Closed => "closed",
+        }
+    }
+
     /// Returns how much the state needs the attention of an operator; `None` if it is well.
     #[must_use]
     pub fn severity(self) -> Option<Severity> {
@@ -263,11 +283,24 @@ fn listed(nodes: &Nodes) -> impl Iterator<Item = String> {
 }
 
 /// Formats a time span for people.
-pub(crate) fn age(ms: u64) -> String {
+#[must_use]
+pub fn age(ms: u64) -> String {
     match ms {
         0..10_000 => format!("{:.1} s", ms as f64 / 1_000.0),
         10_000..120_000 => format!("{} s", ms / 1_000),
         _ => format!("{} min", ms / 60_000),
+    }
+}
+
+/// Formats an uptime in its two largest units.
+#[must_use]
+pub fn uptime(ms: u64) -> String {
+    let seconds = ms / 1_000;
+    match seconds {
+        0..60 => format!("{seconds}s"),
+        60..3_600 => format!("{}m{:02}s", seconds / 60, seconds % 60),
+        3_600..86_400 => format!("{}h{:02}m", seconds / 3_600, seconds / 60 % 60),
+        _ => format!("{}d{:02}h", seconds / 86_400, seconds / 3_600 % 24),
     }
 }
 

@@ -33,6 +33,7 @@ use seq_cli::services::ServicesArgs;
 use seq_cli::set::SetCommand;
 use seq_cli::sim::SimCommand;
 use seq_cli::status::StatusArgs;
+use seq_cli::top::TopArgs;
 use seq_command::environment;
 use seq_command::exit::{self, Exit, Failure};
 use seq_command::output::{Format, Output, grouped};
@@ -96,6 +97,8 @@ pub(crate) enum Command {
     Health(HealthArgs),
     /// Shows sets, stores and allocators: leaders, owners, numbers allocated.
     Status(StatusArgs),
+    /// Shows nodes, sections, migrations and events live in the terminal.
+    Top(TopArgs),
     /// Packs the state of sets, their nodes and this host into an archive, without secrets.
     Diagnose(DiagnoseArgs),
     /// Checks this machine for a set: addresses, ports, disks, certificates, time, versions.

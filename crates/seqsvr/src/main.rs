@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use clap::CommandFactory;
 use seq_cli::{
     bench, cert, check, diagnose, doctor, events, explain, export, health, host, id, import, migration, next_command,
-    node, replay, section, series, services, set, sim, status,
+    node, replay, section, series, services, set, sim, status, top,
 };
 use seq_command::exit::{self, Exit};
 use seq_command::output::Output;
@@ -50,6 +50,7 @@ fn run(cli: Cli, output: &Output) -> anyhow::Result<Exit> {
         Command::Advance(args) => client_runtime()?.block_on(next_command::advance(args, output)),
         Command::Health(args) => client_runtime()?.block_on(health::run(args, output)),
         Command::Status(args) => client_runtime()?.block_on(status::run(args, output)),
+        Command::Top(args) => client_runtime()?.block_on(top::run(args, output)),
         Command::Diagnose(args) => client_runtime()?.block_on(diagnose::run(args, output)),
         Command::Doctor(args) => client_runtime()?.block_on(doctor::run(args, output)),
         Command::Node(command) => node::run(command, output),

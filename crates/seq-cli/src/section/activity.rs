@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use futures::future::join_all;
+use seq_channel::Pool;
 use seq_command::exit::{Exit, Failure, report_error};
 use seq_command::output::{Output, Table, digits, grouped, note};
 use seq_command::selection::contents_text;
@@ -126,7 +127,7 @@ pub(super) fn print(busy: &[Busy], output: &Output) -> anyhow::Result<()> {
 
 /// State of a section at its owner, as JSON.
 #[derive(Serialize)]
-pub(super) struct Described {
+pub(crate) struct Described {
     owned_since_ms: u64,
     #[serde(serialize_with = "digits")]
     base: u64,
@@ -197,8 +198,18 @@ impl Described {
         }
     }
 
+    /// Requests the state of a section from the allocator at an address.
+    ///
+    /// # Errors
+    /// The allocator does not respond, or does not own the section; the text names the cause.
+    pub(crate) async fn request(pool: &Pool, addr: &str, section: u32) -> Result<Described, String> {
+        let mut node = StatusServiceClient::new(pool.get(addr).map_err(|error| error.to_string())?);
+        let request = DescribeSectionRequest { which: Some(Which::Section(section)) };
+        within(TIMEOUT, node.describe_section(request)).await.map(Described::new)
+    }
+
     /// Returns the lines below the record of the section.
-    fn lines(&self) -> Vec<String> {
+    pub(crate) fn lines(&self) -> Vec<String> {
         let figures = &self.figures;
         let numbers = if self.is_counted {
             let (rate, since) = (rate_text(figures.numbers_per_second), utc::text_of_ms(self.owned_since_ms));
@@ -266,13 +277,11 @@ pub(super) async fn describe(store: &mut StoreClient, record: &SectionInfo) -> O
     let described = async {
         let nodes = store.nodes().await.map_err(|error| format!("{error:#}"))?.nodes;
         let node = nodes.into_iter().find(|node| node.name == *owner).ok_or("the store does not list it")?;
-        let pool = security::pool();
-        let mut node = StatusServiceClient::new(pool.get(&node.addr).map_err(|error| error.to_string())?);
         let section = record.range.unwrap_or_default().first_section;
-        within(TIMEOUT, node.describe_section(DescribeSectionRequest { which: Some(Which::Section(section)) })).await
+        Described::request(&security::pool(), &node.addr, section).await
     };
     match described.await {
-        Ok(response) => Some(Described::new(response)),
+        Ok(described) => Some(described),
         Err(error) => {
             note(format_args!("{owner}: {error}; the section is shown without its activity"));
             None

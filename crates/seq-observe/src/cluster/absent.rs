@@ -27,6 +27,14 @@ pub struct Unreachable {
     pub why: String,
 }
 
+impl Unreachable {
+    /// Returns whether the node should respond.
+    #[must_use]
+    pub fn is_missing(&self) -> bool {
+        matches!(self.state, Absence::Silent | Absence::Expired | Absence::Unknown)
+    }
+}
+
 /// Reason why a node may not respond.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]

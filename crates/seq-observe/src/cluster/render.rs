@@ -6,7 +6,7 @@ use seq_command::output::{Table, grouped};
 
 use super::{CertificateView, Cluster, Unreachable};
 use crate::migration;
-use crate::verdict::age;
+use crate::verdict::{age, uptime};
 
 impl Cluster {
     /// Returns the page of `seqsvr status` as text; `wide` adds less common columns.
@@ -185,17 +185,6 @@ fn trips(trips: &BTreeMap<String, u64>) -> String {
     let one = |(name, us): (&String, &u64)| format!("{name} {:.1} ms", *us as f64 / 1_000.0);
     let all = trips.iter().map(one).collect::<Vec<_>>().join(", ");
     if all.is_empty() { "-".to_owned() } else { all }
-}
-
-/// Formats an uptime in its two largest units.
-fn uptime(ms: u64) -> String {
-    let seconds = ms / 1_000;
-    match seconds {
-        0..60 => format!("{seconds}s"),
-        60..3_600 => format!("{}m{:02}s", seconds / 60, seconds % 60),
-        3_600..86_400 => format!("{}h{:02}m", seconds / 3_600, seconds / 60 % 60),
-        _ => format!("{}d{:02}h", seconds / 86_400, seconds / 3_600 % 24),
-    }
 }
 
 fn or_dash(text: Option<&str>) -> String {

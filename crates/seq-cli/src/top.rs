@@ -1,0 +1,219 @@
+//! The command `top`: a live view of nodes, sections, migrations and events in a terminal.
+//!
+//! One task observes the cluster, one thread reads keys, and the loop draws: [`page::page`] returns the rows of the screen
+//! as a function of the last observation, the state of the screen and the size of the terminal.
+
+use std::io::IsTerminal;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use clap::{Args, ValueEnum};
+use ratatui::DefaultTerminal;
+use ratatui::crossterm::event::{self, Event, KeyEventKind};
+use ratatui::style::{Color, Modifier, Style};
+use seq_command::exit::{Exit, Failure};
+use seq_command::output::Output;
+use seq_command::signals::Interrupts;
+use seq_command::store_client::SetAddress;
+use seq_command::time_limit::time;
+use seq_command::{environment, security};
+use seq_observe::activity::By;
+use seq_observe::{Observation, Observer};
+use tokio::sync::mpsc;
+
+use crate::section::activity::Described;
+use page::{Look, Row, Seen, page};
+use screen::{Action, Screen};
+
+mod columns;
+mod page;
+mod screen;
+mod tables;
+
+/// Sections that are requested; a terminal shows fewer.
+const SECTIONS: u32 = 500;
+
+/// Pause between the two observations of `--once`, from which rates are.
+const ONCE_PAUSE: Duration = Duration::from_secs(1);
+
+/// Keys that wait to be handled, more than anybody presses during a request.
+const KEYS: usize = 64;
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  seqsvr top\n  seqsvr top --set three-node.toml\n  \
+                        seqsvr top --once -o json | jq '.attention[].sentence'\n\n\
+                        Keys: 1 nodes, 2 sections, 3 migrations, 4 events; arrows select, Enter shows a section at its owner, s changes the order, \
+                        / filters by words, space pauses, ? lists the keys, q ends. Lines that are wider than the terminal are cut.\n\n\
+                        With --addr, or without both, the view has all sets of the cluster; with --set the set of the file.\n\n\
+                        Exit codes: 0 ended by q or shown with --once, 1 the output is no terminal, 2 a wrong file or address, \
+                        4 no node responded at the start, 130 interrupted.")]
+pub struct TopArgs {
+    #[command(flatten)]
+    target: SetAddress,
+    /// Time between two observations.
+    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = time)]
+    interval: Duration,
+    /// Timeout of each node.
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = time)]
+    timeout: Duration,
+    /// Order of the sections.
+    #[arg(long, value_enum, value_name = "BY", default_value_t = SortArg::Numbers)]
+    sort: SortArg,
+    /// Shows the page once, after two observations a second apart, and ends.
+    #[arg(long)]
+    once: bool,
+}
+
+/// Order of the sections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum SortArg {
+    /// Numbers allocated in a second.
+    Numbers,
+    /// Section writes in a second.
+    Writes,
+}
+
+impl From<SortArg> for By {
+    fn from(arg: SortArg) -> By {
+        match arg {
+            SortArg::Numbers => By::Numbers,
+            SortArg::Writes => By::Writes,
+        }
+    }
+}
+
+pub async fn run(args: TopArgs, output: &Output) -> anyhow::Result<Exit> {
+    let seeds = args.target.nodes()?;
+    let all_sets = !args.target.is_set_file();
+    let mut observer = Observer::new(security::pool(), seeds, all_sets, args.timeout);
+    let screen = Screen::new(args.sort.into());
+    if args.once {
+        return once(&mut observer, &screen, output).await;
+    }
+    if !std::io::stdout().is_terminal() || output.is_json() {
+        let hint = "`seqsvr top --once` prints the page, and with -o json the observation";
+        return Err(Failure::new(Exit::Failed, "the output is no terminal").hint(hint).into());
+    }
+    // A wrong address is an error, and not an empty page.
+    let first = observer.observe(screen.by, SECTIONS).await?;
+    let mut terminal = ratatui::try_init()?;
+    let ended = live(&mut terminal, observer, screen, first, args.interval).await;
+    ratatui::try_restore()?;
+    ended
+}
+
+async fn once(observer: &mut Observer, screen: &Screen, output: &Output) -> anyhow::Result<Exit> {
+    observer.observe(screen.by, SECTIONS).await?;
+    tokio::time::sleep(ONCE_PAUSE).await;
+    let observation = observer.observe(screen.by, SECTIONS).await?;
+    if output.is_json() {
+        output.json(&*observation)?;
+        return Ok(Exit::Ok);
+    }
+    /// Width of a page that is no terminal.
+    const WIDTH: usize = 160;
+    let seen = Seen { observation, age: Duration::ZERO, error: None, described: None };
+    for tab in screen::Tab::ALL {
+        let screen = Screen { tab, ..screen.clone() };
+        for row in page(&seen, &screen, WIDTH, usize::MAX) {
+            output.line(row.text.trim_end())?;
+        }
+        output.line("")?;
+    }
+    Ok(Exit::Ok)
+}
+
+/// Observes and draws until the user ends it.
+async fn live(
+    terminal: &mut DefaultTerminal,
+    mut observer: Observer,
+    mut screen: Screen,
+    first: Arc<Observation>,
+    interval: Duration,
+) -> anyhow::Result<Exit> {
+    let mut interrupts = Interrupts::new()?;
+    let mut keys = keys();
+    let mut ticks = tokio::time::interval_at(tokio::time::Instant::now() + interval, interval);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let (mut seen, mut at) =
+        (Seen { observation: first, age: Duration::ZERO, error: None, described: None }, Instant::now());
+    let plain = environment::refuses_color();
+    loop {
+        seen.age = at.elapsed();
+        terminal.draw(|frame| {
+            let area = frame.area();
+            let rows = page(&seen, &screen, area.width.into(), area.height.into());
+            for (row, y) in rows.iter().zip(area.y..area.bottom()) {
+                frame.buffer_mut().set_stringn(area.x, y, &row.text, area.width.into(), style(row, plain));
+            }
+        })?;
+        let is_due = tokio::select! {
+            _ = ticks.tick() => !screen.paused,
+            () = observer.next_event() => !screen.paused,
+            key = keys.recv() => match key {
+                Some(Event::Key(key)) if key.kind != KeyEventKind::Release => match screen.press(key, &seen) {
+                    Action::Draw => false,
+                    Action::Observe => true,
+                    Action::End => return Ok(Exit::Ok),
+                },
+                // A new size is drawn.
+                Some(_) => false,
+                None => return Ok(Exit::Ok),
+            },
+            _ = interrupts.next() => return Ok(Exit::Interrupted),
+        };
+        if !is_due {
+            continue;
+        }
+        let observed = tokio::select! {
+            observed = observer.observe(screen.by, SECTIONS) => observed,
+            _ = interrupts.next() => return Ok(Exit::Interrupted),
+        };
+        match observed {
+            Ok(observation) => {
+                (seen.observation, seen.error, at) = (observation, None, Instant::now());
+                seen.described = described(&screen, &seen.observation).await;
+            }
+            Err(failure) => seen.error = Some(failure.to_string()),
+        }
+    }
+}
+
+/// Requests the state of the section that is shown in detail from its owner.
+async fn described(screen: &Screen, observation: &Observation) -> Option<(u32, Vec<String>)> {
+    let section = screen.detail?;
+    let owner = &observation.sections.iter().find(|busy| busy.section == section)?.owner;
+    let alloc = observation.cluster.allocs.iter().find(|alloc| alloc.name == *owner)?;
+    let lines = match Described::request(&security::pool(), &alloc.addr, section).await {
+        Ok(described) => described.lines(),
+        Err(error) => vec![format!("{owner}: {error}")],
+    };
+    Some((section, lines))
+}
+
+/// Reads events of the terminal on a thread of its own, which blocks until the process ends.
+fn keys() -> mpsc::Receiver<Event> {
+    let (send, keys) = mpsc::channel(KEYS);
+    std::thread::spawn(move || {
+        while let Ok(event) = event::read() {
+            if send.blocking_send(event).is_err() {
+                return;
+            }
+        }
+    });
+    keys
+}
+
+/// Returns the style of a row. Without colours all looks are told apart by their marks.
+fn style(row: &Row, plain: bool) -> Style {
+    let style = Style::new();
+    match row.look {
+        _ if plain => style,
+        Look::Plain => style,
+        Look::Heading => style.add_modifier(Modifier::BOLD),
+        Look::Fault => style.fg(Color::Red).add_modifier(Modifier::BOLD),
+        Look::Attention => style.fg(Color::Yellow),
+        Look::Selected => style.add_modifier(Modifier::REVERSED),
+        Look::Old => style.add_modifier(Modifier::DIM),
+    }
+}
