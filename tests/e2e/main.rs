@@ -71,6 +71,7 @@ mod tenants;
 mod three_node;
 mod tls;
 mod top;
+mod traces;
 mod two_sets;
 mod verdicts;
 mod wrong_clock;

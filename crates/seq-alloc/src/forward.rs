@@ -16,6 +16,7 @@ use seq_api::service::{Allocation, Call, Current, Item, ItemReply};
 use seq_channel::batch::{self, Allocated, CallItems, NodeBatcher, Outcome, QueueFull};
 use seq_core::calls::Destination;
 use seq_core::{Epoch, NodeId, Refusal, SectionId, Seq, Target};
+use seq_kit::telemetry::traces;
 use seq_proto::v1::sequence_service_client::SequenceServiceClient;
 use seq_proto::{Reason, v1};
 use tokio::time::Instant;
@@ -83,6 +84,7 @@ impl Shared {
         let owner = SequenceServiceClient::new(channel).max_decoding_message_size(seq_core::limits::MAX_RESPONSE_BYTES);
         let mut request = Request::new(message);
         request.set_timeout(left);
+        traces::inject(request.metadata_mut());
         let response = match tokio::time::timeout(left, method(owner, request)).await {
             Ok(Ok(response)) => Ok(response.into_inner()),
             Ok(Err(status)) => Err(Failure::of_status(&status)),

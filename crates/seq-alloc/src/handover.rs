@@ -13,6 +13,7 @@ use seq_core::owner::handover::{Commit, Handover, HandoverRequest};
 use seq_core::owner::refused_commit::RefusedCommit;
 use seq_core::{NodeId, SectionId, SetId};
 use seq_kit::repeats::Repeats;
+use seq_kit::telemetry::traces::Span;
 use seq_proto::refusals::RefusedHandover;
 use seq_proto::{Reason, status};
 use tokio::time::Instant;
@@ -20,6 +21,7 @@ use tonic::Status;
 
 use crate::counters::HandoverOutcome;
 use crate::handover_calls::CommitResponse;
+use crate::handover_spans::HandoverSpans;
 use crate::shared::Shared;
 use crate::store_link::{StoreError, StoreLink};
 
@@ -40,6 +42,7 @@ pub(crate) struct Handovers {
     failing: BTreeMap<Target, Repeats>,
     /// Log lines about commits without a definite response.
     uncommitted: Repeats,
+    spans: HandoverSpans,
 }
 
 /// Node that sections are handed over to, with its set if that is another set.
@@ -64,6 +67,7 @@ pub(crate) struct Activation {
 pub(crate) struct HandoverCall {
     shared: Arc<Shared>,
     step: Step,
+    span: Span,
 }
 
 enum Step {
@@ -86,24 +90,40 @@ pub(crate) struct AnsweredCommit {
     response: CommitResponse,
 }
 
+impl Step {
+    /// Returns the section, and the name of the step in traces.
+    fn described(&self) -> (SectionId, &'static str) {
+        match self {
+            Step::Prepare(handover) => (handover.section, "handover prepare"),
+            Step::Stage(handover) => (handover.section, "handover stage"),
+            Step::Commit(attempt) => (attempt.handover.section, "handover commit"),
+            Step::Activate(activation) => (activation.handover.section, "handover activate"),
+        }
+    }
+}
+
 impl HandoverCall {
     pub(crate) async fn send(self, link: &StoreLink) -> AnsweredStep {
-        let HandoverCall { shared, step } = self;
+        let HandoverCall { shared, step, mut span } = self;
         match step {
             Step::Prepare(handover) => {
-                let outcome = shared.prepare(&handover).await;
+                let outcome = span.scope(shared.prepare(&handover)).await;
+                span.fail_if(&outcome);
                 AnsweredStep::Prepare(handover, outcome)
             }
             Step::Stage(handover) => {
-                let outcome = shared.stage(&handover).await;
+                let outcome = span.scope(shared.stage(&handover)).await;
+                span.fail_if(&outcome);
                 AnsweredStep::Stage(handover, outcome)
             }
             Step::Commit(attempt) => {
-                let response = shared.commit(link, &attempt.handover).await;
+                let response = span.scope(shared.commit(link, &attempt.handover)).await;
+                span.fail_if(&response.response);
                 AnsweredStep::Commit(Box::new(AnsweredCommit { attempt, response }))
             }
             Step::Activate(activation) => {
-                let outcome = shared.activate(&activation.handover).await;
+                let outcome = span.scope(shared.activate(&activation.handover)).await;
+                span.fail_if(&outcome);
                 AnsweredStep::Activate(activation, outcome)
             }
         }
@@ -114,7 +134,8 @@ impl Handovers {
     /// Creates the state without a handover.
     pub(crate) fn new(shared: Arc<Shared>) -> Handovers {
         let (frozen, failing) = (BTreeMap::new(), BTreeMap::new());
-        Handovers { shared, frozen, retries: Vec::new(), failing, uncommitted: Repeats::default() }
+        let (uncommitted, spans) = (Repeats::default(), HandoverSpans::default());
+        Handovers { shared, frozen, retries: Vec::new(), failing, uncommitted, spans }
     }
 
     /// Returns the time at which the next step is repeated.
@@ -127,7 +148,10 @@ impl Handovers {
         let step = match self.next_retry() {
             Some(step) => step,
             None => match self.shared.handovers.queue.pop()? {
-                HandoverRequest::Prepare(handover) => Step::Prepare(handover),
+                HandoverRequest::Prepare(handover) => {
+                    self.spans.begin(&self.shared, &handover);
+                    Step::Prepare(handover)
+                }
                 HandoverRequest::Stage(handover) => {
                     self.frozen.insert(handover.section, Instant::now());
                     Step::Stage(handover)
@@ -139,7 +163,8 @@ impl Handovers {
                 }
             },
         };
-        Some(HandoverCall { shared: self.shared.clone(), step })
+        let (section, name) = step.described();
+        Some(HandoverCall { shared: self.shared.clone(), step, span: self.spans.step(section, name) })
     }
 
     fn backoff(&self) -> Backoff {
@@ -154,6 +179,7 @@ impl Handovers {
             let session = self.shared.ownership.machine().session();
             match &step {
                 Step::Commit(attempt) if session != Some(attempt.handover.session) => {
+                    self.spans.end(attempt.handover.section);
                     self.shared.handovers.queue.done()
                 }
                 _ => return Some(step),
@@ -174,6 +200,7 @@ impl Handovers {
                 let accepted = self.accepted("prepare", &handover, outcome);
                 shared.step(|owner, effects| owner.on_prepared(&handover, accepted, effects));
                 if !accepted {
+                    self.spans.end(handover.section);
                     shared.counters.handover(HandoverOutcome::Refused);
                 }
             }
@@ -181,6 +208,7 @@ impl Handovers {
                 let accepted = self.accepted("stage", &handover, outcome);
                 shared.step(|owner, effects| owner.on_staged(&handover, accepted, effects));
                 if !accepted {
+                    self.spans.end(handover.section);
                     shared.counters.handover(HandoverOutcome::Thawed);
                 }
             }
@@ -200,6 +228,7 @@ impl Handovers {
                     return self.retry_later(wait, Step::Activate(activation));
                 }
                 let handover = activation.handover;
+                self.spans.end(handover.section);
                 shared.counters.handover(HandoverOutcome::Made);
                 if let Some(since) = self.frozen.remove(&handover.section) {
                     shared.counters.handover_paused(since.elapsed());
@@ -222,6 +251,7 @@ impl Handovers {
                 _ => return false,
             },
             Err(error) => {
+                self.spans.fail(handover.section, &error);
                 let meaning = match &error {
                     StoreError::Refused { reason, current, .. } => {
                         RefusedHandover { handover, reason, current: *current }.meaning()
@@ -232,26 +262,28 @@ impl Handovers {
                 if let RefusedCommit::TargetGone { current } = meaning
                     && shared.halt.judge_target(handover.incarnation, current, error.to_string())
                 {
+                    self.spans.end(handover.section);
                     shared.step(|owner, effects| owner.on_session_over(handover.session, effects));
                     return true;
                 }
                 match meaning.commit() {
                     None => {
+                        self.spans.end(handover.section);
                         shared.judge(handover.session, &error);
                         shared.step(|owner, effects| owner.on_session_over(handover.session, effects));
                         return true;
                     }
                     Some(Commit::Unknown) => {
                         if let Some(repeated) = self.uncommitted.admit() {
-                            let section = handover.section.0;
-                            tracing::warn!(%error, section, repeated, "a handover is not committed yet");
+                            let (section, trace) = (handover.section.0, self.spans.trace(handover.section));
+                            tracing::warn!(%error, section, repeated, trace, "a handover is not committed yet");
                         }
                         return false;
                     }
                     Some(commit) => {
                         if commit == Commit::Inconclusive {
-                            let section = handover.section.0;
-                            tracing::warn!(%error, section, "a departure is refused: the section is given up");
+                            let (section, trace) = (handover.section.0, self.spans.trace(handover.section));
+                            tracing::warn!(%error, section, trace, "a departure is refused: the section is given up");
                         }
                         commit
                     }
@@ -259,7 +291,10 @@ impl Handovers {
             }
         };
         self.uncommitted.end();
-        if !matches!(outcome, Commit::Made(_)) {
+        if matches!(outcome, Commit::Made(_)) {
+            self.spans.commit(handover.section);
+        } else {
+            self.spans.end(handover.section);
             shared.counters.handover(HandoverOutcome::Thawed);
         }
         let adopted = shared.step(|owner, effects| owner.on_committed(handover, sent, outcome, effects));
@@ -276,6 +311,7 @@ impl Handovers {
             self.failing.remove(&target);
             return true;
         };
+        self.spans.fail(handover.section, format_args!("{step}: {}", status.message()));
         if status::known_reason(status) == Some(Reason::UnknownSection) {
             // The target learns of the section from its next renewal, and the store plans the handover again.
             tracing::debug!(
@@ -287,7 +323,8 @@ impl Handovers {
         }
         if let Some(repeated) = self.failing.entry(target).or_default().admit() {
             let (section, to, status) = (handover.section.0, handover.to.0, status.message());
-            tracing::warn!(step, section, to, status, repeated, "a step of a handover failed");
+            let trace = self.spans.trace(handover.section);
+            tracing::warn!(step, section, to, status, repeated, trace, "a step of a handover failed");
         }
         false
     }

@@ -13,6 +13,7 @@ use seq_core::owner::Session;
 use seq_core::owner::handover::{Handover, HandoverOffer};
 use seq_core::section::SectionCopy;
 use seq_core::{LayoutId, SetId};
+use seq_kit::telemetry::traces;
 use seq_proto::v1::handover_service_client::HandoverServiceClient;
 use seq_proto::{owners, v1};
 use tonic::transport::Channel;
@@ -172,6 +173,7 @@ async fn within<M>(
 ) -> Result<(), Status> {
     let mut request = Request::new(message);
     request.set_timeout(time);
+    traces::inject(request.metadata_mut());
     match tokio::time::timeout(time, call(request)).await {
         Ok(response) => response,
         Err(_) => Err(Status::deadline_exceeded(format!("no response within {time:?}"))),

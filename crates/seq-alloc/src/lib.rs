@@ -32,6 +32,7 @@ mod halt;
 mod handover;
 mod handover_calls;
 mod handover_service;
+mod handover_spans;
 mod lane_metrics;
 mod lanes;
 mod loss_report;

@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use seq_api::service::{Call, Item};
 use seq_core::calls::{
-    CallTimeouts, Destination, MAX_PENDING, MAX_PENDING_OF_SET, OwnershipView, PendingCall, Rest, SetRoute, Step,
+    CallTimeouts, Destination, MAX_PENDING, MAX_PENDING_OF_SET, OwnershipView, PendingCall, Rest, SetRoute, Step, Wait,
 };
 use seq_core::lease::Clocks;
 use seq_core::{Epoch, NodeId, Refusal, SectionId, SetId};
+use seq_kit::telemetry::traces::{self, Span};
 use tokio::time::Instant;
 
 use self::forwarding::Request;
@@ -121,6 +122,8 @@ impl Shared {
         let section = pending.machine.section();
         let mut results = Vec::with_capacity(pending.items.len());
         let mut permit: Option<Permit<'_>> = None;
+        // From the first wait to the end of the call, if the call is traced.
+        let mut span = Span::none();
         loop {
             // Created before any state is read, so that no later notification is missed.
             let ownership_changed = self.pending.ownership_changed();
@@ -147,6 +150,9 @@ impl Shared {
                     break;
                 }
             };
+            if span.is_none() {
+                span = self.waiting(&wait, section);
+            }
             let Some(waiting) = permit.take().or_else(|| self.permit()) else {
                 pending.refuse::<W>(Refusal::TooManyPending { section, pending: MAX_PENDING }, &mut results);
                 break;
@@ -166,6 +172,22 @@ impl Shared {
             }
         }
         results
+    }
+
+    /// Begins the span of a wait, if the call is traced.
+    fn waiting(&self, wait: &Wait, section: SectionId) -> Span {
+        let mut span = traces::child("wait");
+        if !span.is_none() {
+            span = self.described(span);
+            span.set("seqsvr.section", section.0);
+            let cause = match wait {
+                Wait { stalled: true, .. } => "ceiling or handover",
+                Wait { awaits_owner: true, .. } => "owner",
+                _ => "lease or routes",
+            };
+            span.set("seqsvr.cause", cause);
+        }
+        span
     }
 
     /// Evaluates the items, and serves the items that can be served here.

@@ -12,6 +12,7 @@ use seq_core::section::RaiseTicket;
 use seq_core::state::Raise;
 use seq_core::{Epoch, SectionId, Seq};
 use seq_kit::repeats::Repeats;
+use seq_kit::telemetry::traces::{self, Span};
 use seq_proto::v1;
 use tokio::time::Instant;
 
@@ -77,6 +78,8 @@ pub(crate) struct AnsweredRaise {
     batch: Batch,
     sent: Clocks,
     response: Result<v1::RaiseCeilingsResponse, StoreError>,
+    /// From the request until the ceilings are adopted.
+    span: Span,
 }
 
 impl RaiseCall {
@@ -92,9 +95,15 @@ impl RaiseCall {
             ceilings: batch.raises().map(|raise| raise.to.0).collect(),
             route_version: shared.ownership.known_version().0,
         };
-        let response = link.call(request).await;
+        let mut span = shared.described(traces::sampled("raise"));
+        if !span.is_none() {
+            span.set("seqsvr.sections", batch.sections());
+            batch.raises().take(1).for_each(|raise| span.set("seqsvr.section", raise.section.0));
+        }
+        let response = span.scope(link.call(request)).await;
+        span.fail_if(&response);
         shared.counters.raise_took(started.elapsed(), batch.sections());
-        AnsweredRaise { batch, sent, response }
+        AnsweredRaise { batch, sent, response, span }
     }
 }
 
@@ -122,7 +131,7 @@ impl Raises {
 
     /// Reports the outcome of a call to the queue, and adopts the store's ownership update after the ceilings.
     pub(crate) fn on_done(&mut self, answered: AnsweredRaise) {
-        let AnsweredRaise { batch, sent, response } = answered;
+        let AnsweredRaise { batch, sent, response, span } = answered;
         let (session, sections) = (batch.session(), batch.sections());
         match response {
             Ok(v1::RaiseCeilingsResponse { ceilings, update, .. }) => {
@@ -154,7 +163,8 @@ impl Raises {
             }
             Err(StoreError::TooFast { section, after, message }) => {
                 if let Some(repeated) = self.delays.admit() {
-                    tracing::warn!(section = section.0, ?after, message, repeated, "the store delays a raise");
+                    let trace = span.trace();
+                    tracing::warn!(section = section.0, ?after, message, repeated, trace, "the store delays a raise");
                 }
                 self.shared.counters.raise(RaiseOutcome::Delayed, 1);
                 let failed = self.queue.on_too_fast(batch, section, after, self.origin.elapsed(), fastrand::u32(..));
@@ -162,7 +172,7 @@ impl Raises {
             }
             Err(error) => {
                 if let Some(repeated) = self.failures.admit() {
-                    tracing::warn!(%error, sections, repeated, "cannot raise ceilings");
+                    tracing::warn!(%error, sections, repeated, trace = span.trace(), "cannot raise ceilings");
                 }
                 self.fail(batch);
             }

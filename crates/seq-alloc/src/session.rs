@@ -15,6 +15,7 @@ use seq_core::owner::{AdoptError, Session};
 use seq_core::renewals::{Poll, Registrations, Renewals};
 use seq_core::{Incarnation, NodeId};
 use seq_kit::repeats::Repeats;
+use seq_kit::telemetry::traces;
 use seq_proto::owners::OwnershipUpdateError;
 use seq_proto::{Reason, v1};
 use tokio::time::Instant;
@@ -202,14 +203,16 @@ impl Sessions {
             self.end(session);
             return None;
         };
-        Some(SessionCall::Renew(RenewalCall { renewal, sent: self.shared.clock.now() }))
+        let mut span = self.shared.described(traces::sampled("renew"));
+        span.set("seqsvr.renewal", renewal.renew_seq.0);
+        Some(SessionCall::Renew(RenewalCall { renewal, sent: self.shared.clock.now(), span }))
     }
 
     /// Adopts a response. A renewal without a response is repeated under the same number.
     pub(crate) fn on_renewal_done(&mut self, answered: AnsweredRenewal) -> Option<SessionCall> {
         let State::Registered { session, fault } = &mut self.state else { return None };
         let (shared, session) = (&self.shared, *session);
-        let AnsweredRenewal { renewal, sent, response } = answered;
+        let AnsweredRenewal { renewal, sent, response, span } = answered;
         let received = shared.clock.now();
         // Checked even if no attempt failed, because a process that was suspended sends its renewal late.
         fault.note_lease(shared, session);
@@ -247,7 +250,7 @@ impl Sessions {
             }
             Err(error) => {
                 shared.counters.renewed(false);
-                fault.note(shared, session, &error);
+                fault.note(shared, session, &error, &span);
                 shared.registration.note_fault(Some(error.to_string()));
                 self.renewals.on_failed(self.origin.elapsed(), fastrand::u32(..));
             }

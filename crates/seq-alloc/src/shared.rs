@@ -9,6 +9,7 @@ use seq_core::layout;
 use seq_core::owner::{Effects, Owner, OwnershipUpdate, Session};
 use seq_core::route::RouteTable;
 use seq_core::{Layout, NodeId, Refusal, RenewSeq, SectionId, SetId, SlotIndex, Uid};
+use seq_kit::telemetry::traces::Span;
 use seq_proto::owners::{self, OwnershipUpdateError};
 use seq_proto::v1;
 
@@ -102,6 +103,13 @@ impl Shared {
         let renewal = self.ownership.machine().renewal().filter(|renewal| renewal.session == session);
         let renewed = RenewSeq(renewal.map_or(0, |renewal| renewal.renew_seq.0 - 1));
         self.halt.judge(session, renewed, &self.config.advertise, error);
+    }
+
+    /// Adds the names of this node to a span.
+    pub(crate) fn described(&self, mut span: Span) -> Span {
+        span.set("seqsvr.set", self.config.set.as_str());
+        span.set("seqsvr.node", self.config.name.as_str());
+        span
     }
 
     /// Decodes an ownership update of the store, and adopts the addresses in it.

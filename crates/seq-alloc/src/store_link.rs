@@ -11,6 +11,7 @@ use seq_channel::Pool;
 use seq_core::high_water::{HighWater, Mark, StoreBehind};
 use seq_core::store_calls::{AttemptFailure, StoreMembers};
 use seq_core::{Liveness, Revision, SectionId};
+use seq_kit::telemetry::traces;
 use seq_proto::reason::{Reason, key};
 use seq_proto::v1::control_service_client::ControlServiceClient;
 use seq_proto::{status, v1};
@@ -60,6 +61,7 @@ macro_rules! store_request {
             async fn send(self, mut to: Control, timeout: Duration) -> Result<Response<$response>, Status> {
                 let mut request = Request::new(self);
                 request.set_timeout(timeout);
+                traces::inject(request.metadata_mut());
                 to.$method(request).await
             }
         }

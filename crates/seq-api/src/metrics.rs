@@ -10,6 +10,7 @@ use metrics_process::Collector;
 use seq_kit::admission::ConnectionMetrics;
 use seq_kit::connection::HandshakeMetrics;
 use seq_kit::metrics::{InstallError, Kind, Metric, Recorder, Unit};
+use seq_kit::telemetry::traces::SpanCounts;
 
 /// Defines a constant for every name, with the help as its documentation, and [`CATALOGUE`].
 macro_rules! catalogue {
@@ -202,6 +203,8 @@ catalogue! {
     CERTIFICATE_RELOADS_TOTAL = "seqsvr_certificate_reloads_total", Counter, Count, ["node", "outcome"];
     /// Seconds that a node's wall clock is ahead of the middle of its store's members; below 0: behind.
     CLOCK_OFFSET_SECONDS = "seqsvr_clock_offset_seconds", Gauge, Seconds, ["set", "node"];
+    /// Spans of traces, by outcome (exported; dropped: the queue was full; failed: the collector did not take them).
+    TRACE_SPANS_TOTAL = "seqsvr_trace_spans_total", Counter, Count, ["outcome"];
     /// Seconds since the process started.
     UPTIME_SECONDS = "seqsvr_uptime_seconds", Gauge, Seconds, [];
     /// Always 1; its labels name the version and the source revision.
@@ -243,6 +246,13 @@ pub fn connection_metrics(node: &str) -> ConnectionMetrics {
 #[must_use]
 pub fn handshake_metrics(node: &str) -> HandshakeMetrics {
     HandshakeMetrics { failed: metrics::counter!(HANDSHAKES_FAILED_TOTAL, "node" => node.to_owned()) }
+}
+
+/// Returns the counters of the process' spans.
+#[must_use]
+pub fn span_counts() -> SpanCounts {
+    let of = |outcome: &'static str| metrics::counter!(TRACE_SPANS_TOTAL, "outcome" => outcome);
+    SpanCounts { exported: of("exported"), dropped: of("dropped"), failed: of("failed") }
 }
 
 /// Returns the counter of a node's unfinished connections that were dropped for newer connections.

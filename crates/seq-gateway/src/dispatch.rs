@@ -1,7 +1,8 @@
 //! Dispatch of a port's requests by content type: gRPC to its services, everything else to the HTTP handlers.
 //!
 //! **Invariant:** from here on, a request to `SequenceService` or `IdService` is counted against its connection's
-//! memory. Only two header fields are read here, one of the request and one of the response.
+//! memory. Only two header fields are read here, one of the request and one of the response; a node with traces reads
+//! the field of its caller's trace as well.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -26,6 +27,7 @@ use crate::grpc_service;
 use crate::handlers::Handlers;
 use crate::http as http_handlers;
 use crate::memory::Memory;
+use crate::request_span::{self, Names};
 use crate::timeout;
 
 /// Dispatcher of a port's requests. Clones are handles.
@@ -38,19 +40,20 @@ struct Inner<F> {
     ids: IdServiceServer<grpc_service::Service<F>>,
     services: Routes,
     memory: MemoryBudget,
+    names: Names,
 }
 
 impl<F: SequenceService> Dispatch<F> {
     /// Creates a dispatcher that sends requests of `SequenceService` to the handlers, and other gRPC requests to
     /// `services`.
-    pub(crate) fn new(handlers: Arc<Handlers<F>>, services: Routes, memory: MemoryBudget) -> Dispatch<F> {
+    pub(crate) fn new(handlers: Arc<Handlers<F>>, services: Routes, memory: MemoryBudget, names: Names) -> Dispatch<F> {
         let sequences = SequenceServiceServer::new(grpc_service::Service(handlers.clone()))
             .max_decoding_message_size(seq_core::limits::MAX_CALL_BYTES)
             .max_encoding_message_size(seq_core::limits::MAX_RESPONSE_BYTES);
         let ids = IdServiceServer::new(grpc_service::Service(handlers.clone()))
             .max_decoding_message_size(seq_core::limits::MAX_CALL_BYTES)
             .max_encoding_message_size(seq_core::limits::MAX_RESPONSE_BYTES);
-        Dispatch(Arc::new(Inner { handlers, sequences, ids, services, memory }))
+        Dispatch(Arc::new(Inner { handlers, sequences, ids, services, memory, names }))
     }
 }
 
@@ -84,13 +87,14 @@ impl<F: SequenceService> Service<Request<Body>> for Dispatch<F> {
             Err(status) if is_grpc => return ResponseFuture::Refused(Some(status.into_http())),
             Err(status) => return ResponseFuture::Refused(Some(http_handlers::refused(&status))),
         };
+        let span = self.0.names.span(&request);
         let mut request = request.map(|body| memory.receive(body));
         request.extensions_mut().insert(memory.clone());
         if is_grpc {
             let end = timeout::end(request.headers()).map(End::At);
             let response =
                 if of_ids { self.0.ids.clone().call(request) } else { self.0.sequences.clone().call(request) };
-            return ResponseFuture::Sequence(response, Some(memory), end);
+            return ResponseFuture::Sequence(request_span::follow(span, response), Some(memory), end);
         }
         let (handlers, request) = (self.0.handlers.clone(), request.map(Body::new));
         let may_end = request.version() < Version::HTTP_2;
@@ -101,7 +105,7 @@ impl<F: SequenceService> Service<Request<Body>> for Dispatch<F> {
             }
             Ok(response)
         };
-        ResponseFuture::Sequence(Box::pin(handling), Some(memory), None)
+        ResponseFuture::Sequence(request_span::follow(span, Box::pin(handling)), Some(memory), None)
     }
 }
 

@@ -30,6 +30,7 @@ use tonic::{Request, Response, Status};
 use crate::dispatch::{Dispatch, is_grpc};
 use crate::handlers::Handlers;
 use crate::http;
+use crate::request_span::Names;
 
 /// Concurrent requests of one connection: enough for a busy client, which has several connections. Further requests
 /// wait at the client. Their memory is bounded by the node's [`MemoryBudget`].
@@ -144,12 +145,12 @@ pub fn serve<F: SequenceService>(
         descriptors: seq_proto::DESCRIPTORS,
         services: ports::Port::Callers.services(),
     };
-    let set = admin.status().set;
-    let handlers = Arc::new(Handlers::new(service, &set, group, allocate_on_get, tenants, port.ready.clone()));
+    let names = Names { set: admin.status().set, node: port.admission.node().to_owned() };
+    let handlers = Arc::new(Handlers::new(service, &names.set, group, allocate_on_get, tenants, port.ready.clone()));
     let admin = StatusServiceServer::new(Admin { view: admin, for_nodes: false })
         .max_decoding_message_size(limits::MAX_REQUEST_BYTES);
     let services = port.complete(beside.add_service(admin), group);
-    port.serve(Dispatch::new(handlers, services, memory), listener.into(), group)
+    port.serve(Dispatch::new(handlers, services, memory, names), listener.into(), group)
 }
 
 /// Returns the guard of a node's port for callers. gRPC and JSON clients get a refusal in their own form. If there are

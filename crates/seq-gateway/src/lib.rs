@@ -15,6 +15,7 @@ mod ids;
 mod latency;
 mod memory;
 pub mod peers;
+mod request_span;
 pub mod resp;
 mod routes;
 mod stream;

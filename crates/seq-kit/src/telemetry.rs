@@ -10,6 +10,7 @@ use tracing_subscriber::reload;
 use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
 
 mod limit;
+pub mod traces;
 
 use limit::Limit;
 

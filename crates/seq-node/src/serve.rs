@@ -27,6 +27,7 @@ use seq_kit::listen::{self, Sockets};
 use seq_kit::metrics::Recorder;
 use seq_kit::tasks::{CancelOnDrop, Hung, Kind, TaskGroup};
 use seq_kit::telemetry::LogFilter;
+use seq_kit::telemetry::traces::{self, Service, Traces};
 use seq_kit::{cgroup, http, telemetry};
 use seq_store::StoreHandle;
 use seq_tenant::Tenants;
@@ -34,7 +35,7 @@ use tokio::signal::unix::Signal;
 
 use reload::Reload;
 
-use crate::settings::Settings;
+use crate::settings::{Settings, TraceOptions};
 
 pub(crate) mod alloc_node;
 mod credentials;
@@ -59,6 +60,19 @@ impl Banner<'_> {
         let Banner { role, set, node, data } = self;
         let (pid, data) = (std::process::id(), data.map(|data| tracing::field::display(data.display())));
         tracing::info!(version = VERSION, revision = revision(), role, set, node, data, pid, "seqsvr starts");
+    }
+
+    /// Returns the process as collectors of traces list it.
+    fn service(&self) -> Service {
+        let Banner { role, set, node, .. } = *self;
+        let name = if role == "dev" { role } else { node };
+        Service {
+            name: format!("seqsvr-{name}"),
+            namespace: set.to_owned(),
+            instance: name.to_owned(),
+            version: VERSION.to_owned(),
+            program: "seqsvr".to_owned(),
+        }
     }
 }
 
@@ -134,6 +148,8 @@ pub(crate) struct Process {
     /// shutdown that hangs, and its watchdog runs throughout.
     signals: TaskGroup,
     stages: Vec<Stage>,
+    /// The exporter of traces, which ends after everything that it traces.
+    traces: Option<Traces>,
 }
 
 impl Process {
@@ -151,10 +167,11 @@ impl Process {
         memory::check(is.role, &settings.limits, cgroup::memory_limit().as_ref())?;
         let recorder = metrics::install()?;
         metrics::build_info(VERSION, revision());
+        let traces = start_traces(&settings.traces, is)?;
         let (root, probes, signals) = (TaskGroup::new(), TaskGroup::new(), TaskGroup::new());
         let departure = Departure::at(root.token());
         let (wait, stages) = (Wait::default(), Vec::new());
-        Ok((Process { settings, filter, root, departure, wait, probes, signals, stages }, recorder))
+        Ok((Process { settings, filter, root, departure, wait, probes, signals, stages, traces }, recorder))
     }
 
     /// Timeout of each step of the shutdown.
@@ -331,13 +348,28 @@ impl Process {
         }
     }
 
-    /// Joins the threads of the stages that ended. Blocks, so call it after [`Process::shutdown`], outside of a
-    /// runtime.
+    /// Joins the threads of the stages that ended, and exports the last spans. Blocks, so call it after
+    /// [`Process::shutdown`], outside of a runtime.
     pub(crate) fn join(self) {
         for cores in self.stages.into_iter().flat_map(|stage| stage.threads) {
             cores.join();
         }
+        if let Some(traces) = self.traces {
+            traces.end();
+        }
     }
+}
+
+/// Starts the exporter of traces, if the settings have a collector.
+fn start_traces(options: &TraceOptions, is: &Banner<'_>) -> anyhow::Result<Option<Traces>> {
+    let TraceOptions { endpoint, one_in } = options;
+    if endpoint.is_empty() {
+        return Ok(None);
+    }
+    let service = is.service();
+    let traces = traces::start(endpoint, *one_in, service, metrics::span_counts()).context("traces")?;
+    tracing::info!(endpoint, one_in, "traces are exported");
+    Ok(Some(traces))
 }
 
 /// Binds the sockets of a port for `threads` threads. The host may be a name; the port then listens at all addresses of

@@ -12,7 +12,7 @@ use seq_command::{environment, output, set_file};
 use seq_gateway::resp::RespConfig;
 use seq_kit::config::{self, ConfigError, Key, Layers, Origin, Section, durations};
 use seq_kit::proxy_protocol::Networks;
-use seq_kit::telemetry::{self, LogFormat};
+use seq_kit::telemetry::{self, LogFormat, traces};
 use seq_kit::{cores, options};
 use seq_store::StoreOptions;
 use seq_tenant::TenantSpec;
@@ -67,6 +67,7 @@ pub(crate) struct Settings {
     pub(crate) proxy_protocol: ProxyProtocolOptions,
     pub(crate) tenants: TenantOptions,
     pub(crate) limits: LimitOptions,
+    pub(crate) traces: TraceOptions,
 }
 
 options! {
@@ -202,6 +203,21 @@ impl TenantOptions {
     }
 }
 
+options! {
+    /// Traces.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub(crate) struct TraceOptions {
+        /// Collector of traces that takes OTLP over gRPC without TLS, as in "http://127.0.0.1:4317". Spans of raises,
+        /// renewals, changes of owner and migrations are exported to it, and of requests whose header traceparent
+        /// states that their caller records its trace. They have names of nodes and sets, addresses and sections, and
+        /// no uid and no number. Empty: nothing is recorded.
+        pub(crate) endpoint: String,
+        /// Of the raises, renewals, handovers and steps of migrations, one in so many is traced; 1: each. Changes of
+        /// owner by the store, and work that fails or takes a second, are traced in any case.
+        pub(crate) one_in: u32,
+    }
+}
+
 /// Settings and their origins.
 #[derive(Debug)]
 pub(crate) struct Loaded {
@@ -226,6 +242,7 @@ impl Default for Settings {
             proxy_protocol: ProxyProtocolOptions { from: String::new() },
             tenants: TenantOptions { file: String::new() },
             limits: LimitOptions { memory_mib: 256, core_dumps: false },
+            traces: TraceOptions { endpoint: String::new(), one_in: 10 },
         }
     }
 }
@@ -251,7 +268,7 @@ impl Settings {
     }
 
     /// Returns the keys in the order of the sample. [`Settings::read`] is the inverse.
-    fn sections(&self) -> [Section; 11] {
+    fn sections(&self) -> [Section; 12] {
         [
             Section::new("log", &self.log),
             Section::new("shutdown", &self.shutdown),
@@ -264,6 +281,7 @@ impl Settings {
             Section::new("proxy_protocol", &self.proxy_protocol),
             Section::new("tenants", &self.tenants),
             Section::new("limits", &self.limits),
+            Section::new("traces", &self.traces),
         ]
     }
 
@@ -280,6 +298,7 @@ impl Settings {
             proxy_protocol: layers.read("proxy_protocol")?,
             tenants: layers.read("tenants")?,
             limits: layers.read("limits")?,
+            traces: layers.read("traces")?,
         })
     }
 
@@ -316,6 +335,11 @@ impl Settings {
         );
         let mib = self.limits.memory_mib;
         anyhow::ensure!(mib >= MIN_MEMORY_MIB, "limits.memory_mib: {mib} is less than {MIN_MEMORY_MIB}");
+        let TraceOptions { endpoint, one_in } = &self.traces;
+        if !endpoint.is_empty() {
+            traces::check_endpoint(endpoint).context("traces.endpoint")?;
+        }
+        anyhow::ensure!(*one_in > 0, "traces.one_in: 0 is less than 1; an empty traces.endpoint turns traces off");
         let both = self.redis.password.is_some() && self.tenants.path().is_some();
         anyhow::ensure!(!both, "redis.password: clients send the token of a tenant where tenants.file is set");
         Ok(())

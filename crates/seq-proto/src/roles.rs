@@ -163,6 +163,12 @@ impl<'a> Called<'a> {
         row.map(|row| row.allowed)
     }
 
+    /// Returns whether the table has the method.
+    #[must_use]
+    pub fn is_listed(self) -> bool {
+        self.service != HTTP && self.allowed().is_some()
+    }
+
     /// Returns whether a token of a tenant admits a caller without a certificate.
     #[must_use]
     pub fn admits_tokens(self) -> bool {

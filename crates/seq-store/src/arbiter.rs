@@ -5,16 +5,19 @@
 //! second arbiter on a deposed leader that does not know it yet does no harm, because each change names the record it
 //! was made for.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::join_all;
 use seq_api::clock::Clock;
+use seq_core::NodeId;
 use seq_core::arbiter::{Arbiter, ArbiterTimeouts, Declared, MAX_REASSIGNS, Plan};
 use seq_core::lease::Clocks;
 use seq_core::set_spec::AllocSpec;
-use seq_core::state::{Note, Noted};
+use seq_core::state::{Note, Noted, Reassign};
 use seq_kit::repeats::Repeats;
+use seq_kit::telemetry::traces::{self, Span};
 use seq_raft::ProposeError;
 use tokio::sync::watch;
 
@@ -25,6 +28,9 @@ const MIN_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Pause before a failed proposal is made again: about an election.
 const RETRY: Duration = Duration::from_millis(200);
+
+/// Most former owners that the span of a takeover names.
+const MOST_NAMED: usize = 16;
 
 /// Evaluates the state and proposes changes while this member leads.
 pub(crate) struct ArbiterShell {
@@ -138,10 +144,37 @@ impl ArbiterShell {
 
     async fn propose(&self, plan: &Plan) -> Result<(), ProposeError> {
         for part in plan.reassigns.chunks(MAX_REASSIGNS) {
-            let outcome = self.set.propose(part.to_vec()).await?;
+            let mut span = self.span(part);
+            let outcome = span.scope(self.set.propose(part.to_vec())).await;
+            span.fail_if(&outcome);
+            let outcome = outcome?;
             let made = outcome.iter().flatten().count();
-            tracing::info!(sections = made, overtaken = part.len() - made, "owners assigned");
+            let overtaken = part.len() - made;
+            span.set("seqsvr.overtaken", overtaken);
+            tracing::info!(sections = made, overtaken, trace = span.trace(), "owners assigned");
         }
         Ok(())
+    }
+
+    /// Begins the span of changes of owner; its name says whether sections had an owner before.
+    fn span(&self, part: &[Reassign]) -> Span {
+        if !traces::are_on() {
+            return Span::none();
+        }
+        let (set, from) = self.set.read(|state| {
+            let owner = |change: &Reassign| state.sections.resident(change.section)?.owner;
+            let from: BTreeSet<_> = part.iter().filter_map(owner).collect();
+            let named =
+                |node: &NodeId| state.node(*node).map_or_else(|| node.to_string(), |record| record.name.clone());
+            let set = state.set.as_ref().map(|set| set.name.clone());
+            (set, from.iter().take(MOST_NAMED).map(named).collect::<Vec<_>>())
+        });
+        let mut span = traces::always(if from.is_empty() { "assignment" } else { "takeover" });
+        span.set("seqsvr.set", set.unwrap_or_default());
+        span.set("seqsvr.store_id", self.set.raft().id());
+        span.set("seqsvr.from_nodes", from.join(", "));
+        span.set("seqsvr.sections", part.len());
+        part.iter().take(1).for_each(|change| span.set("seqsvr.section", change.section.0));
+        span
     }
 }

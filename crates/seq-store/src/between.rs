@@ -7,6 +7,7 @@
 //! | `exchange` | facts and directories, exchanged with every other set; records of closing sets |
 //! | `confirm` | confirms a request with the sets that it names, before anything is proposed |
 //! | `migrations` | drives the coordinator of migrations, on the leader |
+//! | `migration_spans` | spans of the coordinator's requests |
 //! | `arrivals` | departures that another set has confirmed |
 //! | `quarantine` | ends the quarantine of a restored set, on the leader |
 //! | `progress` | progress of migrations, for operators |
@@ -33,6 +34,7 @@ pub(crate) mod arrivals;
 mod confirm;
 pub(crate) mod exchange;
 pub(crate) mod link;
+mod migration_spans;
 pub(crate) mod migrations;
 pub(crate) mod progress;
 pub(crate) mod quarantine;

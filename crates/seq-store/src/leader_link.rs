@@ -24,6 +24,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use seq_api::metrics::CONTROL_FORWARDED_TOTAL;
+use seq_kit::telemetry::traces;
 use seq_proto::{Reason, status};
 use seq_raft::{Gate, ProposeError, QuorumStatus, RaftHandle};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -150,6 +151,7 @@ impl Hop<'_> {
         let mut forwarded = forwarded.map(|()| request.into_inner());
         forwarded.set_timeout(self.timeout);
         let me = self.link.raft.id().to_string();
+        traces::inject(forwarded.metadata_mut());
         forwarded.metadata_mut().insert(FORWARDED_BY, me.parse().expect("a number is a metadata value"));
         let Hop { link, leader, addr, channel, timeout, _permit } = self;
         let outcome = match tokio::time::timeout(timeout, call(channel, forwarded)).await {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use seq_core::state::{Answer, ClaimStoreId, Command, Note, Noted, Replicated, Rules, State};
+use seq_kit::telemetry::traces::{self, Span};
 use seq_raft::{AppliedState, Malformed, Observer, ProposeError, RaftHandle, StateMachine};
 
 use crate::section_writes::SectionWrites;
@@ -115,11 +116,25 @@ impl ReplicatedSet {
     /// [`ProposeError`]; every command can be repeated.
     pub(crate) async fn propose<C: Replicated>(&self, command: C) -> Result<C::Output, ProposeError> {
         let command = command.into();
+        let mut span = self.applying(&command);
         let (noted, answer) = tokio::join!(self.note_time(&command), self.raft.propose(&command));
+        span.fail_if(&answer);
         if let Err(error) = noted {
             tracing::debug!(%error, "the time of an event was not noted");
         }
         Ok(C::output(answer?))
+    }
+
+    /// Begins the span of a command, from its proposal until it is applied, if its request is traced.
+    fn applying(&self, command: &Command) -> Span {
+        let mut span = traces::child("apply");
+        if !span.is_none() {
+            let set = self.read(|state| state.set.as_ref().map(|set| set.name.clone()));
+            span.set("seqsvr.set", set.unwrap_or_default());
+            span.set("seqsvr.store_id", self.raft.id());
+            span.set("seqsvr.command", command.name());
+        }
+        span
     }
 
     /// Notes the time in the log before a command that may add an event, at most once a second. The proposals are made

@@ -148,6 +148,7 @@ const FENCED: &[(&str, &[&str])] = &[
     ("clap", &["seq-cli", "seq-command", "seq-compare", "seq-growth", "seq-node", "seqsvr", "xtask"]),
     ("consistent_hash", &["seq-core"]),
     ("openraft", &["seq-raft"]),
+    ("opentelemetry-proto", &["seq-kit", "seq-testkit"]),
     // The log's own records, and the bodies of commands and states. Bodies are derived together with their types, in
     // the private module `encoding` of seq-store.
     ("rkyv", &["seq-raft", "seq-store"]),

@@ -7,6 +7,7 @@ use futures::future;
 use seq_api::service::{Call, Item, ItemReply};
 use seq_core::calls::{Destination, PendingCall, Rest, Watch};
 use seq_core::{Refusal, SectionId};
+use seq_kit::telemetry::traces::{self, Span};
 use tokio::time::Instant;
 
 use super::{ItemResult, SectionItems, of_section, stays_pending, too_many_pending};
@@ -180,6 +181,7 @@ impl Shared {
         if let ForwardTarget::Other(set, _) = target {
             set.forwarded(request.items.len());
         }
+        let span = self.forwarding(target, &request);
         let (items, first) = request.sent_and_watched(to);
         let at_once = work.there_at_once(self, call, target, &items);
         let response = match self.unless_abandoned(target, at_once, first, since).await {
@@ -192,12 +194,27 @@ impl Shared {
                 }
                 let (items, first) = request.sent_and_watched(to);
                 // Boxed, because allocations rarely need a separate request.
-                let there = Box::pin(work.there(self, call, target, &items));
+                let there = Box::pin(span.scope(work.there(self, call, target, &items)));
                 self.unless_abandoned(target, there, first, since).await
             }
             Err(refusal) => Err(refusal),
         };
         response.inspect_err(|_| request.on_abandoned::<W>(to))
+    }
+
+    /// Begins the span of a request to another node, if the call is traced.
+    fn forwarding(&self, target: &ForwardTarget, request: &Request<'_>) -> Span {
+        let mut span = traces::child("forward");
+        if !span.is_none() {
+            span = self.described(span);
+            span.set("seqsvr.section", request.items[0].section.0);
+            span.set("seqsvr.items", request.items.len());
+            match target.destination() {
+                Destination::Node(node) => span.set("seqsvr.to_node_id", node.0),
+                Destination::Set(set) => span.set("seqsvr.to_set_id", set.0),
+            }
+        }
+        span
     }
 
     /// Waits for the response to a request in flight, and watches the request for one of its sections.

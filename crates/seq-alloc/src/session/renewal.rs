@@ -4,6 +4,7 @@ use seq_core::clock_offset::ClockOffset;
 use seq_core::lease::Clocks;
 use seq_core::owner::Renewal;
 use seq_core::state::CopyPart;
+use seq_kit::telemetry::traces::Span;
 use seq_proto::v1;
 
 use crate::store_link::{StoreError, StoreLink};
@@ -13,6 +14,7 @@ pub(crate) struct RenewalCall {
     pub(super) renewal: Renewal,
     /// Time before the request is sent. The lease that the response grants begins here.
     pub(super) sent: Clocks,
+    pub(super) span: Span,
 }
 
 /// Renewal whose call ended.
@@ -20,13 +22,16 @@ pub(crate) struct AnsweredRenewal {
     pub(super) renewal: Renewal,
     pub(super) sent: Clocks,
     pub(super) response: Result<v1::RenewResponse, StoreError>,
+    /// From the request until the lease is adopted.
+    pub(super) span: Span,
 }
 
 impl RenewalCall {
     pub(crate) async fn send(self, link: &StoreLink) -> AnsweredRenewal {
-        let RenewalCall { renewal, sent } = self;
-        let response = link.call(request(&renewal)).await;
-        AnsweredRenewal { renewal, sent, response }
+        let RenewalCall { renewal, sent, mut span } = self;
+        let response = span.scope(link.call(request(&renewal))).await;
+        span.fail_if(&response);
+        AnsweredRenewal { renewal, sent, response, span }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use seq_core::owner::Session;
 use seq_kit::repeats::Repeats;
+use seq_kit::telemetry::traces::Span;
 
 use crate::shared::Shared;
 use crate::store_link::StoreError;
@@ -17,10 +18,10 @@ pub(super) struct RenewalFault {
 }
 
 impl RenewalFault {
-    pub(super) fn note(&mut self, shared: &Shared, session: Session, error: &StoreError) {
+    pub(super) fn note(&mut self, shared: &Shared, session: Session, error: &StoreError, span: &Span) {
         let (set, name, incarnation) = (&shared.config.set, &shared.config.name, session.incarnation.0);
         if let Some(repeated) = self.repeats.admit() {
-            tracing::warn!(set, name, incarnation, %error, repeated, "cannot renew");
+            tracing::warn!(set, name, incarnation, %error, repeated, trace = span.trace(), "cannot renew");
         }
     }
 

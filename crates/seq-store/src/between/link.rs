@@ -10,6 +10,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use seq_core::store_calls::{AttemptFailure, StoreMembers};
 use seq_core::{SetId, limits};
+use seq_kit::telemetry::traces;
 use seq_proto::dial::ExpectedServer;
 use seq_proto::reason::{Reason, key};
 use seq_proto::status;
@@ -137,6 +138,7 @@ impl SetLinks {
         let member = self.member(link, addr)?;
         let mut request = Request::new(request);
         request.set_timeout(ATTEMPT_TIMEOUT);
+        traces::inject(request.metadata_mut());
         match tokio::time::timeout(ATTEMPT_TIMEOUT, method(member, request)).await {
             Ok(response) => response.map(Response::into_inner),
             Err(_) => Err(Status::deadline_exceeded(format!("{addr} did not respond within {ATTEMPT_TIMEOUT:?}"))),

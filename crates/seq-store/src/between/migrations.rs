@@ -14,6 +14,7 @@ use seq_core::arbiter::{Plan, PlannedHandover};
 use seq_core::migration::{Armed, Coordinator, Effect, Proposal};
 use seq_core::state::{Arrival, Arrive, Complete, StartReturn, State};
 use seq_core::{Incarnation, Lineage, MigrationId, NodeId, SectionId, SetId};
+use seq_kit::telemetry::traces::TraceId;
 use seq_proto::{inter_set, v1};
 use seq_raft::ProposeError;
 use tokio::sync::watch;
@@ -22,6 +23,7 @@ use tonic::Status;
 
 use super::Between;
 use super::link::Member;
+use super::migration_spans as spans;
 use super::progress::{Observations, Progress};
 
 /// Least time between two evaluations: entries are applied far more often than sections move.
@@ -43,6 +45,9 @@ pub(crate) struct Migrations {
     published: Option<(Instant, BTreeMap<MigrationId, usize>)>,
 }
 
+/// A request in progress. It yields its outcome, and its trace for log lines.
+type Underway = BoxFuture<'static, (Outcome, Option<TraceId>)>;
+
 /// Outcome of a request: its response, or its failure.
 enum Outcome {
     Armed(MigrationId, Result<Vec<Armed>, Status>),
@@ -54,6 +59,27 @@ enum Outcome {
     /// Outcome of a return whose end is not settled yet.
     Returning(MigrationId, Result<(), Status>),
     Proposed(Result<(), ProposeError>),
+}
+
+impl Outcome {
+    /// Returns why the request failed.
+    fn failure(&self) -> Option<String> {
+        let status = match self {
+            Outcome::Armed(_, Err(status))
+            | Outcome::Arrived(_, _, Err(status))
+            | Outcome::Ended(_, _, Err(status))
+            | Outcome::Asked(_, _, Err(status))
+            | Outcome::Returning(_, Err(status)) => status,
+            Outcome::Proposed(Err(error)) => return Some(error.to_string()),
+            Outcome::Armed(..)
+            | Outcome::Arrived(..)
+            | Outcome::Ended(..)
+            | Outcome::Asked(..)
+            | Outcome::Returning(..)
+            | Outcome::Proposed(_) => return None,
+        };
+        Some(status.message().to_owned())
+    }
 }
 
 impl Migrations {
@@ -71,7 +97,7 @@ impl Migrations {
         let mut plan = self.between.plan.clone();
         // Created when leadership begins and dropped when it ends, so no timer outlives a term.
         let mut machine: Option<Coordinator> = None;
-        let mut under_way: FuturesUnordered<BoxFuture<'static, Outcome>> = FuturesUnordered::new();
+        let mut under_way: FuturesUnordered<Underway> = FuturesUnordered::new();
         let origin = Instant::now();
         loop {
             let mut evaluate_at = None;
@@ -129,14 +155,14 @@ impl Migrations {
     fn on_outcome(
         &mut self,
         machine: &mut Coordinator,
-        outcome: Outcome,
+        (outcome, trace): (Outcome, Option<TraceId>),
         now: Duration,
-    ) -> Option<BoxFuture<'static, Outcome>> {
+    ) -> Option<Underway> {
         let effect = match outcome {
             Outcome::Armed(migration, Ok(armed)) => machine.on_armed(migration, &armed, now)?,
             Outcome::Armed(migration, Err(status)) => {
                 machine.on_arm_refused(migration, now);
-                self.stuck(migration, &status);
+                self.stuck(migration, &status, trace);
                 return None;
             }
             Outcome::Arrived(set, arrive, Ok((lineage, outcome))) => {
@@ -148,7 +174,7 @@ impl Migrations {
             Outcome::Arrived(_, arrive, Err(status)) => {
                 let migrations: std::collections::BTreeSet<_> =
                     arrive.sections.iter().map(|one| one.migration).collect();
-                migrations.into_iter().for_each(|migration| self.stuck(migration, &status));
+                migrations.into_iter().for_each(|migration| self.stuck(migration, &status, trace));
                 return None;
             }
             Outcome::Ended(set, migration, Ok(lineage)) => machine.on_end((set, lineage), migration),
@@ -167,7 +193,7 @@ impl Migrations {
                 return None;
             }
             Outcome::Ended(_, migration, Err(status)) | Outcome::Returning(migration, Err(status)) => {
-                self.stuck(migration, &status);
+                self.stuck(migration, &status, trace);
                 return None;
             }
             Outcome::Returning(_, Ok(())) | Outcome::Proposed(Ok(())) => return None,
@@ -180,13 +206,19 @@ impl Migrations {
         self.carry_out(effect)
     }
 
-    fn stuck(&mut self, migration: MigrationId, status: &Status) {
-        tracing::debug!(migration = migration.0, status = status.message(), "a migration does not advance");
+    fn stuck(&mut self, migration: MigrationId, status: &Status, trace: Option<TraceId>) {
+        let trace = trace.map(tracing::field::display);
+        tracing::debug!(migration = migration.0, status = status.message(), trace, "a migration does not advance");
         self.observed.entry(migration).or_default().stuck = Some(status.message().to_owned());
     }
 
     /// Begins the request of an effect; returns `None` if it cannot be sent.
-    fn carry_out(&self, effect: Effect) -> Option<BoxFuture<'static, Outcome>> {
+    fn carry_out(&self, effect: Effect) -> Option<Underway> {
+        let span = spans::of(&effect);
+        Some(spans::follow(span, self.request(effect)?, Outcome::failure))
+    }
+
+    fn request(&self, effect: Effect) -> Option<BoxFuture<'static, Outcome>> {
         let between = self.between.clone();
         Some(match effect {
             Effect::Arm { migration, to, sections } => Box::pin(async move {

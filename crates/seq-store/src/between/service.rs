@@ -8,6 +8,7 @@ use seq_auth::Identity;
 use seq_core::arbiter::Plan;
 use seq_core::state::{CommandRefusal, Complete, Fence, Pace, Rules, SetRefusal, StartReturn, State};
 use seq_core::{LayoutId, Lineage, MigrationId, SectionId, SetId};
+use seq_kit::telemetry::traces;
 use seq_proto::v1::inter_set_service_server::InterSetService;
 use seq_proto::v1::{
     ArmRequest, ArmResponse, ArmedNode, ArrivalOutcome, ArriveRequest, ArriveResponse, CompleteArrivalRequest,
@@ -39,18 +40,7 @@ impl InterSetService for InterSetServer {
 
     async fn arrive(&self, request: Request<ArriveRequest>) -> Result<Response<ArriveResponse>, Status> {
         let this = self.0.get()?;
-        let (between, request) = this.check(request)?;
-        let arrive = inter_set::arrive(&request, &between)?;
-        if this.replicated.read(State::is_quarantined) {
-            // The records of the other sets are learned first.
-            let outcomes = vec![ArrivalOutcome::Waits.into(); arrive.sections.len()];
-            return Ok(Response::new(ArriveResponse { lineage: this.lineage().0, outcomes }));
-        }
-        let arrive = this.confirm_arrival(arrive).await?;
-        let outcome = this.replicated.propose(arrive).await?;
-        let outcomes = outcome.map_err(|refusal| refused(&refusal))?;
-        let outcomes = outcomes.into_iter().map(|one| ArrivalOutcome::from(one).into()).collect();
-        Ok(Response::new(ArriveResponse { lineage: this.lineage().0, outcomes }))
+        traces::continued(request, |request| this.arrive(request)).await
     }
 
     async fn start_return(
@@ -200,6 +190,22 @@ between_sets!(
 );
 
 impl Between {
+    /// Confirms what has departed to this set, and proposes its arrival.
+    async fn arrive(&self, request: Request<ArriveRequest>) -> Result<Response<ArriveResponse>, Status> {
+        let (between, request) = self.check(request)?;
+        let arrive = inter_set::arrive(&request, &between)?;
+        if self.replicated.read(State::is_quarantined) {
+            // The records of the other sets are learned first.
+            let outcomes = vec![ArrivalOutcome::Waits.into(); arrive.sections.len()];
+            return Ok(Response::new(ArriveResponse { lineage: self.lineage().0, outcomes }));
+        }
+        let arrive = self.confirm_arrival(arrive).await?;
+        let outcome = self.replicated.propose(arrive).await?;
+        let outcomes = outcome.map_err(|refusal| refused(&refusal))?;
+        let outcomes = outcomes.into_iter().map(|one| ArrivalOutcome::from(one).into()).collect();
+        Ok(Response::new(ArriveResponse { lineage: self.lineage().0, outcomes }))
+    }
+
     /// Checks that this member leads the set that a request is for, and that the sender belongs to the set that it
     /// names.
     ///

@@ -1,6 +1,7 @@
 //! Control requests at any member: handled by the local service on the leader, forwarded to the leader by a follower.
 
 use seq_core::limits;
+use seq_kit::telemetry::traces;
 use seq_proto::v1::control_service_client::ControlServiceClient;
 use seq_proto::v1::control_service_server::ControlService;
 use seq_proto::v1::{
@@ -40,30 +41,44 @@ impl ControlService for ControlForward {
     }
 
     async fn renew(&self, request: Request<RenewRequest>) -> Result<Response<RenewResponse>, Status> {
-        let Some(hop) = self.leader.hop(request.metadata())? else {
-            let mut response = self.local.renew(request).await?;
-            response.get_mut().stores = self.leader.stores();
-            return Ok(response);
+        let handle = |request: Request<RenewRequest>| async move {
+            let Some(hop) = self.leader.hop(request.metadata())? else {
+                let mut response = self.local.renew(request).await?;
+                response.get_mut().stores = self.leader.stores();
+                return Ok(response);
+            };
+            hop.forward(request, |channel, request| async move { client(channel).renew(request).await }).await
         };
-        hop.forward(request, |channel, request| async move { client(channel).renew(request).await }).await
+        traces::continued(request, handle).await
     }
 
     async fn raise_ceilings(
         &self,
         request: Request<RaiseCeilingsRequest>,
     ) -> Result<Response<RaiseCeilingsResponse>, Status> {
-        let Some(hop) = self.leader.hop(request.metadata())? else { return self.local.raise_ceilings(request).await };
-        hop.forward(request, |channel, request| async move { client(channel).raise_ceilings(request).await }).await
+        let handle = |request: Request<RaiseCeilingsRequest>| async move {
+            let Some(hop) = self.leader.hop(request.metadata())? else {
+                return self.local.raise_ceilings(request).await;
+            };
+            hop.forward(request, |channel, request| async move { client(channel).raise_ceilings(request).await }).await
+        };
+        traces::continued(request, handle).await
     }
 
     async fn transfer(&self, request: Request<TransferRequest>) -> Result<Response<TransferResponse>, Status> {
-        let Some(hop) = self.leader.hop(request.metadata())? else { return self.local.transfer(request).await };
-        hop.forward(request, |channel, request| async move { client(channel).transfer(request).await }).await
+        let handle = |request: Request<TransferRequest>| async move {
+            let Some(hop) = self.leader.hop(request.metadata())? else { return self.local.transfer(request).await };
+            hop.forward(request, |channel, request| async move { client(channel).transfer(request).await }).await
+        };
+        traces::continued(request, handle).await
     }
 
     async fn depart(&self, request: Request<DepartRequest>) -> Result<Response<DepartResponse>, Status> {
-        let Some(hop) = self.leader.hop(request.metadata())? else { return self.local.depart(request).await };
-        hop.forward(request, |channel, request| async move { client(channel).depart(request).await }).await
+        let handle = |request: Request<DepartRequest>| async move {
+            let Some(hop) = self.leader.hop(request.metadata())? else { return self.local.depart(request).await };
+            hop.forward(request, |channel, request| async move { client(channel).depart(request).await }).await
+        };
+        traces::continued(request, handle).await
     }
 
     async fn report_loss(&self, request: Request<ReportLossRequest>) -> Result<Response<ReportLossResponse>, Status> {

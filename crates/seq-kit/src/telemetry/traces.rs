@@ -1,0 +1,142 @@
+//! Traces: spans of rare work, and of requests whose caller records its trace, for a collector that takes OTLP.
+//!
+//! Traces are off until [`start`]. Then the code of the work holds a span as a value, and the span is exported when the
+//! value is dropped. The spans of `tracing` are not used, because the log filter would decide about them, and spans of
+//! libraries would be exported as well (docs/adr/0036). A span that is not recorded is an empty value.
+//!
+//! A task-local value has the current span of a task while that span is recorded. So functions have no argument for a
+//! span, and requests of other callers pay nothing.
+
+use std::future::Future;
+use std::io;
+use std::sync::OnceLock;
+
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+use tonic::Request;
+use tonic::metadata::{MetadataMap, MetadataValue};
+
+mod context;
+mod export;
+mod otlp;
+mod span;
+
+pub use context::TraceId;
+pub use export::{EndpointError, SpanCounts, Traces, check_endpoint};
+pub use otlp::Service;
+pub use span::{Span, Value};
+
+use context::Context;
+use span::{Ended, Start};
+
+/// Header with the span of a caller, as W3C Trace Context defines it. gRPC requests have it in their metadata.
+pub const HEADER: &str = "traceparent";
+
+/// Most spans that wait for the exporter. They take about a megabyte, and a collector may be silent for some seconds.
+const QUEUED: usize = 2_048;
+
+/// Places of the queue that are left to spans of this process while callers fill it with the spans of their requests.
+const KEPT: usize = QUEUED / 2;
+
+/// The recorder of the process.
+static TRACER: OnceLock<Tracer> = OnceLock::new();
+
+/// Recorder of spans.
+#[derive(Debug)]
+struct Tracer {
+    queue: mpsc::Sender<Ended>,
+    one_in: u32,
+    counts: SpanCounts,
+}
+
+impl Tracer {
+    fn new(one_in: u32, counts: SpanCounts) -> (Tracer, mpsc::Receiver<Ended>) {
+        let (queue, spans) = mpsc::channel(QUEUED);
+        (Tracer { queue, one_in, counts }, spans)
+    }
+
+    /// Begins the first span of a trace.
+    fn root(&'static self, name: &'static str, is_sampled: bool) -> Span {
+        let context = Context::draw();
+        Span::begin(self, Start { is_sampled, ..Start::of(context, name.into()) })
+    }
+
+    /// Begins a span below a recorded span.
+    fn below(&'static self, parent: Context, name: &'static str) -> Span {
+        Span::begin(self, Start { parent: Some(parent), ..Start::of(parent.below(), name.into()) })
+    }
+
+    /// Puts a span that has ended into the queue.
+    fn ended(&self, span: Ended) {
+        let has_place = !span.is_of_caller() || self.queue.capacity() > KEPT;
+        if !has_place || self.queue.try_send(span).is_err() {
+            self.counts.dropped.increment(1);
+        }
+    }
+}
+
+/// Starts to record spans, and the thread that exports them to the collector at `endpoint`; once per process. Of the
+/// spans that begin with [`sampled`], one in `one_in` is exported.
+///
+/// # Errors
+/// The endpoint cannot be used, the thread cannot be started, or traces are on already.
+pub fn start(endpoint: &str, one_in: u32, service: Service, counts: SpanCounts) -> io::Result<Traces> {
+    let endpoint = check_endpoint(endpoint).map_err(io::Error::other)?;
+    let (tracer, spans) = Tracer::new(one_in, counts.clone());
+    let ending = CancellationToken::new();
+    let traces = export::start(endpoint, service, spans, counts, ending)?;
+    TRACER.set(tracer).map_err(|_| io::Error::other("the process records traces already"))?;
+    Ok(traces)
+}
+
+/// Returns whether spans are recorded.
+#[inline]
+#[must_use]
+pub fn are_on() -> bool {
+    TRACER.get().is_some()
+}
+
+/// Begins the trace of rare work, which is exported in any case.
+pub fn always(name: &'static str) -> Span {
+    TRACER.get().map_or_else(Span::none, |tracer| tracer.root(name, true))
+}
+
+/// Begins the trace of frequent work. It is exported if it is sampled, or if the work fails or is slow.
+pub fn sampled(name: &'static str) -> Span {
+    TRACER.get().map_or_else(Span::none, |tracer| tracer.root(name, fastrand::u32(0..tracer.one_in.max(1)) == 0))
+}
+
+/// Begins a span below the current span of the task; an empty span if the task has none.
+pub fn child(name: &'static str) -> Span {
+    let (Some(tracer), Some(parent)) = (TRACER.get(), context::current()) else { return Span::none() };
+    tracer.below(parent, name)
+}
+
+/// Begins the span of a request with a header [`HEADER`]; an empty span if the header is malformed, or if the caller
+/// does not record its trace. The name, made only for a span that is recorded, must not come from the caller.
+pub fn of_caller(header: &[u8], name: impl FnOnce() -> String) -> Span {
+    let (Some(tracer), Some(caller)) = (TRACER.get(), context::parse(header)) else { return Span::none() };
+    Span::begin(tracer, Start { parent: Some(caller), is_of_caller: true, ..Start::of(caller.below(), name().into()) })
+}
+
+/// Handles the request of another node below the span that the node states in its metadata, if it states one.
+pub async fn continued<Q, W: Future>(request: Request<Q>, handle: impl FnOnce(Request<Q>) -> W) -> W::Output {
+    let stated = request.metadata().get(HEADER).filter(|_| are_on());
+    let caller = stated.and_then(|header| context::parse(header.as_bytes()));
+    let work = handle(request);
+    match caller {
+        Some(caller) => context::within(caller, work).await,
+        None => work.await,
+    }
+}
+
+/// Adds the current span of the task, if it has one, to the metadata of a request to another node.
+pub fn inject(metadata: &mut MetadataMap) {
+    let Some(current) = context::current() else { return };
+    if let Ok(header) = MetadataValue::try_from(current.to_string()) {
+        metadata.insert(HEADER, header);
+    }
+}
+
+#[cfg(test)]
+mod tests;
