@@ -29,13 +29,14 @@ use crate::tls::{Cluster, text};
 const PORTS: [(u16, &[u16]); 2] = [(7311, &[7301, 7304, 7307]), (7480, &[7400, 7404])];
 
 /// Holders by their column of the table: nodes of the same set and of another set.
-const HOLDERS: [(&str, &str); 8] = [
+const HOLDERS: [(&str, &str); 9] = [
     ("store", "store/im-a/s2"),
     ("alloc", "alloc/im-a/a2"),
     ("store", "store/im-b/s1"),
     ("alloc", "alloc/im-b/a1"),
     ("proxy", "proxy/p1"),
     ("operator", "operator/admin"),
+    ("viewer", "viewer/console"),
     ("client", "client/backend"),
     ("metrics", "metrics/m"),
 ];

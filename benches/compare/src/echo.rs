@@ -141,4 +141,8 @@ impl StatusService for Echo {
     ) -> Result<Response<v1::DescribeSectionResponse>, Status> {
         unimplemented()
     }
+
+    async fn get_config(&self, _: Request<v1::GetConfigRequest>) -> Result<Response<v1::GetConfigResponse>, Status> {
+        unimplemented()
+    }
 }

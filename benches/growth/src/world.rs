@@ -137,6 +137,7 @@ pub(crate) async fn start_store(
         clock: Clock::System,
         revision: "growth".to_owned(),
         cpu_us: || 0,
+        settings: Default::default(),
     };
     let store = Store::start(config, tasks.clone()).await.expect("the store starts");
     store.ready().await;

@@ -6,7 +6,7 @@
 //! |---|---|
 //! | a store member | `seqsvr://CLUSTER/store/SET/NODE` |
 //! | an allocator | `seqsvr://CLUSTER/alloc/SET/NODE` |
-//! | a proxy, an operator, a client, a reader of metrics | `seqsvr://CLUSTER/ROLE/NAME` |
+//! | a proxy, an operator, a viewer, a client, a reader of metrics | `seqsvr://CLUSTER/ROLE/NAME` |
 //!
 //! Common names are ignored: if a common name doubles as a user name, a certificate made for another purpose becomes a
 //! login (CVE-2018-16886 of etcd).
@@ -31,6 +31,8 @@ pub enum Role {
     Proxy,
     /// A person or a program that changes a cluster.
     Operator,
+    /// A person or a program that watches a cluster.
+    Viewer,
     /// A backend that requests numbers.
     Client,
     /// A reader of metrics.
@@ -39,7 +41,8 @@ pub enum Role {
 
 impl Role {
     /// All roles.
-    pub const ALL: [Role; 6] = [Role::Store, Role::Alloc, Role::Proxy, Role::Operator, Role::Client, Role::Metrics];
+    pub const ALL: [Role; 7] =
+        [Role::Store, Role::Alloc, Role::Proxy, Role::Operator, Role::Viewer, Role::Client, Role::Metrics];
 
     /// Returns the role's name in a URI.
     #[must_use]
@@ -49,6 +52,7 @@ impl Role {
             Role::Alloc => "alloc",
             Role::Proxy => "proxy",
             Role::Operator => "operator",
+            Role::Viewer => "viewer",
             Role::Client => "client",
             Role::Metrics => "metrics",
         }
@@ -201,7 +205,7 @@ pub enum IdentityError {
         uri: String,
     },
     /// There is no such role.
-    #[error("{role:?} is no role: store, alloc, proxy, operator, client, metrics")]
+    #[error("{role:?} is no role: store, alloc, proxy, operator, viewer, client, metrics")]
     Role {
         /// The text in place of the role.
         role: String,

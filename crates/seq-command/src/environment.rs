@@ -12,6 +12,11 @@ pub fn utf8_variables() -> impl Iterator<Item = (String, String)> {
     env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
 }
 
+/// Returns whether a variable is set, and not empty.
+pub fn is_set(name: &str) -> bool {
+    env::var_os(name).is_some_and(|value| !value.is_empty())
+}
+
 /// Returns whether a variable is set and empty, which counts as unset.
 pub fn is_empty(name: &OsStr) -> bool {
     env::var_os(name).is_some_and(|value| value.is_empty())

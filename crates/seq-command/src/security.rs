@@ -11,8 +11,10 @@ use clap::Args;
 use seq_api::metrics::handshake_metrics;
 use seq_auth::{Authorities, ClientCertificate, Credentials, CredentialsError, Files, Identity, Role, Trust};
 use seq_channel::{Access, Bearer, Dial, Pool};
+use seq_kit::config::Origin;
 use seq_kit::connection::Tls;
 
+use crate::environment;
 use crate::exit::{Exit, Failure};
 use crate::set_file::SetFile;
 
@@ -82,6 +84,17 @@ pub fn dir() -> &'static Path {
     &args().certs
 }
 
+/// Returns the flag or the variable that gave the directory.
+pub fn origin_of_dir() -> Origin {
+    if is_flag("--certs") {
+        Origin::Flag { flag: "--certs".to_owned() }
+    } else if environment::is_set("SEQSVR_CERTS") {
+        Origin::Environment { variable: "SEQSVR_CERTS".to_owned() }
+    } else {
+        Origin::Default
+    }
+}
+
 /// Returns the holder of the certificate that this command shows, as `operator/admin`.
 pub fn identity() -> &'static str {
     &args().identity
@@ -133,9 +146,13 @@ pub fn access() -> Result<Access, Failure> {
 
 /// Returns the flag or the variable that gave the token. Its value is secret, so messages name the origin instead.
 fn origin_of_token() -> &'static str {
-    let is_flag =
-        |word: std::ffi::OsString| word.to_str().is_some_and(|word| word == "--token" || word.starts_with("--token="));
-    if std::env::args_os().any(is_flag) { "--token" } else { "$SEQSVR_TOKEN" }
+    if is_flag("--token") { "--token" } else { "$SEQSVR_TOKEN" }
+}
+
+/// Returns whether the command line has a flag.
+fn is_flag(flag: &str) -> bool {
+    let is_it = |word: &str| word.strip_prefix(flag).is_some_and(|rest| rest.is_empty() || rest.starts_with('='));
+    std::env::args_os().any(|word| word.to_str().is_some_and(is_it))
 }
 
 /// Returns the trust of this command's connections, for requests without a token.

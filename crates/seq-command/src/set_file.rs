@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use seq_auth::file::{MAX_BYTES, read_text};
 use seq_core::set_spec::{AllocSpec, PortSpec, SetSpec, SpecProblem, StoreSpec, check_sets};
+use seq_kit::config::Origin;
 use seq_kit::config::fields::Flaw;
 use seq_load::outcome::without_os_error;
 
@@ -194,6 +195,12 @@ impl SetFile {
     /// Returns whether the ports of the set's nodes have TLS.
     pub fn is_secure(&self) -> bool {
         self.secure
+    }
+
+    /// Returns the place of a key of the spec, such as `step` or `alloc[1].addr`; the default if the file lacks it.
+    pub fn origin(&self, key: &str) -> Origin {
+        let line = self.index.own_line(key);
+        line.map_or(Origin::Default, |line| Origin::File { path: self.path.clone(), line })
     }
 
     /// Returns the ports of all nodes, each with the name of its node.

@@ -465,6 +465,8 @@ fn refused(reason: &str, status: &Status) -> Failure {
     };
     let failure = Failure::new(exit, format!("{} ({reason})", status.message())).reason(reason);
     match known {
+        Some(Reason::RoleDenied) => failure
+            .hint("the role of the certificate does not allow it; --identity names another holder, as operator/NAME"),
         Some(Reason::EvenVoters) => failure.hint("name two members in one command, or pass --allow-even"),
         Some(Reason::UnknownNode) => failure.hint("`seqsvr node list` lists them"),
         Some(Reason::LastNode) => failure.hint("start another allocator, or undrain one, first"),

@@ -20,6 +20,7 @@ use seq_kit::memory::MemoryBudget;
 use seq_kit::port::{Bounds, Guard, Port, Respond};
 use seq_kit::tasks::TaskGroup;
 use seq_proto::roles::Called;
+use seq_proto::settings::NodeSettings;
 use seq_proto::v1;
 use seq_proto::v1::status_service_server::{StatusService, StatusServiceServer};
 use seq_proto::{ports, roles};
@@ -82,6 +83,11 @@ pub trait NodeView: Send + Sync {
     ) -> Result<Report<v1::DescribeSectionResponse>, Status> {
         let _ = request;
         Err(Status::unimplemented(NO_SECTIONS))
+    }
+
+    /// Returns the settings of the node.
+    fn settings(&self) -> NodeSettings {
+        NodeSettings::default()
     }
 }
 
@@ -178,7 +184,7 @@ impl StatusService for Admin {
     async fn status(&self, request: Request<v1::StatusRequest>) -> Result<Response<v1::StatusResponse>, Status> {
         let mut status = self.view.status();
         let caller = request.extensions().get::<Peer>().and_then(Peer::identity);
-        if !roles::is_operator(caller) {
+        if !roles::sees_whole_status(caller) {
             status.admin_addrs.clear();
         }
         if self.for_nodes {
@@ -206,6 +212,16 @@ impl StatusService for Admin {
         request: Request<v1::DescribeSectionRequest>,
     ) -> Result<Response<v1::DescribeSectionResponse>, Status> {
         made(self.view.describe_section(request.into_inner())?).await
+    }
+
+    async fn get_config(&self, _: Request<v1::GetConfigRequest>) -> Result<Response<v1::GetConfigResponse>, Status> {
+        let status = self.view.status();
+        let kind = match status.role {
+            Some(v1::status_response::Role::Store(_)) => "store",
+            Some(v1::status_response::Role::Alloc(_)) => "alloc",
+            None => "proxy",
+        };
+        Ok(Response::new(self.view.settings().response(&status.set, &status.node, kind)))
     }
 }
 

@@ -62,6 +62,8 @@ impl fmt::Display for Origin {
 pub struct Layers {
     /// The value of every key, by section.
     values: BTreeMap<String, Table>,
+    /// The default of every key.
+    defaults: BTreeMap<String, Value>,
     /// All keys, with the layer that set each last.
     origins: BTreeMap<String, Origin>,
     /// Settings that were ignored, and may be a mistake.
@@ -75,6 +77,8 @@ pub struct Key {
     pub name: String,
     /// Value of the key.
     pub value: Value,
+    /// Its value without a layer that sets it.
+    pub default: Value,
     /// The layer that set it.
     pub origin: Origin,
 }
@@ -83,10 +87,12 @@ impl Layers {
     /// Creates the layers from the defaults, which define the keys.
     #[must_use]
     pub fn new(defaults: &[Section]) -> Layers {
-        let mut layers = Layers { values: BTreeMap::new(), origins: BTreeMap::new(), warnings: Vec::new() };
+        let (values, origins) = (BTreeMap::new(), BTreeMap::new());
+        let mut layers = Layers { values, defaults: BTreeMap::new(), origins, warnings: Vec::new() };
         for Section { name, rows } in defaults {
             for Row { key, default, .. } in rows {
                 layers.origins.insert(join(name, key), Origin::Default);
+                layers.defaults.insert(join(name, key), default.clone());
                 layers.values.entry((*name).to_owned()).or_default().insert(key.clone(), default.clone());
             }
         }
@@ -180,6 +186,7 @@ impl Layers {
         for Section { name, rows } in defaults {
             for Row { key, default, .. } in rows {
                 let key = join(name, key);
+                self.defaults.insert(key.clone(), default.clone());
                 if self.origins.get(&key) == Some(&Origin::Default) {
                     self.set(&key, Origin::Default, || default.clone()).expect("the key is known");
                 }
@@ -201,12 +208,13 @@ impl Layers {
         })
     }
 
-    /// Returns every key in order, with its value and its origin.
+    /// Returns every key in order, with its value, its default and its origin.
     #[must_use]
     pub fn keys(&self) -> Vec<Key> {
         let key = |(name, origin): (&String, &Origin)| Key {
             name: name.clone(),
             value: self.value(name).expect("every key has a value").clone(),
+            default: self.defaults[name].clone(),
             origin: origin.clone(),
         };
         self.origins.iter().map(key).collect()

@@ -12,12 +12,13 @@ use seq_command::set_file::SetFile;
 use seq_command::{port_kind, security, set_file, signals};
 use seq_core::Step;
 use seq_core::set_spec::{AllocSpec, SetSpec};
+use seq_proto::settings::NodeSettings;
 
 use crate::serve::alloc_node;
 use crate::serve::alloc_node::Ports;
 use crate::serve::reload::{LiveSet, Reload};
 use crate::serve::{Banner, Process, Stage, bind_one};
-use crate::settings::{Loaded, Settings, SettingsArgs};
+use crate::settings::{Loaded, Settings, SettingsArgs, of_node, table};
 
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  seqsvr alloc --set sets/three-node.toml --name a1\n\n\
@@ -56,6 +57,7 @@ pub fn run(args: &AllocArgs) -> anyhow::Result<Exit> {
     if credentials.is_none() {
         seq_command::client_runtime()?.block_on(refuse_tls(&set))?;
     }
+    let reported = NodeSettings::new(table::rows(&keys).into_iter().chain(of_node::of_alloc(&set, &args.name)));
     let (set_name, running) = (set.spec.name.clone(), set.spec.clone());
     let config = AllocConfig {
         name: args.name.clone(),
@@ -81,10 +83,11 @@ pub fn run(args: &AllocArgs) -> anyhow::Result<Exit> {
         let (mut background, mut endpoints) = (Stage::new("allocator"), Stage::new("endpoints"));
         let mut checks = process.checks();
         let stages = (&mut background, &mut endpoints);
-        let allocator = alloc_node::start(config, (ports, dial), checks.clone(), stages, process.shutdown_timeout())?;
+        let view = (checks.clone(), reported.clone());
+        let allocator = alloc_node::start(config, (ports, dial), view, stages, process.shutdown_timeout())?;
         allocator.add_checks(&mut checks);
         let set = live_set(args, running, allocator.clone());
-        process.reload_at(hangups, Reload { running: keys, load: Box::new(load), set: Some(set) });
+        process.reload_at(hangups, Reload { running: keys, load: Box::new(load), set: Some(set), reported });
         process.push(background);
         process.push(endpoints);
         tracing::info!(name = args.name, grpc = at.addr, peers = at.peer, redis = at.redis, http = %http.local_addr()?, threads, "listening");

@@ -1,16 +1,24 @@
-//! The commands `config check`, `config show` and `config sample`, which open no socket.
+//! The commands `config check`, `config show`, `config diff` and `config sample`. The settings that they show are rows
+//! of one table, whether of a server that would be started here or of a running node.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use seq_command::exit::Exit;
-use seq_command::exit::ProblemView;
+use seq_command::exit::{Exit, ProblemView};
 use seq_command::output::{Output, Table};
 use seq_command::set_file::{self, Problem, SetFile};
-use seq_kit::config::Key;
+use seq_command::target::{host_port, node_url};
+use seq_command::{client_runtime, security};
+use seq_proto::v1::Setting;
 use serde::Serialize;
 
-use crate::settings::{self, Settings, SettingsArgs};
+use crate::settings::{self, Settings, SettingsArgs, table};
+
+mod diff;
+mod remote;
+
+use diff::DiffArgs;
 
 #[derive(Debug, Subcommand)]
 pub enum ConfigCommand {
@@ -20,11 +28,16 @@ pub enum ConfigCommand {
                       Exit codes: 0 no problem, 2 problems, one on each line."
     )]
     Check(CheckArgs),
-    /// Prints the settings that a server would have if it were started here.
+    /// Prints the settings that a server would have if it were started here, or those of a running node.
     #[command(after_help = "Examples:\n  SEQSVR_LOG_FILTER=debug seqsvr config show --origin\n  \
+                      seqsvr config show --addr http://127.0.0.1:7301 --origin\n  \
                       seqsvr config show --config seqsvr.toml -o json | jq '.items[] | {key, value}'\n\n\
-                      Exit codes: 0 shown, 2 the settings are wrong.")]
+                      A running node withholds secrets and the paths of private keys, and shows `(set)` instead.\n\n\
+                      Exit codes: 0 shown, 1 the node refuses, 2 the settings or the address are wrong, 3 the node is \
+                      starting, 4 it does not respond.")]
     Show(ShowArgs),
+    /// Compares the settings of running nodes of a kind, and names the nodes that differ.
+    Diff(DiffArgs),
     /// Prints a settings file with every key, its default and its meaning.
     #[command(after_help = "Example:\n  seqsvr config sample > seqsvr.toml\n\nExit code 0.")]
     Sample,
@@ -44,20 +57,21 @@ pub struct ShowArgs {
     /// Shows which layer set each key.
     #[arg(long)]
     origin: bool,
+    /// Address of a running node, as http://host:port; its settings are shown.
+    #[arg(long, value_name = "URL", value_parser = node_url, conflicts_with_all = ["log_filter", "log_format"])]
+    addr: Option<String>,
     #[command(flatten)]
     settings: SettingsArgs,
 }
 
-/// Keys whose values are not printed.
-const SECRETS: [&str; 1] = ["redis.password"];
-
-/// Text that is printed instead of a secret.
-const HIDDEN: &str = "(set)";
+/// Timeout of a running node, which responds in a fraction of it.
+const TIMEOUT: Duration = Duration::from_secs(2);
 
 pub fn run(command: ConfigCommand, output: &Output) -> anyhow::Result<Exit> {
     match command {
         ConfigCommand::Check(args) => check(&args, output),
         ConfigCommand::Show(args) => show(&args, output),
+        ConfigCommand::Diff(args) => client_runtime()?.block_on(diff::run(&args, output)),
         ConfigCommand::Sample => {
             output.text(&settings::sample())?;
             Ok(Exit::Ok)
@@ -131,28 +145,42 @@ struct Item {
     key: String,
     /// The value, in the type of the key.
     value: toml::Value,
+    /// The default, in the type of the key; `null` if there is none.
+    default: Option<toml::Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
     origin: Option<String>,
 }
 
 fn show(args: &ShowArgs, output: &Output) -> anyhow::Result<Exit> {
-    let loaded = args.settings.load(&Settings::default(), Ok).map_err(|failure| failure.ending(Exit::Usage))?;
-    let hides = |key: &Key| SECRETS.contains(&&*key.name) && loaded.value.redis.password.is_some();
-    let origin = |key: &Key| args.origin.then(|| key.origin.to_string());
+    let rows = match &args.addr {
+        Some(addr) => client_runtime()?.block_on(running(addr))?,
+        None => {
+            let loaded = args.settings.load(&Settings::default(), Ok).map_err(|failure| failure.ending(Exit::Usage))?;
+            table::rows(&loaded.keys)
+        }
+    };
     if output.is_json() {
-        let items = loaded.keys.iter().map(|key| Item {
-            key: key.name.clone(),
-            value: if hides(key) { HIDDEN.into() } else { key.value.clone() },
-            origin: origin(key),
+        let items = rows.into_iter().map(|row| Item {
+            value: table::typed(&row.value),
+            default: (!row.default.is_empty()).then(|| table::typed(&row.default)),
+            key: row.key,
+            origin: args.origin.then_some(row.origin),
         });
         output.json_items(&items.collect::<Vec<_>>())?;
         return Ok(Exit::Ok);
     }
-    let mut table = Table::new(if args.origin { &["key", "value", "from"][..] } else { &["key", "value"] });
-    for key in &loaded.keys {
-        let value = if hides(key) { HIDDEN.to_owned() } else { key.value.to_string() };
-        table.row([key.name.clone(), value].into_iter().chain(origin(key)));
+    let columns = [Some("key"), Some("value"), output.is_wide().then_some("default"), args.origin.then_some("from")];
+    let mut table = Table::new(&columns.into_iter().flatten().collect::<Vec<_>>());
+    for Setting { key, value, default, origin } in rows {
+        let default = output.is_wide().then_some(default);
+        table.row([key, value].into_iter().chain(default).chain(args.origin.then_some(origin)));
     }
     output.table(&table)?;
     Ok(Exit::Ok)
+}
+
+/// Requests the settings of a running node.
+async fn running(addr: &str) -> anyhow::Result<Vec<Setting>> {
+    security::use_tls(addr.starts_with("https://"))?;
+    Ok(remote::config_of(&security::pool(), host_port(addr), TIMEOUT).await?.settings)
 }

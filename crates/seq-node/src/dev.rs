@@ -20,11 +20,12 @@ use seq_command::version::revision;
 use seq_core::set_spec::SetSpec;
 use seq_kit::http::Checks;
 use seq_kit::listen;
+use seq_proto::settings::NodeSettings;
 use seq_store::{DataDir, Store, StoreConfig};
 
 use crate::member::start_failure;
 use crate::serve::{Process, Stage, alloc_node, bind_one};
-use crate::settings::{Settings, SettingsArgs};
+use crate::settings::{Loaded, Settings, SettingsArgs, table};
 
 mod banner;
 mod series;
@@ -112,7 +113,10 @@ pub fn run(args: &DevArgs, output: &Output) -> anyhow::Result<Exit> {
     let mut defaults = Settings::default();
     defaults.log.filter = DEV_LOG_FILTER.to_owned();
     defaults.threads.cores = 1;
-    let settings = args.settings.load(&defaults, |layers| layers.flag("--cores", "alloc.cores", args.cores))?.value;
+    let loaded = args.settings.load(&defaults, |layers| layers.flag("--cores", "alloc.cores", args.cores))?;
+    let Loaded { value: settings, keys, .. } = loaded;
+    // All nodes run with the settings of the process.
+    let reported = NodeSettings::new(table::rows(&keys));
     let files = [("sets/dev.toml", set_file::DEV), ("sets/dev-b.toml", set_file::DEV_B)];
     let sets = files.iter().take(usize::from(args.sets)).map(|(path, text)| set_file::parse(path.as_ref(), text));
     let sets = sets.collect::<Result<Vec<_>, _>>().map_err(|problems| set_file::failure(Exit::Config, &problems))?;
@@ -140,7 +144,7 @@ pub fn run(args: &DevArgs, output: &Output) -> anyhow::Result<Exit> {
             warn_on_print_error(output.line(banner.title()));
         }
         let started_up = tokio::select! {
-            started_up = start(sockets, &data, &settings) => started_up?,
+            started_up = start(sockets, &data, (&settings, &reported)) => started_up?,
             () = process.stop_requested() => return Ok(Exit::Ok),
         };
         let StartedUp { stages, checks, http, allocator } = started_up;
@@ -259,7 +263,11 @@ struct StartedUp {
 }
 
 /// Starts every node. The allocators start after the stores are ready, which saves them failed requests.
-async fn start(sockets: Sockets, data: &Data, settings: &Settings) -> anyhow::Result<StartedUp> {
+async fn start(
+    sockets: Sockets,
+    data: &Data,
+    (settings, reported): (&Settings, &NodeSettings),
+) -> anyhow::Result<StartedUp> {
     let Sockets { sets, http } = sockets;
     let (mut checks, mut stages) = (Checks::new(), Vec::new());
     // The stores form a new cluster if none has data. The file outlasts a start that ends before the series are
@@ -272,7 +280,7 @@ async fn start(sockets: Sockets, data: &Data, settings: &Settings) -> anyhow::Re
     }
     let (mut specs, mut ports): (Vec<SetSpec>, Vec<Vec<alloc_node::Ports>>) = (Vec::new(), Vec::new());
     for SetSockets { spec, cluster, stores, allocs } in sets {
-        stages.push(start_stores(&spec, &cluster, stores, data, settings, &mut checks).await?);
+        stages.push(start_stores((&spec, &cluster), stores, data, (settings, reported), &mut checks).await?);
         // A further set is created in the cluster of the first set, which exists by then.
         if let Some(first) = specs.first() {
             create_set(&spec, first).await?;
@@ -305,7 +313,7 @@ async fn start(sockets: Sockets, data: &Data, settings: &Settings) -> anyhow::Re
         let allocator = alloc_node::start(
             config,
             (ports, Dial::tcp()),
-            Checks::new(),
+            (Checks::new(), reported.clone()),
             (&mut background, &mut endpoints),
             settings.shutdown.timeout,
         )
@@ -343,11 +351,10 @@ fn store_of(spec: &SetSpec) -> StoreClient {
 
 /// Starts the stores of a set concurrently, because a new member first probes the others.
 async fn start_stores(
-    spec: &SetSpec,
-    cluster: &str,
+    (spec, cluster): (&SetSpec, &str),
     listeners: Vec<StoreSockets>,
     data: &Data,
-    settings: &Settings,
+    (settings, reported): (&Settings, &NodeSettings),
     checks: &mut Checks,
 ) -> anyhow::Result<Stage> {
     let mut stage = Stage::new("stores");
@@ -369,6 +376,7 @@ async fn start_stores(
             clock: Clock::System,
             revision: revision().to_owned(),
             cpu_us: process::cpu_us,
+            settings: reported.clone(),
         };
         let tasks = stage.tasks().clone();
         async {

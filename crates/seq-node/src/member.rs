@@ -14,11 +14,12 @@ use seq_core::set_spec::SetSpec;
 use seq_kit::connection::Listener;
 use seq_kit::unfinished::{CALLERS, FEW, Unfinished};
 use seq_load::outcome::Chain;
+use seq_proto::settings::NodeSettings;
 use seq_store::{DataDir, RaftStartError, Sockets, StartError, Store, StoreConfig};
 
 use crate::serve::reload::{LiveSet, Reload};
 use crate::serve::{Banner, Process, Stage, bind_one};
-use crate::settings::{Loaded, Settings, SettingsArgs};
+use crate::settings::{Loaded, Settings, SettingsArgs, of_node, table};
 
 /// Threads of the runtime: while one thread blocks on the disk, the other thread responds to heartbeats.
 const THREADS: usize = 2;
@@ -57,10 +58,10 @@ pub fn run(args: MemberArgs) -> anyhow::Result<Exit> {
         let message = format!("{}: set {} has no store with id {}", file.display(), set.spec.name, id);
         return Err(Failure::new(Exit::Config, message).hint(format!("it has {}", known.join(", "))).into());
     };
-    let at = spec.listening();
-    let name = at.name;
+    let (at, name) = (spec.listening(), spec.name.clone());
     let (options, running) = (settings.store.clone(), set.spec.clone());
     let credentials = security::of_node(&set, Role::Store, &name)?;
+    let reported = NodeSettings::new(table::rows(&keys).into_iter().chain(of_node::of_store(&set, id, &data)));
 
     let (mut process, recorder) =
         Process::new(settings, &Banner { role: "store", set: &set.spec.name, node: &name, data: Some(&data) })?;
@@ -90,6 +91,7 @@ pub fn run(args: MemberArgs) -> anyhow::Result<Exit> {
             clock: Clock::System,
             revision:revision().to_owned(),
             cpu_us: process::cpu_us,
+            settings: reported.clone(),
         };
         let mut stage = Stage::new("store");
         let dial = process.secure(credentials.as_ref(), &name);
@@ -105,7 +107,7 @@ pub fn run(args: MemberArgs) -> anyhow::Result<Exit> {
             fixed: Box::new(|set| SetSpec { step: 1, allocs: Vec::new(), ..set.clone() }),
             apply: Box::new(move |set| declare(&set.allocs)),
         };
-        process.reload_at(hangups, Reload { running: keys, load: Box::new(load), set: Some(live) });
+        process.reload_at(hangups, Reload { running: keys, load: Box::new(load), set: Some(live), reported });
         stage.store(handle);
         process.push(stage);
         tracing::info!(name, peers = at.addr, raft = at.raft, admin = at.admin, http = %http.local_addr()?, "listening");

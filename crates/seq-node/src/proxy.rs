@@ -18,19 +18,20 @@ use seq_command::exit::{Exit, Failure};
 use seq_command::target::{host_and_port, host_port, node_url};
 use seq_command::version::{VERSION, revision};
 use seq_command::{process, security, set_file, signals, utc};
-use seq_gateway::grpc;
+use seq_gateway::grpc::{self, NodeView};
 use seq_gateway::resp::{self, RespNode};
 use seq_kit::admission::{Admission, OwnFiles};
 use seq_kit::connection::{Listener, Tls};
 use seq_kit::cores::Cores;
 use seq_kit::http::Checks;
 use seq_kit::tasks::{Kind, TaskGroup};
+use seq_proto::settings::NodeSettings;
 use seq_proto::v1;
 
 use crate::serve::alloc_node::{Ports, Sockets};
 use crate::serve::reload::Reload;
 use crate::serve::{Banner, Process, Stage, bind_one, run_until_shutdown};
-use crate::settings::{Loaded, Settings, SettingsArgs};
+use crate::settings::{Loaded, Settings, SettingsArgs, of_node, table};
 
 mod readiness;
 mod service;
@@ -121,6 +122,18 @@ impl ProxyArgs {
     }
 }
 
+impl ProxyArgs {
+    /// Returns the rows of the proxy's own flags.
+    fn rows(&self, seeds: &[String], is_secure: bool) -> Vec<v1::Setting> {
+        let ports = [("addr", "--listen", &self.listen), ("http", "--http", &self.http)];
+        let redis = self.redis.as_ref().map(|redis| ("redis", "--redis", redis));
+        let ports: Vec<_> =
+            ports.into_iter().chain(redis).map(|(key, flag, addr)| (key, flag, addr.as_str())).collect();
+        let flag = if self.set.is_some() { "--set" } else { "--seeds" };
+        of_node::of_proxy(&self.name, (flag, seeds), &ports, is_secure)
+    }
+}
+
 /// Returns whether the seeds have TLS, by their schemes and `--plaintext`.
 ///
 /// # Errors
@@ -147,6 +160,7 @@ pub fn run(args: &ProxyArgs) -> anyhow::Result<Exit> {
     let Loaded { value: settings, keys, .. } = load()?;
     let (seeds, credentials) = args.backends()?;
     settings.check_secure(credentials.is_some())?;
+    let reported = NodeSettings::new(table::rows(&keys).into_iter().chain(args.rows(&seeds, credentials.is_some())));
     let seeds: Arc<[String]> = seeds.into();
     let threads = settings.serving_threads();
     let (mut process, recorder) =
@@ -158,14 +172,15 @@ pub fn run(args: &ProxyArgs) -> anyhow::Result<Exit> {
         let http = bind_one(&args.http)?;
         let dial = process.secure(credentials.as_ref(), &args.name);
         process.watch_signals()?;
-        process.reload_at(signals::hangups()?, Reload { running: keys, load: Box::new(load), set: None });
+        let reload = Reload { running: keys, load: Box::new(load), set: None, reported: reported.clone() };
+        process.reload_at(signals::hangups()?, reload);
         let readiness = Arc::new(Readiness::new(threads));
         let (mut checks, timeout) = (process.checks(), process.shutdown_timeout());
         readiness.add_checks(&mut checks);
         let (backends, mut endpoints) = (Stage::new("backends"), Stage::new("endpoints"));
         let watch = readiness::watch(readiness.clone(), (seeds.clone(), dial.clone()), backends.tasks().clone());
         backends.tasks().spawn("backend probe", Kind::Critical, watch);
-        let node = Node { name: args.name.clone(), seeds, dial, readiness, checks: checks.clone() };
+        let node = Node { name: args.name.clone(), seeds, dial, readiness, checks: checks.clone(), settings: reported };
         start(&node, ports, &mut endpoints, timeout)?;
         process.push(backends);
         process.push(endpoints);
@@ -187,6 +202,7 @@ struct Node {
     dial: Dial,
     readiness: Arc<Readiness>,
     checks: Checks,
+    settings: NodeSettings,
 }
 
 /// Starts one serving thread for each socket of a port. A thread accepts connections once its client has routes; until
@@ -205,7 +221,7 @@ fn start(node: &Node, ports: Ports, endpoints: &mut Stage, timeout: Duration) ->
         |config| RespNode::new(config, admission.clone(), tenants.clone(), memory.clone(), departure.clone());
     let resp = resp.map(of_redis);
     let grpc_node = grpc::Node {
-        admin: admin_view(node.name.clone(), tls),
+        admin: admin_view(node.name.clone(), node.settings.clone(), tls),
         ready: node.checks.clone(),
         beside: tonic::service::Routes::default(),
         admission,
@@ -280,21 +296,39 @@ async fn connect(seeds: &[String], dial: &Dial, failed: impl Fn(&ConnectError)) 
     }
 }
 
-/// Returns the status of a proxy, which belongs to no set and has no role.
-fn admin_view(node: String, tls: Option<Tls>) -> grpc::AdminView {
-    let (started, instance) = (Instant::now(), process::draw_instance());
-    Arc::new(move || v1::StatusResponse {
-        version: VERSION.to_owned(),
-        revision: revision().to_owned(),
-        set: String::new(),
-        node: node.clone(),
-        uptime_ms: u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX),
-        pid: std::process::id(),
-        cpu_us: process::cpu_us(),
-        certificate_not_after: tls.as_ref().map(Tls::certificate_not_after),
-        admin_addrs: Vec::new(),
-        instance,
-        clock_ms: utc::now_ms(),
-        role: None,
-    })
+/// The reports of a proxy, which belongs to no set and has no role.
+struct View {
+    node: String,
+    settings: NodeSettings,
+    tls: Option<Tls>,
+    started: Instant,
+    /// Random number that identifies this start of the process.
+    instance: u64,
+}
+
+fn admin_view(node: String, settings: NodeSettings, tls: Option<Tls>) -> grpc::AdminView {
+    Arc::new(View { node, settings, tls, started: Instant::now(), instance: process::draw_instance() })
+}
+
+impl NodeView for View {
+    fn status(&self) -> v1::StatusResponse {
+        v1::StatusResponse {
+            version: VERSION.to_owned(),
+            revision: revision().to_owned(),
+            set: String::new(),
+            node: self.node.clone(),
+            uptime_ms: u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX),
+            pid: std::process::id(),
+            cpu_us: process::cpu_us(),
+            certificate_not_after: self.tls.as_ref().map(Tls::certificate_not_after),
+            admin_addrs: Vec::new(),
+            instance: self.instance,
+            clock_ms: utc::now_ms(),
+            role: None,
+        }
+    }
+
+    fn settings(&self) -> NodeSettings {
+        self.settings.clone()
+    }
 }

@@ -20,6 +20,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::tenant;
 
+pub(crate) mod of_node;
+pub(crate) mod table;
+
 /// Prefix of the environment variables that set keys.
 const PREFIX: &str = "SEQSVR_";
 
@@ -268,7 +271,7 @@ impl Settings {
     }
 
     /// Returns the keys in the order of the sample. [`Settings::read`] is the inverse.
-    fn sections(&self) -> [Section; 12] {
+    pub(crate) fn sections(&self) -> [Section; 12] {
         [
             Section::new("log", &self.log),
             Section::new("shutdown", &self.shutdown),

@@ -17,6 +17,7 @@ pub mod reason;
 pub mod refusals;
 pub mod roles;
 pub mod series;
+pub mod settings;
 pub mod status;
 
 pub use reason::Reason;

@@ -24,7 +24,7 @@ pub enum Allowed {
 }
 
 use Allowed::{Any, OwnSet, Token};
-use Role::{Alloc, Client, Metrics, Operator, Proxy, Store};
+use Role::{Alloc, Client, Metrics, Operator, Proxy, Store, Viewer};
 
 /// Methods of a port, and the roles that may call them.
 #[derive(Clone, Copy, Debug)]
@@ -43,7 +43,8 @@ pub const HTTP: &str = "HTTP";
 /// The Redis port.
 pub const REDIS: &str = "Redis";
 
-const EVERYONE: &[Allowed] = &[Any(Store), Any(Alloc), Any(Proxy), Any(Operator), Any(Client), Any(Metrics)];
+const EVERYONE: &[Allowed] =
+    &[Any(Store), Any(Alloc), Any(Proxy), Any(Operator), Any(Viewer), Any(Client), Any(Metrics)];
 
 /// Nodes forward the calls of their callers, also to other sets.
 const CALLERS: &[Allowed] = &[Any(Alloc), Any(Proxy), Any(Operator), Any(Client), Token];
@@ -53,12 +54,21 @@ const OWN_NODES: &[Allowed] = &[OwnSet(Alloc), OwnSet(Store)];
 
 const OPERATORS: &[Allowed] = &[Any(Operator)];
 
+/// Reads that show the state of a cluster, without its settings and backups.
+const VIEWERS: &[Allowed] = &[Any(Operator), Any(Viewer)];
+
 /// The table.
 pub const TABLE: &[Row] = &[
     Row {
         service: "seqsvr.v1.SequenceService",
-        methods: &["Next", "NextMany", "NextStream", "Current", "CurrentMany", "Advance", "GetRoutes"],
+        methods: &["Next", "NextMany", "NextStream", "Advance"],
         allowed: CALLERS,
+    },
+    // A viewer finds the owner of a uid, and reads its number.
+    Row {
+        service: "seqsvr.v1.SequenceService",
+        methods: &["Current", "CurrentMany", "GetRoutes"],
+        allowed: &[Any(Alloc), Any(Proxy), Any(Operator), Any(Viewer), Any(Client), Token],
     },
     Row {
         service: "seqsvr.v1.IdService",
@@ -90,23 +100,30 @@ pub const TABLE: &[Row] = &[
     Row {
         service: "seqsvr.v1.StatusService",
         methods: &["ListCeilings", "ListActivity", "DescribeSection"],
-        allowed: OPERATORS,
+        allowed: VIEWERS,
     },
+    Row { service: "seqsvr.v1.StatusService", methods: &["GetConfig"], allowed: OPERATORS },
+    Row { service: "seqsvr.v1.StoreAdminService", methods: &["ListMembers"], allowed: VIEWERS },
     Row {
         service: "seqsvr.v1.StoreAdminService",
-        methods: &["ListMembers", "AddLearners", "ChangeVoters", "TransferLeader", "RaiseFormat"],
+        methods: &["AddLearners", "ChangeVoters", "TransferLeader", "RaiseFormat"],
+        allowed: OPERATORS,
+    },
+    Row { service: "seqsvr.v1.NodeAdminService", methods: &["ListNodes"], allowed: VIEWERS },
+    Row {
+        service: "seqsvr.v1.NodeAdminService",
+        methods: &["DrainNode", "SetTerms", "MoveSections", "PauseBalancing"],
         allowed: OPERATORS,
     },
     Row {
-        service: "seqsvr.v1.NodeAdminService",
-        methods: &["ListNodes", "DrainNode", "SetTerms", "MoveSections", "PauseBalancing"],
-        allowed: OPERATORS,
+        service: "seqsvr.v1.SetAdminService",
+        methods: &["ListSets", "ListMigrations", "ListSections"],
+        allowed: VIEWERS,
     },
     Row {
         service: "seqsvr.v1.SetAdminService",
         methods: &[
             "CreateSet",
-            "ListSets",
             "CloseSet",
             "ForgetSet",
             "PlanMigration",
@@ -114,8 +131,6 @@ pub const TABLE: &[Row] = &[
             "SetPace",
             "RollbackMigration",
             "CompleteMigration",
-            "ListMigrations",
-            "ListSections",
         ],
         allowed: OPERATORS,
     },
@@ -125,8 +140,8 @@ pub const TABLE: &[Row] = &[
         allowed: OPERATORS,
     },
     Row { service: "seqsvr.v1.BackupService", methods: &["CreateBackup"], allowed: OPERATORS },
-    Row { service: "seqsvr.v1.AuditService", methods: &["ListEvents"], allowed: OPERATORS },
-    Row { service: "seqsvr.v1.EventService", methods: &["ListSetEvents", "WatchSetEvents"], allowed: OPERATORS },
+    Row { service: "seqsvr.v1.AuditService", methods: &["ListEvents"], allowed: VIEWERS },
+    Row { service: "seqsvr.v1.EventService", methods: &["ListSetEvents", "WatchSetEvents"], allowed: VIEWERS },
     // Members of the store forward the request to the leader.
     Row { service: "seqsvr.v1.AuditService", methods: &["EndOperation"], allowed: &[OwnSet(Store)] },
     Row { service: "grpc.health.v1.Health", methods: &["Check", "Watch", "List"], allowed: EVERYONE },
@@ -201,16 +216,17 @@ impl fmt::Display for Called<'_> {
     }
 }
 
-/// Returns whether a caller is an operator; at ports without TLS, any caller is.
+/// Returns whether a caller gets the whole status, with admin ports, sets and migrations: an operator or a viewer, and
+/// at ports without TLS any caller.
 #[must_use]
-pub fn is_operator(caller: Option<&Identity>) -> bool {
-    caller.is_none_or(|caller| caller.role() == Operator)
+pub fn sees_whole_status(caller: Option<&Identity>) -> bool {
+    caller.is_none_or(|caller| matches!(caller.role(), Operator | Viewer))
 }
 
-/// Removes from a node's status the fields that only nodes and operators get on a port for nodes: ids of processes and
-/// of nodes, and incarnations.
+/// Removes from a node's status the fields that only nodes, operators and viewers get on a port for nodes: ids of
+/// processes and of nodes, and incarnations.
 pub fn narrow(status: &mut v1::StatusResponse, caller: Option<&Identity>) {
-    if caller.is_none_or(|caller| matches!(caller.role(), Store | Alloc | Operator)) {
+    if caller.is_none_or(|caller| matches!(caller.role(), Store | Alloc | Operator | Viewer)) {
         return;
     }
     status.pid = 0;

@@ -64,6 +64,7 @@ async fn main() -> Result<(), Error> {
             clock: seq_api::clock::Clock::System,
             revision: "example".to_owned(),
             cpu_us: || 0,
+            settings: Default::default(),
         };
         let tasks = TaskGroup::new();
         async move { Store::start(config, tasks.clone()).await.map(|handle| (handle, tasks)) }

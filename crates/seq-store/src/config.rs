@@ -13,6 +13,7 @@ use seq_core::set_spec::{SetSpec, StoreSpec};
 use seq_core::{Layout, limits};
 use seq_kit::config::durations;
 use seq_kit::connection::Listener;
+use seq_proto::settings::NodeSettings;
 use seq_raft::{DataDir, InvalidOptions, RaftOptions};
 
 use crate::definition::DeclaredSet;
@@ -47,6 +48,8 @@ pub struct StoreConfig {
     pub revision: String,
     /// Returns the CPU time of the process, in microseconds, for operators.
     pub cpu_us: fn() -> u64,
+    /// The settings of the process, for operators.
+    pub settings: NodeSettings,
 }
 
 /// Listeners of a member's gRPC ports.

@@ -188,15 +188,15 @@ async fn start(config: StoreConfig, dial: Dial, tasks: &TaskGroup) -> Result<Sto
     let started = Instant::now();
     let set = Arc::new(config.validate()?);
     let name = config.me()?.name.clone();
-    let StoreConfig { spec, cluster, id, data, join, form, sockets, options, clock, revision, cpu_us } = config;
-    let peers = peers(&spec, sockets.raft.is_some());
+    let StoreConfig { spec, cluster, id, data, join, form, sockets, options, clock, revision, cpu_us, settings } =
+        config;
     let raft = RaftConfig {
         cluster: cluster.clone(),
         set: set.name.clone(),
         id,
         node: name.clone(),
         data: data.clone(),
-        peers,
+        peers: peers(&spec, sockets.raft.is_some()),
         join,
         options: options.raft(),
         auto_upgrade: options.auto_upgrade,
@@ -204,8 +204,7 @@ async fn start(config: StoreConfig, dial: Dial, tasks: &TaskGroup) -> Result<Sto
     };
     let node = RaftNode::<SetState>::prepare(raft, tasks)?;
     check_form(&node, &data, &spec, form)?;
-    let dials = spec.stores.len() * CONNECTIONS_PER_MEMBER;
-    let admission = Admission::new(&name, OwnFiles { dials, threads: 1 }, connection_metrics(&name))?;
+    let admission = Admission::new(&name, own_files(&spec), connection_metrics(&name))?;
     let services = Services::closed(&node, admission);
     let tls = sockets.peers.tls().cloned();
     // Other members may be starting too, and probe this member.
@@ -230,6 +229,7 @@ async fn start(config: StoreConfig, dial: Dial, tasks: &TaskGroup) -> Result<Sto
         admin_addrs: admin_addrs(&spec, id),
         revision: revision.into(),
         cpu_us,
+        settings,
         tls,
         started,
         instance: definition::draw_nonce(),
@@ -296,6 +296,11 @@ fn open_audit(
         let file = AuditFile::new(dir, replicated.clone());
         tasks.spawn("store audit file", Kind::Critical, file.run(tasks.clone()));
     }
+}
+
+/// Returns the files that a member needs in addition to the files of its clients.
+fn own_files(spec: &SetSpec) -> OwnFiles {
+    OwnFiles { dials: spec.stores.len() * CONNECTIONS_PER_MEMBER, threads: 1 }
 }
 
 /// Returns the members of the set file. `apart`: Raft has a port of its own.

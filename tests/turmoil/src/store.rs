@@ -55,6 +55,7 @@ pub async fn run(member: Member) -> turmoil::Result {
         clock,
         revision: "simulated".to_owned(),
         cpu_us: || 0,
+        settings: Default::default(),
     };
     let tasks = TaskGroup::new();
     let handle = Store::start_with(config, Dial::new(net::dial), tasks.clone()).await?;

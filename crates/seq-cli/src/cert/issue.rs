@@ -21,13 +21,14 @@ const AUTHORITY_DAYS: u32 = 3_650;
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  seqsvr cert issue --set sets/three-node.toml      an authority, all nodes, an operator\n  \
-                        seqsvr cert issue client/backend operator/alice   of the directory's cluster\n  \
+                        seqsvr cert issue client/backend viewer/console   of the directory's cluster\n  \
                         seqsvr cert issue proxy/p1 --host p1.example.org\n\n\
                         Existing certificates stay unchanged; `seqsvr cert rotate` renews them.\n\n\
                         Exit codes: 0 made, 1 a file cannot be written, 2 a wrong holder, host or set file, or no authority."
 )]
 pub struct IssueArgs {
-    /// Holders: client/NAME, operator/NAME, metrics/NAME, proxy/NAME, store/SET/NODE, alloc/SET/NODE.
+    /// Holders: client/NAME, operator/NAME, viewer/NAME, metrics/NAME, proxy/NAME, store/SET/NODE,
+    /// alloc/SET/NODE.
     #[arg(value_name = "HOLDER", required_unless_present = "sets")]
     holders: Vec<String>,
     /// Set files, or directories of them. Each node gets a certificate, and so does operator/admin.

@@ -39,9 +39,21 @@ impl Index {
     /// lacks the key, it is the line of the nearest list or table around it.
     pub(super) fn line(&self, key: &str) -> Option<usize> {
         let key = self.in_file(key);
-        let addr =
-            key.rsplit_once('.').filter(|_| self.followed.contains(&key)).map(|(entry, _)| format!("{entry}.addr"));
-        line_of_key(&self.lines, &addr.unwrap_or(key))
+        line_of_key(&self.lines, self.followed_addr(&key).as_deref().unwrap_or(&key))
+    }
+
+    /// Returns the line that gives a key of the spec its value: its own, or that of `addr` if the key follows from it;
+    /// `None` if the file lacks both.
+    pub(super) fn own_line(&self, key: &str) -> Option<usize> {
+        let key = self.in_file(key);
+        let written = self.lines.get(&key).copied();
+        written.or_else(|| self.lines.get(&self.followed_addr(&key)?).copied())
+    }
+
+    /// Returns the key of the `addr` from which a key of the file follows.
+    fn followed_addr(&self, key: &str) -> Option<String> {
+        let (entry, _) = key.rsplit_once('.').filter(|_| self.followed.contains(key))?;
+        Some(format!("{entry}.addr"))
     }
 
     /// Returns a problem of the spec as a problem of its file. `others` are the sets with which the spec may collide.

@@ -204,6 +204,23 @@ fn ports_follow_from_the_address_of_a_node() {
 }
 
 #[test]
+fn a_key_has_its_place_in_the_file_or_none() {
+    // The entries are not in the order of their names.
+    let text = SHORT.replace("\"a1\"", "\"a3\"");
+    let set = parse(Path::new("im.toml"), &text).unwrap();
+    let origin = |key| set.origin(key).to_string();
+    assert_eq!((origin("step"), origin("cluster")), ("im.toml:4".to_owned(), "default".to_owned()));
+    assert_eq!(
+        ["store[0].raft", "store[0].admin", "store[2].name"].map(origin),
+        ["im.toml:6", "im.toml:6", "im.toml:8"]
+    );
+    assert_eq!(
+        ["alloc[0].name", "alloc[1].redis", "alloc[0].weight"].map(origin),
+        ["im.toml:12", "im.toml:11", "default"]
+    );
+}
+
+#[test]
 fn all_problems_of_a_file_are_found_at_once() {
     check(
         "name = 7\nuids = \"0-9\"\nsection_size = \"x\"\nplaintext = 1\ngenesis = \"begin\"\nstepp = 1\n\

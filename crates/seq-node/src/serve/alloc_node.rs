@@ -31,6 +31,7 @@ use seq_kit::memory::{MemoryBudget, MemoryMetrics};
 use seq_kit::proxy_protocol::Headers;
 use seq_kit::tasks::{Kind, TaskGroup};
 use seq_kit::unfinished::{CALLERS, FEW, Unfinished};
+use seq_proto::settings::NodeSettings;
 use seq_proto::v1;
 use seq_tenant::Tenants;
 use tonic::Status;
@@ -178,11 +179,12 @@ pub(crate) struct Sockets {
 }
 
 /// Starts an AllocSvr with one serving thread for each socket of a port. Adds its background tasks and its endpoints to
-/// the given stages. The readiness on its ports consists of `ready` and the checks of the allocator.
+/// the given stages. The readiness on its ports consists of `ready` and the checks of the allocator; `settings` are
+/// reported on them.
 pub(crate) fn start(
     config: AllocConfig,
     (ports, dial): (Ports, Dial),
-    mut ready: Checks,
+    (mut ready, settings): (Checks, NodeSettings),
     (background, endpoints): (&mut Stage, &mut Stage),
     timeout: Duration,
 ) -> anyhow::Result<Allocator> {
@@ -198,7 +200,7 @@ pub(crate) fn start(
     };
     let (tls, own_dial) = (ports.tls.clone(), ports.own_dial.clone());
     let allocator = start_background(config, dial.clone(), background, timeout)?;
-    let admin = admin_view(allocator.clone(), identity, ports.tls.clone());
+    let admin = admin_view(allocator.clone(), identity, settings, ports.tls.clone());
     allocator.add_checks(&mut ready);
     let services = allocator.handover_service();
     let of_peers = PeerNode { services, admin: admin.clone(), ready: ready.clone(), admission: admission.clone() };
@@ -302,14 +304,16 @@ struct Identity {
 struct View {
     allocator: Allocator,
     identity: Identity,
+    settings: NodeSettings,
     tls: Option<Tls>,
     started: Instant,
     /// Random number that identifies this start of the process.
     instance: u64,
 }
 
-fn admin_view(allocator: Allocator, identity: Identity, tls: Option<Tls>) -> AdminView {
-    Arc::new(View { allocator, identity, tls, started: Instant::now(), instance: process::draw_instance() })
+fn admin_view(allocator: Allocator, identity: Identity, settings: NodeSettings, tls: Option<Tls>) -> AdminView {
+    let (started, instance) = (Instant::now(), process::draw_instance());
+    Arc::new(View { allocator, identity, settings, tls, started, instance })
 }
 
 impl NodeView for View {
@@ -349,5 +353,9 @@ impl NodeView for View {
         request: v1::DescribeSectionRequest,
     ) -> Result<Report<v1::DescribeSectionResponse>, Status> {
         self.allocator.describe_section(request)
+    }
+
+    fn settings(&self) -> NodeSettings {
+        self.settings.clone()
     }
 }

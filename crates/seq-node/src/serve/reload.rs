@@ -7,9 +7,10 @@ use seq_command::set_file;
 use seq_core::set_spec::SetSpec;
 use seq_kit::config::Key;
 use seq_kit::telemetry::LogFilter;
+use seq_proto::settings::NodeSettings;
 use tokio::signal::unix::Signal;
 
-use crate::settings::Loaded;
+use crate::settings::{Loaded, of_node, table};
 
 /// The only key that is applied while a process runs. Certificates and tenants are read again without a signal.
 const LIVE: &str = "log.filter";
@@ -22,6 +23,8 @@ pub(crate) struct Reload {
     pub(crate) load: Box<dyn Fn() -> Result<Loaded, Failure> + Send + Sync>,
     /// The set file, if the process has one.
     pub(crate) set: Option<LiveSet>,
+    /// The settings that the node reports, in which the applied changes are noted.
+    pub(crate) reported: NodeSettings,
 }
 
 /// The set file of a running node.
@@ -44,7 +47,7 @@ impl Reload {
         while hangups.recv().await.is_some() {
             match (self.load)() {
                 Ok(loaded) => {
-                    apply(&live, &loaded, &filter);
+                    apply(&live, &loaded, &filter, &self.reported);
                     let pending: Vec<&str> =
                         changed(&self.running, &loaded.keys).filter(|name| *name != LIVE).collect();
                     if !pending.is_empty() {
@@ -55,35 +58,41 @@ impl Reload {
                 Err(error) => tracing::error!(%error, "settings not reloaded; the settings in use stay"),
             }
             if let Some(set) = &self.set {
-                set.reload();
+                set.reload(&self.reported);
             }
         }
     }
 }
 
 impl LiveSet {
-    fn reload(&self) {
-        let (spec, path) = match set_file::load_for_server(&self.path) {
-            Ok(file) => (file.spec, self.path.display()),
+    fn reload(&self, reported: &NodeSettings) {
+        let file = match set_file::load_for_server(&self.path) {
+            Ok(file) => file,
             Err(error) => return tracing::error!(%error, "set file not reloaded; the set file in use stays"),
         };
-        if (self.fixed)(&spec) != (self.fixed)(&self.running) {
+        let (spec, path) = (&file.spec, self.path.display());
+        if (self.fixed)(spec) != (self.fixed)(&self.running) {
             tracing::warn!(%path, "the set file has changes that need a restart");
         }
-        (self.apply)(&spec);
+        (self.apply)(spec);
+        reported.update(of_node::step(&file));
         tracing::info!(%path, step = spec.step, allocs = spec.allocs.len(), "set file reloaded");
     }
 }
 
-/// Applies the log filter if it differs from the filter in use. All other keys need a restart.
-fn apply(live: &[Key], loaded: &Loaded, filter: &LogFilter) {
+/// Applies the log filter if it differs from the filter in use, and notes it in `reported`. All other keys need a
+/// restart.
+fn apply(live: &[Key], loaded: &Loaded, filter: &LogFilter, reported: &NodeSettings) {
     if !changed(live, &loaded.keys).any(|name| name == LIVE) {
         tracing::info!("settings reloaded");
         return;
     }
     // The filter was checked when the settings were read.
     match filter.set(&loaded.value.log.filter) {
-        Ok(()) => tracing::info!(log.filter = loaded.value.log.filter, "settings reloaded"),
+        Ok(()) => {
+            loaded.keys.iter().filter(|key| key.name == LIVE).for_each(|key| reported.update(table::row(key)));
+            tracing::info!(log.filter = loaded.value.log.filter, "settings reloaded");
+        }
         Err(error) => tracing::error!(%error, "log filter not applied"),
     }
 }

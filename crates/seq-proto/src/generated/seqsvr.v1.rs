@@ -1902,6 +1902,42 @@ pub struct CeilingRaise {
     #[prost(uint64, tag = "4")]
     pub to: u64,
 }
+/// Requests the settings of a node.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct GetConfigRequest {}
+/// The settings that a node runs with.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct GetConfigResponse {
+    /// Name of the node's set; empty for a proxy.
+    #[prost(string, tag = "1")]
+    pub set: ::prost::alloc::string::String,
+    /// Name of the node in the set file, or of the proxy.
+    #[prost(string, tag = "2")]
+    pub node: ::prost::alloc::string::String,
+    /// Kind of the node: store, alloc or proxy.
+    #[prost(string, tag = "3")]
+    pub kind: ::prost::alloc::string::String,
+    /// The settings, at most 256: those of the settings file, then the ones of the set file below "set.", then those below
+    /// "node.", in which nodes differ by nature, such as addresses and the data directory.
+    #[prost(message, repeated, tag = "4")]
+    pub settings: ::prost::alloc::vec::Vec<Setting>,
+}
+/// A setting of a node. A text above 4,096 bytes is cut, and ends with its length.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Setting {
+    /// Key of the setting, as "alloc.lease_ms".
+    #[prost(string, tag = "1")]
+    pub key: ::prost::alloc::string::String,
+    /// Value in the syntax of TOML; "(set)" in place of a value that is withheld.
+    #[prost(string, tag = "2")]
+    pub value: ::prost::alloc::string::String,
+    /// Default in the same syntax; empty: there is none.
+    #[prost(string, tag = "3")]
+    pub default: ::prost::alloc::string::String,
+    /// Origin of the value: "default", FILE:LINE, $VARIABLE, or a flag as "--cores".
+    #[prost(string, tag = "4")]
+    pub origin: ::prost::alloc::string::String,
+}
 /// The status of a node.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct StatusResponse {
@@ -1921,7 +1957,7 @@ pub struct StatusResponse {
     #[prost(uint64, tag = "5")]
     pub uptime_ms: u64,
     /// Id of the process, 1 or above; nodes that share a process have the same one. 0: at a port for nodes, for callers
-    /// that are neither nodes nor operators; so are ids and incarnations of AllocSvrs there.
+    /// that are neither nodes nor operators nor viewers; so are ids and incarnations of AllocSvrs there.
     #[prost(uint32, tag = "8")]
     pub pid: u32,
     /// Microseconds of processor time that the process has used, a number that grows by a million a second and busy core.
@@ -1931,7 +1967,7 @@ pub struct StatusResponse {
     #[prost(uint64, optional, tag = "10")]
     pub certificate_not_after: ::core::option::Option<u64>,
     /// Addresses of the admin ports of the set's StoreSvrs in the node's set file, "host:port", a store's own first. At
-    /// ports with TLS only operators get them.
+    /// ports with TLS only operators and viewers get them.
     #[prost(string, repeated, tag = "11")]
     pub admin_addrs: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
     /// Random number of this start of the node; 0: of a release without it. Responses with the same one are of one
@@ -2051,7 +2087,7 @@ pub struct StoreStatus {
     /// State of the set.
     #[prost(enumeration = "SetState", tag = "29")]
     pub set_state: i32,
-    /// The other sets of the cluster that the member knows. At ports with TLS only operators get them.
+    /// The other sets of the cluster that the member knows. At ports with TLS only operators and viewers get them.
     #[prost(message, repeated, tag = "30")]
     pub sets: ::prost::alloc::vec::Vec<SetInfo>,
     /// Number of sections on their way that this member has known to be there for a second or longer.
@@ -2061,7 +2097,7 @@ pub struct StoreStatus {
     #[prost(uint64, tag = "32")]
     pub delayed_ms: u64,
     /// Migrations that began in this set and are not over, at most 16, with the progress that the member observes: that of
-    /// the leader is complete. At ports with TLS only operators get them.
+    /// the leader is complete. At ports with TLS only operators and viewers get them.
     #[prost(message, repeated, tag = "33")]
     pub migrations: ::prost::alloc::vec::Vec<MigrationStatus>,
     /// Bytes that are left for the member on the file system of its data directory, at the last look; absent in memory.
@@ -2070,7 +2106,7 @@ pub struct StoreStatus {
     /// Bytes of that file system, 1 or above; absent in memory.
     #[prost(uint64, optional, tag = "35")]
     pub data_disk_bytes: ::core::option::Option<u64>,
-    /// The pause of balancing; absent without one. At ports with TLS only operators get it.
+    /// The pause of balancing; absent without one. At ports with TLS only operators and viewers get it.
     #[prost(message, optional, tag = "36")]
     pub balancing_paused: ::core::option::Option<BalancingPause>,
     /// Number of sections that operators moved to a node, where they stay until they are balanced again.
@@ -2881,6 +2917,32 @@ pub mod status_service_client {
                 .insert(GrpcMethod::new("seqsvr.v1.StatusService", "DescribeSection"));
             self.inner.unary(req, path, codec).await
         }
+        /// Returns the settings that this node runs with, and the origin of each. The node withholds secrets and the paths of
+        /// private keys.
+        pub async fn get_config(
+            &mut self,
+            request: impl tonic::IntoRequest<super::GetConfigRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::GetConfigResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = crate::codec::Codec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/seqsvr.v1.StatusService/GetConfig",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("seqsvr.v1.StatusService", "GetConfig"));
+            self.inner.unary(req, path, codec).await
+        }
     }
 }
 /// Generated server implementations.
@@ -2928,6 +2990,15 @@ pub mod status_service_server {
             request: tonic::Request<super::DescribeSectionRequest>,
         ) -> std::result::Result<
             tonic::Response<super::DescribeSectionResponse>,
+            tonic::Status,
+        >;
+        /// Returns the settings that this node runs with, and the origin of each. The node withholds secrets and the paths of
+        /// private keys.
+        async fn get_config(
+            &self,
+            request: tonic::Request<super::GetConfigRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::GetConfigResponse>,
             tonic::Status,
         >;
     }
@@ -3174,6 +3245,51 @@ pub mod status_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = DescribeSectionSvc(inner);
+                        let codec = crate::codec::Codec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/seqsvr.v1.StatusService/GetConfig" => {
+                    #[allow(non_camel_case_types)]
+                    struct GetConfigSvc<T: StatusService>(pub Arc<T>);
+                    impl<
+                        T: StatusService,
+                    > tonic::server::UnaryService<super::GetConfigRequest>
+                    for GetConfigSvc<T> {
+                        type Response = super::GetConfigResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::GetConfigRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as StatusService>::get_config(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = GetConfigSvc(inner);
                         let codec = crate::codec::Codec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(

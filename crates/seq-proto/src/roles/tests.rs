@@ -82,7 +82,7 @@ fn callers_that_are_no_nodes_get_no_ids_of_nodes_and_processes() {
             narrow(&mut status, role.map(|role| holder(role, "own")).as_ref());
             status
         };
-        for role in [None, Some(Store), Some(Alloc), Some(Operator)] {
+        for role in [None, Some(Store), Some(Alloc), Some(Operator), Some(Viewer)] {
             assert_eq!(narrowed(role), whole, "{role:?}");
         }
         for role in [Client, Metrics, Proxy] {

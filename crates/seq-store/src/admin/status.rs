@@ -11,11 +11,13 @@ use seq_kit::http::Checks;
 use seq_kit::wall_clock;
 use seq_proto::reason::Reason;
 use seq_proto::roles;
+use seq_proto::settings::NodeSettings;
 use seq_proto::v1::status_response::Role;
 use seq_proto::v1::status_service_server::StatusService;
 use seq_proto::v1::{
-    AllocMember, DescribeSectionRequest, DescribeSectionResponse, ListActivityRequest, ListActivityResponse,
-    ListCeilingsRequest, ListCeilingsResponse, SectionCeiling, StatusRequest, StatusResponse, StoreMember, StoreStatus,
+    AllocMember, DescribeSectionRequest, DescribeSectionResponse, GetConfigRequest, GetConfigResponse,
+    ListActivityRequest, ListActivityResponse, ListCeilingsRequest, ListCeilingsResponse, SectionCeiling,
+    StatusRequest, StatusResponse, StoreMember, StoreStatus,
 };
 use seq_raft::{Gate, MemberStatus};
 use tonic::{Request, Response, Status};
@@ -51,6 +53,8 @@ pub(crate) struct View {
     pub(crate) started: Instant,
     /// Returns the CPU time of the process so far, in microseconds.
     pub(crate) cpu_us: fn() -> u64,
+    /// The settings of the process.
+    pub(crate) settings: NodeSettings,
     /// TLS of the member's port.
     pub(crate) tls: Option<Tls>,
     /// Random number of this start of the process.
@@ -116,7 +120,7 @@ impl View {
         quarantine::text(&self.set.name, &self.awaited.borrow())
     }
 
-    /// Returns the status. `is_shown`: including the fields for operators only.
+    /// Returns the status. `is_shown`: including the fields for operators and viewers only.
     fn status(&self, is_shown: bool) -> StoreStatus {
         let raft = self.replicated.raft().status();
         let uids = self.set.layout.uids();
@@ -211,7 +215,7 @@ impl StatusService for StatusServer {
     async fn status(&self, request: Request<StatusRequest>) -> Result<Response<StatusResponse>, Status> {
         let view = self.0.get()?;
         let caller = request.extensions().get::<Peer>().and_then(Peer::identity);
-        let is_shown = roles::is_operator(caller);
+        let is_shown = roles::sees_whole_status(caller);
         let mut status = StatusResponse {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             revision: view.revision.to_string(),
@@ -258,6 +262,11 @@ impl StatusService for StatusServer {
         _: Request<DescribeSectionRequest>,
     ) -> Result<Response<DescribeSectionResponse>, Status> {
         Err(Status::unimplemented(NO_ACTIVITY))
+    }
+
+    async fn get_config(&self, _: Request<GetConfigRequest>) -> Result<Response<GetConfigResponse>, Status> {
+        let view = self.0.get()?;
+        Ok(Response::new(view.settings.response(&view.set.name, &view.node, "store")))
     }
 }
 

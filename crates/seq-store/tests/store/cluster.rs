@@ -178,6 +178,7 @@ impl Cluster {
             clock: seq_api::clock::Clock::System,
             revision: "test".into(),
             cpu_us: || 0,
+            settings: Default::default(),
         }
     }
 

@@ -323,7 +323,10 @@ fn an_unknown_variable_is_a_warning_and_those_of_kubernetes_are_none() {
     let shown = run(dir.path(), &["config", "show", "-o", "json"], &misspelt);
     let warning = "warning: $SEQSVR_LOG_FILTR: log_filtr: unknown key; the nearest is log.filter; it is ignored";
     assert_eq!(shown.lines().filter(|line| line.contains("FILTR")).collect::<Vec<_>>(), [warning]);
-    assert!(shown.contains(r#"{"key":"log.format","value":"json"}"#) && shown.ends_with("exit 0\n"), "{shown}");
+    assert!(
+        shown.contains(r#"{"key":"log.format","value":"json","default":"plain"}"#) && shown.ends_with("exit 0\n"),
+        "{shown}"
+    );
     let checked = run(dir.path(), &["config", "check", "--config", "/dev/null", "-o", "json"], &misspelt);
     assert!(checked.contains(r#""problems":[],"warnings":["$SEQSVR_LOG_FILTR: log_filtr: unknown key"#), "{checked}");
     // An unknown key in a file is an error.
@@ -389,9 +392,9 @@ fn settings_as_json_have_their_own_types() {
     let json = shown.strip_suffix("exit 0\n").unwrap();
     assert!(json.starts_with(r#"{"items":[{"key":"alloc.certificate_margin_ms","value":300000"#), "{json}");
     for part in [
-        r#"{"key":"alloc.lease_ms","value":1900,"origin":"$SEQSVR_ALLOC_LEASE_MS"}"#,
-        r#"{"key":"log.format","value":"plain","origin":"default"}"#,
-        r#"{"key":"redis.password","value":"(set)","origin":"$SEQSVR_REDIS_PASSWORD"}"#,
+        r#"{"key":"alloc.lease_ms","value":1900,"default":2000,"origin":"$SEQSVR_ALLOC_LEASE_MS"}"#,
+        r#"{"key":"log.format","value":"plain","default":"plain","origin":"default"}"#,
+        r#"{"key":"redis.password","value":"(set)","default":"","origin":"$SEQSVR_REDIS_PASSWORD"}"#,
     ] {
         assert!(json.contains(part), "{part} is missing in {json}");
     }

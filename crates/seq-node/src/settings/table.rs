@@ -1,0 +1,74 @@
+//! The settings of a process as rows: the table that `config show` prints, and that a running node reports.
+//!
+//! **Invariant:** no row has a secret, because rows are printed and sent.
+
+use seq_kit::config::Key;
+use seq_proto::v1::Setting;
+
+/// Keys whose values are withheld.
+const SECRETS: [&str; 1] = ["redis.password"];
+
+/// The text in place of a value that is withheld.
+pub(crate) const WITHHELD: &str = "(set)";
+
+/// Returns the rows of keys, in their order.
+pub(crate) fn rows(keys: &[Key]) -> Vec<Setting> {
+    keys.iter().map(row).collect()
+}
+
+/// Returns the row of a key.
+pub(crate) fn row(key: &Key) -> Setting {
+    let is_secret = SECRETS.contains(&&*key.name) && key.value.as_str() != Some("");
+    Setting {
+        key: key.name.clone(),
+        value: if is_secret { WITHHELD.to_owned() } else { key.value.to_string() },
+        default: key.default.to_string(),
+        origin: key.origin.to_string(),
+    }
+}
+
+/// Returns the text of a row as a value in the type of its key. A text that is withheld or was cut is a string.
+pub(crate) fn typed(text: &str) -> toml::Value {
+    text.parse().unwrap_or_else(|_| toml::Value::String(text.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use seq_kit::config::Layers;
+
+    use super::*;
+    use crate::settings::Settings;
+
+    #[test]
+    fn a_secret_is_withheld_once_it_is_set() {
+        let layers = Layers::new(&Settings::default().sections());
+        let password =
+            |layers: &Layers| rows(&layers.keys()).into_iter().find(|row| row.key == "redis.password").unwrap();
+        assert_eq!(password(&layers).value, "\"\"");
+        let text = "[redis]\npassword = \"very-secret\"\nprefix = \"x:\"\n";
+        let layers = layers.text(Path::new("seqsvr.toml"), text).unwrap();
+        let set = password(&layers);
+        assert_eq!((&*set.value, &*set.default, &*set.origin), ("(set)", "\"\"", "seqsvr.toml:2"));
+        assert_eq!(typed(&set.value).as_str(), Some("(set)"));
+        assert!(!format!("{:?}", rows(&layers.keys())).contains("very-secret"));
+    }
+
+    #[test]
+    fn each_key_that_sounds_secret_is_withheld() {
+        let words = ["password", "secret", "token", "private", "credential"];
+        for row in rows(&Layers::new(&Settings::default().sections()).keys()) {
+            let sounds_secret = words.iter().any(|word| row.key.contains(word));
+            assert_eq!(sounds_secret, SECRETS.contains(&&*row.key), "{}: withhold it, or rename it", row.key);
+        }
+    }
+
+    #[test]
+    fn values_keep_their_types() {
+        for row in rows(&Layers::new(&Settings::default().sections()).keys()) {
+            assert_eq!(typed(&row.value).to_string(), row.value, "{}", row.key);
+            assert_eq!(row.value, row.default, "{}", row.key);
+        }
+    }
+}

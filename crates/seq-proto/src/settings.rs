@@ -1,0 +1,93 @@
+//! The settings of a running node on the wire.
+
+use std::sync::{Arc, PoisonError, RwLock};
+
+use crate::v1::{GetConfigResponse, Setting};
+
+/// Settings in a response: several times as many as a node has.
+pub const MAX_SETTINGS: usize = 256;
+
+/// Bytes of a text of a setting. Longer ones are lists of networks, of which the begin suffices.
+const MAX_TEXT: usize = 4_096;
+
+/// The settings of a node, as it reports them. Clones share them, because a process reads its settings again while it
+/// runs.
+#[derive(Clone, Debug, Default)]
+pub struct NodeSettings(Arc<RwLock<Vec<Setting>>>);
+
+impl NodeSettings {
+    /// Creates the settings from rows without secrets.
+    ///
+    /// # Panics
+    /// When there are more rows than a response has.
+    #[must_use]
+    pub fn new(rows: impl IntoIterator<Item = Setting>) -> NodeSettings {
+        let rows: Vec<Setting> = rows.into_iter().map(bounded).collect();
+        assert!(rows.len() <= MAX_SETTINGS, "{} settings are more than {MAX_SETTINGS}", rows.len());
+        NodeSettings(Arc::new(RwLock::new(rows)))
+    }
+
+    /// Replaces the row with the key of `row`, whose value the running process has taken over.
+    pub fn update(&self, row: Setting) {
+        let mut rows = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = rows.iter_mut().find(|known| known.key == row.key) {
+            *known = bounded(row);
+        }
+    }
+
+    /// Returns the response of `StatusService.GetConfig`.
+    #[must_use]
+    pub fn response(&self, set: &str, node: &str, kind: &str) -> GetConfigResponse {
+        let settings = self.0.read().unwrap_or_else(PoisonError::into_inner).clone();
+        GetConfigResponse { set: set.to_owned(), node: node.to_owned(), kind: kind.to_owned(), settings }
+    }
+}
+
+fn bounded(row: Setting) -> Setting {
+    let Setting { key, value, default, origin } = row;
+    Setting { key, value: cut(value), default: cut(default), origin: cut(origin) }
+}
+
+/// Cuts a text to [`MAX_TEXT`] bytes, its length included.
+fn cut(text: String) -> String {
+    if text.len() <= MAX_TEXT {
+        return text;
+    }
+    let end = format!("... ({} bytes)", text.len());
+    let at = text.floor_char_boundary(MAX_TEXT - end.len());
+    format!("{}{end}", &text[..at])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(key: &str, value: &str) -> Setting {
+        Setting { key: key.to_owned(), value: value.to_owned(), ..Setting::default() }
+    }
+
+    #[test]
+    fn a_row_is_replaced_by_its_key_in_all_clones() {
+        let settings = NodeSettings::new([row("log.filter", "\"info\""), row("alloc.cores", "0")]);
+        settings.clone().update(row("log.filter", "\"debug\""));
+        settings.update(row("no.such", "1"));
+        let response = settings.response("im-a", "a1", "alloc");
+        assert_eq!(response.settings, [row("log.filter", "\"debug\""), row("alloc.cores", "0")]);
+        assert_eq!((&*response.set, &*response.node, &*response.kind), ("im-a", "a1", "alloc"));
+    }
+
+    #[test]
+    fn long_texts_are_cut_and_state_their_length() {
+        let longest = "x".repeat(MAX_TEXT);
+        let settings = NodeSettings::new([row("a", &longest), row("b", &format!("{longest}x"))]);
+        settings.update(row("c", "1"));
+        let response = settings.response("", "", "");
+        assert_eq!(response.settings[0].value, longest);
+        let cut = &response.settings[1].value;
+        assert!(cut.len() == MAX_TEXT && cut.ends_with("x... (4097 bytes)"), "{cut}");
+        // Two bytes for each character, of which none is divided.
+        let settings = NodeSettings::new([row("a", &"\u{e9}".repeat(MAX_TEXT))]);
+        let cut = settings.response("", "", "").settings.remove(0).value;
+        assert!(cut.len() <= MAX_TEXT && cut.ends_with("\u{e9}... (8192 bytes)"), "{cut}");
+    }
+}
