@@ -1,7 +1,7 @@
 //! The command `top`: a live view of nodes, sections, migrations and events in a terminal.
 //!
-//! One task observes the cluster, one thread reads keys, and the loop draws: [`page::page`] returns the rows of the screen
-//! as a function of the last observation, the state of the screen and the size of the terminal.
+//! One task observes the cluster, one thread reads keys, and the loop draws: [`page::page`] returns the rows of the
+//! screen as a function of the last observation, the state of the screen and the size of the terminal.
 
 use std::io::IsTerminal;
 use std::sync::Arc;
@@ -22,11 +22,15 @@ use seq_observe::{Observation, Observer};
 use tokio::sync::mpsc;
 
 use crate::section::activity::Described;
-use page::{Look, Row, Seen, page};
-use screen::{Action, Screen};
+use keys::Action;
+use page::page;
+use row::{Look, Row, Seen};
+use screen::Screen;
 
 mod columns;
+mod keys;
 mod page;
+mod row;
 mod screen;
 mod tables;
 
@@ -132,7 +136,7 @@ async fn live(
     interval: Duration,
 ) -> anyhow::Result<Exit> {
     let mut interrupts = Interrupts::new()?;
-    let mut keys = keys();
+    let mut keys = events();
     let mut ticks = tokio::time::interval_at(tokio::time::Instant::now() + interval, interval);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let (mut seen, mut at) =
@@ -192,7 +196,7 @@ async fn described(screen: &Screen, observation: &Observation) -> Option<(u32, V
 }
 
 /// Reads events of the terminal on a thread of its own, which blocks until the process ends.
-fn keys() -> mpsc::Receiver<Event> {
+fn events() -> mpsc::Receiver<Event> {
     let (send, keys) = mpsc::channel(KEYS);
     std::thread::spawn(move || {
         while let Ok(event) = event::read() {

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use seq_proto::v1::StatusResponse;
 use serde::Serialize;
 
-use crate::verdict::Advice;
+use crate::advice::Advice;
 
 const DAY: Duration = Duration::from_secs(86_400);
 

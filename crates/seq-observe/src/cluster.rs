@@ -7,19 +7,20 @@ use seq_command::store_client::{Node, NodeRole};
 use seq_proto::v1::status_response::Role;
 use serde::Serialize;
 
-use crate::attention::{self, Attention};
+use crate::advice::Advice;
 use crate::certificate::{CertificateView, Expiry};
-use crate::query::EXPIRED;
-use crate::sample::Sample;
-use crate::verdict::{Advice, State};
+use crate::sample::{EXPIRED, Sample};
+use crate::verdict::State;
 
 mod absent;
+pub mod attention;
 mod nodes;
 mod render;
 mod set_view;
 
 use absent::Absent;
 pub use absent::{Absence, Unreachable};
+use attention::Attention;
 pub use nodes::{AllocView, ProxyView, StoreView};
 pub use set_view::{Pause, SetView};
 

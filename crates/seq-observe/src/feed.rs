@@ -20,7 +20,8 @@ use crate::events::EventView;
 /// Events of a set that are kept, enough for a page. The store keeps more.
 const KEPT: usize = 512;
 
-/// Sets whose events are followed, more than a cluster has. Each has a connection and [`KEPT`] events of about 200 bytes.
+/// Sets whose events are followed, more than a cluster has. Each has a connection and [`KEPT`] events of about 200
+/// bytes.
 const MAX_FEEDS: usize = 64;
 
 /// Pause before a feed connects again.

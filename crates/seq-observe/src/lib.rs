@@ -6,8 +6,8 @@
 //! [`verdict::CONDITIONS`], of which the first that holds is the verdict on a set, and [`verdict::REMARKS`].
 
 pub mod activity;
+pub mod advice;
 pub mod alloc_state;
-pub mod attention;
 mod certificate;
 pub mod cluster;
 pub mod events;
@@ -18,6 +18,6 @@ mod query;
 mod sample;
 pub mod verdict;
 
-pub use cluster::Cluster;
+pub use cluster::{Cluster, attention};
 pub use feed::ClusterEvent;
 pub use observer::{BusySection, Observation, Observer};

@@ -78,8 +78,8 @@ pub struct BusySection {
 }
 
 impl Observer {
-    /// Returns an observer of the cluster of the seed nodes; with `all_sets` also of the other sets of the cluster. A node
-    /// that does not respond within `timeout` is missing in an observation.
+    /// Returns an observer of the cluster of the seed nodes; with `all_sets` also of the other sets of the cluster. A
+    /// node that does not respond within `timeout` is missing in an observation.
     #[must_use]
     pub fn new(pool: Pool, seeds: Vec<Node>, all_sets: bool, timeout: Duration) -> Observer {
         Observer { pool, seeds, all_sets, timeout, before: None, rates: HashMap::new(), feeds: Feeds::default() }

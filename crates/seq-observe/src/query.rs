@@ -13,23 +13,18 @@ use seq_load::outcome::Chain;
 use seq_proto::v1::sequence_service_client::SequenceServiceClient;
 use seq_proto::v1::status_response::Role;
 use seq_proto::v1::status_service_client::StatusServiceClient;
-use seq_proto::v1::{GetRoutesRequest, Routes, StatusRequest, StatusResponse};
+use seq_proto::v1::{GetRoutesRequest, Routes, StatusRequest};
 
 use crate::cluster::Cluster;
-use crate::sample::Sample;
+use crate::sample::{EXPIRED, Sample, StatusResult};
 
 /// Limit on the queried nodes, which bounds the effect of a wrong response.
 const MAX_NODES: usize = 4_096;
 
-/// The error of a node whose certificate no client accepts.
-pub(crate) const EXPIRED: &str = "its certificate has expired: `seqsvr cert rotate`";
-
-/// The response of one node, or the error.
-pub(crate) type StatusResult = Result<StatusResponse, String>;
-
 impl Cluster {
-    /// Requests the status of the seed nodes and of the nodes that they name, each within `timeout`; with `all_sets` also
-    /// of the nodes of other sets. If a section may have moved between two responses, all nodes are requested once more.
+    /// Requests the status of the seed nodes and of the nodes that they name, each within `timeout`; with `all_sets`
+    /// also of the nodes of other sets. If a section may have moved between two responses, all nodes are requested once
+    /// more.
     ///
     /// # Errors
     /// No node responds, or the address of a seed belongs to no node.

@@ -7,7 +7,11 @@ use seq_core::clock_offset::{self, ClockOffset};
 use seq_proto::v1::status_response::Role;
 use seq_proto::v1::{RouteSet, Routes, SetInfo, SetState, StatusResponse};
 
-use crate::query::StatusResult;
+/// The error of a node whose certificate no client accepts.
+pub(crate) const EXPIRED: &str = "its certificate has expired: `seqsvr cert rotate`";
+
+/// The response of one node, or the error.
+pub(crate) type StatusResult = Result<StatusResponse, String>;
 
 /// Responses of nodes, and the nodes and sets that they name.
 #[derive(Debug, Default)]

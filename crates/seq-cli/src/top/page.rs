@@ -1,16 +1,16 @@
 //! The page as rows of text, a function of an observation, the state of the screen and the size of the terminal.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use seq_command::output::{grouped, printable};
-use seq_observe::Observation;
 use seq_observe::activity::{By, rate_text};
+use seq_observe::advice::Severity;
 use seq_observe::attention::Attention;
 use seq_observe::events;
-use seq_observe::verdict::{Severity, age};
+use seq_observe::verdict::age;
 
 use super::columns::cut;
+use super::row::{Look, Row, Seen};
 use super::screen::{Screen, Tab};
 use super::tables::{self, time_of_day};
 
@@ -39,36 +39,6 @@ const HELP: [&str; 10] = [
     "numbers/s are numbers that callers got; writes are section writes of the store, one of about 10,000 numbers",
     "any key closes this page",
 ];
-
-/// The last observation, and whether it is the present state.
-pub(super) struct Seen {
-    pub(super) observation: Arc<Observation>,
-    pub(super) age: Duration,
-    /// Reason why no newer observation was made.
-    pub(super) error: Option<String>,
-    /// The section in detail, with the lines about it.
-    pub(super) described: Option<(u32, Vec<String>)>,
-}
-
-/// A row of the page.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Row {
-    pub(super) text: String,
-    pub(super) look: Look,
-}
-
-/// The look of a row. Each look has a mark in the text as well, for terminals without colours.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Look {
-    Plain,
-    Heading,
-    Fault,
-    Attention,
-    /// The selected row, which begins with `>`.
-    Selected,
-    /// Figures that are not of now.
-    Old,
-}
 
 fn row(text: impl Into<String>, look: Look) -> Row {
     Row { text: text.into(), look }
@@ -131,8 +101,8 @@ fn millis(age: Duration) -> u64 {
     u64::try_from(age.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Returns the most urgent faults and remarks, with the number of the others. The next step has a row of its own if both
-/// do not fit in one.
+/// Returns the most urgent faults and remarks, with the number of the others. The next step has a row of its own if
+/// both do not fit in one.
 fn attention(list: &[Attention], width: usize) -> Vec<Row> {
     let shown = if list.len() > ATTENTION { ATTENTION - 1 } else { list.len() };
     let mut rows = Vec::new();

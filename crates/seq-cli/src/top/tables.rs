@@ -10,7 +10,7 @@ use seq_observe::{BusySection, ClusterEvent, Observation, events};
 use seq_proto::v1::{EventSeverity, MigrationStatus};
 
 use super::columns::{Column, bar, cut, sparkline, table};
-use super::page::Look;
+use super::row::Look;
 use super::screen::{Screen, Tab};
 
 /// Characters of a sparkline.
@@ -99,7 +99,8 @@ fn of_sections(seen: &Observation, screen: &Screen, width: usize) -> (String, Ve
     (heading, lines.into_iter().map(|line| (line, Look::Plain)).collect())
 }
 
-/// Returns the nodes that the filter leaves: those that do not respond, then allocators without a lease, then the others.
+/// Returns the nodes that the filter leaves: those that do not respond, then allocators without a lease, then the
+/// others.
 fn nodes<'a>(seen: &'a Observation, screen: &Screen) -> Vec<NodeRow<'a>> {
     let cluster = &seen.cluster;
     let silent = cluster.unreachable.iter().filter(|node| node.is_missing()).map(NodeRow::Silent);

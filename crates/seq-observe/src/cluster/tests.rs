@@ -8,7 +8,7 @@ use seq_proto::v1::{
 
 use super::*;
 use crate::alloc_state::AllocState;
-use crate::query::StatusResult;
+use crate::sample::StatusResult;
 
 mod identity;
 

@@ -57,6 +57,7 @@ fn the_help_is_a_page() {
               export       Writes the last numbers of a range of users, in the format that `import` reads
               health       Reports whether nodes serve, for scripts and probes
               status       Shows sets, stores and allocators: leaders, owners, numbers allocated
+              top          Shows nodes, sections, migrations and events live in the terminal
               diagnose     Packs the state of sets, their nodes and this host into an archive, without secrets
               doctor       Checks this machine for a set: addresses, ports, disks, certificates, time, versions
               node         Lists a set's allocators; drains an allocator, and lets it serve again

@@ -1,12 +1,14 @@
+use std::sync::Arc;
+
 use expect_test::expect;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use seq_observe::alloc_state::AllocState;
 use seq_observe::cluster::{Absence, AllocView, SetView, Unreachable};
 use seq_observe::verdict::State;
-use seq_observe::{BusySection, Cluster, ClusterEvent};
+use seq_observe::{BusySection, Cluster, ClusterEvent, Observation};
 use seq_proto::v1::{EventSeverity, MigrationPhase, MigrationStatus, NodeSections, SectionFigures, SetEvent};
 
-use super::super::screen::Action;
+use super::super::keys::Action;
 use super::*;
 
 /// 2026-11-27 03:16:48 UTC.

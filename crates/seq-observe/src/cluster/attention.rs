@@ -2,9 +2,9 @@
 
 use serde::Serialize;
 
-use crate::Cluster;
-use crate::cluster::SetView;
-use crate::verdict::{Advice, Severity, State};
+use super::{Cluster, SetView};
+use crate::advice::{Advice, Severity};
+use crate::verdict::State;
 
 /// A fault or a remark, with the next step of an operator.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -25,7 +25,7 @@ pub struct Attention {
     pub runbook: &'static str,
 }
 
-/// A rule about the cluster as a whole or about the migrations of a set, beside the conditions and remarks of a set.
+/// A rule about the cluster as a whole or about the migrations of a set.
 pub(crate) struct Rule {
     pub(crate) name: &'static str,
     severity: Severity,
