@@ -51,7 +51,7 @@ pub(super) fn cut(text: &str, width: usize) -> String {
 
 /// Returns a bar of a part of a whole.
 pub(super) fn bar(part: u64, whole: u64, width: usize) -> String {
-    let full = if whole == 0 { 0 } else { (part.min(whole) * width as u64 / whole) as usize };
+    let full = (part.min(whole) * width as u64).checked_div(whole).unwrap_or(0) as usize;
     "▓".repeat(full) + &"░".repeat(width - full)
 }
 
