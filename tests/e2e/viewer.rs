@@ -1,13 +1,23 @@
 //! A viewer's certificate: the commands that show the state of a cluster work with it, and all others are refused.
 
 use std::io::{BufRead, BufReader};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 
 use seq_testkit::eventually;
 
 use crate::tls::{Cluster, text};
 
 const VIEWER: &str = "viewer/console";
+
+/// A process that watches events; ended on drop.
+struct Watch(Child);
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
+}
 
 impl Cluster {
     fn view(&self, args: &[&str]) -> Output {
@@ -57,20 +67,19 @@ fn a_viewer_sees_the_state_of_a_cluster_and_changes_nothing() {
     // A watch shows the drains of an operator.
     let mut watch = Command::new(env!("CARGO_BIN_EXE_seqsvr"));
     watch.env("SEQSVR_CERTS", cluster.place.path("certs")).env("SEQSVR_IDENTITY", VIEWER).stdout(Stdio::piped());
-    let mut watch = watch.args(["events", "watch", "--kind", "undrained"]).args(set).spawn().unwrap();
-    let mut lines = BufReader::new(watch.stdout.take().unwrap()).lines();
+    let mut watch = Watch(watch.args(["events", "watch", "--kind", "undrained"]).args(set).spawn().unwrap());
+    let mut lines = BufReader::new(watch.0.stdout.take().unwrap()).lines();
     let seen = std::thread::spawn(move || lines.next().unwrap().unwrap());
     eventually("the watch shows an event", || {
-        for command in ["drain", "undrain"] {
-            let done = cluster.place.seqsvr(&[&["node", command, "a2", "--yes"], &set[..]].concat());
+        for command in [&["node", "drain", "a2", "--yes"][..], &["node", "undrain", "a2"]] {
+            let done = cluster.place.seqsvr(&[command, &set[..]].concat());
             assert!(done.status.success(), "{}", text(&done.stderr));
         }
         seen.is_finished().then_some(())
     });
     let line = seen.join().unwrap();
     assert!(line.contains("a2"), "{line}");
-    watch.kill().unwrap();
-    watch.wait().unwrap();
+    drop(watch);
 
     let before = cluster.place.seqsvr_json(&[&["node", "list"], &set[..]].concat());
     let backup = cluster.place.path("backup").display().to_string();
