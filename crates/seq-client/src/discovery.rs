@@ -2,6 +2,7 @@
 //! set; fetches them from other sets if no node of a section's set can be reached, because the section may have
 //! migrated.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -91,37 +92,50 @@ pub(crate) async fn refresh_from_others(shared: &Shared, down: SetIndex, from: O
 /// Most sets that a probe requests routes from at the same time.
 const PROBED_SETS: usize = 8;
 
-/// Requests newer routes from one node of each of some sets, and returns on the first response.
+/// Most rounds of a probe. A node that has just stopped costs a round, and a rolling restart stops a node at a time.
+const PROBE_ROUNDS: usize = 4;
+
+/// Requests newer routes from one node of each of some sets, and returns on the first response. If none of these nodes
+/// responds, requests them from other nodes of the sets: a set with one node that has just stopped still serves.
 pub(crate) async fn probe(shared: &Shared, deadline: Instant) -> Result<(), ConnectError> {
-    let nodes: Vec<_> = {
-        let directory = shared.routes.load();
-        let mut sets: Vec<_> = directory.sets().iter().collect();
-        fastrand::shuffle(&mut sets);
-        let is_suspect = |addr: &str| shared.pool.is_suspect(addr);
-        // Reachable sets come first.
-        sets.sort_by_key(|set| set.is_down(is_suspect));
-        let node = |set: &Arc<SetRoutes>| Some((set.host(None, None, is_suspect)?, set.known_version()?));
-        sets.into_iter().filter_map(node).take(PROBED_SETS).collect()
-    };
-    let request = |(addr, version): (Arc<str>, u64)| async move {
-        let response = get_routes(shared, &addr, version, deadline).await;
-        (addr, response)
-    };
-    let mut responses: FuturesUnordered<_> = nodes.into_iter().map(request).collect();
-    let mut failed = ConnectError::NoSeeds;
-    while let Some((addr, response)) = responses.next().await {
-        match response {
-            Ok(response) => {
-                shared.adopt(response.routes.as_ref(), &addr);
-                return Ok(());
-            }
-            Err(source) => {
-                shared.pool.suspect(&addr);
-                failed = ConnectError::Unreachable { addr, source };
+    let (mut failed, mut tried) = (ConnectError::NoSeeds, HashSet::new());
+    for _ in 0..PROBE_ROUNDS {
+        let nodes = probed(shared, &tried);
+        if nodes.is_empty() {
+            break;
+        }
+        tried.extend(nodes.iter().map(|(addr, _)| addr.clone()));
+        let request = |(addr, version): (Arc<str>, u64)| async move {
+            let response = get_routes(shared, &addr, version, deadline).await;
+            (addr, response)
+        };
+        let mut responses: FuturesUnordered<_> = nodes.into_iter().map(request).collect();
+        while let Some((addr, response)) = responses.next().await {
+            match response {
+                Ok(response) => {
+                    shared.adopt(response.routes.as_ref(), &addr);
+                    return Ok(());
+                }
+                Err(source) => {
+                    shared.pool.suspect(&addr);
+                    failed = ConnectError::Unreachable { addr, source };
+                }
             }
         }
     }
     Err(failed)
+}
+
+/// Returns a node of each of some sets that was not tried yet, with the known route version of its set. Reachable sets
+/// come first.
+fn probed(shared: &Shared, tried: &HashSet<Arc<str>>) -> Vec<(Arc<str>, u64)> {
+    let directory = shared.routes.load();
+    let mut sets: Vec<_> = directory.sets().iter().collect();
+    fastrand::shuffle(&mut sets);
+    let is_suspect = |addr: &str| tried.contains(addr) || shared.pool.is_suspect(addr);
+    sets.sort_by_key(|set| set.is_down(is_suspect));
+    let node = |set: &Arc<SetRoutes>| Some((set.host(None, None, is_suspect)?, set.known_version()?));
+    sets.into_iter().filter_map(node).filter(|(addr, _)| !tried.contains(addr)).take(PROBED_SETS).collect()
 }
 
 /// Returns the address to fetch routes from for a set that cannot be reached, and the known route version of that
