@@ -132,10 +132,15 @@ fn probed(shared: &Shared, tried: &HashSet<Arc<str>>) -> Vec<(Arc<str>, u64)> {
     let directory = shared.routes.load();
     let mut sets: Vec<_> = directory.sets().iter().collect();
     fastrand::shuffle(&mut sets);
-    let is_suspect = |addr: &str| tried.contains(addr) || shared.pool.is_suspect(addr);
+    let was_tried = |addr: &str| tried.contains(addr);
+    let is_suspect = |addr: &str| was_tried(addr) || shared.pool.is_suspect(addr);
     sets.sort_by_key(|set| set.is_down(is_suspect));
-    let node = |set: &Arc<SetRoutes>| Some((set.host(None, None, is_suspect)?, set.known_version()?));
-    sets.into_iter().filter_map(node).filter(|(addr, _)| !tried.contains(addr)).take(PROBED_SETS).collect()
+    let untried = |host: Option<Arc<str>>| host.filter(|addr| !tried.contains(addr));
+    let node = |set: &Arc<SetRoutes>| {
+        let host = untried(set.host(None, None, is_suspect)).or_else(|| untried(set.host(None, None, was_tried)))?;
+        Some((host, set.known_version()?))
+    };
+    sets.into_iter().filter_map(node).take(PROBED_SETS).collect()
 }
 
 /// Returns the address to fetch routes from for a set that cannot be reached, and the known route version of that

@@ -34,6 +34,19 @@ async fn another_node_is_tried_when_the_owner_is_down() {
 }
 
 #[tokio::test]
+async fn a_probe_finds_the_node_of_a_set_that_still_responds() {
+    let servers = servers("a", 0..100, 4);
+    let client = client(&servers).await;
+    servers[1..].iter().for_each(FakeServer::stop);
+    for _ in 0..4 {
+        client.probe(Duration::from_secs(5)).await.unwrap();
+    }
+    servers[0].stop();
+    let error = client.probe(Duration::from_secs(5)).await.unwrap_err();
+    assert!(error.is_retryable(), "{error:?}");
+}
+
+#[tokio::test]
 async fn an_owner_that_a_node_cannot_reach_is_not_tried() {
     let servers = servers("a", 0..100, 2);
     let client = client(&servers).await;
