@@ -1,13 +1,13 @@
 //! The command `top`: a live view of nodes, sections, migrations and events in a terminal.
 //!
-//! One task observes the cluster, one thread reads keys, and the loop draws: [`page::page`] returns the rows of the
-//! screen as a function of the last observation, the state of the screen and the size of the terminal.
+//! [`observing`] makes one observation after another, a thread reads keys, and the loop draws: [`page::page`] returns
+//! the rows of the screen as a function of the last observation, the state of the screen and the size of the terminal.
 
 use std::io::IsTerminal;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
 use ratatui::style::{Color, Modifier, Style};
@@ -17,28 +17,29 @@ use seq_command::signals::Interrupts;
 use seq_command::store_client::SetAddress;
 use seq_command::time_limit::time;
 use seq_command::{environment, security};
-use seq_observe::activity::By;
 use seq_observe::{Observation, Observer};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 
-use crate::section::activity::Described;
+use crate::section::activity::TopArg;
 use keys::Action;
+use observing::SECTIONS;
 use page::page;
 use row::{Look, Row, Seen};
 use screen::Screen;
 
 mod columns;
 mod keys;
+mod observing;
 mod page;
 mod row;
 mod screen;
 mod tables;
 
-/// Sections that are requested; a terminal shows fewer.
-const SECTIONS: u32 = 500;
-
 /// Pause between the two observations of `--once`, from which rates are.
 const ONCE_PAUSE: Duration = Duration::from_secs(1);
+
+/// Time after which the page is drawn again without an observation, because it shows its age.
+const REDRAW: Duration = Duration::from_secs(1);
 
 /// Keys that wait to be handled, more than anybody presses during a request.
 const KEYS: usize = 64;
@@ -61,29 +62,11 @@ pub struct TopArgs {
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = time)]
     timeout: Duration,
     /// Order of the sections.
-    #[arg(long, value_enum, value_name = "BY", default_value_t = SortArg::Numbers)]
-    sort: SortArg,
+    #[arg(long, value_enum, value_name = "BY", default_value_t = TopArg::Numbers)]
+    sort: TopArg,
     /// Shows the page once, after two observations a second apart, and ends.
     #[arg(long)]
     once: bool,
-}
-
-/// Order of the sections.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum SortArg {
-    /// Numbers allocated in a second.
-    Numbers,
-    /// Section writes in a second.
-    Writes,
-}
-
-impl From<SortArg> for By {
-    fn from(arg: SortArg) -> By {
-        match arg {
-            SortArg::Numbers => By::Numbers,
-            SortArg::Writes => By::Writes,
-        }
-    }
 }
 
 pub async fn run(args: TopArgs, output: &Output) -> anyhow::Result<Exit> {
@@ -127,20 +110,24 @@ async fn once(observer: &mut Observer, screen: &Screen, output: &Output) -> anyh
     Ok(Exit::Ok)
 }
 
-/// Observes and draws until the user ends it.
+/// Draws the observations of a cluster until the user ends it.
 async fn live(
     terminal: &mut DefaultTerminal,
-    mut observer: Observer,
+    observer: Observer,
     mut screen: Screen,
     first: Arc<Observation>,
     interval: Duration,
 ) -> anyhow::Result<Exit> {
     let mut interrupts = Interrupts::new()?;
     let mut keys = events();
-    let mut ticks = tokio::time::interval_at(tokio::time::Instant::now() + interval, interval);
-    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    let (mut seen, mut at) =
-        (Seen { observation: first, age: Duration::ZERO, error: None, described: None }, Instant::now());
+    let (wanted, wanting) = watch::channel(screen.wanted());
+    let (send, mut observed) = mpsc::channel(1);
+    let observing = observing::observe(observer, wanting, interval, send);
+    tokio::pin!(observing);
+    let mut redraw = tokio::time::interval(REDRAW);
+    redraw.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut at = Instant::now();
+    let mut seen = Seen { observation: first, age: Duration::ZERO, error: None, described: None };
     let plain = environment::refuses_color();
     loop {
         seen.age = at.elapsed();
@@ -151,48 +138,31 @@ async fn live(
                 frame.buffer_mut().set_stringn(area.x, y, &row.text, area.width.into(), style(row, plain));
             }
         })?;
-        let is_due = tokio::select! {
-            _ = ticks.tick() => !screen.paused,
-            () = observer.next_event() => !screen.paused,
+        tokio::select! {
+            // Ends only after its receivers are gone.
+            () = &mut observing => {}
+            Some(observed) = observed.recv() => match observed {
+                Ok((observation, described)) => {
+                    at = Instant::now();
+                    seen = Seen { observation, age: Duration::ZERO, error: None, described };
+                }
+                Err(error) => seen.error = Some(error),
+            },
             key = keys.recv() => match key {
-                Some(Event::Key(key)) if key.kind != KeyEventKind::Release => match screen.press(key, &seen) {
-                    Action::Draw => false,
-                    Action::Observe => true,
-                    Action::End => return Ok(Exit::Ok),
-                },
+                Some(Event::Key(key)) if key.kind != KeyEventKind::Release => {
+                    if screen.press(key, &seen) == Action::End {
+                        return Ok(Exit::Ok);
+                    }
+                    wanted.send_if_modified(|wanted| std::mem::replace(wanted, screen.wanted()) != screen.wanted());
+                }
                 // A new size is drawn.
-                Some(_) => false,
+                Some(_) => {}
                 None => return Ok(Exit::Ok),
             },
+            _ = redraw.tick() => {}
             _ = interrupts.next() => return Ok(Exit::Interrupted),
-        };
-        if !is_due {
-            continue;
-        }
-        let observed = tokio::select! {
-            observed = observer.observe(screen.by, SECTIONS) => observed,
-            _ = interrupts.next() => return Ok(Exit::Interrupted),
-        };
-        match observed {
-            Ok(observation) => {
-                (seen.observation, seen.error, at) = (observation, None, Instant::now());
-                seen.described = described(&screen, &seen.observation).await;
-            }
-            Err(failure) => seen.error = Some(failure.to_string()),
         }
     }
-}
-
-/// Requests the state of the section that is shown in detail from its owner.
-async fn described(screen: &Screen, observation: &Observation) -> Option<(u32, Vec<String>)> {
-    let section = screen.detail?;
-    let owner = &observation.sections.iter().find(|busy| busy.section == section)?.owner;
-    let alloc = observation.cluster.allocs.iter().find(|alloc| alloc.name == *owner)?;
-    let lines = match Described::request(&security::pool(), &alloc.addr, section).await {
-        Ok(described) => described.lines(),
-        Err(error) => vec![format!("{owner}: {error}")],
-    };
-    Some((section, lines))
 }
 
 /// Reads events of the terminal on a thread of its own, which blocks until the process ends.

@@ -32,7 +32,7 @@ const PRINTED_RAISES: usize = 10;
 
 /// Order of the busiest sections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum TopArg {
+pub(crate) enum TopArg {
     /// Numbers allocated in a second.
     Numbers,
     /// Raises of the ceiling in a second, each of which is a write of the section at the store.

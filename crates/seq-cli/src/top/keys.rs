@@ -16,10 +16,8 @@ const MAX_FILTER: usize = 64;
 /// The effect of a key outside of the screen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Action {
-    /// The page is drawn again.
+    /// The page is drawn again, and [`Screen::wanted`] may have changed.
     Draw,
-    /// The cluster is observed now.
-    Observe,
     /// The command ends.
     End,
 }
@@ -36,21 +34,16 @@ impl Screen {
             KeyCode::Esc => (self.detail, self.filter) = (None, String::new()),
             KeyCode::Char('?' | 'h') => self.help = true,
             KeyCode::Char('/') => (self.is_typing, self.selected) = (true, 0),
-            KeyCode::Char(' ') => {
-                self.paused = !self.paused;
-                return if self.paused { Action::Draw } else { Action::Observe };
-            }
+            KeyCode::Char(' ') => self.paused = !self.paused,
             KeyCode::Char(digit @ '1'..='4') => self.open(Tab::ALL[digit as usize - '1' as usize]),
             KeyCode::Tab => self.open(self.tab.moved(1)),
             KeyCode::BackTab => self.open(self.tab.moved(Tab::ALL.len() - 1)),
             KeyCode::Char('s') => {
                 self.by = if self.by == By::Numbers { By::Writes } else { By::Numbers };
-                return Action::Observe;
             }
             KeyCode::Enter if self.tab == Tab::Sections => {
                 let rows = tables::sections(&seen.observation, self);
                 self.detail = rows.get(self.selected).map(|busy| busy.section).filter(|one| self.detail != Some(*one));
-                return Action::Observe;
             }
             KeyCode::Up | KeyCode::Char('k') => self.selected = self.selected.saturating_sub(1),
             KeyCode::Down | KeyCode::Char('j') => self.selected += 1,

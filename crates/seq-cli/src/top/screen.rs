@@ -2,6 +2,8 @@
 
 use seq_observe::activity::By;
 
+use super::observing::Wanted;
+
 /// A table of the screen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Tab {
@@ -51,6 +53,11 @@ pub(super) struct Screen {
 impl Screen {
     pub(super) fn new(by: By) -> Screen {
         Screen { by, ..Screen::default() }
+    }
+
+    /// Returns the subject of the next observation.
+    pub(super) fn wanted(&self) -> Wanted {
+        Wanted { by: self.by, detail: self.detail, paused: self.paused }
     }
 
     /// Returns whether the filter leaves a row with these cells.

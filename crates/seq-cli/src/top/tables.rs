@@ -99,8 +99,8 @@ fn of_sections(seen: &Observation, screen: &Screen, width: usize) -> (String, Ve
     (heading, lines.into_iter().map(|line| (line, Look::Plain)).collect())
 }
 
-/// Returns the nodes that the filter leaves: those that do not respond, then allocators without a lease, then the
-/// others.
+/// Returns the nodes that the filter leaves: first nodes that do not respond, then allocators without a lease, then all
+/// other nodes.
 fn nodes<'a>(seen: &'a Observation, screen: &Screen) -> Vec<NodeRow<'a>> {
     let cluster = &seen.cluster;
     let silent = cluster.unreachable.iter().filter(|node| node.is_missing()).map(NodeRow::Silent);

@@ -99,6 +99,7 @@ fn seen() -> Seen {
         addr: "10.3.0.12:7045".to_owned(),
         name: Some("a12".to_owned()),
         set: Some("im-a".to_owned()),
+        role: None,
         state: Absence::Silent,
         removed: false,
         silent_ms: None,
@@ -226,9 +227,10 @@ fn keys_select_filter_and_pause() {
     let press = |screen: &mut Screen, code| screen.press(KeyEvent::new(code, KeyModifiers::NONE), &seen);
     let key = KeyCode::Char;
     assert_eq!(press(&mut screen, KeyCode::End), Action::Draw);
-    assert_eq!((screen.selected, press(&mut screen, KeyCode::Enter), screen.detail), (2, Action::Observe, Some(7)));
+    assert_eq!((screen.selected, press(&mut screen, KeyCode::Enter)), (2, Action::Draw));
+    assert_eq!(screen.wanted().detail, Some(7));
     press(&mut screen, KeyCode::Enter);
-    assert_eq!(screen.detail, None, "Enter hides it again");
+    assert_eq!(screen.wanted().detail, None, "Enter hides it again");
 
     for code in [key('/'), key('A'), key('7'), key(' '), key('q'), KeyCode::Backspace] {
         press(&mut screen, code);
@@ -240,8 +242,9 @@ fn keys_select_filter_and_pause() {
     press(&mut screen, KeyCode::Esc);
     assert_eq!(tables::rows(&seen.observation, &screen), 3);
 
-    assert_eq!([press(&mut screen, key(' ')), press(&mut screen, key(' '))], [Action::Draw, Action::Observe]);
-    assert_eq!((press(&mut screen, key('s')), screen.by), (Action::Observe, By::Writes));
+    assert_eq!((press(&mut screen, key(' ')), screen.wanted().paused), (Action::Draw, true));
+    assert_eq!((press(&mut screen, key(' ')), screen.wanted().paused), (Action::Draw, false));
+    assert_eq!((press(&mut screen, key('s')), screen.wanted().by), (Action::Draw, By::Writes));
     press(&mut screen, key('4'));
     press(&mut screen, KeyCode::Tab);
     assert_eq!(screen.tab, Tab::Nodes);
