@@ -2,7 +2,7 @@
 //!
 //! Traces are off until [`start`]. Then the code of the work holds a span as a value, and the span is exported when the
 //! value is dropped. The spans of `tracing` are not used, because the log filter would decide about them, and spans of
-//! libraries would be exported as well (docs/adr/0036). A span that is not recorded is an empty value.
+//! libraries would be exported as well (docs/adr/0035). A span that is not recorded is an empty value.
 //!
 //! A task-local value has the current span of a task while that span is recorded. So functions have no argument for a
 //! span, and requests of other callers pay nothing.
@@ -68,7 +68,7 @@ impl Tracer {
 
     /// Puts a span that has ended into the queue.
     fn ended(&self, span: Ended) {
-        let has_place = !span.is_of_caller() || self.queue.capacity() > KEPT;
+        let has_place = !span.start.context.is_of_caller || self.queue.capacity() > KEPT;
         if !has_place || self.queue.try_send(span).is_err() {
             self.counts.dropped.increment(1);
         }
@@ -116,7 +116,8 @@ pub fn child(name: &'static str) -> Span {
 /// does not record its trace. The name, made only for a span that is recorded, must not come from the caller.
 pub fn of_caller(header: &[u8], name: impl FnOnce() -> String) -> Span {
     let (Some(tracer), Some(caller)) = (TRACER.get(), context::parse(header)) else { return Span::none() };
-    Span::begin(tracer, Start { parent: Some(caller), is_of_caller: true, ..Start::of(caller.below(), name().into()) })
+    let context = Context { is_of_caller: true, ..caller.below() };
+    Span::begin(tracer, Start { parent: Some(caller), ..Start::of(context, name().into()) })
 }
 
 /// Handles the request of another node below the span that the node states in its metadata, if it states one.

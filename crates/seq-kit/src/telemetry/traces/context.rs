@@ -26,12 +26,15 @@ pub(super) struct Context {
     pub(super) span: u64,
     /// Whether it is a span of another process.
     pub(super) is_remote: bool,
+    /// Whether the span is the request of a caller, or below it: callers decide how many of these there are.
+    pub(super) is_of_caller: bool,
 }
 
 impl Context {
     /// Draws the first span of a new trace.
     pub(super) fn draw() -> Context {
-        Context { trace: TraceId(fastrand::u128(1..)), span: fastrand::u64(1..), is_remote: false }
+        let (trace, span) = (TraceId(fastrand::u128(1..)), fastrand::u64(1..));
+        Context { trace, span, is_remote: false, is_of_caller: false }
     }
 
     /// Draws another span of the same trace.
@@ -61,7 +64,12 @@ pub(super) fn parse(header: &[u8]) -> Option<Context> {
     }
     let (trace, span, flags) = (hex(&fields[3..35])?, hex(&fields[36..52])?, hex(&fields[53..])?);
     let is_sampled = flags & SAMPLED == SAMPLED && trace > 0 && span > 0;
-    is_sampled.then_some(Context { trace: TraceId(trace), span: u64::try_from(span).ok()?, is_remote: true })
+    is_sampled.then_some(Context {
+        trace: TraceId(trace),
+        span: u64::try_from(span).ok()?,
+        is_remote: true,
+        is_of_caller: false,
+    })
 }
 
 /// Returns a number of at most 32 digits, in lower case.
@@ -101,7 +109,7 @@ mod tests {
     #[test]
     fn a_header_names_the_span_of_a_caller_that_records_its_trace() {
         let trace = TraceId(0x4bf9_2f35_77b3_4da6_a3ce_929d_0e0e_4736);
-        let caller = Context { trace, span: 0x00f0_67aa_0ba9_02b7, is_remote: true };
+        let caller = Context { trace, span: 0x00f0_67aa_0ba9_02b7, is_remote: true, is_of_caller: false };
         assert_eq!(parse(HEADER.as_bytes()), Some(caller));
         assert_eq!(caller.to_string(), HEADER);
         assert_eq!(caller.trace.to_string(), "4bf92f3577b34da6a3ce929d0e0e4736");
@@ -149,7 +157,7 @@ mod tests {
 
         #[test]
         fn every_span_is_read_as_it_is_written(trace in 1_u128.., span in 1_u64..) {
-            let context = Context { trace: TraceId(trace), span, is_remote: true };
+            let context = Context { trace: TraceId(trace), span, is_remote: true, is_of_caller: false };
             prop_assert_eq!(parse(context.to_string().as_bytes()), Some(context));
         }
     }

@@ -50,7 +50,7 @@ pub(super) fn request(service: &Service, spans: Vec<Ended>) -> ExportTraceServic
 
 fn span(span: Ended) -> Span {
     let Ended { start, lasted, attributes, failure } = span;
-    let Start { context, parent, name, at, is_of_caller, .. } = start;
+    let Start { context, parent, name, at, .. } = start;
     let is_remote = parent.is_some_and(|parent| parent.is_remote);
     let remote = if is_remote { SpanFlags::ContextIsRemoteMask as u32 } else { 0 };
     Span {
@@ -60,7 +60,7 @@ fn span(span: Ended) -> Span {
         // The lowest bit: the trace is recorded.
         flags: 1 | SpanFlags::ContextHasIsRemoteMask as u32 | remote,
         name: name.into_owned(),
-        kind: if is_of_caller { SpanKind::Server } else { SpanKind::Internal }.into(),
+        kind: if is_remote && context.is_of_caller { SpanKind::Server } else { SpanKind::Internal }.into(),
         start_time_unix_nano: nanoseconds(at),
         end_time_unix_nano: nanoseconds(at + lasted),
         attributes: attributes.into_iter().map(|(key, value)| attribute(key, value)).collect(),

@@ -41,14 +41,12 @@ pub(super) struct Start {
     pub(super) at: SystemTime,
     /// Whether it is exported in any case.
     pub(super) is_sampled: bool,
-    /// Whether it is the request of a caller, in whose trace it is.
-    pub(super) is_of_caller: bool,
 }
 
 impl Start {
     /// Returns the beginning, now, of a span that is exported.
     pub(super) fn of(context: Context, name: Cow<'static, str>) -> Start {
-        Start { context, parent: None, name, at: wall_clock::now(), is_sampled: true, is_of_caller: false }
+        Start { context, parent: None, name, at: wall_clock::now(), is_sampled: true }
     }
 }
 
@@ -59,12 +57,6 @@ pub(super) struct Ended {
     pub(super) lasted: Duration,
     pub(super) attributes: Vec<(&'static str, Value)>,
     pub(super) failure: Option<String>,
-}
-
-impl Ended {
-    pub(super) fn is_of_caller(&self) -> bool {
-        self.start.is_of_caller
-    }
 }
 
 /// Value of an attribute.

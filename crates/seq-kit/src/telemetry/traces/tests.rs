@@ -45,7 +45,7 @@ fn recorder(one_in: u32) -> (&'static Tracer, mpsc::Receiver<Ended>, Counts) {
 }
 
 fn caller() -> Start {
-    Start { is_of_caller: true, ..Start::of(Context::draw(), "Next".into()) }
+    Start::of(Context { is_of_caller: true, ..Context::draw() }, "Next".into())
 }
 
 #[tokio::test]
