@@ -28,7 +28,7 @@ pub enum ConfigCommand {
                       Exit codes: 0 no problem, 2 problems, one on each line."
     )]
     Check(CheckArgs),
-    /// Prints the settings that a server would have if it were started here, or those of a running node.
+    /// Prints the settings that a server would have if it were started here, or the settings of a running node.
     #[command(after_help = "Examples:\n  SEQSVR_LOG_FILTER=debug seqsvr config show --origin\n  \
                       seqsvr config show --addr http://127.0.0.1:7301 --origin\n  \
                       seqsvr config show --config seqsvr.toml -o json | jq '.items[] | {key, value}'\n\n\

@@ -122,6 +122,23 @@ impl Cluster {
         view
     }
 
+    /// Returns the nodes that respond, and the nodes that should respond and do not.
+    #[must_use]
+    pub fn nodes(&self) -> Vec<Node> {
+        let node = |name: &str, addr: &str, of| Node { name: Some(name.to_owned()), of, ..Node::at(addr) };
+        let of = |set: &str, role| Some((set.to_owned(), role));
+        let stores = self.stores.iter().map(|store| node(&store.name, &store.addr, of(&store.set, NodeRole::Store)));
+        let allocs = self.allocs.iter().map(|alloc| node(&alloc.name, &alloc.addr, of(&alloc.set, NodeRole::Alloc)));
+        let proxies = self.proxies.iter().map(|proxy| node(&proxy.name, &proxy.addr, None));
+        let missing = self.unreachable.iter().filter(|node| node.is_missing());
+        let missing = missing.map(|node| Node {
+            name: node.name.clone(),
+            of: node.set.clone().zip(node.role),
+            ..Node::at(&node.addr)
+        });
+        stores.chain(allocs).chain(proxies).chain(missing).collect()
+    }
+
     /// Adds the nodes that do not respond.
     fn add_absent(&mut self, seeds: &[Node], sample: &Sample, sets: &mut BTreeMap<&str, SetView>) {
         for (addr, response) in &sample.responses {

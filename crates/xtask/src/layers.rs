@@ -89,6 +89,7 @@ const LAYERS: &[Layer] = &[
             "seq-ids",
             "seq-kit",
             "seq-load",
+            "seq-observe",
             "seq-proto",
             "seq-store",
             "seq-tenant",

@@ -12,7 +12,7 @@ use seq_command::time_limit::time;
 use seq_proto::v1::{GetConfigResponse, Setting};
 use serde::Serialize;
 
-use super::remote::{self, Seeds, Surveyed};
+use super::remote::{self, Surveyed};
 use crate::settings::{of_node, table};
 
 #[derive(Debug, Args)]
@@ -26,7 +26,7 @@ use crate::settings::{of_node, table};
 pub struct DiffArgs {
     #[command(flatten)]
     target: SetAddress,
-    /// Also compares the settings in which nodes differ by nature, such as addresses: those that begin with `node.`
+    /// Also compares the settings in which nodes differ by nature, such as addresses: all keys that begin with `node.`
     #[arg(long)]
     all: bool,
     /// Timeout of each node.
@@ -80,8 +80,7 @@ struct Silent {
 
 pub(super) async fn run(args: &DiffArgs, output: &Output) -> anyhow::Result<Exit> {
     let nodes = args.target.nodes()?;
-    let seeds = if args.target.is_set_file() { Seeds::SetFile(nodes) } else { Seeds::Addresses(nodes) };
-    let surveyed = remote::survey(&security::pool(), seeds, args.timeout).await;
+    let surveyed = remote::survey(&security::pool(), &nodes, args.timeout).await?;
     let (mut reports, mut failed) = (Vec::new(), Vec::new());
     for Surveyed { node, outcome } in surveyed {
         match outcome {

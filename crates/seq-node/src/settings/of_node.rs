@@ -1,5 +1,5 @@
-//! Rows of a node that are in no settings file: those of its set file below `set.`, which the nodes of a set have in
-//! common, and those of its own below `node.`, in which nodes differ by nature.
+//! Rows of a node that are in no settings file: rows of its set file below `set.`, which the nodes of a set have in
+//! common, and rows of its own below `node.`, in which nodes differ by nature.
 
 use std::path::Path;
 

@@ -17,6 +17,9 @@ pub struct Unreachable {
     pub name: Option<String>,
     /// Name of the node's set, if a response has it.
     pub set: Option<String>,
+    /// Role of the node, if a response or the set file has it.
+    #[serde(skip)]
+    pub role: Option<NodeRole>,
     /// Reason why the node may not respond.
     pub state: Absence,
     /// Whether the store of its set no longer lists it.
@@ -119,6 +122,7 @@ impl Absent {
             addr: addr.to_owned(),
             name: self.name,
             set: self.set,
+            role: self.role,
             state: self.state,
             why: why.to_owned(),
         }

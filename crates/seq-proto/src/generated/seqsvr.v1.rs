@@ -1917,8 +1917,8 @@ pub struct GetConfigResponse {
     /// Kind of the node: store, alloc or proxy.
     #[prost(string, tag = "3")]
     pub kind: ::prost::alloc::string::String,
-    /// The settings, at most 256: those of the settings file, then the ones of the set file below "set.", then those below
-    /// "node.", in which nodes differ by nature, such as addresses and the data directory.
+    /// The settings, at most 256: settings of the settings file, then settings of the set file below "set.", then
+    /// settings below "node.", in which nodes differ by nature, such as addresses and the data directory.
     #[prost(message, repeated, tag = "4")]
     pub settings: ::prost::alloc::vec::Vec<Setting>,
 }
@@ -2917,8 +2917,8 @@ pub mod status_service_client {
                 .insert(GrpcMethod::new("seqsvr.v1.StatusService", "DescribeSection"));
             self.inner.unary(req, path, codec).await
         }
-        /// Returns the settings that this node runs with, and the origin of each. The node withholds secrets and the paths of
-        /// private keys.
+        /// Returns the settings that this node runs with, and the origin of each. The node withholds secrets and the paths
+        /// of private keys.
         pub async fn get_config(
             &mut self,
             request: impl tonic::IntoRequest<super::GetConfigRequest>,
@@ -2992,8 +2992,8 @@ pub mod status_service_server {
             tonic::Response<super::DescribeSectionResponse>,
             tonic::Status,
         >;
-        /// Returns the settings that this node runs with, and the origin of each. The node withholds secrets and the paths of
-        /// private keys.
+        /// Returns the settings that this node runs with, and the origin of each. The node withholds secrets and the paths
+        /// of private keys.
         async fn get_config(
             &self,
             request: tonic::Request<super::GetConfigRequest>,
