@@ -33,9 +33,9 @@ pub(crate) trait Work: Send + Sync {
     /// Serves an item from a section of this node, under a lease that holds; `None` if the item has to wait.
     fn here(&self, shared: &Shared, served: Served<'_>, item: &PendingItem) -> Option<Result<Self::Output, Refusal>>;
 
-    /// Forwards items to their owner in order, over the shared stream. Returns one reply per item, `None` for an item
-    /// that would wait at the owner; `None` overall, without a request, if the operation or the owner does not support
-    /// the stream.
+    /// Forwards items to their owner in order, over the stream that all requests to this owner share. The reply of an
+    /// item is `None` if the owner could not serve the item without a wait. If the operation or the owner does not
+    /// support the stream, sends nothing and returns `None` instead of replies.
     fn there_at_once(
         &self,
         _shared: &Shared,

@@ -71,8 +71,9 @@ impl Cluster {
         if set.id == self.sets[0].id { Ok(self.into_own()) } else { self.open(set, self.timeout).await }
     }
 
-    /// Connects to the store of the set that creates the series of the cluster: the set that accepts the dry run of a
-    /// change of series, where other sets refuse it with LAYOUT_WRITER. Returns the response as well.
+    /// Finds the layout writer, the set that creates the series of the cluster: it accepts the dry run of a change of a
+    /// series, and all other sets refuse the dry run with LAYOUT_WRITER. Returns a client of its store, and its
+    /// response to the dry run.
     pub(crate) async fn into_series_writer<T>(
         mut self,
         dry_run: impl AsyncFn(&mut StoreClient) -> anyhow::Result<T>,

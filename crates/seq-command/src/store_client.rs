@@ -222,8 +222,8 @@ impl Search {
 }
 
 impl StoreClient {
-    /// Returns a client of the stores of a set file and of the given addresses, or by default of the development
-    /// cluster.
+    /// Returns a client of the stores that the set file and `addrs` list together. If they list none, the client uses
+    /// the stores of the development cluster.
     pub fn new(set: Option<&SetFile>, addrs: &Addrs, timeout: Duration) -> StoreClient {
         let stores = set.map(admin_addrs).unwrap_or_default().into_iter();
         let mut known: Vec<String> = stores.chain(addrs.addrs.iter().map(|addr| host_port(addr).to_owned())).collect();

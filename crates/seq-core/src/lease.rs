@@ -1,13 +1,15 @@
 //! The lease: the time until which an owner may serve.
 //!
-//! A lease runs from the time *before* the renewal request was sent, not from its response: counted from the response
-//! it could outlast the arbiter's wait. It ends as soon as any of three clocks has passed its end, because each clock
-//! can stop alone: the raw clock while the machine sleeps, the boot clock if a hypervisor froze it, the wall clock if
-//! it is set back. A wall clock that is set forward ends a lease early, which costs a renewal and nothing else.
+//! A lease starts before its renewal request is sent, not when the response arrives. Otherwise the lease could end
+//! after the time that the store waits before it gives the sections to another owner. The lease has an end for each of
+//! three clocks, and ends as soon as one of the clocks reaches its end, because each clock can stop while the others
+//! run: the monotonic clock (`CLOCK_MONOTONIC_RAW`) while the machine sleeps, the boot clock if a hypervisor froze it,
+//! the wall clock if it is set back. A wall clock that is set forward ends a lease early, which costs a renewal and
+//! nothing else.
 //!
-//! **Order matters.** A serving thread reads the clocks after the request is in memory, then the lease, then the table
-//! of owned sections; a renewal writes the table first and the lease last. So a renewed lease is never read together
-//! with an older table.
+//! **Order matters.** A serving thread first receives the whole request, then reads the clocks, then the lease, and
+//! then the table of owned sections. A renewal writes the table first and the lease last. So a thread never combines a
+//! renewed lease with an older table.
 
 use core::time::Duration;
 

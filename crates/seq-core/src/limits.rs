@@ -127,7 +127,8 @@ pub const MAX_RUNS: usize = 4_096;
 /// write of the log.
 pub const MAX_MOVES: usize = 1_024;
 
-/// Highest epoch that another set may begin in this set: every later change of owner adds one, and must not run out.
+/// Highest epoch with which this set accepts a section from another set. Each later change of the section's owner adds
+/// one, and the epochs above this limit are enough for all of them.
 pub const MAX_ARRIVED_EPOCH: u64 = 1 << 62;
 
 /// Most restores of the sets of a cluster: the epochs after the last restore are within [`MAX_ARRIVED_EPOCH`].

@@ -104,7 +104,8 @@ pub struct RouteTable {
     id: SetId,
     layout: Layout,
     version: RouteVersion,
-    /// The other sets, each with the version that changed it last. A set that the routes name may not be known yet.
+    /// Sets of the cluster other than the set of this table, each with the version of the table that last changed its
+    /// entry. A set that a route names is missing here until its addresses arrive.
     sets: BTreeMap<SetId, (RouteSet, RouteVersion)>,
     /// Every node of the set. Invariant: every owner in `chunks` is here.
     nodes: BTreeMap<NodeId, RouteNode>,

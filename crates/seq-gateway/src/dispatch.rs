@@ -145,7 +145,8 @@ impl End {
 pub(crate) enum ResponseFuture {
     /// Response of another service than `SequenceService`.
     Service(BoxFuture<Response<Body>, Infallible>),
-    /// Response of `SequenceService`, over any protocol; over gRPC, with the end that the caller states.
+    /// Response of `SequenceService` over any protocol, with the memory that its request holds, and over gRPC the
+    /// deadline that its caller set.
     Sequence(BoxFuture<Response<Body>, Infallible>, Option<Memory>, Option<End>),
     /// Refusal of a request to no service.
     Refused(Option<Response<Body>>),

@@ -18,7 +18,7 @@ use metrics::{Counter, Gauge};
 /// The part of the memory, one in so many, that is guaranteed to connections.
 const GUARANTEED: usize = 4;
 
-/// The part of the free shared memory, one in so many, that a connection may hold.
+/// Divisor of the free shared memory: a connection may hold at most one part in `SHARE` of it.
 const SHARE: usize = 32;
 
 /// The memory of a node. Clones share it.

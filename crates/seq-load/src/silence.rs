@@ -5,7 +5,8 @@ use std::time::Duration;
 /// The longest interval between two successes, on the clock of the caller.
 #[derive(Clone, Debug, Default)]
 pub struct Silence {
-    /// Time of the last success, or the start of the measurement; `None` before either.
+    /// Time of the last success; before the first success, the start of the measurement; `None` if no measurement was
+    /// started.
     since: Option<Duration>,
     longest: Duration,
     longest_until: Duration,

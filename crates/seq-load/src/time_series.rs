@@ -51,7 +51,7 @@ impl TimeSeries {
         second.latency.record_n(took, calls);
     }
 
-    /// Ends the current second. Seconds without a reply get rows as well.
+    /// Appends the row of the current second, after a row of zeros for each second before it without a reply.
     pub fn close(&mut self) {
         let Some(Second { number, calls, numbers, failed, latency }) = self.now.take() else { return };
         for second in self.rows.len() as u64..number {

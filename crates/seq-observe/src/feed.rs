@@ -117,7 +117,7 @@ impl Feeds {
             events.into_iter().map(move |event| ClusterEvent { set: set.clone(), event })
         };
         let mut events: Vec<ClusterEvent> = self.logs.iter().flat_map(of_set).collect();
-        // Events of one set are in the order of their indices, whatever the clocks of its members were.
+        // Events of a set with the same time are in the order of their indices.
         events.sort_by(|one, other| {
             (other.event.at_unix_ms, &other.set, other.event.index).cmp(&(
                 one.event.at_unix_ms,

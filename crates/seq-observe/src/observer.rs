@@ -78,15 +78,15 @@ pub struct BusySection {
 }
 
 impl Observer {
-    /// Returns an observer of the cluster of the seed nodes; with `all_sets` also of the other sets of the cluster. A
-    /// node that does not respond within `timeout` is missing in an observation.
+    /// Returns an observer of the sets of the seed nodes, or of every set of their cluster if `all_sets` is true. An
+    /// observation lists a node that does not respond within `timeout` as unreachable.
     #[must_use]
     pub fn new(pool: Pool, seeds: Vec<Node>, all_sets: bool, timeout: Duration) -> Observer {
         Observer { pool, seeds, all_sets, timeout, before: None, rates: HashMap::new(), feeds: Feeds::default() }
     }
 
-    /// Observes the cluster once, with the `count` busiest sections. Rates are those since the observation before, and
-    /// absent in the first one.
+    /// Observes the cluster once, with the `count` busiest sections. Rates are since the previous observation; the
+    /// first observation has none.
     ///
     /// # Errors
     /// No node responds, or the address of a seed belongs to no node.

@@ -187,7 +187,8 @@ pub enum OfferError {
         /// The node's set; 0 if it is not known yet.
         mine: SetId,
     },
-    /// An offer between sets is for another layout, in which the section has other uids.
+    /// Another set offered a section under a layout that differs from this set's layout, so that the section would have
+    /// other uids.
     #[error("section {section} was offered in layout {given}, and it is of layout {mine} here")]
     OtherLayout {
         /// The section.

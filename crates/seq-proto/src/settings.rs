@@ -7,7 +7,7 @@ use crate::v1::{GetConfigResponse, Setting};
 /// Settings in a response: several times as many as a node has.
 pub const MAX_SETTINGS: usize = 256;
 
-/// Bytes of a text of a setting. Longer ones are lists of networks, of which the begin suffices.
+/// Bytes of a text of a setting. Longer texts are lists of networks, of which the begin suffices.
 const MAX_TEXT: usize = 4_096;
 
 /// The settings of a node, as it reports them. Clones share them, because a process reads its settings again while it

@@ -7,8 +7,8 @@ use parking_lot::Mutex;
 use seq_core::clock_offset::{self, ClockOffset};
 use seq_kit::wall_clock;
 
-/// Milliseconds that this member's clock is ahead of the middle of all members' clocks, by the last round of probes;
-/// `None` before the first response. Clones share the measurement.
+/// Milliseconds by which this member's clock is ahead of the median of all members' clocks, as the last round of probes
+/// measured it; negative if it is behind, and `None` before the first response. Clones share the measurement.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct OwnClock(Arc<Mutex<Option<i64>>>);
 

@@ -56,8 +56,8 @@ pub(crate) fn undrain(state: &State, name: &str, was: bool) -> Fingerprint {
     of("undrain", state).text(name).flag(was).fingerprint()
 }
 
-/// Returns the fingerprint of a move of sections: the set, its lineage, the node, and the node to which operators moved
-/// each section before.
+/// Returns the fingerprint of a planned move of sections to `node`. It covers the set, its lineage, `node`, and for
+/// each section the node to which an operator moved it last, if any.
 pub(crate) fn move_sections(state: &State, node: &str, sections: &BTreeSet<SectionId>) -> Fingerprint {
     let moved = |section: &SectionId| [section.0, state.balancing.moved(*section).map_or(0, |node| node.0)];
     let numbers = sections.iter().flat_map(moved).map(u64::from);

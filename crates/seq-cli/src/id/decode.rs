@@ -48,7 +48,7 @@ struct Decoded {
 /// A reading: the parts of an id by one shape.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 struct Reading {
-    /// The name of the shape, or of the series that has it.
+    /// Name of the shape; of an id that is decoded with `--series`, name of the series.
     shape: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     time: Option<String>,
@@ -144,7 +144,8 @@ fn rounded(id: Id) -> Option<String> {
 }
 
 impl Reading {
-    /// Returns the reading of an id by a shape of a name; `None` if the shape has no such id.
+    /// Decodes `id` by the shape of `preset`, and labels the reading with `name`. Returns `None` if the shape cannot
+    /// produce this id.
     fn of(name: &str, preset: &Preset, id: Id) -> Option<Reading> {
         let Parts { lane, value, timed } = preset.shape.parts(id)?;
         let fields = preset.fields_of(lane).map(|(name, number)| (name.to_owned(), number.into()));

@@ -1,7 +1,8 @@
 //! Lanes: the counters of a series, in sections of their own.
 //!
-//! A lane has an address, which stands where a uid does: in a slot's section, in calls between nodes, in copies. The
-//! addresses are above all uids, and hold the section and the slot, so that locating a lane searches nothing.
+//! A lane has an address, a number that code uses in place of a uid: to find the section and the slot of the lane, in
+//! calls between nodes, and in the copies of a handover. Addresses are greater than any uid. An address contains the
+//! section and the slot, so no search is needed to locate a lane.
 
 use crate::id::{LayoutId, SectionId, Seq, SlotIndex, Step, Uid};
 use crate::layout::{AppendError, fnv1a};

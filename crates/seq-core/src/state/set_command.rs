@@ -160,8 +160,9 @@ pub struct Fence {
     pub lineage: Lineage,
 }
 
-/// Ends a migration permanently: no section departs under it any more, and the sections that departed are to return. A
-/// closing set takes no sections back: in it, the migration is complete with the sections that have departed.
+/// Command that cancels a migration permanently: no further section departs, and a migration in the other direction
+/// brings the departed sections back. A source set that closes takes no sections back; its migration then counts as
+/// complete, and the departed sections stay in the target set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rollback {
     /// The migration.

@@ -118,8 +118,8 @@ mod tests {
         assert_eq!(until_too_many(&mut allowance, 6, 8), MOST, "no more than that is saved");
     }
 
-    /// Sends four frames for each frame of a response, as long as it lasts, and a keepalive ping each second of an idle
-    /// day.
+    /// Simulates an honest peer: four frames for each frame of a long response, and then a keepalive ping each second
+    /// on a connection that is idle for a day. Neither reaches the limit.
     #[tokio::test(start_paused = true)]
     async fn honest_peers_meet_no_limit() {
         let mut allowance = Allowance::new();

@@ -31,7 +31,8 @@ pub(crate) struct Transport {
 }
 
 struct Open {
-    /// Has at most the messages of the current round, because the previous round is complete.
+    /// Queue of messages to the stream. It holds messages of the current round only, because a round starts once all
+    /// responses of the previous round have arrived.
     messages: mpsc::Sender<v1::NextStreamRequest>,
     replies: Streaming<v1::NextStreamResponse>,
 }

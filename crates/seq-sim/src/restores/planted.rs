@@ -41,7 +41,7 @@ fn apply(state: &mut State, command: &Command, bug: Option<Bug>) -> Answer {
     after(state, command, answer, &before, bug)
 }
 
-/// Returns the command of an entry, with the planted bugs in proposals.
+/// Returns the command of a log entry, altered by the planted `bug` if the bug is one in proposals.
 fn rewritten(command: &Command, bug: Bug) -> Command {
     match (bug, command.clone()) {
         (Bug::InheritanceSkipped, Command::Inherit(Inherit(mut page))) => {

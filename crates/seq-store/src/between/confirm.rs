@@ -93,7 +93,8 @@ impl Between {
         }
     }
 
-    /// Returns the response of the set; `None` if the set is of an earlier release.
+    /// Requests the confirmation of a migration from `set`. Returns `None` if the set runs an earlier release, without
+    /// this method; fails if the set does not respond within [`TIMEOUT`].
     async fn ask_in_time(&self, set: SetId, migration: MigrationId) -> Result<Option<ConfirmResponse>, Status> {
         let asked = tokio::time::timeout(TIMEOUT, self.ask(set, &[], migration)).await.unwrap_or_else(|_| late());
         match asked {

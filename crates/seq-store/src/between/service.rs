@@ -190,7 +190,7 @@ between_sets!(
 );
 
 impl Between {
-    /// Confirms what has departed to this set, and proposes its arrival.
+    /// Confirms the sections that departed to this set, and proposes their arrival.
     async fn arrive(&self, request: Request<ArriveRequest>) -> Result<Response<ArriveResponse>, Status> {
         let (between, request) = self.check(request)?;
         let arrive = inter_set::arrive(&request, &between)?;

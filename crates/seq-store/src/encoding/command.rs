@@ -79,7 +79,8 @@ impl From<Terms> for state::Terms {
     }
 }
 
-/// A duration in nanoseconds. One of more than 584 years, which no rule accepts, becomes 584 years.
+/// Returns a duration in nanoseconds, at most `u64::MAX`, which is 584 years. The state refuses commands with durations
+/// that long, so the limit changes no outcome.
 pub(super) fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -1,5 +1,5 @@
-//! Checks the edges of the process: only commands print, exit and read the environment, which they read in one file; no
-//! task group is dropped while its tasks run; the kit names no metric of the program.
+//! Checks where the program touches its process: only commands print and exit, only one file reads variables of the
+//! environment, no task group is dropped while its tasks run, and `seq-kit` names no metric of seqsvr.
 //!
 //! Clippy cannot check these rules: its bans apply to a whole crate with its tests, and these rules differ by file.
 

@@ -76,7 +76,8 @@ pub(super) async fn mset<F: SequenceService>(
     replies.simple("OK");
 }
 
-/// Returns the uid and the number of a SET; encodes an error if either is invalid, or if the node has no routes.
+/// Returns the uid and the number of a Redis `SET` command. If either is invalid, or the node has no routes, writes an
+/// error to `replies` and returns `None`.
 fn target<F: SequenceService>(
     endpoint: &Endpoint<F>,
     key: &[u8],
