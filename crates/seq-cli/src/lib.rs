@@ -6,6 +6,7 @@ pub mod bench;
 pub mod cert;
 pub mod check;
 mod cluster_client;
+pub mod console;
 mod counter_series;
 pub mod diagnose;
 pub mod doctor;

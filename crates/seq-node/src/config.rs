@@ -13,10 +13,11 @@ use seq_command::{client_runtime, security};
 use seq_proto::v1::Setting;
 use serde::Serialize;
 
+use seq_observe::settings::typed;
+
 use crate::settings::{self, Settings, SettingsArgs, table};
 
 mod diff;
-mod remote;
 
 use diff::DiffArgs;
 
@@ -161,8 +162,8 @@ fn show(args: &ShowArgs, output: &Output) -> anyhow::Result<Exit> {
     };
     if output.is_json() {
         let items = rows.into_iter().map(|row| Item {
-            value: table::typed(&row.value),
-            default: (!row.default.is_empty()).then(|| table::typed(&row.default)),
+            value: typed(&row.value),
+            default: (!row.default.is_empty()).then(|| typed(&row.default)),
             key: row.key,
             origin: args.origin.then_some(row.origin),
         });
@@ -182,5 +183,5 @@ fn show(args: &ShowArgs, output: &Output) -> anyhow::Result<Exit> {
 /// Requests the settings of a running node.
 async fn running(addr: &str) -> anyhow::Result<Vec<Setting>> {
     security::use_tls(addr.starts_with("https://"))?;
-    Ok(remote::config_of(&security::pool(), host_port(addr), TIMEOUT).await?.settings)
+    Ok(seq_observe::settings::config_of(&security::pool(), host_port(addr), TIMEOUT).await?.settings)
 }

@@ -28,6 +28,7 @@ use crate::serve::{Process, Stage, alloc_node, bind_one};
 use crate::settings::{Loaded, Settings, SettingsArgs, table};
 
 mod banner;
+mod console;
 mod series;
 
 use banner::Banner;
@@ -66,6 +67,9 @@ pub struct DevArgs {
     /// Address of the port for metrics and probes.
     #[arg(long, value_name = "ADDR", value_parser = listen_addr)]
     http: Option<String>,
+    /// Address of the port of the web console.
+    #[arg(long, value_name = "ADDR", value_parser = listen_addr)]
+    console: Option<String>,
     /// Ports of the cluster: the ports of its set file, or free ports that the system chooses.
     #[arg(long, value_enum, default_value_t = Ports::Fixed)]
     ports: Ports,
@@ -139,7 +143,9 @@ pub fn run(args: &DevArgs, output: &Output) -> anyhow::Result<Exit> {
         process.watch_terminal()?;
         let sockets = Sockets::open(sets, args, &settings)?;
         let specs: Vec<&SetSpec> = sockets.sets.iter().map(|set| &set.spec).collect();
-        let mut banner = Banner::new(&specs, &settings.redis.prefix, &sockets.http, &data)?;
+        // The console serves pages before the cluster is ready, and until the process ends.
+        let console = console::start(&sockets.console, &specs)?;
+        let mut banner = Banner::new(&specs, &settings.redis.prefix, (&sockets.http, console), &data)?;
         if !output.is_json() {
             warn_on_print_error(output.line(banner.title()));
         }
@@ -179,6 +185,7 @@ fn warn_on_print_error(printed: std::io::Result<()>) {
 struct Sockets {
     sets: Vec<SetSockets>,
     http: listen::Sockets,
+    console: std::net::TcpListener,
 }
 
 /// The sockets of one set, and the set with the bound addresses.
@@ -204,6 +211,7 @@ impl Sockets {
         first.http = args.http.clone().unwrap_or_else(|| first.http.clone());
         let http = bind_one(&first.http)?;
         first.http = http.local_addr()?.to_string();
+        let console = console::bind(args.console.as_deref(), is_random)?;
         if is_random {
             for spec in files.iter_mut().map(|file| &mut file.spec) {
                 for store in &mut spec.stores {
@@ -222,7 +230,7 @@ impl Sockets {
         first.addr = args.grpc.clone().unwrap_or_else(|| first.addr.clone());
         first.redis = args.redis.clone().or_else(|| first.redis.clone());
         let sets = files.into_iter().map(|file| SetSockets::open(file, settings)).collect::<anyhow::Result<_>>()?;
-        Ok(Sockets { sets, http })
+        Ok(Sockets { sets, http, console })
     }
 }
 
@@ -268,7 +276,7 @@ async fn start(
     data: &Data,
     (settings, reported): (&Settings, &NodeSettings),
 ) -> anyhow::Result<StartedUp> {
-    let Sockets { sets, http } = sockets;
+    let Sockets { sets, http, console: _ } = sockets;
     let (mut checks, mut stages) = (Checks::new(), Vec::new());
     // The stores form a new cluster if none has data. The file outlasts a start that ends before the series are
     // created.

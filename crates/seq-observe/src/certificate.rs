@@ -35,6 +35,12 @@ pub enum Validity {
 }
 
 impl CertificateView {
+    /// Returns whether the certificate is valid for two weeks or longer.
+    #[must_use]
+    pub fn is_valid(&self) -> bool {
+        self.state == Validity::Valid
+    }
+
     /// Returns the certificate in a response; `None` if the node has no TLS, or a version without the field.
     pub(crate) fn of(response: &StatusResponse, now: SystemTime) -> Option<CertificateView> {
         let not_after = response.certificate_not_after?.min(LAST_SECOND);

@@ -16,8 +16,11 @@ pub mod migration;
 pub mod observer;
 mod query;
 mod sample;
+pub mod section;
+pub mod settings;
 pub mod verdict;
 
+pub use certificate::CertificateView;
 pub use cluster::{Cluster, attention};
 pub use feed::ClusterEvent;
 pub use observer::{BusySection, Observation, Observer};

@@ -33,6 +33,7 @@ use seq_cli::services::ServicesArgs;
 use seq_cli::set::SetCommand;
 use seq_cli::sim::SimCommand;
 use seq_cli::status::StatusArgs;
+use seq_cli::console::ConsoleArgs;
 use seq_cli::top::TopArgs;
 use seq_command::environment;
 use seq_command::exit::{self, Exit, Failure};
@@ -99,6 +100,8 @@ pub(crate) enum Command {
     Status(StatusArgs),
     /// Shows nodes, sections, migrations and events live in the terminal.
     Top(TopArgs),
+    /// Serves pages about the cluster to a browser on this machine.
+    Console(ConsoleArgs),
     /// Packs the state of sets, their nodes and this host into an archive, without secrets.
     Diagnose(DiagnoseArgs),
     /// Checks this machine for a set: addresses, ports, disks, certificates, time, versions.

@@ -11,7 +11,7 @@ use std::process::ExitCode;
 
 use clap::CommandFactory;
 use seq_cli::{
-    bench, cert, check, diagnose, doctor, events, explain, export, health, host, id, import, migration, next_command,
+    bench, cert, console, check, diagnose, doctor, events, explain, export, health, host, id, import, migration, next_command,
     node, replay, section, series, services, set, sim, status, top,
 };
 use seq_command::exit::{self, Exit};
@@ -51,6 +51,7 @@ fn run(cli: Cli, output: &Output) -> anyhow::Result<Exit> {
         Command::Health(args) => client_runtime()?.block_on(health::run(args, output)),
         Command::Status(args) => client_runtime()?.block_on(status::run(args, output)),
         Command::Top(args) => client_runtime()?.block_on(top::run(args, output)),
+        Command::Console(args) => client_runtime()?.block_on(console::run(args, output)),
         Command::Diagnose(args) => client_runtime()?.block_on(diagnose::run(args, output)),
         Command::Doctor(args) => client_runtime()?.block_on(doctor::run(args, output)),
         Command::Node(command) => node::run(command, output),

@@ -76,6 +76,11 @@ const LAYERS: &[Layer] = &[
         tests_use: &[],
     },
     Layer {
+        name: "seq-console",
+        uses: &["seq-channel", "seq-command", "seq-core", "seq-observe", "seq-proto"],
+        tests_use: &[],
+    },
+    Layer {
         name: "seq-node",
         uses: &[
             "seq-alloc",
@@ -84,6 +89,7 @@ const LAYERS: &[Layer] = &[
             "seq-channel",
             "seq-client",
             "seq-command",
+            "seq-console",
             "seq-core",
             "seq-gateway",
             "seq-ids",
@@ -103,6 +109,7 @@ const LAYERS: &[Layer] = &[
             "seq-channel",
             "seq-client",
             "seq-command",
+            "seq-console",
             "seq-core",
             "seq-ids",
             "seq-kit",

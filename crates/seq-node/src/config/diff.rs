@@ -1,6 +1,5 @@
 //! The command `config diff`: compares the settings of running nodes of a kind.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use clap::Args;
@@ -9,11 +8,8 @@ use seq_command::output::{Output, Table};
 use seq_command::security;
 use seq_command::store_client::{NodeRole, SetAddress};
 use seq_command::time_limit::time;
-use seq_proto::v1::{GetConfigResponse, Setting};
+use seq_observe::settings::{self, Difference, Report, Surveyed, ValueOfNode};
 use serde::Serialize;
-
-use super::remote::{self, Surveyed};
-use crate::settings::{of_node, table};
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  seqsvr config diff --set sets/three-node.toml\n  \
@@ -34,42 +30,6 @@ pub struct DiffArgs {
     timeout: Duration,
 }
 
-/// The settings of a node.
-struct Report {
-    addr: String,
-    settings: GetConfigResponse,
-}
-
-impl Report {
-    fn row(&self, key: &str) -> Option<&Setting> {
-        self.settings.settings.iter().find(|row| row.key == key)
-    }
-}
-
-/// A setting in which nodes of a set and a kind differ, as JSON.
-#[derive(Debug, PartialEq, Serialize)]
-struct Difference {
-    /// Name of the set; empty for proxies.
-    set: String,
-    /// `store`, `alloc` or `proxy`.
-    kind: String,
-    key: String,
-    /// The value of more than half of the nodes; `null` if there is none.
-    majority: Option<toml::Value>,
-    /// The nodes with other values; all nodes without a majority.
-    nodes: Vec<ValueOfNode>,
-}
-
-/// The value of a setting on a node, as JSON.
-#[derive(Debug, PartialEq, Serialize)]
-struct ValueOfNode {
-    node: String,
-    addr: String,
-    /// `null` if the node does not have the setting, as one of another release.
-    value: Option<toml::Value>,
-    origin: Option<String>,
-}
-
 /// A node whose settings are not known, as JSON.
 #[derive(Serialize)]
 struct Silent {
@@ -80,7 +40,7 @@ struct Silent {
 
 pub(super) async fn run(args: &DiffArgs, output: &Output) -> anyhow::Result<Exit> {
     let nodes = args.target.nodes()?;
-    let surveyed = remote::survey(&security::pool(), &nodes, args.timeout).await?;
+    let surveyed = settings::survey(&security::pool(), &nodes, args.timeout).await?;
     let (mut reports, mut failed) = (Vec::new(), Vec::new());
     for Surveyed { node, outcome } in surveyed {
         match outcome {
@@ -92,7 +52,7 @@ pub(super) async fn run(args: &DiffArgs, output: &Output) -> anyhow::Result<Exit
         let (_, failure) = failed.swap_remove(0);
         return Err(failure.into());
     }
-    let differences = differences(&reports, args.all);
+    let differences = settings::differences(&reports, args.all);
     let silent = failed.into_iter().map(|(node, failure)| {
         let kind = node.of.as_ref().map(|(_, role)| if *role == NodeRole::Store { "store " } else { "alloc " });
         let name = node.name.as_ref().map(|name| format!("{}{name}: ", kind.unwrap_or_default()));
@@ -105,54 +65,6 @@ pub(super) async fn run(args: &DiffArgs, output: &Output) -> anyhow::Result<Exit
         (false, _) => Exit::Failed,
         (true, false) => Exit::Partial,
         (true, true) => Exit::Ok,
-    })
-}
-
-/// Returns the settings in which nodes of a set and a kind differ, in the order of their tables.
-fn differences(reports: &[Report], all: bool) -> Vec<Difference> {
-    let mut groups: BTreeMap<(usize, &str, &str), Vec<&Report>> = BTreeMap::new();
-    for report in reports {
-        let GetConfigResponse { set, kind, .. } = &report.settings;
-        let order = ["store", "alloc", "proxy"].iter().position(|known| known == kind).unwrap_or(3);
-        groups.entry((order, set, kind)).or_default().push(report);
-    }
-    let mut found = Vec::new();
-    for ((_, set, kind), nodes) in groups {
-        let mut keys: Vec<&str> = Vec::new();
-        for key in nodes.iter().flat_map(|report| &report.settings.settings).map(|row| row.key.as_str()) {
-            if !keys.contains(&key) && (all || !key.starts_with(of_node::OWN)) {
-                keys.push(key);
-            }
-        }
-        let of_key = |key: &str| difference((set, kind, key), &nodes);
-        found.extend(keys.into_iter().filter_map(of_key));
-    }
-    found
-}
-
-/// Returns the difference of a setting; `None` if all nodes have the same value.
-fn difference((set, kind, key): (&str, &str, &str), nodes: &[&Report]) -> Option<Difference> {
-    let rows: Vec<Option<&Setting>> = nodes.iter().map(|report| report.row(key)).collect();
-    let value = |row: &Option<&Setting>| row.map(|row| row.value.clone());
-    let mut counts: BTreeMap<Option<String>, usize> = BTreeMap::new();
-    rows.iter().for_each(|row| *counts.entry(value(row)).or_default() += 1);
-    if counts.len() < 2 {
-        return None;
-    }
-    let majority = counts.into_iter().find(|(_, count)| count * 2 > rows.len()).map(|(value, _)| value);
-    let others = nodes.iter().zip(&rows).filter(|(_, row)| majority.as_ref() != Some(&value(row)));
-    let others = others.map(|(report, row)| ValueOfNode {
-        node: report.settings.node.clone(),
-        addr: report.addr.clone(),
-        value: row.map(|row| table::typed(&row.value)),
-        origin: row.map(|row| row.origin.clone()),
-    });
-    Some(Difference {
-        set: set.to_owned(),
-        kind: kind.to_owned(),
-        key: key.to_owned(),
-        nodes: others.collect(),
-        majority: majority.flatten().map(|value| table::typed(&value)),
     })
 }
 
@@ -175,7 +87,7 @@ fn print(differences: &[Difference], reports: &[Report], silent: &[Silent], outp
 
 fn rendered(differences: &[Difference]) -> Table {
     let mut table = Table::new(&["set", "kind", "key", "node", "value", "from", "majority"]);
-    let text = |value: Option<&toml::Value>| value.map_or_else(|| "-".to_owned(), shown);
+    let text = |value: Option<&String>| value.cloned().unwrap_or_else(|| "-".to_owned());
     for Difference { set, kind, key, majority, nodes } in differences {
         for ValueOfNode { node, addr, value, origin } in nodes {
             table.row([
@@ -193,14 +105,11 @@ fn rendered(differences: &[Difference]) -> Table {
     table
 }
 
-/// Returns a value in the syntax of TOML, and a text that is withheld without quotes.
-fn shown(value: &toml::Value) -> String {
-    if value.as_str() == Some(table::WITHHELD) { table::WITHHELD.to_owned() } else { value.to_string() }
-}
-
 #[cfg(test)]
 mod tests {
     use expect_test::{Expect, expect};
+    use seq_proto::v1::{GetConfigResponse, Setting};
+    use seq_observe::settings::differences;
 
     use super::*;
 

@@ -45,6 +45,8 @@ pub(super) struct Banner {
     series_to_try: Option<String>,
     /// URL of the port for metrics and probes.
     http: String,
+    /// URL of the web console.
+    console: String,
     /// Prefix of the uid in a Redis key.
     redis_prefix: String,
     data: String,
@@ -96,7 +98,12 @@ impl Node {
 
 impl Banner {
     /// Returns the banner of the sets of a cluster. The first set has all sections at the first start.
-    pub(super) fn new(specs: &[&SetSpec], redis_prefix: &str, http: &Sockets, data: &Data) -> anyhow::Result<Banner> {
+    pub(super) fn new(
+        specs: &[&SetSpec],
+        redis_prefix: &str,
+        (http, console): (&Sockets, String),
+        data: &Data,
+    ) -> anyhow::Result<Banner> {
         let nodes = |spec: &SetSpec| -> (Vec<Node>, Vec<Node>) {
             (spec.stores.iter().map(Node::store).collect(), spec.allocs.iter().map(Node::alloc).collect())
         };
@@ -124,6 +131,7 @@ impl Banner {
             series: Vec::new(),
             series_to_try: None,
             http: format!("http://{}", http.local_addr()?),
+            console,
             redis_prefix: redis_prefix.to_owned(),
             data: data.path().display().to_string(),
             data_kept: matches!(data, Data::Kept(_)),
@@ -194,6 +202,7 @@ impl Banner {
         let redis = self.allocs[0].redis.as_deref();
         let redis_port = redis.map(|addr| format!("   Redis {addr}")).unwrap_or_default();
         line(format_args!("  gRPC {}{redis_port}   metrics {}/metrics", grpc.trim_start_matches("http://"), self.http));
+        line(format_args!("  console {}", self.console));
         line(format_args!("ready in {:.1} s. Try, in another terminal:", self.seconds));
         line(format_args!("  {program} next 42{addr}"));
         if let Some(series) = &self.series_to_try {
@@ -275,7 +284,7 @@ mod tests {
     fn a_ready_cluster_prints_commands_to_try() {
         let set = set_file::parse("dev.toml".as_ref(), set_file::DEV).unwrap();
         let http = Sockets::from(std::net::TcpListener::bind("127.0.0.1:0").unwrap());
-        let mut banner = Banner::new(&[&set.spec], "seq:", &http, &Data::Kept("data".into())).unwrap();
+        let mut banner = Banner::new(&[&set.spec], "seq:", (&http, "http://127.0.0.1:7150/".to_owned()), &Data::Kept("data".into())).unwrap();
         banner.ready(Duration::from_millis(812), Some(2), &series());
         banner.http = "http://127.0.0.1:7180".to_owned();
         let revision = banner.revision;
@@ -285,6 +294,7 @@ mod tests {
               dev  0..1,000,000  s1 s2* s3  a1 a2   10        10,000
               series media, tweets
               gRPC 127.0.0.1:7100   Redis 127.0.0.1:7179   metrics http://127.0.0.1:7180/metrics
+              console http://127.0.0.1:7150/
             ready in 0.8 s. Try, in another terminal:
               seqsvr next 42
               seqsvr id next tweets
@@ -302,7 +312,7 @@ mod tests {
         let parse = |text| set_file::parse("dev.toml".as_ref(), text).unwrap().spec;
         let (first, second) = (parse(set_file::DEV), parse(set_file::DEV_B));
         let http = Sockets::from(std::net::TcpListener::bind("127.0.0.1:0").unwrap());
-        let mut banner = Banner::new(&[&first, &second], "seq:", &http, &Data::Kept("data".into())).unwrap();
+        let mut banner = Banner::new(&[&first, &second], "seq:", (&http, "http://127.0.0.1:7150/".to_owned()), &Data::Kept("data".into())).unwrap();
         banner.ready(Duration::from_millis(812), Some(2), &series());
         banner.http = "http://127.0.0.1:7180".to_owned();
         expect![[r#"
@@ -311,6 +321,7 @@ mod tests {
               dev-b                s4 s5 s6   a3 a4   0
               series media, tweets
               gRPC 127.0.0.1:7100   Redis 127.0.0.1:7179   metrics http://127.0.0.1:7180/metrics
+              console http://127.0.0.1:7150/
             ready in 0.8 s. Try, in another terminal:
               seqsvr next 42
               seqsvr id next tweets

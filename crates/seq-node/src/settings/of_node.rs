@@ -10,10 +10,7 @@ use seq_kit::config::Origin;
 use seq_proto::v1::Setting;
 use toml::Value;
 
-use super::table::WITHHELD;
-
-/// Begin of the keys in which nodes differ by nature.
-pub(crate) const OWN: &str = "node.";
+use seq_observe::settings::{OWN, WITHHELD};
 
 /// Returns the rows of the member of a store with an id.
 pub(crate) fn of_store(set: &SetFile, id: u64, data: &Path) -> Vec<Setting> {

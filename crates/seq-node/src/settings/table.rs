@@ -3,13 +3,11 @@
 //! **Invariant:** no row has a secret, because rows are printed and sent.
 
 use seq_kit::config::Key;
+use seq_observe::settings::WITHHELD;
 use seq_proto::v1::Setting;
 
 /// Keys whose values are withheld.
 const SECRETS: [&str; 1] = ["redis.password"];
-
-/// The text in place of a value that is withheld.
-pub(crate) const WITHHELD: &str = "(set)";
 
 /// Returns the rows of keys, in their order.
 pub(crate) fn rows(keys: &[Key]) -> Vec<Setting> {
@@ -27,16 +25,12 @@ pub(crate) fn row(key: &Key) -> Setting {
     }
 }
 
-/// Returns the text of a row as a value in the type of its key. A text that is withheld or was cut is a string.
-pub(crate) fn typed(text: &str) -> toml::Value {
-    text.parse().unwrap_or_else(|_| toml::Value::String(text.to_owned()))
-}
-
 #[cfg(test)]
 mod tests {
     use std::path::Path;
 
     use seq_kit::config::Layers;
+    use seq_observe::settings::typed;
 
     use super::*;
     use crate::settings::Settings;

@@ -8,7 +8,6 @@ use seq_command::exit::{Exit, Failure};
 use seq_command::port_kind::{self, Needed};
 use seq_command::store_client::Node;
 use seq_load::outcome::Chain;
-use seq_observe::Cluster;
 use seq_proto::reason::Reason;
 use seq_proto::settings::MAX_SETTINGS;
 use seq_proto::status;
@@ -16,18 +15,22 @@ use seq_proto::v1::status_service_client::StatusServiceClient;
 use seq_proto::v1::{GetConfigRequest, GetConfigResponse};
 use tonic::{Code, Status};
 
+use crate::Cluster;
+
 /// A node, and its settings or the reason why it does not report them.
 #[derive(Debug)]
-pub(super) struct Surveyed {
-    pub(super) node: Node,
-    pub(super) outcome: Result<GetConfigResponse, Failure>,
+pub struct Surveyed {
+    /// The node.
+    pub node: Node,
+    /// Its settings.
+    pub outcome: Result<GetConfigResponse, Failure>,
 }
 
 /// Requests the settings of a node.
 ///
 /// # Errors
 /// The node does not respond, refuses the request, or does not know it.
-pub(super) async fn config_of(pool: &Pool, addr: &str, timeout: Duration) -> Result<GetConfigResponse, Failure> {
+pub async fn config_of(pool: &Pool, addr: &str, timeout: Duration) -> Result<GetConfigResponse, Failure> {
     let channel = pool.get(addr).map_err(|error| Failure::new(Exit::Usage, error.to_string()))?;
     let mut node = StatusServiceClient::new(channel);
     let status = match tokio::time::timeout(timeout, node.get_config(GetConfigRequest {})).await {
@@ -66,7 +69,7 @@ fn refused(addr: &str, reason: &str, status: &Status) -> Failure {
 ///
 /// # Errors
 /// No node responds, or the address of a seed belongs to no node.
-pub(super) async fn survey(pool: &Pool, seeds: &[Node], timeout: Duration) -> Result<Vec<Surveyed>, Failure> {
+pub async fn survey(pool: &Pool, seeds: &[Node], timeout: Duration) -> Result<Vec<Surveyed>, Failure> {
     let nodes = Cluster::sample(pool, seeds, false, timeout).await?.nodes();
     let outcomes = join_all(nodes.iter().map(|node| config_of(pool, &node.addr, timeout))).await;
     Ok(nodes.into_iter().zip(outcomes).map(|(node, outcome)| Surveyed { node, outcome }).collect())

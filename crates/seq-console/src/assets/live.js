@@ -1,0 +1,145 @@
+// Keeps the values of a page current: one event source for each page, closed while the page is hidden.
+// A message has the changed rows of each region. Only texts change, so focus, selection and scroll position stay.
+'use strict';
+
+const regions = new Map();
+for (const element of document.querySelectorAll('[data-region]')) {
+  const rows = new Map();
+  for (const row of element.children) rows.set(row.dataset.key, row);
+  regions.set(element.dataset.region, { element, rows, columns: element.dataset.columns || '' });
+}
+
+const SHAPES = { table: ['tr', 'td'], list: ['li', 'span'], line: ['span', 'span'] };
+const SVG = 'http://www.w3.org/2000/svg';
+
+// The element in which a cell of a kind has its content; null for plain text.
+function inner(cell) {
+  if (cell.k === 'spark') {
+    const svg = document.createElementNS(SVG, 'svg');
+    svg.setAttribute('class', 'spark');
+    svg.setAttribute('viewBox', '0 0 120 20');
+    svg.setAttribute('aria-hidden', 'true');
+    svg.append(document.createElementNS(SVG, 'path'));
+    return svg;
+  }
+  if (!cell.t) return null;
+  if (cell.k === 'command') return document.createElement('code');
+  if (cell.k === 'strong') return document.createElement('b');
+  return cell.h ? document.createElement('a') : null;
+}
+
+const kind = cell => cell.k === 'spark' ? 'svg' : !cell.t ? '' : cell.k === 'command' ? 'CODE' : cell.k === 'strong' ? 'B' : cell.h ? 'A' : '';
+
+function fill(element, cell, isNumber) {
+  const name = [isNumber ? 'r' : '', cell.c || ''].join(' ').trim();
+  if (element.className !== name) element.className = name;
+  let target = element.firstElementChild;
+  if ((target ? target.tagName : '') !== kind(cell)) {
+    target = inner(cell);
+    element.replaceChildren(...(target ? [target] : []));
+  }
+  if (cell.k === 'spark') {
+    target.firstElementChild.setAttribute('d', cell.t);
+    return;
+  }
+  if (cell.h && target && target.getAttribute('href') !== cell.h) target.setAttribute('href', cell.h);
+  const text = target || element;
+  if (text.textContent !== cell.t) text.textContent = cell.t;
+}
+
+function update(id, change) {
+  const region = regions.get(id);
+  if (!region) return;
+  const { element, rows, columns } = region;
+  const [rowName, cellName] = SHAPES[element.dataset.shape];
+  for (const [key, value] of Object.entries(change.rows)) {
+    let row = rows.get(key);
+    if (!row) {
+      row = document.createElement(rowName);
+      row.dataset.key = key;
+      rows.set(key, row);
+    }
+    const name = value.c || '';
+    if (row.className !== name) row.className = name;
+    value.v.forEach((cell, place) => {
+      let box = row.children[place];
+      if (!box) row.append(box = document.createElement(cellName));
+      fill(box, cell, columns[place] === 'r');
+    });
+    while (row.children.length > value.v.length) row.lastElementChild.remove();
+  }
+  if (!change.order) return;
+  const wanted = new Set(change.order);
+  for (const [key, row] of rows) if (!wanted.has(key)) { row.remove(); rows.delete(key); }
+  let next = element.firstElementChild;
+  for (const key of change.order) {
+    const row = rows.get(key);
+    // A row in its place is not moved, because it would lose the focus.
+    if (row === next) next = next.nextElementSibling; else element.insertBefore(row, next);
+  }
+  const empty = document.querySelector(`[data-empty-of="${CSS.escape(id)}"]`);
+  if (empty) empty.hidden = change.order.length > 0;
+}
+
+const age = document.getElementById('age');
+// When the values were measured, by the clock of this browser; null: no value yet.
+let measured = null, asOf = '', connected = true;
+
+function showAge() {
+  const seconds = measured === null ? 0 : Math.max(0, Math.round((performance.now() - measured) / 1000));
+  const isOld = seconds > 6;
+  document.body.classList.toggle('old', isOld || !connected);
+  const ago = seconds < 120 ? `${seconds} s` : `${Math.round(seconds / 60)} min`;
+  const text = !connected ? `no connection to the console, values are ${ago} old`
+    : measured === null ? 'no values yet' : `as of ${asOf}${isOld ? `, ${ago} ago` : ''}`;
+  if (age.textContent !== text) age.textContent = text;
+}
+
+let source = null;
+function follow() {
+  if (document.hidden) {
+    source?.close();
+    source = null;
+    return;
+  }
+  if (source) return;
+  source = new EventSource(document.body.dataset.live);
+  source.onopen = () => { connected = true; showAge(); };
+  source.onerror = () => { connected = false; showAge(); };
+  source.addEventListener('values', event => {
+    const message = JSON.parse(event.data);
+    if (message.age_ms !== undefined) { measured = performance.now() - message.age_ms; asOf = message.as_of; }
+    for (const [id, change] of Object.entries(message.regions)) update(id, change);
+    if (message.staircase) document.dispatchEvent(new CustomEvent('staircase', { detail: message.staircase }));
+    document.dispatchEvent(new CustomEvent('values', { detail: message }));
+    connected = true;
+    showAge();
+  });
+}
+document.addEventListener('visibilitychange', follow);
+setInterval(showAge, 1000);
+follow();
+
+// The chart of a section: new paths and labels.
+document.addEventListener('staircase', event => {
+  for (const [id, attributes] of Object.entries(event.detail)) {
+    const element = document.getElementById(id);
+    if (!element) continue;
+    for (const [name, value] of Object.entries(attributes)) {
+      if (name === 'text') element.textContent = value; else element.setAttribute(name, value);
+    }
+  }
+});
+
+// A click on a command selects it, and copies it where the browser allows that.
+document.addEventListener('click', event => {
+  const code = event.target.closest('code');
+  if (!code || String(getSelection())) return;
+  getSelection().selectAllChildren(code);
+  navigator.clipboard?.writeText(code.textContent).catch(() => {});
+});
+
+// A choice of a form takes effect at once.
+for (const select of document.querySelectorAll('form select')) {
+  select.addEventListener('change', () => select.form.requestSubmit());
+}

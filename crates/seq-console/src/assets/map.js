@@ -1,0 +1,263 @@
+// The section map: rows are neighbouring sections, columns are time, the lightness of a cell is a rate.
+// No uid becomes a number of JavaScript, because it may be above 2^53: uids are BigInt.
+'use strict';
+
+const $ = id => document.getElementById(id);
+const canvas = $('map'), pen = canvas.getContext('2d', { alpha: false });
+const ALL = Number(canvas.dataset.sections), SIZE = BigInt(canvas.dataset.size || 1);
+const WIDTH_NOW = 256, NO_RECORD = 255, ROWS = 512;
+const choice = { span: 'minutes', layer: 'numbers', value: 'hottest' };
+// Sections that are shown, the cell under the cursor, and the levels.
+let from = 0, to = ALL, at = [0, 0], data = null, peak = 8, colours = null;
+
+const dark = matchMedia('(prefers-color-scheme: dark)');
+const forced = matchMedia('(forced-colors: active)');
+// Lightness grows strictly with the value on a dark ground and falls on a light one, so the scale reads without hue.
+const STOPS = {
+  dark: [[24, 29, 38], [62, 24, 99], [130, 38, 112], [204, 64, 88], [243, 124, 66], [251, 196, 92], [253, 250, 190]],
+  light: [[244, 246, 248], [205, 224, 240], [148, 193, 224], [72, 144, 199], [26, 98, 167], [10, 60, 124], [4, 24, 66]],
+};
+const pack = ([red, green, blue]) => (255 << 24 | blue << 16 | green << 8 | red) >>> 0;
+
+function palette() {
+  const stops = STOPS[dark.matches ? 'dark' : 'light'];
+  colours = new Uint32Array(256);
+  for (let level = 0; level < 63; level++) {
+    const place = Math.min(1, level / peak) * (stops.length - 1), low = Math.min(stops.length - 2, Math.floor(place));
+    colours[level] = pack(stops[low].map((value, k) => Math.round(value + (stops[low + 1][k] - value) * (place - low))));
+  }
+}
+
+const group = number => number.toString().replace(/\B(?=(\d{3})+$)/g, ',');
+// A level n is a rate near to 2^((n-1)/2) a minute.
+function rate(level) {
+  if (level === NO_RECORD) return 'no record';
+  const aMinute = level === 0 ? 0 : 2 ** ((level - 1) / 2);
+  if (choice.layer === 'writes') return `about ${aMinute < 10 ? aMinute.toFixed(0) : group(Math.round(aMinute))} writes/min`;
+  const aSecond = aMinute / 60;
+  return `about ${aSecond === 0 ? '0' : aSecond < 10 ? aSecond.toFixed(1) : group(Math.round(aSecond))} numbers/s`;
+}
+
+async function fetchLevels() {
+  const query = new URLSearchParams({ ...choice, from, to, rows: ROWS, owner: $('owner').value });
+  const response = await fetch(`/map/levels?${query}`, { cache: 'no-store' });
+  if (!response.ok) throw new Error(await response.text());
+  const buffer = await response.arrayBuffer(), view = new DataView(buffer);
+  const number = place => view.getUint32(4 * place, true);
+  return {
+    rows: number(0), columns: number(1), from: number(2), to: number(3), columnMs: number(4),
+    since: Number(view.getBigUint64(20, true)), levels: new Uint8Array(buffer, 28), isNow: choice.span === 'now',
+  };
+}
+
+// The scale ends where a cell of a thousand is above it, so that a few hot sections do not leave the rest dark.
+function scale(levels) {
+  const counts = new Uint32Array(63);
+  let all = 0;
+  for (const level of levels) if (level > 0 && level < 63) { counts[level]++; all++; }
+  let level = 62;
+  for (let above = 0; level > 8 && above + counts[level] <= all / 1000; level--) above += counts[level];
+  if (level !== peak || !colours) { peak = level; palette(); }
+}
+
+const shape = () => data.isNow ? [Math.min(WIDTH_NOW, data.rows), Math.ceil(data.rows / WIDTH_NOW)] : [data.columns, data.rows];
+
+function draw() {
+  if (!data || data.rows === 0) {
+    canvas.width = canvas.height = 1;
+    pen.fillStyle = dark.matches ? '#0d1117' : '#fff';
+    pen.fillRect(0, 0, 1, 1);
+    $('cell').textContent = 'No column is closed yet: the first one appears within seconds.';
+    return;
+  }
+  scale(data.levels);
+  const [columns, rows] = shape();
+  // A cell without a record is hatched, so it has more than one pixel.
+  const kx = data.isNow ? 4 : 8, ky = data.isNow ? 4 : Math.max(1, Math.ceil(256 / rows));
+  const width = columns * kx, height = rows * ky;
+  canvas.width = width;
+  canvas.height = height;
+  const image = pen.createImageData(width, height), pixels = new Uint32Array(image.data.buffer);
+  const ground = pack(dark.matches ? [13, 17, 23] : [255, 255, 255]), hatch = pack(dark.matches ? [48, 54, 61] : [208, 215, 222]);
+  pixels.fill(ground);
+  for (let x = 0; x < columns; x++) for (let y = 0; y < rows; y++) {
+    const place = data.isNow ? y * columns + x : x * data.rows + y;
+    if (place >= data.levels.length) continue;
+    const level = data.levels[place], colour = colours[level];
+    for (let j = 0; j < ky; j++) for (let i = 0; i < kx; i++) {
+      const px = x * kx + i, py = y * ky + j;
+      pixels[py * width + px] = level === NO_RECORD ? ((px + py) % 8 === 0 ? hatch : ground) : colour;
+    }
+  }
+  pen.putImageData(image, 0, 0);
+  axes();
+  legend();
+  marks();
+  describe();
+}
+
+function axes() {
+  const label = (text, side, percent) => {
+    const element = document.createElement('span');
+    element.textContent = text;
+    element.style[side] = `${percent}%`;
+    return element;
+  };
+  const y = [], x = [];
+  for (let part = 0; part <= 4; part++) y.push(label(group(BigInt(Math.round(from + (to - from) * part / 4)) * SIZE), 'top', 25 * part));
+  if (!data.isNow) {
+    const whole = data.columns * data.columnMs / 60000, unit = whole > 120 ? [60, 'h'] : [1, 'min'];
+    for (let part = 0; part <= 4; part++) {
+      const ago = whole * (4 - part) / 4 / unit[0];
+      x.push(label(part === 4 ? 'now' : `-${+ago.toFixed(2)} ${unit[1]}`, 'left', 25 * part));
+    }
+  }
+  $('axis-y').replaceChildren(...y);
+  $('axis-x').replaceChildren(...x);
+}
+
+function legend() {
+  const bar = document.createElement('canvas');
+  bar.width = peak + 1;
+  bar.height = 1;
+  const brush = bar.getContext('2d'), image = brush.createImageData(peak + 1, 1);
+  new Uint32Array(image.data.buffer).set(colours.subarray(0, peak + 1));
+  brush.putImageData(image, 0, 0);
+  bar.setAttribute('role', 'img');
+  const most = rate(peak).replace('about ', '');
+  bar.setAttribute('aria-label', `Scale from 0 to ${most}`);
+  $('legend').replaceChildren('0', bar, `${most} and above`);
+}
+
+// Puts the events above the column of their time. Events that are close to each other are in further lines.
+function marks() {
+  const list = $('marks-of-map').querySelectorAll('li'), ends = [];
+  for (const item of list) {
+    const [name, time, text] = item.children, ms = Number(time.textContent);
+    const part = data.isNow ? -1 : (ms - data.since) / (data.columns * data.columnMs);
+    item.hidden = part < 0 || part > 1;
+    if (item.hidden) continue;
+    name.title = text.textContent;
+    const line = ends.findIndex(end => Math.abs(end - part) > 0.16), row = line < 0 ? ends.length : line;
+    if (row > 3) { item.hidden = true; continue; }
+    ends[row] = part;
+    item.style.left = `${100 * part}%`;
+    item.style.top = `${1.25 * row}em`;
+  }
+  $('marks-of-map').style.height = `${1.25 * Math.max(1, ends.length)}em`;
+}
+
+const perRow = () => (data.to - data.from) / data.rows;
+function cellSections() {
+  const [x, y] = at, row = data.isNow ? y * shape()[0] + x : y;
+  const first = data.from + Math.floor(row * perRow());
+  return [first, Math.max(first + 1, data.from + Math.floor((row + 1) * perRow()))];
+}
+
+function describe() {
+  const [columns, rows] = shape(), [x, y] = at;
+  const place = data.isNow ? y * columns + x : x * data.rows + y;
+  const box = canvas.getBoundingClientRect(), cursor = $('cursor').style;
+  cursor.left = `${x * box.width / columns - 1}px`;
+  cursor.top = `${y * box.height / rows - 1}px`;
+  cursor.width = `${Math.max(6, box.width / columns + 2)}px`;
+  cursor.height = `${Math.max(6, box.height / rows + 2)}px`;
+  if (place >= data.levels.length) return;
+  const [first, end] = cellSections(), uids = `uids ${group(BigInt(first) * SIZE)}..${group(BigInt(end) * SIZE)}`;
+  const which = end - first === 1 ? `section ${group(first)}` : `sections ${group(first)}..${group(end)}`;
+  const when = data.isNow ? '' : `${new Date(data.since + x * data.columnMs).toISOString().slice(11, 19)} · `;
+  const of = end - first === 1 ? '' : choice.value === 'total' ? 'together ' : 'the hottest ';
+  $('cell').textContent = `${when}${which} · ${uids} · ${of}${rate(data.levels[place])}`;
+}
+
+function move(x, y) {
+  if (!data || data.rows === 0) return;
+  const [columns, rows] = shape();
+  at = [Math.max(0, Math.min(columns - 1, x)), Math.max(0, Math.min(rows - 1, y))];
+  describe();
+}
+
+// The newest request wins: a response to an older one is dropped.
+let latest = 0;
+async function load() {
+  const mine = ++latest;
+  try {
+    const levels = await fetchLevels();
+    if (mine !== latest) return;
+    data = levels;
+    if (data.rows > 0) { const [columns, rows] = shape(); at = [Math.min(at[0], columns - 1), Math.min(at[1], rows - 1)]; }
+    draw();
+    performance.mark('map');
+  } catch (error) {
+    if (mine === latest) $('cell').textContent = `The map could not be read: ${error.message}`;
+  }
+}
+
+function zoom() {
+  if (!data || data.rows === 0) return;
+  const [first, end] = cellSections();
+  if (end - first === 1) { location.href = `/section/${first}`; return; }
+  const span = Math.max(Math.min(ROWS, to - from), Math.round((to - from) / 8)), middle = (first + end) >> 1;
+  from = Math.max(0, Math.min(ALL - span, middle - (span >> 1)));
+  to = from + span;
+  $('out').hidden = false;
+  load();
+}
+
+function reset() {
+  from = 0;
+  to = ALL;
+  $('out').hidden = true;
+  load();
+}
+
+function press(button) {
+  const { name, value } = button.dataset;
+  choice[name] = value;
+  for (const other of document.querySelectorAll(`button[data-name="${name}"]`)) other.setAttribute('aria-pressed', String(other === button));
+  load();
+}
+
+for (const button of document.querySelectorAll('button[data-name]')) button.addEventListener('click', () => press(button));
+$('owner').addEventListener('change', load);
+$('out').addEventListener('click', reset);
+$('find').addEventListener('change', event => {
+  const text = event.target.value.replace(/[ ,_]/g, '');
+  if (!/^\d{1,20}$/.test(text)) { $('cell').textContent = 'A uid is a whole number.'; return; }
+  const section = BigInt(text) / SIZE;
+  if (section >= BigInt(ALL)) { $('cell').textContent = `Uid ${group(text)} is outside of the cluster.`; return; }
+  if (!data || data.rows === 0) return;
+  if (Number(section) < from || Number(section) >= to) { reset(); return; }
+  const row = Math.floor((Number(section) - data.from) / perRow()), [columns] = shape();
+  if (data.isNow) move(row % columns, Math.floor(row / columns)); else move(columns - 1, row);
+});
+const cellAt = event => {
+  const box = canvas.getBoundingClientRect(), [columns, rows] = shape();
+  return [Math.floor((event.clientX - box.left) / box.width * columns), Math.floor((event.clientY - box.top) / box.height * rows)];
+};
+canvas.addEventListener('mousemove', event => { if (data?.rows) move(...cellAt(event)); });
+canvas.addEventListener('click', event => { if (data?.rows) { move(...cellAt(event)); zoom(); } });
+canvas.addEventListener('keydown', event => {
+  const [x, y] = at, by = event.shiftKey ? 20 : 1;
+  const next = {
+    ArrowLeft: [x - by, y], ArrowRight: [x + by, y], ArrowUp: [x, y - by], ArrowDown: [x, y + by],
+    Home: [0, y], End: [1e9, y], PageUp: [x, y - 50], PageDown: [x, y + 50],
+  }[event.key];
+  if (next) move(...next);
+  else if (event.key === 'Enter') zoom();
+  else if (event.key === 'Escape') reset();
+  else return;
+  event.preventDefault();
+});
+document.addEventListener('keydown', event => {
+  if (event.ctrlKey || event.metaKey || event.altKey || event.target.matches('input, select')) return;
+  document.querySelector(`button[aria-keyshortcuts="${CSS.escape(event.key)}"]`)?.click();
+});
+for (const query of [dark, forced]) query.addEventListener('change', () => { colours = null; draw(); });
+// The levels follow the observations of the page, at most one request in the time of half a column.
+let due = 0;
+document.addEventListener('values', () => {
+  const now = performance.now();
+  if (now >= due) { due = now + Math.min(30000, (data?.columnMs || 5000) / 2); load(); }
+});
+load();

@@ -1,0 +1,209 @@
+//! The nodes: who is silent, behind, or about to lose a lease or a certificate. The worst come first.
+
+use seq_command::output::grouped;
+use seq_command::store_client::NodeRole;
+use seq_observe::Observation;
+use seq_observe::cluster::{AllocView, ProxyView, StoreView, Unreachable};
+use seq_observe::alloc_state::AllocState;
+use seq_observe::verdict::{age, uptime};
+
+use super::{bar, rate};
+use crate::route::escaped;
+use crate::view::{Block, Cell, Column, Field, Form, Page, Region, Row, Shape, Tone, cell, link, number, text};
+
+/// Rows of a table. A cluster has more than a thousand nodes; the filter by set leaves the others.
+const ROWS: usize = 250;
+
+/// Lease of an allocator in full, in milliseconds, for the bar: the default lease.
+const LEASE_MS: u64 = 2_000;
+
+const SILENT: &[Column] = &[text("node"), text("set"), text("kind"), text("state"), text("address"), text("last seen"), text("error")];
+
+const ALLOCS: &[Column] = &[
+    text("allocator"),
+    text("set"),
+    text("state"),
+    number("sections"),
+    number("numbers/s"),
+    number("writes/s"),
+    text("lease left"),
+    number("forwarded"),
+    number("refused raises"),
+    number("memory of counters"),
+    number("up"),
+    text("version"),
+    text("certificate"),
+    text("address"),
+];
+
+const STORES: &[Column] = &[
+    text("store"),
+    text("set"),
+    text("role"),
+    number("term"),
+    number("behind"),
+    number("log"),
+    number("writes"),
+    number("round trip"),
+    number("up"),
+    text("version"),
+    text("certificate"),
+    text("address"),
+];
+
+const PROXIES: &[Column] = &[text("proxy"), number("up"), text("version"), text("certificate"), text("address")];
+
+pub(super) fn page(observation: &Observation, set: &str) -> Page {
+    let cluster = &observation.cluster;
+    let is_of = |of: &str| set.is_empty() || of == set;
+    let silent = cluster.unreachable.iter().filter(|node| node.is_missing());
+    let silent = silent.filter(|node| node.set.as_deref().is_none_or(is_of)).map(|node| silent_row(node, observation));
+    let mut allocs: Vec<&AllocView> = cluster.allocs.iter().filter(|alloc| is_of(&alloc.set)).collect();
+    allocs.sort_by_key(|alloc| (alloc.state != AllocState::NoLease, alloc.state == AllocState::Serves));
+    let mut stores: Vec<&StoreView> = cluster.stores.iter().filter(|store| is_of(&store.set)).collect();
+    stores.sort_by_key(|store| (store.quorum, store.set.clone(), !store.leader));
+    let newest = |of: &str| {
+        let logs = cluster.stores.iter().filter(|store| store.set == of).map(|store| store.last_log_index);
+        logs.max().unwrap_or_default()
+    };
+    let region = |id, label, columns, rows, empty| {
+        Block::Region(Region { id, label, shape: Shape::Table(columns), rows, empty })
+    };
+    let mut blocks = vec![
+        Block::Form(form(observation, set)),
+        Block::Heading("No response"),
+        region("silent", "Nodes that do not respond", SILENT, silent.take(ROWS).collect(), "● every node responds"),
+        Block::Heading("Allocators"),
+        region("allocs", "Allocators", ALLOCS, allocs.iter().take(ROWS).map(|alloc| alloc_row(alloc)).collect(), "no allocator"),
+    ];
+    if allocs.len() > ROWS {
+        blocks.push(Block::Text(format!("{} more: choose a set.", grouped((allocs.len() - ROWS) as u64))));
+    }
+    blocks.push(Block::Heading("Stores"));
+    let rows = stores.iter().take(ROWS).map(|store| store_row(store, newest(&store.set))).collect();
+    blocks.push(region("stores", "Stores", STORES, rows, "no store"));
+    if !cluster.proxies.is_empty() {
+        blocks.push(Block::Heading("Proxies"));
+        let rows = cluster.proxies.iter().take(ROWS).map(proxy_row).collect();
+        blocks.push(region("proxies", "Proxies", PROXIES, rows, "no proxy"));
+    }
+    Page { title: "Nodes".to_owned(), blocks }
+}
+
+fn form(observation: &Observation, set: &str) -> Form {
+    let all = std::iter::once((String::new(), "all".to_owned()));
+    let names = observation.cluster.sets.iter().map(|set| (set.name.clone(), set.name.clone()));
+    let field = Field { label: "Set", name: "set", value: set.to_owned(), choices: all.chain(names).collect() };
+    Form { label: "Set of the nodes", fields: vec![field] }
+}
+
+fn silent_row(node: &Unreachable, observation: &Observation) -> Row {
+    let name = node.name.as_deref().unwrap_or("-");
+    let kind = match node.role {
+        Some(NodeRole::Store) => "store",
+        Some(NodeRole::Alloc) => "allocator",
+        None => "-",
+    };
+    // The last event about the node tells since when an allocator is silent.
+    let event = observation.events.iter().find(|one| {
+        node.set.as_deref() == Some(&*one.set) && one.event.node == name && matches!(&*one.event.kind, "silent" | "takeover")
+    });
+    let seen = match (node.silent_ms, event) {
+        (Some(silent), _) => format!("{} ago", age(silent)),
+        (None, Some(one)) => format!("{} ago", age(observation.unix_ms.saturating_sub(one.event.at_unix_ms))),
+        (None, None) => "-".to_owned(),
+    };
+    Row::new(
+        &*node.addr,
+        vec![
+            cell(name),
+            cell(node.set.as_deref().unwrap_or("-")),
+            cell(kind),
+            cell(format!("✕ {}", node.state.name())).tone(Tone::Fault),
+            cell(&*node.addr),
+            cell(seen),
+            cell(&*node.why),
+        ],
+    )
+}
+
+fn certificate(of: Option<&seq_observe::cluster::CertificateView>) -> Cell {
+    let Some(certificate) = of else { return cell("-") };
+    if certificate.is_valid() {
+        return cell(&*certificate.expires);
+    }
+    cell(format!("▲ {}", certificate.expires)).tone(Tone::Attention)
+}
+
+fn alloc_row(alloc: &AllocView) -> Row {
+    let state = match alloc.state {
+        AllocState::Serves => cell("● serves").tone(Tone::Ok),
+        AllocState::NoLease | AllocState::Silent => cell(format!("✕ {}", alloc.state.name())).tone(Tone::Fault),
+        state => cell(format!("▯ {}", state.name())).tone(Tone::Attention),
+    };
+    let lease = if alloc.lease_remaining_ms > 0 {
+        cell(format!("{} {}", bar(alloc.lease_remaining_ms, LEASE_MS, 8), age(alloc.lease_remaining_ms)))
+    } else if alloc.lease_ended_ms > 0 {
+        cell(format!("✕ ended {} ago", age(alloc.lease_ended_ms))).tone(Tone::Fault)
+    } else {
+        cell("-")
+    };
+    Row::new(
+        &*alloc.addr,
+        vec![
+            link(&*alloc.name, format!("/config?node={}", escaped(&alloc.addr))),
+            cell(&*alloc.set),
+            state,
+            cell(grouped(alloc.sections.into())),
+            cell(rate(alloc.numbers_per_second)),
+            cell(rate(alloc.raises_per_second)),
+            lease,
+            cell(grouped(alloc.forwarded)),
+            cell(grouped(alloc.raises_refused)),
+            cell(format!("{} kB", grouped(alloc.slot_bytes / 1_000))),
+            cell(uptime(alloc.uptime_ms)),
+            cell(&*alloc.version),
+            certificate(alloc.certificate.as_ref()),
+            cell(&*alloc.addr),
+        ],
+    )
+}
+
+fn store_row(store: &StoreView, newest: u64) -> Row {
+    let role = match (store.quorum, store.leader) {
+        (false, _) => cell(format!("✕ no majority for {}", age(store.quorum_lost_ms))).tone(Tone::Fault),
+        (true, true) => cell("★ leads").tone(Tone::Ok),
+        (true, false) => cell("follows"),
+    };
+    let round_trip = store.round_trip_us.values().max();
+    Row::new(
+        &*store.addr,
+        vec![
+            link(&*store.name, format!("/config?node={}", escaped(&store.addr))),
+            cell(&*store.set),
+            role,
+            cell(grouped(store.term)),
+            cell(grouped(newest.saturating_sub(store.applied_index))),
+            cell(grouped(store.last_log_index)),
+            cell(grouped(store.raises_applied)),
+            cell(round_trip.map_or_else(|| "-".to_owned(), |us| format!("{:.1} ms", *us as f64 / 1_000.0))),
+            cell(uptime(store.uptime_ms)),
+            cell(&*store.version),
+            certificate(store.certificate.as_ref()),
+            cell(&*store.addr),
+        ],
+    )
+}
+
+fn proxy_row(proxy: &ProxyView) -> Row {
+    Row::new(
+        &*proxy.addr,
+        vec![
+            link(&*proxy.name, format!("/config?node={}", escaped(&proxy.addr))),
+            cell(uptime(proxy.uptime_ms)),
+            cell(&*proxy.version),
+            certificate(proxy.certificate.as_ref()),
+            cell(&*proxy.addr),
+        ],
+    )
+}

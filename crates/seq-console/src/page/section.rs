@@ -1,0 +1,170 @@
+//! One section: whether it will stall, and why the numbers of its users jumped.
+
+use seq_command::output::{grouped, printable};
+use seq_command::utc;
+use seq_observe::Observation;
+use seq_observe::activity::{FiguresView, rate_text};
+use seq_observe::section::{self, Record};
+use seq_proto::v1::{DescribeSectionResponse, SectionInfo, SectionState, SkipCause};
+
+use super::events;
+use super::staircase::Staircase;
+use crate::server::Console;
+use crate::view::{Block, Column, Page, Region, Row, Shape, Tone, cell, link, number, text};
+
+/// Raises in the table; the chart has all that the owner returns.
+const RAISES: usize = 20;
+
+/// Events in the history of the section.
+const EVENTS: usize = 50;
+
+const FACTS: &[Column] = &[text("fact"), text("value")];
+
+const RAISE_COLUMNS: &[Column] = &[text("requested"), number("took"), number("from"), number("to"), number("distance")];
+
+pub(super) async fn page(console: &Console, observation: &Observation, section: u32) -> Page {
+    let title = format!("Section {}", grouped(section.into()));
+    let record = match section::record(&console.pool, &observation.cluster, section, console.timeout).await {
+        Ok(record) => record,
+        Err(error) => return Page { title, blocks: vec![Block::Text(printable(&error).into_owned())] },
+    };
+    let owner = record.owner(&observation.cluster);
+    let described = match owner {
+        Some(owner) => section::describe(&console.pool, &owner.addr, section, console.timeout).await,
+        None if record.info.owner.is_empty() => Err("the section has no owner".to_owned()),
+        None => Err(format!("its owner {} does not respond", record.info.owner)),
+    };
+    let mut blocks = vec![Block::Region(Region {
+        id: "facts",
+        label: "State of the section",
+        shape: Shape::Table(FACTS),
+        rows: facts(&record, &described),
+        empty: "",
+    })];
+    if let Ok(described) = &described {
+        blocks.push(Block::Heading("Ceiling"));
+        blocks.push(Block::Staircase(Staircase::new(described)));
+        blocks.push(Block::Heading("Raises"));
+        blocks.push(raises(described));
+    }
+    blocks.extend([
+        Block::Heading("Events that may concern it"),
+        Block::Region(Region {
+            id: "events",
+            label: "Events that may concern the section",
+            shape: Shape::Table(events::COLUMNS),
+            rows: history(observation, &record.set, section),
+            empty: events::NONE,
+        }),
+        Block::Command { text: "The same in a terminal:", command: format!("seqsvr section show {section}") },
+    ]);
+    Page { title, blocks }
+}
+
+/// Returns the facts about a section, from its record and its owner.
+pub(super) fn facts(record: &Record, described: &Result<DescribeSectionResponse, String>) -> Vec<Row> {
+    let Record { set, info } = record;
+    let SectionInfo { owner, epoch, ceiling, uid_start, uid_end, moved_to, .. } = info;
+    let fact = |name: &'static str, value: String| Row::new(name, vec![cell(name), cell(value)]);
+    let mut rows = Vec::new();
+    if uid_end > uid_start {
+        rows.push(fact("uids", format!("{}..{}", grouped(*uid_start), grouped(*uid_end))));
+    }
+    rows.push(Row::new("set", vec![cell("set"), link(&**set, format!("/nodes?set={}", crate::route::escaped(set)))]));
+    rows.push(fact("state", state(info)));
+    let moved = match moved_to.as_str() {
+        "" => String::new(),
+        to => format!(", moved to {to} by an operator"),
+    };
+    let owner = if owner.is_empty() { "none".to_owned() } else { format!("{owner}, epoch {}{moved}", grouped(*epoch)) };
+    rows.push(fact("owner", owner));
+    rows.push(fact("ceiling at the store", grouped(*ceiling)));
+    match described {
+        Ok(described) => rows.extend(activity(described)),
+        Err(error) => {
+            let text = printable(error).into_owned();
+            rows.push(Row::new("activity", vec![cell("activity"), cell(text)]).tone(Tone::Attention));
+        }
+    }
+    rows
+}
+
+fn state(info: &SectionInfo) -> String {
+    let set = &info.set;
+    match info.state() {
+        SectionState::Resident => "in the set".to_owned(),
+        SectionState::Departed => format!("departed to {set}, which has not confirmed it yet"),
+        SectionState::Arrived => format!("arrived in {set}"),
+        SectionState::Quarantined => "not known: the set was restored from a backup".to_owned(),
+        SectionState::Never | SectionState::Unspecified => "never in the set".to_owned(),
+    }
+}
+
+/// Returns the facts that the owner reports.
+fn activity(described: &DescribeSectionResponse) -> Vec<Row> {
+    let figures = FiguresView::new(&described.figures.unwrap_or_default());
+    let fact = |name: &'static str, value: String| Row::new(name, vec![cell(name), cell(value)]);
+    let numbers = if described.in_ticks {
+        "not counted, because they follow a clock".to_owned()
+    } else {
+        format!("{} a second; {} in this ownership", rate_text(figures.numbers_per_second), grouped(described.numbers))
+    };
+    let a_write = if figures.writes > 0 { rate_text(figures.numbers as f64 / figures.writes as f64) } else { "-".to_owned() };
+    let mut rows = vec![
+        fact("owned since", utc::text_of_ms(described.owned_since_ms)),
+        fact("numbers", numbers),
+        fact("writes", format!("{} a minute; {a_write} numbers a write", rate_text(figures.writes_per_second * 60.0))),
+        fact("highest number", grouped(described.highest)),
+        fact(
+            "remaining",
+            format!("{} below the ceiling; a raise is due at {}", grouped(described.remaining), grouped(described.raise_due_at)),
+        ),
+        fact("uids with a number", format!("{} of {}", grouped(described.touched.into()), grouped(described.uids.into()))),
+        fact("ownership began above", grouped(described.base)),
+    ];
+    let cause = match described.skip_cause() {
+        SkipCause::Unspecified => "",
+        SkipCause::Takeover => "a takeover",
+        SkipCause::Handover => "a handover without its copy",
+    };
+    if described.skipped_at_begin > 0 {
+        let most = grouped(described.skipped_at_begin);
+        let text = format!("at most {most} by the highest uid, because of {cause}; each other uid began above {}", grouped(described.base));
+        rows.push(Row::new("skipped", vec![cell("skipped at the begin"), cell(text)]).tone(Tone::Attention));
+    }
+    if described.skipped_by_advances > 0 {
+        rows.push(fact("skipped by advances", grouped(described.skipped_by_advances)));
+    }
+    rows
+}
+
+fn raises(described: &DescribeSectionResponse) -> Block {
+    let row = |raise: &seq_proto::v1::CeilingRaise| {
+        Row::new(
+            format!("{} {}", raise.requested_ms, raise.to),
+            vec![
+                cell(utc::text_with_ms(raise.requested_ms)),
+                cell(format!("{:.1} ms", f64::from(raise.took_us) / 1_000.0)),
+                cell(grouped(raise.from)),
+                cell(grouped(raise.to)),
+                cell(grouped(raise.to.saturating_sub(raise.from))),
+            ],
+        )
+    };
+    Block::Region(Region {
+        id: "raises",
+        label: "The last raises of the ceiling",
+        shape: Shape::Table(RAISE_COLUMNS),
+        rows: described.raises.iter().rev().take(RAISES).map(row).collect(),
+        empty: "the ceiling was not raised, or the owner no longer remembers it",
+    })
+}
+
+/// Returns the events whose sections lie around the section, and so may include it.
+pub(super) fn history(observation: &Observation, set: &str, section: u32) -> Vec<Row> {
+    let may_concern = |one: &&seq_observe::ClusterEvent| {
+        let event = &one.event;
+        one.set == set && event.sections > 0 && (event.first_section..=event.last_section).contains(&section)
+    };
+    observation.events.iter().filter(may_concern).take(EVENTS).map(events::row).collect()
+}

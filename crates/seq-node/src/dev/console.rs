@@ -1,0 +1,53 @@
+//! The web console of a development cluster, in the process of the cluster.
+
+use std::net::TcpListener;
+use std::time::Duration;
+
+use anyhow::Context;
+use seq_channel::{Dial, Pool};
+use seq_command::store_client::Node;
+use seq_console::{Options, Server};
+use seq_core::set_spec::SetSpec;
+
+/// Address of the port, unless the system chooses all ports.
+const ADDR: &str = "127.0.0.1:7150";
+
+/// Timeout of each node, which is in the same process.
+const TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Opens the port of the console.
+///
+/// # Errors
+/// The address is taken or not of this machine; the text has the flag that names another.
+pub(super) fn bind(addr: Option<&str>, is_random: bool) -> anyhow::Result<TcpListener> {
+    let addr = addr.unwrap_or(if is_random { "127.0.0.1:0" } else { ADDR });
+    let listener = TcpListener::bind(addr).with_context(|| format!("cannot open the console at {addr}; --console"))?;
+    let local = listener.local_addr()?;
+    anyhow::ensure!(local.ip().is_loopback(), "--console {local}: the console listens on this machine only, as {ADDR}");
+    listener.set_nonblocking(true)?;
+    Ok(listener)
+}
+
+/// Starts the console on the current runtime, until the runtime ends. Returns its address for a browser.
+///
+/// # Errors
+/// The listener cannot be used by the runtime.
+pub(super) fn start(listener: &TcpListener, sets: &[&SetSpec]) -> anyhow::Result<String> {
+    let seeds = sets.iter().flat_map(|set| &set.allocs).map(|alloc| Node::at(&alloc.addr)).collect();
+    let options = Options {
+        pool: Pool::with_dial(1, Dial::tcp()),
+        seeds,
+        all_sets: true,
+        timeout: TIMEOUT,
+        identity: "development cluster".to_owned(),
+        has_login: false,
+    };
+    let server = Server::new(tokio::net::TcpListener::from_std(listener.try_clone()?)?, options)?;
+    let url = server.addresses().next();
+    tokio::spawn(async move {
+        if let Err(error) = server.serve(std::future::pending()).await {
+            tracing::warn!(%error, "the console ended; the cluster runs on");
+        }
+    });
+    Ok(url)
+}

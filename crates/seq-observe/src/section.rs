@@ -1,0 +1,105 @@
+//! One section: its record in the store of its set, and its state at its owner.
+
+use std::time::Duration;
+
+use futures::future::join_all;
+use seq_channel::Pool;
+use seq_proto::v1::describe_section_request::Which;
+use seq_proto::v1::set_admin_service_client::SetAdminServiceClient;
+use seq_proto::v1::status_service_client::StatusServiceClient;
+use seq_proto::v1::{
+    DescribeSectionRequest, DescribeSectionResponse, ListSectionsRequest, SectionInfo, SectionState,
+};
+
+use crate::Cluster;
+use crate::activity::within;
+use crate::cluster::{AllocView, StoreView};
+
+/// A section with the set whose store has its record.
+#[derive(Clone, Debug)]
+pub struct Record {
+    /// Name of the set.
+    pub set: String,
+    /// The record.
+    pub info: SectionInfo,
+}
+
+impl Record {
+    /// Returns the owner of the section, if it responds.
+    #[must_use]
+    pub fn owner<'a>(&self, cluster: &'a Cluster) -> Option<&'a AllocView> {
+        cluster.allocs.iter().find(|alloc| alloc.set == self.set && alloc.name == self.info.owner)
+    }
+}
+
+/// Requests the record of a section from the stores of all sets. Returns the record of the set that has the section, or
+/// otherwise of a set that had it.
+///
+/// # Errors
+/// No set knows the section; the text names the stores that do not respond.
+pub async fn record(pool: &Pool, cluster: &Cluster, section: u32, timeout: Duration) -> Result<Record, String> {
+    let requests = cluster.sets.iter().map(|set| async {
+        let mut stores: Vec<&StoreView> = cluster.stores.iter().filter(|store| store.set == set.name).collect();
+        stores.sort_by_key(|store| !store.leader);
+        let mut failures = Vec::new();
+        for store in stores {
+            match of_store(pool, store, section, timeout).await {
+                Ok(info) => return Ok(info.map(|info| Record { set: set.name.clone(), info })),
+                Err(error) => failures.push(format!("{} of {}: {error}", store.name, set.name)),
+            }
+        }
+        Err(failures)
+    });
+    let (mut records, mut failures) = (Vec::new(), Vec::new());
+    for response in join_all(requests).await {
+        match response {
+            Ok(record) => records.extend(record),
+            Err(failed) => failures.extend(failed),
+        }
+    }
+    let rank = |record: &Record| match record.info.state() {
+        SectionState::Resident => 0,
+        SectionState::Departed | SectionState::Quarantined => 1,
+        SectionState::Arrived => 2,
+        SectionState::Never | SectionState::Unspecified => 3,
+    };
+    match records.into_iter().min_by_key(rank).filter(|record| rank(record) < 3) {
+        Some(record) => Ok(record),
+        None if failures.is_empty() => Err(format!("no set has section {section}")),
+        None => Err(format!("no set that responds has section {section}; {}", failures.join("; "))),
+    }
+}
+
+/// Requests the record of a section from a store. Returns `None` if the set has no such section.
+async fn of_store(
+    pool: &Pool,
+    store: &StoreView,
+    section: u32,
+    timeout: Duration,
+) -> Result<Option<SectionInfo>, String> {
+    let addr = store.admin.as_deref().ok_or("the address of its admin port is not known")?;
+    let mut client = SetAdminServiceClient::new(pool.get(addr).map_err(|error| error.to_string())?);
+    let request = ListSectionsRequest { first_section: section, limit: 1, ..ListSectionsRequest::default() };
+    let records = within(timeout, client.list_sections(request)).await?.sections;
+    let is_it = |info: &SectionInfo| {
+        let range = info.range.unwrap_or_default();
+        (u64::from(range.first_section)..u64::from(range.first_section) + u64::from(range.sections))
+            .contains(&u64::from(section))
+    };
+    Ok(records.into_iter().find(is_it))
+}
+
+/// Requests the state of a section from the allocator at an address.
+///
+/// # Errors
+/// The allocator does not respond in time, or does not own the section; the text names the cause.
+pub async fn describe(
+    pool: &Pool,
+    addr: &str,
+    section: u32,
+    timeout: Duration,
+) -> Result<DescribeSectionResponse, String> {
+    let mut node = StatusServiceClient::new(pool.get(addr).map_err(|error| error.to_string())?);
+    let request = DescribeSectionRequest { which: Some(Which::Section(section)) };
+    within(timeout, node.describe_section(request)).await
+}
