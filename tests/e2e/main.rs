@@ -10,6 +10,7 @@ mod audit;
 mod backup_disk;
 mod balancer;
 mod bench;
+mod browser;
 mod cert;
 mod cluster;
 mod commands;

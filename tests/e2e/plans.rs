@@ -21,13 +21,19 @@ pub(crate) struct Cluster {
 impl Cluster {
     /// Starts three stores and three allocators, each of which owns sections.
     pub(crate) fn start() -> Cluster {
+        Cluster::start_with_uids(10_000_000)
+    }
+
+    /// Works like [`Cluster::start`], with this number of uids.
+    pub(crate) fn start_with_uids(uids: u64) -> Cluster {
         let place = Place::new();
         let set = place.set_file("three-node.toml").display().to_string();
         let third = format!(
             "\n[[alloc]]\nname = \"a3\"\naddr = \"{0}:7402\"\npeer = \"{0}:7406\"\nhttp = \"{0}:7482\"\n",
             place.host
         );
-        std::fs::write(&set, std::fs::read_to_string(&set).unwrap() + &third).unwrap();
+        let text = std::fs::read_to_string(&set).unwrap().replace("0..10_000_000", &format!("0..{uids}"));
+        std::fs::write(&set, text + &third).unwrap();
         let config = place.path("seqsvr.toml").display().to_string();
         std::fs::write(&config, "[store]\nrebalance_after_ms = 300\n").unwrap();
         let mut servers = BTreeMap::new();

@@ -1,0 +1,79 @@
+// Only the keyboard: from the overview to a section by the map. Updates of values move neither focus nor selection.
+import { check, checkQuiet, go, note, openAt, scenario, text, until } from './browser.mjs';
+
+/** Presses a key until a condition holds in the page. Returns the number of times. */
+async function press(page, key, what, holds, most = 60) {
+  for (let count = 1; count <= most; count++) {
+    await page.keyboard.press(key);
+    if (await page.evaluate(holds)) return count;
+  }
+  throw new Error(`${what}: not after ${most} times ${key}; the focus is on ${await page.evaluate(() => document.activeElement.outerHTML)}`);
+}
+
+const cell = page => page.evaluate(() => document.getElementById('cell').textContent);
+
+scenario(async browser => {
+  const page = await openAt(browser, '/');
+  await press(page, 'Tab', 'the first stop skips the navigation', () => document.activeElement.className === 'skip', 1);
+  const isVisible = await page.evaluate(() => document.activeElement.getBoundingClientRect().left >= 0);
+  check(isVisible, 'the link that skips the navigation is shown while it has the focus');
+  await press(page, 'Tab', 'the map is in the navigation', () => document.activeElement.textContent === 'Section map');
+  const outline = await page.evaluate(() => getComputedStyle(document.activeElement).outlineStyle);
+  check(outline !== 'none', 'the focus is visible');
+  await Promise.all([page.waitForNavigation(), page.keyboard.press('Enter')]);
+  await until(page, 'the map is drawn', () => window.updates?.length > 0 && performance.getEntriesByName('map').length > 0);
+
+  const stops = await press(page, 'Tab', 'the map has the focus', () => document.activeElement.id === 'map');
+  note(`the map has the focus after ${stops} times Tab`);
+  await until(page, 'the map has rows', () => !document.getElementById('cell').textContent.includes('No column'));
+  const places = [];
+  for (const key of ['Home', 'ArrowRight', 'ArrowDown', 'End', 'PageDown', 'ArrowLeft', 'ArrowUp']) {
+    await page.keyboard.press(key);
+    places.push(await cell(page));
+  }
+  note(`the map reads out: ${places.join(' | ')}`);
+  check(new Set(places).size === places.length, `each key moves: ${places.join(' | ')}`);
+  check(places.every(place => /sections? [\d,.]+ · uids [\d,.]+ · /.test(place)), places.join(' | '));
+  await page.keyboard.press('n');
+  await until(page, 'n shows the present', () =>
+    document.querySelector('[data-value=now]').getAttribute('aria-pressed') === 'true');
+  check(await page.evaluate(() => document.activeElement.id === 'map'), 'the focus stays on the map');
+  await page.keyboard.press('t');
+  await until(page, 't shows an hour', () => document.querySelector('[data-value=hour]').getAttribute('aria-pressed') === 'true');
+
+  // A row of the whole map has several sections: Enter zooms in.
+  await page.evaluate(() => performance.clearMarks('map'));
+  await page.keyboard.press('Enter');
+  await until(page, 'Enter zooms in', () => !document.getElementById('out').hidden && performance.getEntriesByName('map').length > 0);
+  await page.keyboard.press('Escape');
+  await until(page, 'Escape zooms out', () => document.getElementById('out').hidden);
+  await page.keyboard.press('Enter');
+  await until(page, 'a row is one section', () => {
+    document.getElementById('map').dispatchEvent(new KeyboardEvent('keydown', { key: 'ArrowDown' }));
+    return /section [\d,]+ · /.test(document.getElementById('cell').textContent);
+  });
+  const wanted = (await cell(page)).match(/section ([\d,]+) · /)[1];
+  await Promise.all([page.waitForNavigation(), page.keyboard.press('Enter')]);
+  check((await text(page)).startsWith(`Section ${wanted}`), await text(page));
+  await checkQuiet(page, 'the map and a section');
+
+  // Focus, selection and scroll position stay where they are while values change.
+  await go(page, '/');
+  await press(page, 'Tab', 'a set has the focus', () => document.activeElement.closest('[data-region=sets]') !== null);
+  await page.evaluate(() => {
+    window.focused = document.activeElement;
+    getSelection().selectAllChildren(document.querySelector('[data-region=sets] tr').children[2]);
+    window.selected = String(getSelection());
+    document.querySelector('.scroll').scrollLeft = 40;
+    scrollTo(0, 30);
+    window.scrolled = [document.querySelector('.scroll').scrollLeft, scrollY];
+    window.before = updates.length;
+  });
+  await until(page, 'two updates', () => updates.length >= window.before + 2);
+  const kept = await page.evaluate(() => ({
+    focus: document.activeElement === window.focused && window.focused.isConnected,
+    selection: window.selected !== '' && String(getSelection()) === window.selected,
+    scroll: document.querySelector('.scroll').scrollLeft === window.scrolled[0] && scrollY === window.scrolled[1],
+  }));
+  check(kept.focus && kept.selection && kept.scroll, JSON.stringify(kept));
+});

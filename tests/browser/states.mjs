@@ -1,0 +1,37 @@
+// A console before any node, and a store without a majority.
+import { args, check, checkQuiet, go, note, open, openAt, picture, rows, scenario, step, text, until } from './browser.mjs';
+
+const state = page => page.evaluate(() => document.querySelector('[data-region=state]').textContent);
+
+scenario(async browser => {
+  const page = await openAt(browser, '/');
+  check((await state(page)).includes('no node responds'), await state(page));
+  check((await text(page)).includes('reload it then'), await text(page));
+  await picture(page, 'states-no-node');
+  for (const path of ['/map', '/sections', '/section/0', '/nodes', '/sets', '/events', '/uid?uid=7', '/config', '/runbook']) {
+    check(await go(page, path) === 200, path);
+    check((await state(page)).includes('no node responds'), `${path}: ${await state(page)}`);
+    await checkQuiet(page, path);
+  }
+  await go(page, '/');
+
+  await step('no node');
+  await until(page, 'the header has a state', () => document.querySelector('[data-region=state]').textContent.includes('● ok'));
+  await page.reload();
+  await until(page, 'the set is shown', () => document.querySelector('[data-region=sets] tr'));
+  await checkQuiet(page, 'the overview');
+
+  const { killed } = await step('all nodes');
+  const at = await until(page, 'the header says that there is no majority', () =>
+    document.querySelector('[data-region=state]').textContent.includes('no quorum')
+      && updates.find(update => JSON.stringify(update.regions.state ?? '').includes('no quorum'))?.at);
+  note(`no quorum is in the header ${(at - killed).toFixed(0)} ms after the end of two members`);
+  const list = await rows(page, 'attention');
+  check(Object.values(list).flat().some(text => /no quorum|majority/i.test(text)), JSON.stringify(list));
+  await picture(page, 'states-no-quorum');
+  const nodes = await openAt(browser, '/nodes');
+  check(Object.keys(await rows(nodes, 'silent')).length === 2, JSON.stringify(await rows(nodes, 'silent')));
+  await picture(nodes, 'states-no-quorum-nodes');
+  await checkQuiet(page, 'the overview');
+  await checkQuiet(nodes, 'nodes');
+});

@@ -1,0 +1,99 @@
+// The stream of values: it is cut and connects again without a gap or a second row, ends while the page is hidden, and
+// seven pages have one at the same time.
+import fs from 'node:fs';
+import { args, check, checkQuiet, complaints, firstSeen, go, note, open, openAt, prepare, scenario, step, until } from './browser.mjs';
+
+const port = Number(new URL(args.origin).port);
+
+/** Returns the number of connections that the console has, of which one is of each stream. */
+function connections() {
+  const established = '01', local = `:${port.toString(16).toUpperCase().padStart(4, '0')}`;
+  const sockets = fs.readFileSync('/proc/net/tcp', 'utf8').split('\n').map(line => line.trim().split(/\s+/));
+  return sockets.filter(([, from, , state]) => from?.endsWith(local) && state === established).length;
+}
+
+const updates = page => page.evaluate(() => window.updates.length);
+const nextUpdate = async (page, what) => {
+  const before = await updates(page);
+  await until(page, what, before => window.updates.length > before, before);
+};
+
+/** Returns the keys of the rows of each region. */
+const keys = page => page.evaluate(() => Object.fromEntries([...document.querySelectorAll('[data-region]')]
+  .map(region => [region.dataset.region, [...region.children].map(row => row.dataset.key)])));
+
+/** Checks that the rows are those of a page that was opened just now, each once. */
+async function checkRows(browser, page, path) {
+  const fresh = await openAt(browser, path);
+  await until(page, 'the rows are those of a new page', wanted => JSON.stringify(wanted) === JSON.stringify(
+    Object.fromEntries([...document.querySelectorAll('[data-region]')].map(one => [one.dataset.region, [...one.children].map(row => row.dataset.key)])),
+  ), await keys(fresh));
+  for (const [region, list] of Object.entries(await keys(page))) {
+    check(new Set(list).size === list.length, `${region} has a row twice: ${list}`);
+  }
+  await fresh.close();
+}
+
+async function isCutAndContinues(browser) {
+  const page = await openAt(browser, '/events');
+  await nextUpdate(page, 'an update');
+  await page.setOfflineMode(true);
+  await until(page, 'the page says that it has no connection', () =>
+    document.getElementById('age').textContent.startsWith('no connection'));
+  await step('offline');
+  await page.setOfflineMode(false);
+  await firstSeen(page, 'events', args.kind);
+  await checkRows(browser, page, '/events');
+  await until(page, 'its age is that of new values', () => document.getElementById('age').textContent.startsWith('as of'));
+
+  // The console ends, and another one starts on its port.
+  await step('restart');
+  await nextUpdate(page, 'an update of the new console');
+  await checkRows(browser, page, '/events');
+  const others = (await complaints(page)).filter(text => !text.includes('Failed to load resource'));
+  check(others.length === 0, others.join('\n'));
+  await page.close();
+}
+
+async function endsWhileHidden(browser) {
+  const page = await openAt(browser, '/');
+  await nextUpdate(page, 'an update');
+  const before = connections();
+  const begin = Date.now();
+  // Another tab of the same window is shown.
+  const other = await prepare(await browser.newPage());
+  await until(page, 'the page is hidden', () => document.hidden);
+  while (connections() >= before) {
+    check(Date.now() - begin < 30_000, `the stream of a hidden page stays open: ${connections()} connections`);
+    await new Promise(resolve => setTimeout(resolve, 10));
+  }
+  note(`the stream of a hidden page ends after ${Date.now() - begin} ms: ${before} connections, then ${connections()}`);
+  const count = await updates(page);
+  await other.close();
+  await page.bringToFront();
+  await until(page, 'a page that is shown again has values', count => window.updates.length > count, count);
+  await checkQuiet(page, 'a page that was hidden');
+  await page.close();
+}
+
+async function sevenPages(browser) {
+  const pages = [];
+  for (let place = 0; place < 7; place++) {
+    const page = await open(browser);
+    pages.push(page);
+    await go(page, place % 2 ? '/nodes' : '/');
+  }
+  const hidden = await Promise.all(pages.map(page => page.evaluate(() => document.hidden)));
+  note(`seven pages: ${hidden.filter(Boolean).length} of them hidden, ${connections()} connections`);
+  for (const page of pages) {
+    await page.bringToFront();
+    await nextUpdate(page, 'each of seven pages has values');
+  }
+  for (const page of pages) await checkQuiet(page, 'one of seven pages');
+}
+
+scenario(async browser => {
+  await isCutAndContinues(browser);
+  await endsWhileHidden(browser);
+  await sevenPages(browser);
+});

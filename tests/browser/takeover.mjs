@@ -1,0 +1,54 @@
+// An allocator is killed: its takeover is on every page that shows it, with the update after the event.
+import { args, check, checkQuiet, firstSeen, go, note, openAt, picture, rows, scenario, step, text, until } from './browser.mjs';
+
+scenario(async browser => {
+  const { node, section, uid } = args;
+  const overview = await openAt(browser, '/');
+  const events = await openAt(browser, '/events');
+  const nodes = await openAt(browser, '/nodes');
+  const taken = await openAt(browser, `/section/${section}`);
+  const pages = { overview, events, nodes, taken };
+  check(Object.keys(await rows(overview, 'attention')).length === 0, 'a cluster without faults needs no attention');
+  check((await rows(taken, 'facts')).owner[1].startsWith(node), `section ${section} is owned by ${node}`);
+  await picture(overview, 'takeover-before');
+
+  const { killed } = await step('ready');
+  const attention = await firstSeen(overview, 'attention', node);
+  await picture(overview, 'takeover-during');
+  note(`no response of ${node} is on the overview ${(attention - killed).toFixed(0)} ms after its end`);
+  const list = await rows(overview, 'attention');
+  check(Object.values(list).flat().some(text => text.startsWith('seqsvr ')), `no command: ${JSON.stringify(list)}`);
+
+  const seen = {
+    'table of events': await firstSeen(events, 'events', 'takeover'),
+    overview: await firstSeen(overview, 'events', 'takeover'),
+    'page of a section': await firstSeen(taken, 'events', 'takeover'),
+  };
+  const event = Object.values(await rows(events, 'events')).find(([, , kind]) => kind === 'takeover');
+  check(event[3].includes(node), event.join(' '));
+  const at = Date.parse(event[0]);
+  note(`the takeover is an event ${at - killed} ms after the end of ${node}: ${event[3]}`);
+  for (const [place, time] of Object.entries(seen)) note(`${place}: ${(time - at).toFixed(0)} ms after the event`);
+
+  await firstSeen(nodes, 'silent', node);
+  const silent = Object.values(await rows(nodes, 'silent'));
+  check(silent.length === 1 && silent[0][0] === node && silent[0][3].includes('✕'), JSON.stringify(silent));
+  await until(taken, 'the section has another owner', node => {
+    const owner = document.querySelector('[data-region=facts] [data-key=owner]');
+    return !owner.textContent.includes(node);
+  }, node);
+  await until(taken, 'the section has a jump because of the takeover', () =>
+    /at most .* because of a takeover/.test(document.querySelector('[data-region=facts] [data-key=skipped]')?.textContent));
+
+  await go(nodes, `/uid?uid=${uid}`);
+  const number = (await rows(nodes, 'facts')).number;
+  check(/^at most [\d,]+: the owner before was lost/.test(number[1]), number.join(' '));
+  check(Object.values(await rows(nodes, 'events')).some(([, , kind]) => kind === 'takeover'), await text(nodes));
+  await picture(nodes, 'takeover-uid');
+  for (const [name, page] of Object.entries(pages)) {
+    await checkQuiet(page, name);
+    if (page !== nodes) await picture(page, `takeover-after-${name}`);
+  }
+  await go(nodes, '/map');
+  await picture(nodes, 'takeover-after-map');
+});

@@ -1,0 +1,92 @@
+// Weights and times of pages in a cluster of 42,950 sections. Only weights are limited, because other work may have the
+// machine.
+import { args, check, checkQuiet, note, open, picture, scenario, until } from './browser.mjs';
+
+/** Most bytes of a first visit, with headers and the first update. */
+const LIMITS = { '/': 60_000, '/map': 120_000 };
+const SPEEDS = [['plain', 1], ['CPU 4x slower', 4]];
+
+const median = values => values.sort((one, other) => one - other)[values.length >> 1];
+const ms = value => `${value.toFixed(0)} ms`.padStart(8);
+
+/** Visits a page with an empty cache. Returns its weight and times. */
+async function visit(browser, path, cpu) {
+  const page = await open(browser, { cpu });
+  await page.setCacheEnabled(false);
+  await page.cdp.send('Network.enable');
+  let bytes = 0, requests = 0;
+  page.cdp.on('Network.requestWillBeSent', () => { requests += 1; });
+  page.cdp.on('Network.responseReceivedExtraInfo', event => { bytes += event.headersText?.length ?? 0; });
+  page.cdp.on('Network.dataReceived', event => { bytes += event.encodedDataLength; });
+  await page.goto(args.origin + path);
+  const times = await until(page, 'values and a paint', () => {
+    const first = name => performance.getEntriesByName(name)[0]?.startTime;
+    const paint = first('first-contentful-paint'), map = document.getElementById('map') ? first('map') : 0;
+    return updates.length > 0 && paint && map !== undefined && { paint, map, values: updates[0].at - performance.timeOrigin };
+  });
+  await checkQuiet(page, path);
+  return { page, bytes, requests, ...times };
+}
+
+scenario(async browser => {
+  note('page   speed           bytes  requests  paint     map       values');
+  for (const [path, limit] of Object.entries(LIMITS)) {
+    for (const [name, cpu] of SPEEDS) {
+      const seen = [];
+      for (let time = 0; time < 5; time++) {
+        const { page, ...figures } = await visit(browser, path, cpu);
+        await page.close();
+        seen.push(figures);
+      }
+      const of = figure => median(seen.map(one => one[figure]));
+      note([path.padEnd(6), name.padEnd(14), String(of('bytes')).padStart(6), String(of('requests')).padStart(9),
+        ms(of('paint')), ms(of('map')), ms(of('values'))].join(' '));
+      check(of('bytes') <= limit, `${path} has ${of('bytes')} bytes, more than ${limit}`);
+    }
+  }
+  for (const [name, cpu] of SPEEDS) await updates(browser, name, cpu);
+  const { page } = await visit(browser, '/map', 1);
+  await page.click('[data-value=now]');
+  await until(page, 'the map of the present is drawn', () => performance.getEntriesByName('map').length > 1);
+  await picture(page, 'weight-map-now');
+});
+
+/** Measures updates of open pages: the work of the values event, and of a draw of the map with the fetch before it. */
+async function updates(browser, name, cpu) {
+  const { page } = await visit(browser, '/', cpu);
+  const cost = await page.evaluate(() => {
+    const regions = {};
+    for (const region of document.querySelectorAll('[data-region]')) {
+      const rows = Object.fromEntries([...region.children].map(row => [row.dataset.key, {
+        v: [...row.children].map(cell => ({ t: `${cell.textContent}.` })),
+      }]));
+      regions[region.dataset.region] = { rows };
+    }
+    const times = [];
+    for (let round = 0; round < 20; round++) {
+      const begin = performance.now();
+      for (const [id, change] of Object.entries(regions)) update(id, change);
+      document.body.getBoundingClientRect();
+      times.push(performance.now() - begin);
+      for (const { rows } of Object.values(regions)) for (const row of Object.values(rows)) for (const cell of row.v) cell.t += '.';
+    }
+    return times;
+  });
+  await page.close();
+  const { page: map } = await visit(browser, '/map', cpu);
+  const draws = await map.evaluate(async () => {
+    const times = { load: [], draw: [] };
+    for (let round = 0; round < 10; round++) {
+      const begin = performance.now();
+      await load();
+      times.load.push(performance.now() - begin);
+      const drawn = performance.now();
+      draw();
+      times.draw.push(performance.now() - drawn);
+    }
+    return times;
+  });
+  await map.close();
+  note(`${name}: all values of the overview change in ${median(cost).toFixed(1)} ms; the map is fetched and drawn in `
+    + `${median(draws.load).toFixed(1)} ms, of it drawn in ${median(draws.draw).toFixed(1)} ms`);
+}
