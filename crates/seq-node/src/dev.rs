@@ -29,6 +29,7 @@ use crate::settings::{Loaded, Settings, SettingsArgs, table};
 
 mod banner;
 mod console;
+mod load;
 mod series;
 
 use banner::Banner;
@@ -51,7 +52,7 @@ const DEV_LOG_FILTER: &str = "warn,openraft=off";
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  seqsvr dev\n  seqsvr dev --data ./data\n  seqsvr dev --ports random -o json\n  \
-                        seqsvr dev --sets 2\n\n\
+                        seqsvr dev --sets 2\n  seqsvr dev --load 5k --chaos\n\n\
                         Exit codes: 0 stopped by a signal, 1 failed, 2 wrong flags, 64 wrong settings or data, 130 a \
                         second signal.")]
 pub struct DevArgs {
@@ -77,6 +78,13 @@ pub struct DevArgs {
     /// to the first set.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=2))]
     sets: u8,
+    /// Allocates so many numbers a second for users of the first set, as 5000 or 5k, so that the console has something
+    /// to show.
+    #[arg(long, value_name = "RATE", value_parser = load::rate)]
+    load: Option<u32>,
+    /// Drains allocators of the first set in turn and transfers the leadership of its store, every 20 seconds.
+    #[arg(long)]
+    chaos: bool,
     /// Serving threads of each allocator; 0: one for each core [key: alloc.cores, here 1]
     #[arg(long, value_name = "N")]
     cores: Option<usize>,
@@ -149,6 +157,7 @@ pub fn run(args: &DevArgs, output: &Output) -> anyhow::Result<Exit> {
         if !output.is_json() {
             warn_on_print_error(output.line(banner.title()));
         }
+        let first = sockets.sets[0].spec.clone();
         let started_up = tokio::select! {
             started_up = start(sockets, &data, (&settings, &reported)) => started_up?,
             () = process.stop_requested() => return Ok(Exit::Ok),
@@ -161,6 +170,7 @@ pub fn run(args: &DevArgs, output: &Output) -> anyhow::Result<Exit> {
             () = ready(&checks) => {
                 banner.ready(started.elapsed(), process.leader(), &allocator.all_series());
                 warn_on_print_error(if output.is_json() { output.json(&banner) } else { output.text(&banner.render()) });
+                make_alive(args, first);
                 process.ending().await;
             }
         }
@@ -172,6 +182,21 @@ pub fn run(args: &DevArgs, output: &Output) -> anyhow::Result<Exit> {
         dir.close().context("cannot remove the temporary data")?;
     }
     Ok(exit)
+}
+
+/// Starts the load and the operations that the arguments request, until the runtime ends.
+fn make_alive(args: &DevArgs, spec: SetSpec) {
+    if let Some(rate) = args.load {
+        let load = load::run(spec.clone(), rate);
+        tokio::spawn(async move {
+            if let Err(error) = load.await {
+                note(format_args!("--load: {error:#}"));
+            }
+        });
+    }
+    if args.chaos {
+        tokio::spawn(load::operate(spec));
+    }
 }
 
 /// Logs a failed print without an error, because `seqsvr dev | head -1` closes stdout after a line.
