@@ -17,7 +17,7 @@
 //! **Architecture Invariant:** `seq_core::owner` alone decides which sections are owned and for how long, and only
 //! `ownership` changes them. `seq_core::raises`, `renewals` and `store_calls` decide when the store is called, and
 //! which of its members is called. Numbers are allocated only under a lease that was checked after the call had
-//! arrived.
+//! arrived, except numbers of lanes that need no lease.
 
 mod activity;
 mod activity_loop;

@@ -62,7 +62,7 @@ pub(crate) struct Take;
 
 /// Allocation of numbers of lanes.
 pub(crate) struct TakeInLane {
-    /// Number below the numbers to allocate: all of them are above it.
+    /// Lower bound of the numbers to allocate. All of them are above it.
     pub(crate) above: Seq,
     /// Clock of the endpoint. It reads the time once for all calls that arrived together.
     pub(crate) arrivals: Option<Arc<BatchClock>>,

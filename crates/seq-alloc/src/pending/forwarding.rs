@@ -157,10 +157,10 @@ impl Shared {
         results
     }
 
-    /// Forwards items to the node of their owner, or, if their section is in another set, to a node of that set. Items
-    /// are sent over the stream to the node first. Those that would have to wait there follow in a separate request.
-    /// Results of items that the stream completed are added to `results`. The return value has the results of the items
-    /// that remain in `request`.
+    /// Forwards items to the node of their owner, or, if their section is in another set, to a node of that set. The
+    /// items are first sent over the stream to the node. Items that would have to wait there follow in a separate
+    /// request. Results of items that the stream completed are added to `results`. The return value has the results of
+    /// the items that remain in `request`.
     ///
     /// # Errors
     /// `None` if this node abandoned the request, because the items have to be evaluated again. A refusal if the
