@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::latency::Latency;
 
-/// The seconds of the measured part, in order. A call counts in the second of its reply.
+/// Rows of the measured part, one for each second, in order. A call counts in the second in which its reply arrived.
 #[derive(Debug, Default)]
 pub struct TimeSeries {
     rows: Vec<Row>,
@@ -37,7 +37,8 @@ struct Second {
 }
 
 impl TimeSeries {
-    /// Adds calls whose replies arrived `at` after the start.
+    /// Adds calls that took the time `took`, and whose replies arrived the time `at` after the start of the measured
+    /// part.
     pub fn add(&mut self, at: Duration, calls: u64, numbers: u64, failed: u64, took: Duration) {
         let number = at.as_secs();
         if self.now.as_ref().is_none_or(|second| second.number < number) {
