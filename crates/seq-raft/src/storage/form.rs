@@ -42,8 +42,8 @@ pub struct RestoredGroup<'a> {
     pub cluster: &'a str,
     /// All members, each a voter.
     pub peers: &'a [Peer],
-    /// The group's format. Releases with different formats form members of different groups, because their seeds
-    /// differ.
+    /// The group's format. Releases with different formats have different seeds, so the members that they form belong
+    /// to different groups.
     pub format: u16,
     /// Secret seed. It is the same for all members of the group, and different for each state with which a group
     /// begins.

@@ -89,7 +89,8 @@ pub(crate) type Install = Box<dyn FnOnce() + Send>;
 
 /// Applied state without the type of its state machine.
 pub(crate) trait Replica: Send + Sync {
-    /// Applies one committed entry, all of its commands under one lock: readers never see a state within an entry.
+    /// Applies one committed entry. All of its commands are applied under one lock, so readers never see a state in the
+    /// middle of an entry.
     fn apply(&self, entry: Entry) -> Outputs;
 
     /// Returns the last entry that the state covers, and its list of members.
