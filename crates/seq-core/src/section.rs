@@ -101,8 +101,8 @@ pub enum Advance {
     /// The uid's last number is above the requested number, or may be, because the known upper bound of it is. Nothing
     /// was changed.
     Past,
-    /// The number is above the ceiling; nothing was changed. The caller retries after a raise, and after several raises
-    /// if the number is far above the ceiling.
+    /// The number is above the ceiling; nothing was changed. The caller retries after a raise. A number far above the
+    /// ceiling takes several raises.
     AtCeiling {
         /// Ticket for the raise queue, if this call makes a raise due.
         ticket: Option<RaiseTicket>,

@@ -8,15 +8,15 @@
 pub enum Rules {
     /// The rules of formats up to 7.
     Seven,
-    /// Since format 8: counts of restores are compared with the counts of all sets, and the statements of other sets
-    /// are bounded.
+    /// Rules since format 8: the count of a restore is compared with the counts of all sets, and limits apply to the
+    /// statements of other sets.
     Eight,
-    /// Since format 9: no section is handed to a node that is about to exit.
+    /// Rules since format 9: no section is handed to a node that is about to exit.
     Nine,
-    /// Since format 10: a closing set ends a migration with the sections that have departed.
+    /// Rules since format 10: in a closing set, a rollback completes a migration with the sections that have departed.
     Ten,
-    /// Since format 11: restores and arrivals move the ceilings of lanes by the margins of their series, and the set
-    /// that creates series neither closes nor is forgotten.
+    /// Rules since format 11: restores and arrivals raise the ceilings of lanes by the margins of their series, and the
+    /// layout writer can neither be closed nor be forgotten.
     #[default]
     Eleven,
 }
