@@ -9,10 +9,9 @@
 /// FORMAT RULE: NAME(TYPE) as NUMBER { FIELDS } => OUTPUT(TYPE);
 /// ```
 ///
-/// * FORMAT is the first format of the log that has the command. The command is never proposed in a group of an earlier
-///   format.
-/// * RULE is the method of the state that applies the command: `fn rule(&mut self, command: &TYPE) -> TYPE OF THE
-///   OUTPUT`.
+/// * FORMAT is the first format of the log that has the command. The command is never proposed while the store has an
+///   earlier format.
+/// * RULE is the method that applies the command: `fn rule(&mut self, command: &TYPE) -> TYPE OF THE OUTPUT`.
 /// * NUMBER is the number of the command in its encoding, and FIELDS are its fields in the order of the encoding. The
 ///   number and the order never change once released. Each field is a [`Fields`](super::Fields). Commands of formats up
 ///   to 10 have no NUMBER and no FIELDS, because the store encodes them by other code, and their bytes stay as they
