@@ -1,5 +1,5 @@
-//! The results of a call for some uids, and the failure of the command. The JSON form has an item for each uid, granted
-//! or refused, in the order of the command line.
+//! The results of a call for several uids, and the failure of the command. In JSON, each uid has an item with its
+//! result or its refusal, in the order of the command line.
 
 use seq_client::{CallError, Client};
 use seq_command::exit::{Exit, Failure, report_error};
@@ -8,7 +8,7 @@ use seq_load::outcome;
 use seq_load::outcome::Chain;
 use serde::Serialize;
 
-/// Limit on the refusals of one call in plain output; JSON has all of them.
+/// Maximum number of refusals of one call that plain output shows. JSON contains all refusals.
 const REFUSALS_SHOWN: usize = 10;
 
 /// The result of one uid.
