@@ -98,8 +98,7 @@ pub enum Advance {
         /// Ticket for the raise queue, if this call makes a raise due.
         ticket: Option<RaiseTicket>,
     },
-    /// The uid's last number is above the requested number, or may be, because the known upper bound of it is. Nothing
-    /// was changed.
+    /// The uid's last number, or the known upper bound of it, is above the requested number. Nothing was changed.
     Past,
     /// The number is above the ceiling; nothing was changed. The caller retries after a raise. A number far above the
     /// ceiling takes several raises.

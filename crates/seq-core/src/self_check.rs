@@ -48,7 +48,7 @@ pub struct Round {
     /// Time for which the certificates of the other nodes that responded are still valid, the longest of them;
     /// [`Duration::MAX`] without TLS; `None` if no other node was dialled or responded.
     pub other: Option<Duration>,
-    /// Whether a node that was dialled by turns in this round states that it does not reach this node.
+    /// Whether one of the nodes that this node dialled in this round states that it does not reach this node.
     pub suspected: bool,
     /// The statements of the other nodes; none if they were not requested.
     pub witnesses: Witnesses,

@@ -71,8 +71,7 @@ impl Health {
 pub struct Observed {
     /// Whether it responds.
     pub health: Health,
-    /// Time when a message was last received from the set, or when the set, without requests in flight until then, was
-    /// sent a request, whichever is later.
+    /// Time of the last message from the set or, if later, the time when the first of the requests in flight was sent.
     pub received: Duration,
     /// Time of the last call.
     pub used: Duration,

@@ -116,7 +116,7 @@ pub struct AllocSpec {
     pub http: String,
     /// Address of the port for clients of Redis, "host:port"; `None`: the node has no such port.
     pub redis: Option<String>,
-    /// Weight of the node, `1 ..= limits::MAX_WEIGHT`. Its share of the sections is proportional to this weight.
+    /// Weight of the node, `1 ..= limits::MAX_WEIGHT`. The node's share of the sections is proportional to the weight.
     pub weight: u32,
     /// Addresses at which the node listens instead of the addresses above.
     pub listen: AllocListen,
@@ -138,7 +138,7 @@ pub struct AllocListen {
 /// A port of a node, as its spec has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PortSpec<'a> {
-    /// The key of its address, `addr`, `raft`, `admin`, `peer`, `http` or `redis`.
+    /// Key of the port's address in the set file: `addr`, `raft`, `admin`, `peer`, `http` or `redis`.
     pub key: &'static str,
     /// The address that others dial; `None`: the node has no such port.
     pub addr: Option<&'a str>,

@@ -12,7 +12,7 @@
 use alloc::vec::Vec;
 use core::time::Duration;
 
-/// Time that an attempt at one member may take unless an operator configures another.
+/// Time that an attempt at one member may take, unless an operator configures another time.
 pub const DEFAULT_ATTEMPT_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Time for which a member that did not respond is not called first, even if it is reported as the leader; during this

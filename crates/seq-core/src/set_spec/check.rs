@@ -284,9 +284,9 @@ fn check_addr(addr: &str, used: Use) -> Result<(), AddrProblem> {
     }
 }
 
-/// Returns whether a text is a DNS name. Its last label must not be a number, because that would be a mistyped IPv4
-/// address. Its labels may have underscores, like those of Compose and of Windows, because resolvers and certificates
-/// accept them, although DNS does not call them host names.
+/// Returns whether a text is a DNS name. The last label must not be a number, because then the text would be a mistyped
+/// IPv4 address. Labels may contain underscores, as names in Compose and in Windows networks do, because resolvers and
+/// certificates accept them, although DNS does not allow them in host names.
 fn is_dns_name(host: &str) -> bool {
     let host = host.to_ascii_lowercase();
     let numeric = host.rsplit('.').next().is_some_and(|label| label.bytes().all(|byte| byte.is_ascii_digit()));

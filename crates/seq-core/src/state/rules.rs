@@ -1,9 +1,9 @@
-//! The rules by which a group applies its commands.
+//! The rules by which a store applies its commands.
 //!
-//! Members of two releases apply the same entries while a group is upgraded. So a rule that changes the effect of an
-//! entry takes effect with the entry that raises the group's format, on all members alike.
+//! While the members of a store are upgraded, members of two releases apply the same entries. So a rule that changes
+//! the effect of an entry takes effect on all members with the same entry, which raises the format of the store.
 
-/// The rules of a group. Each variant adds to the rules before it.
+/// The rules by which a store applies its commands. Each variant adds to the rules before it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Rules {
     /// The rules of formats up to 7.
@@ -22,7 +22,7 @@ pub enum Rules {
 }
 
 impl Rules {
-    /// Returns the rules of a group with this format.
+    /// Returns the rules of a store with this format.
     #[must_use]
     pub fn of_format(format: u16) -> Rules {
         match format {

@@ -44,7 +44,7 @@ pub struct RetireSeries {
     pub name: String,
 }
 
-/// Adopts the series that another set states, and the writer that it knows.
+/// Adopts the series that another set states, and the newest layout writer that the other set knows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AdoptSeries {
     /// The set that stated them.
@@ -255,7 +255,7 @@ impl State {
         !self.writes_series() || self.is_quarantined()
     }
 
-    /// Returns whether a set states a series that is not known here, or that a known series is retired.
+    /// Returns whether the statement has a series, or a retirement of a series, that this log lacks.
     fn lacks_series(&self, adopt: &AdoptSeries) -> bool {
         let retired =
             |one: &StatedSeries| self.series(&one.create.name).is_some_and(|series| one.retired && !series.retired);
@@ -314,7 +314,8 @@ impl State {
         }
     }
 
-    /// Notes the time at which the quarantine of a restored set ends: no earlier lineage has raised a ceiling after it.
+    /// Notes the time at which the quarantine of a restored set ends. No earlier lineage has raised a ceiling after
+    /// that time.
     pub(super) fn note_clock(&mut self, note: &NoteClock) -> Result<(), CommandRefusal> {
         if !self.is_quarantined() {
             return Err(SetRefusal::NotQuarantined.into());
