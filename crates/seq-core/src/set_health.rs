@@ -25,8 +25,8 @@ pub const ROUNDS: u32 = 2;
 /// Interval of rounds while a set is down, and least interval of rounds that refresh its routes.
 const PROBE_INTERVAL: Duration = Duration::from_millis(200);
 
-/// Least interval between rounds while requests find nodes of the set unreachable, or the set was up a moment ago. It
-/// is short, because callers wait to know whether any other node of the set can be reached.
+/// Least interval between rounds while requests find nodes of the set unreachable, or while the set is down but was up
+/// a moment ago. It is short, because callers wait to know whether any other node of the set can be reached.
 const URGENT_INTERVAL: Duration = Duration::from_millis(25);
 
 /// Time for which a set that is down is expected to respond again, counted from the time when it was last up.

@@ -277,9 +277,9 @@ pub struct NodeRecord {
     /// Its newest incarnation, 1 or above; never falls. The incarnations of a later lineage are above all incarnations
     /// of earlier lineages, so no session of an earlier lineage is mistaken for a later session.
     pub incarnation: Incarnation,
-    /// Random number with which that incarnation registered. A registration with the same number is a repeat.
+    /// Random number with which the newest incarnation registered. A registration with the same number is a repeat.
     pub token: u64,
-    /// Number of its last renewal in that incarnation.
+    /// Number of the last renewal of the newest incarnation.
     pub renew_seq: RenewSeq,
     /// The liveness counter: number of renewals, raises and transfers applied for the node, in all its incarnations;
     /// never falls. The store's leader observes the counter to find nodes that no longer renew.
@@ -292,9 +292,9 @@ pub struct NodeRecord {
     pub lease: Duration,
     /// Whether an operator drained the node, so that it is to own nothing.
     pub drained: bool,
-    /// Whether that incarnation is about to exit.
+    /// Whether the newest incarnation is about to exit.
     pub leaving: bool,
-    /// Whether that incarnation can own sections of series; see [`NoteReadsLanes`].
+    /// Whether the newest incarnation can own sections of series; see [`NoteReadsLanes`].
     pub reads_lanes: bool,
 }
 
@@ -341,7 +341,8 @@ impl State {
             .filter(move |(_, record)| owns(record))
     }
 
-    /// Returns the routes that are newer than `since`; `None` if there are none, or no set is defined yet.
+    /// Returns the routes that changed after version `since` of the route table; `None` if none did, or no set is
+    /// defined yet.
     #[must_use]
     pub fn routes_since(&self, since: RouteVersion) -> Option<RouteUpdate> {
         let set = self.set.as_ref()?;

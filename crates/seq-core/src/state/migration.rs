@@ -131,7 +131,7 @@ pub struct SetFacts {
 /// Another set, as this set's log knows it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PeerSet {
-    /// The lineage of the set that this log has fenced: messages of older lineages are refused.
+    /// The lineage for which this log has fenced the set. Messages of the set's older lineages are refused.
     pub fenced: Lineage,
     /// The newest lineage of the set for which this log has accepted a fence. This set sends its response to that
     /// lineage.

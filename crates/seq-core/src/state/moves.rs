@@ -474,7 +474,7 @@ impl State {
         Some((epoch, self.raised_by(section, ceiling, (restores, time))))
     }
 
-    /// Returns the ceiling of a section above all numbers that as many as `restores` restores may have lost.
+    /// Returns a ceiling for a section that is above all numbers that may have been lost in `restores` restores.
     /// `restored_ms` is the time of the newest of these restores, in milliseconds since 1970.
     pub(super) fn raised_by(&self, section: SectionId, ceiling: Seq, (restores, restored_ms): (u32, u64)) -> Seq {
         let lanes = self.set.as_ref().and_then(|set| set.layout.lanes_at(section));

@@ -135,7 +135,7 @@ impl SectionRecord {
         }
     }
 
-    /// Returns whether the section departed, and the other set's log is not known to have it.
+    /// Returns whether the section departed, and this log does not know yet that the other set has it.
     #[must_use]
     pub fn is_unconfirmed(&self) -> bool {
         matches!(self, SectionRecord::Departed(tombstone) if !tombstone.arrived)
