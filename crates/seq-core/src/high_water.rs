@@ -3,8 +3,8 @@
 //! A store applies commands in order, and normally never loses a command to which it has responded. So if a process
 //! sends a request after it has received a response, the response to this request covers more commands than the earlier
 //! response. If it does not, the store has lost committed entries: its data directories were restored from older
-//! copies, or a majority of them is gone. Numbers that were allocated since the lost entries would be allocated again,
-//! so the process must stop before it uses such a response.
+//! copies, or a majority of them is gone. Numbers that were allocated up to a lost ceiling would be allocated again, so
+//! the process must stop before it uses such a response.
 //!
 //! Two counters are compared. The revision counts all commands of the set. After a loss, commands of other nodes can
 //! raise it to its earlier value before this process sends its next request. The liveness counter of a node counts only
