@@ -1,4 +1,4 @@
-//! The certificate authority of a cluster: makes certificates, revokes them, and makes its own successor.
+//! The certificate authority of a cluster, which makes and revokes certificates, and makes its own successor.
 //!
 //! Keys are ECDSA on P-256, which every TLS library supports. An authority never signs an existing key. It makes a new
 //! key for each certificate, so that rotating a certificate also replaces a key that may have leaked unnoticed.
@@ -58,7 +58,7 @@ pub struct Issued {
 pub struct Request {
     /// Identity of the holder.
     pub identity: Identity,
-    /// DNS names and IP addresses that clients may dial the holder at.
+    /// DNS names and IP addresses at which clients may dial the holder.
     pub hosts: Vec<String>,
     /// Length of the validity, from now on.
     pub validity: Duration,

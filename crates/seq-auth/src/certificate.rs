@@ -18,7 +18,7 @@ use crate::identity::{Identity, IdentityError};
 pub struct Certificate {
     /// Identity of the holder.
     pub identity: Identity,
-    /// Hosts that a client may dial the holder at: DNS names and IP addresses.
+    /// DNS names and IP addresses at which clients may dial the holder.
     pub hosts: Vec<String>,
     /// Number of the certificate within its authority, in hexadecimal.
     pub serial: String,

@@ -34,8 +34,8 @@ use crate::verify::{Accepted, Clients};
 /// Application protocols of a server, in its order of preference. A Redis client does not offer any.
 const SERVER_PROTOCOLS: [&[u8]; 2] = [b"h2", b"http/1.1"];
 
-/// Reason for not using a private key that is encrypted with a password. No operator is at a terminal to enter the
-/// password when a server starts.
+/// Text of the error for a private key that is encrypted with a password. Such keys are refused, because no operator is
+/// at a terminal to enter the password when a server starts.
 const ENCRYPTED_KEY: &str = "the private key is encrypted; `openssl pkey -in FILE` writes it without its password";
 
 /// Files of a process' credentials.

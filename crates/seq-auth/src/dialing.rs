@@ -1,4 +1,4 @@
-//! TLS for connections to servers, with one configuration for each [`ExpectedServer`], called an expectation here.
+//! TLS for connections to servers. Each [`ExpectedServer`], here called an expectation, has its own TLS configuration.
 //!
 //! **Invariant:** a TLS session is resumed only for the same expectation that the server's certificate met in the
 //! session's full handshake. In a resumed handshake the server presents no certificate to check, so each expectation
@@ -102,8 +102,8 @@ impl Dialing {
     }
 }
 
-/// Returns the reason for which [`Trust::connect`](crate::Trust::connect) rejected a server, from its error; `None` if
-/// the handshake failed for another cause.
+/// Returns why a server was rejected, from the error of [`Trust::connect`](crate::Trust::connect); `None` if the
+/// handshake failed for another cause.
 #[must_use]
 pub fn rejection(failed: &io::Error) -> Option<&Rejected> {
     match failed.get_ref()?.downcast_ref()? {

@@ -178,8 +178,8 @@ impl FromStr for Identity {
     }
 }
 
-/// Checks a name. A valid name has no separators and no wildcards, and only ASCII letters, because names are compared
-/// byte by byte and other alphabets have letters that look the same.
+/// Checks a name. A valid name has no separators, no wildcards and only lower-case ASCII letters, because names are
+/// compared byte by byte and other alphabets have letters that look the same.
 pub(crate) fn name(what: &'static str, text: &str) -> Result<String, IdentityError> {
     let valid = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-_.@".contains(&byte);
     let bounds = text.bytes().next().is_some_and(|byte| byte.is_ascii_alphanumeric());

@@ -28,7 +28,8 @@ pub struct Standing {
 }
 
 impl Credentials {
-    /// Returns a check that can be repeated while a connection is open, of whether its peer is still accepted.
+    /// Returns a [`Standing`] for an accepted connection, which can check again and again whether the peer is still
+    /// accepted.
     #[must_use]
     pub fn follow<S>(&self, stream: &TlsStream<S>) -> Standing {
         Standing::new(self.clone(), stream)

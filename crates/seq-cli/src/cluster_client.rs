@@ -196,7 +196,7 @@ fn find<'a>(sets: &'a [SetInfo], name: &str) -> Result<&'a SetInfo, Failure> {
 /// Returns the error if it is the refusal of a set that is not the layout writer.
 ///
 /// # Errors
-/// Returns any other error as an error.
+/// `error` itself, if it is any other error.
 fn of_other_set(error: anyhow::Error) -> anyhow::Result<anyhow::Error> {
     let is_refusal = error.downcast_ref::<Failure>().is_some_and(|failure| failure.is(Reason::LayoutWriter));
     if is_refusal { Ok(error) } else { Err(error) }

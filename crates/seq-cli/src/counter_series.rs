@@ -23,7 +23,7 @@ pub(crate) fn all(client: &Client) -> Vec<Series> {
     client.all_known_series().into_iter().filter(is_served).collect()
 }
 
-/// Returns the number of which a series made `id`; 0 if `id` is no id of the series.
+/// Returns the number from which a series made `id`; 0 if `id` is no id of the series.
 pub(crate) fn number(series: &Series, id: u64) -> u64 {
     Id::new(id).and_then(|id| series.shape().parts(id)).map_or(0, |parts| parts.value)
 }

@@ -1,10 +1,10 @@
 //! The command `import`, which takes over the numbers of another system. It raises users to their numbers in a file or
 //! a Redis server, or counter series to their last ids in a file.
 //!
-//! **Invariant:** an import only raises numbers. Before the first is raised, all records were checked: every user is in
-//! a set, or every series is a counter series that has the id of its record. A number that is equal to its record or
-//! above it is not changed. So an import can be repeated, for example while the former system still serves and again
-//! after it has stopped.
+//! **Invariant:** an import only raises numbers. Before the first number is raised, all records are checked. Every user
+//! must be in a set, or every series must be a counter series that has the id of its record. A number that is equal to
+//! its record or above it is not changed. So an import can be repeated, for example while the former system still
+//! serves and again after it has stopped.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};

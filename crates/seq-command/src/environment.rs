@@ -1,7 +1,7 @@
 //! Reads environment variables of the process, except the variables that stand for arguments, which clap reads by `env
 //! = "..."`.
 //!
-//! Invariant: no other code of the product reads the environment, which `cargo xtask tidy` checks.
+//! Invariant: no other code of the product reads the environment. `cargo xtask tidy` checks this.
 
 use std::env;
 use std::ffi::{OsStr, OsString};

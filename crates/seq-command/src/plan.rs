@@ -93,8 +93,8 @@ impl ConfirmedPlanArgs {
         Ok(self.yes || self.plan.required.is_some() || confirmed(what)?)
     }
 
-    /// Returns whether a change that cannot be undone is confirmed. It does as [`ConfirmedPlanArgs::confirmed`] does,
-    /// but at the prompt the user must type `name`, the name of the changed thing. `thing` is the kind of the thing,
+    /// Returns whether a change that cannot be undone is confirmed, as [`ConfirmedPlanArgs::confirmed`] does, but with
+    /// a prompt at which the user must type `name`, the name of the changed thing. `thing` is the kind of the thing,
     /// for example `series`.
     pub fn typed(self, thing: &str, name: &str, what: &str) -> anyhow::Result<bool> {
         Ok(self.yes || self.plan.required.is_some() || typed(thing, name, what, "pass --yes")?)

@@ -1,4 +1,4 @@
-//! Bearer tokens: `TENANT.SECRET`, where the secret is 256 random bits in base64.
+//! Bearer tokens. A token has the form `TENANT.SECRET`, in which the secret consists of 256 random bits in base64.
 //!
 //! The tenants file contains only the SHA-256 of a secret. A slow hash would add nothing, because it only slows down
 //! guessing, and 256 random bits cannot be guessed.

@@ -1,4 +1,4 @@
-//! The binary of the project: servers, client and operator commands, replay and bench.
+//! The binary of the project, which contains the servers, the commands for clients and operators, `replay` and `bench`.
 //!
 //! Each command is a module of `seq-node` or `seq-cli`, with `Args` for the command line and `run`. This file parses
 //! the command line, calls the command, and maps the outcome to an exit code.

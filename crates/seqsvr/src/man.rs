@@ -1,4 +1,4 @@
-//! The command `man`: prints the manual page of a command, or writes the pages of all commands.
+//! The command `man`, which prints the manual page of a command or writes the pages of all commands.
 //!
 //! The pages are generated from the definition of the command line, so they agree with `--help`.
 

@@ -1,4 +1,4 @@
-//! The command `store`: runs a member of a set's store, or changes its membership.
+//! The command `store`, which runs a member of a set's store, or lists or changes the members.
 
 use clap::Args;
 use seq_cli::store::{self, StoreCommand};

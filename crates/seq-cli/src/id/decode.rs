@@ -128,8 +128,8 @@ fn plausible(id: Id, now_ms: u64) -> Vec<Reading> {
     PRESETS.iter().filter(is_plausible).filter_map(|preset| Reading::of(preset.name, preset, id)).collect()
 }
 
-/// Returns a remark if the id may have been rounded to a double. It may have been if it is exactly a double, or if its
-/// digits are the shortest decimal text of a double.
+/// Returns a remark if the id may have been rounded to a double. It may have been rounded if a double has exactly its
+/// value, or if its digits are the shortest decimal text of a double.
 fn rounded(id: Id) -> Option<String> {
     let double = id.get() as f64;
     if id.get() <= EXACT_IN_DOUBLE {

@@ -88,7 +88,8 @@ impl SeriesView {
         series.map(SeriesView::new).ok_or_else(none)
     }
 
-    /// Returns the view of a series. `now_ms` is the wall clock, which determines whether the series has ended.
+    /// Returns the view of a series. `now_ms` is the time by the wall clock, which determines whether the series has
+    /// ended.
     fn at(series: &Series, now_ms: u64) -> SeriesView {
         let Lanes { count, per_section, start, first_section, clock, .. } = series.lanes.unwrap_or_default();
         let (ids, end_ms) = match shape_of(series) {

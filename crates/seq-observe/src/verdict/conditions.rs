@@ -6,8 +6,8 @@ use super::{Advice, Condition, Facts, Nodes, State, age, listed};
 /// of ELECTION. It is longer than an election with any allowed timeouts.
 const ELECTION_MS: u64 = 10_000;
 
-/// Divisor of a disk's size. If less than a hundredth of a disk is free, the StoreSvr will soon be unable to write and
-/// exit.
+/// Divisor of a disk's size. If less than a hundredth of a StoreSvr's disk is free, a write will soon fail, and the
+/// StoreSvr then exits.
 pub(crate) const DISK_FULL: u64 = 100;
 
 /// The conditions, the worst first. The verdict is the first condition that holds.
