@@ -37,7 +37,8 @@ pub(super) fn of(effect: &Effect) -> Span {
     span
 }
 
-/// Returns a request that ends its span; it yields its outcome and its trace. `failure` returns why it failed.
+/// Returns a request that runs within `span` and ends it. The request yields its outcome and the id of its trace.
+/// `failure` returns the reason of a failed outcome.
 pub(super) fn follow<T: Send + 'static>(
     mut span: Span,
     request: BoxFuture<'static, T>,
