@@ -1,4 +1,5 @@
-//! Runs the scenarios of `testdata/owner`: decisions of an AllocSvr's machine, with a lease as its shell keeps it.
+//! Runs the scenarios of `testdata/owner`: decisions of the [`Owner`] of an AllocSvr, with the lease that the AllocSvr
+//! keeps.
 //!
 //! The node's set has four sections of 100 uids. All its clocks run at the same rate, from zero.
 
@@ -30,7 +31,7 @@ fn layout() -> Layout {
     Layout::new(0..400, 100).expect("it is valid")
 }
 
-/// The machine, and the state that its shell keeps.
+/// The owner, and the state that an AllocSvr keeps for it.
 struct Scenario {
     owner: Owner,
     lease: Lease,
@@ -42,20 +43,22 @@ struct Scenario {
 }
 
 impl Machine for Scenario {
+    /// Carries out a command of a scenario:
+    ///
     /// * `clock DURATION`: time passes.
-    /// * `registered node= incarnation=`, `session-over`, `leaving`, `withdrawn`, `reachable`, `restarted`: another
-    ///   process, with a machine of its own.
+    /// * `registered node= incarnation=`, `session-over`, `leaving`, `withdrawn`, `reachable`: the event of this name.
+    ///   `restarted`: another process without state replaces the process.
     /// * `renew`: a renewal is sent; `renewed UPDATE`: its response. `raised OWNERSHIP sent= UPDATE`, `raise-failed
     ///   OWNERSHIP`, `lost OWNERSHIP`: responses to a raise. `peer-routes ROUTES`.
     /// * An UPDATE is ROUTES, `grants=SECTION@EPOCH:CEILING[:ATTEMPT],..`, `planned=SECTION@EPOCH->NODE/INCARNATION,..`
     ///   and `no-other-candidate`; with `to-set=` the planned handovers go to nodes of that set. ROUTES are `version=`,
     ///   `base=` unless they are the whole table, and `routes=SECTION:NODE@EPOCH,..`, where NODE is `none`, or `set2`
     ///   for a section that is in another set.
-    /// * As a source, of the last attempt or of `attempt=`: `prepare-accepted`, `prepare-refused`, `copy-staged`,
-    ///   `copy-refused`, `commit made UPDATE`, `commit unknown`, `commit target-gone`, `commit migration-over`,
-    ///   `commit unknown-migration`, `commit lost`.
-    /// * As a target: `prepare OWNERSHIP attempt= incarnation=`, with `from-set=` if the section comes from another
-    ///   set; `stage` has the same arguments and `copy=SLOT:NUMBER,..`; `activate`.
+    /// * As a source, a response in the last attempt, or in the attempt `attempt=`: `prepare-accepted`,
+    ///   `prepare-refused`, `copy-staged`, `copy-refused`, `commit made UPDATE`, `commit unknown`,
+    ///   `commit target-gone`, `commit migration-over`, `commit unknown-migration`, `commit lost`.
+    /// * As a target, a request of a source: `prepare OWNERSHIP attempt= incarnation=`, with `from-set=` if the section
+    ///   comes from another set; `stage` has the same arguments and `copy=SLOT:NUMBER,..`; `activate`.
     /// * `owns`: shows the served sections.
     fn carry_out(&mut self, command: &Command<'_>, out: &mut String) {
         let mut effects = Effects::new();
@@ -245,7 +248,7 @@ impl Scenario {
         }
     }
 
-    /// Carries out an effect as the shell does: changes the lease, and notes the sent requests.
+    /// Carries out an effect as an AllocSvr does: changes the lease, and notes the sent requests.
     fn carry_out_effect(&mut self, effect: &Effect) -> String {
         match effect {
             Effect::Table(effect) => self.describe_table(effect),
