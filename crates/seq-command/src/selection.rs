@@ -181,8 +181,8 @@ pub fn range_text(range: &Range<u64>) -> impl Display + use<> {
     format!("{}..{}", grouped(range.start), grouped(range.end))
 }
 
-/// Returns the contents of a run of sections as text. The text is a range such as 3,000,000..4,000,000, or `lanes of
-/// series` if `uids` is empty.
+/// Returns the contents of a run of sections as text. The text is `lanes of series` if `uids` is empty, and otherwise a
+/// range such as 3,000,000..4,000,000.
 pub fn contents_text(uids: &Range<u64>) -> String {
     if uids.is_empty() { "lanes of series".to_owned() } else { range_text(uids).to_string() }
 }

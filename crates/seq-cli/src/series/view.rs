@@ -207,8 +207,7 @@ impl TimedIds {
     }
 }
 
-/// Formats milliseconds as seconds if they are whole seconds, such as `1 s`, and otherwise as milliseconds, such as `10
-/// ms`.
+/// Formats milliseconds as whole seconds if possible, such as `1 s`, and otherwise as milliseconds, such as `10 ms`.
 fn time(ms: u32) -> String {
     let (seconds, rest) = (ms / 1_000, ms % 1_000);
     if rest == 0 { format!("{} s", grouped(seconds.into())) } else { format!("{} ms", grouped(ms.into())) }
