@@ -1,5 +1,5 @@
-//! Reads environment variables of the process. Variables that stand for arguments are read by clap instead (`env =
-//! "..."`).
+//! Reads environment variables of the process. Variables that stand for arguments are read by clap instead, by
+//! `env = "..."`.
 //!
 //! Invariant: no other code of the product reads the environment. `cargo xtask tidy` checks this.
 
