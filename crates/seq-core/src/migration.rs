@@ -529,8 +529,8 @@ impl Coordinator {
             return Err(bucket.next);
         }
         let between = Duration::from_secs(1) / rate.max(1) * (1 << bucket.halvings);
-        // Unused tokens are lost, except for tokens of the last [`SEND_AGAIN`], because an evaluation may be late by
-        // this time.
+        // Unused tokens are lost, except for tokens of the last `SEND_AGAIN`, because an evaluation may be late by this
+        // time.
         bucket.next = bucket.next.max(now.saturating_sub(SEND_AGAIN)) + between;
         Ok(())
     }
