@@ -5,11 +5,11 @@
 //! The caller records the counts of a section together with the time in which they were counted ([`Activity::record`]),
 //! and closes a column when its period is over ([`Activity::close_until`]). A closed column has a [`Level`] of one byte
 //! for each section, compressed with deflate. A column without activity takes a few bytes, and a column of 42,950
-//! sections at scattered levels about 20 kB. The levels of a section that left remain until the ring drops their
-//! columns.
+//! sections at scattered levels about 20 kB. The levels of a section that is no longer recorded remain until the ring
+//! drops their columns.
 //!
-//! If a section enters or leaves during a column, its count in the column is divided by the whole period. So the rates
-//! that its old and its new owner record for the same period add up to the rate of the section.
+//! If a section gets another owner during a period, the old and the new owner each divide their own count by the whole
+//! period, so that their two rates add up to the rate of the section.
 //!
 //! Times are in milliseconds since any origin that is the same in all calls.
 

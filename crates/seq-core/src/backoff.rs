@@ -18,8 +18,8 @@ impl Backoff {
         Backoff { min, max, next: min }
     }
 
-    /// Returns the next wait, which is half of the current step plus a random part of the other half, and doubles the
-    /// step. `random` is any 32 bits.
+    /// Returns the next wait, which is half of the current step plus a random part of the other half. Then doubles the
+    /// step, up to the maximum. `random` is any 32 bits.
     pub fn wait(&mut self, random: u32) -> Duration {
         let step = self.next;
         self.next = (step * 2).min(self.max);

@@ -11,9 +11,9 @@
 //! [`PendingCall::epoch`] compares readings of the clocks of a lease.
 //!
 //! **Invariant:** if a request to an owner gets no response, it is counted in the results of its items. A call that was
-//! forwarded as often as allowed is not forwarded again. Only the first node of a call sends it to another set. If that
-//! set refuses the call because the section moved, the first node sends the call again at once only if the refusal
-//! names a newer epoch than the route or claim by which the call was sent. So no call circles.
+//! forwarded as often as allowed is not forwarded again. Only the node that first received a call sends it to another
+//! set. If that set refuses the call because the section moved, the node sends the call again at once only if the
+//! refusal names a newer epoch than the route or claim by which the call was sent. So no call circles.
 
 use core::time::Duration;
 
@@ -107,7 +107,7 @@ impl Destination {
     }
 }
 
-/// Next action of the shell for the remaining items of a call.
+/// Next action of the caller for the remaining items of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Step {
@@ -338,10 +338,10 @@ impl PendingCall {
     /// Returns the epoch under which to serve an item. `callers` is the newest epoch that the item's client has seen,
     /// and `mine` is the epoch of this node's ownership.
     ///
-    /// `confirmed` is the time, on the clock since boot, when this node sent its newest request to the store that got a
-    /// response. If `callers` is above `mine`, the item is served only if this request was sent after the call arrived.
-    /// In that case the store has confirmed this node's ownership after the client saw its epoch, so the client's epoch
-    /// is wrong.
+    /// `confirmed` is the send time, on the clock since boot, of this node's newest request to which the store has
+    /// responded. If `callers` is above `mine`, the item is served only if this request was sent after the call
+    /// arrived. In that case the store has confirmed this node's ownership after the client saw its epoch, so the
+    /// client's epoch is wrong.
     ///
     /// # Errors
     /// [`Refusal::StaleEpoch`]. The call then waits, and a renewal is sent now.

@@ -54,7 +54,7 @@ impl SectionRun {
     }
 }
 
-/// A range of uids that is cut into sections of neighbours.
+/// A range of uids that is cut into sections of consecutive uids.
 ///
 /// Invariant: `start < end`, at most `MAX_SECTIONS` sections. The last section may be shorter than the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,7 +69,7 @@ pub struct Dense {
 }
 
 impl Dense {
-    /// Cuts `uids` into sections of `section_size` neighbours.
+    /// Cuts `uids` into sections of `section_size` consecutive uids.
     ///
     /// # Errors
     /// [`LayoutError`] names the bound that does not hold.

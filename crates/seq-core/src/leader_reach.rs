@@ -20,8 +20,8 @@ use crate::state::State;
 /// `renew_interval * 3 < lease` allows. In the other half of the lease the AllocSvrs can find the next leader.
 const SILENCES_PER_LEASE: u32 = 2;
 
-/// Number of the arbiter's waits for which a leader at least keeps leadership. After the first wait, stopped
-/// incarnations no longer count as live. The second wait allows for an arbiter that began later than the leadership.
+/// Least number of the arbiter's waits for which a leader keeps leadership. After the first wait, stopped incarnations
+/// no longer count as live. The second wait allows for an arbiter that began later than the leadership.
 const WAITS_OF_TENURE: u32 = 2;
 
 /// A member transfers leadership at most once in this number of the arbiter's waits. So even if AllocSvrs reach no

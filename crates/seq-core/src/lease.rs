@@ -76,8 +76,8 @@ impl LeaseTerms {
         renew_interval: Duration::from_millis(400),
     };
 
-    /// Checks the relations between the terms. Promise 2 of `docs/safety.md` depends on them, and so does a lease that
-    /// lost renewals do not end.
+    /// Checks the relations between the terms. They ensure promise 2 of `docs/safety.md`, and that two lost renewals in
+    /// a row do not end a lease.
     ///
     /// # Errors
     /// [`TermsError`] with the relation that does not hold, and the reason why it must hold.
@@ -173,7 +173,7 @@ impl Lease {
         self.realtime_end.store(0, Release);
     }
 
-    /// Returns whether the lease holds at a reading that was taken after the request had arrived.
+    /// Returns whether the lease holds at `now`, a reading of the clocks that was taken after the request had arrived.
     #[inline]
     #[must_use]
     pub fn holds(&self, now: Clocks) -> bool {

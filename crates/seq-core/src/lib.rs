@@ -7,8 +7,8 @@
 //! * [`section`]: how a number is taken; [`lane_clock`]: how a number that follows a clock is taken
 //! * [`raise`]: when a ceiling is raised; [`raises`]: which ceilings an AllocSvr requests; [`raise_bound`]: how far a
 //!   raise may go; [`raise_rate`]: how fast a ceiling may rise
-//! * [`lease`]: how long an owner may serve; [`renewals`]: when an AllocSvr renews; [`store_calls`]: which member of the
-//!   store it sends a renewal to
+//! * [`lease`]: how long an owner may serve; [`renewals`]: when an AllocSvr renews; [`store_calls`]: to which member of
+//!   the store it sends a renewal
 //! * [`owner`]: which sections an AllocSvr owns; [`calls`]: how a call that cannot be served at once waits
 //! * [`state`]: which commands the store accepts
 //! * [`route`]: how routes are versioned; [`directory`]: which set has a section

@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 /// Most numbers that an item of a call may take. It is a hundred default steps, so that one caller cannot raise a
-/// section's ceiling too far above the numbers of the 99,999 other users who share it.
+/// section's ceiling too far above the numbers of the 99,999 other users that share it.
 pub const MAX_COUNT: u32 = 1_000_000;
 
 /// Highest number that an advance may name under any configuration. An advance also raises the section's ceiling to
@@ -12,13 +12,14 @@ pub const MAX_COUNT: u32 = 1_000_000;
 pub const MAX_ADVANCE: u64 = (1 << 62) - 1;
 
 /// Distance above a section's ceiling up to which an advance may go, unless an operator configures a larger one. A user
-/// takes fewer numbers in a lifetime, so counters of another system can be imported by advances. An advance also moves
-/// the ceiling, where the other uids of the section may start later. Nine million advances of this distance fit below
-/// 2^53, from where JavaScript, Lua and JSON round numbers, so no single advance brings the other uids there.
+/// takes fewer numbers in a lifetime, so counters of another system can be imported by advances. An advance also raises
+/// the ceiling, and the other uids of the section may later start at the ceiling. Above 2^53, JavaScript, Lua and JSON
+/// round numbers. It takes nine million advances of this distance to raise the ceiling so far, so no single advance
+/// can.
 pub const DEFAULT_MAX_ADVANCE: u64 = 1_000_000_000;
 
-/// Longest distance by which one raise moves a ceiling, four times the largest step. The distance is bounded because a
-/// ceiling never falls, so one request could use up all numbers of a section. A more distant ceiling takes several
+/// Longest distance by which one raise moves a ceiling, four times the largest step. Because a ceiling never falls, one
+/// request without this bound could permanently use up all numbers of a section. A more distant ceiling takes several
 /// raises. Raises of lanes with a clock are bounded by the clock of the store's leader instead, see
 /// [`MAX_CLOCK_AHEAD_MS`].
 pub const MAX_RAISE: u64 = 4 * MAX_STEP;
@@ -54,7 +55,7 @@ pub const MAX_REQUEST_BYTES: usize = 512 * 1024;
 pub const MAX_RESPONSE_BYTES: usize = 64 * 1024 * 1024;
 
 /// Number of times that servers may forward a request. A node with an old route table forwards it to the owner in that
-/// table, which may forward it to the node that has got the section by a handover in the meantime.
+/// table. This owner may forward it once more, to the node to which the section was handed over in the meantime.
 pub const MAX_HOPS: u32 = 2;
 
 /// Most raises in one request to the store. With this limit the Raft entry stays under 128 KiB, so the log stores it in
@@ -66,13 +67,13 @@ pub const MAX_RAISES: usize = 4_096;
 pub const MAX_COPY_PART_BYTES: usize = 48 * 1024;
 
 /// Largest copy of a section that the store keeps, 1 MiB. The copy of a section of the default size fits if no uid took
-/// more than 2^41 numbers. If a copy is larger, the store keeps only its highest number, at which the next ownership of
-/// the section starts.
+/// more than 2^41 numbers. If a copy is larger, the store keeps only its highest number, and the next ownership of the
+/// section starts there.
 pub const MAX_KEPT_COPY_BYTES: usize = 1024 * 1024;
 
 /// Most bytes of all copies together that a store keeps, 64 MiB. It is enough for 20 million uids with numbers, and
 /// limited because every snapshot contains the copies. Of any further section the store keeps only the highest number,
-/// at which the next ownership starts.
+/// and the next ownership starts there.
 pub const MAX_KEPT_BYTES: u64 = 64 * 1024 * 1024;
 
 /// Most bytes of kept copies in one response of the store. The first copy is sent even if it is larger.
@@ -81,8 +82,9 @@ pub const MAX_GRANTED_COPY_BYTES: usize = 1024 * 1024;
 /// Most events of a set that a store keeps. Every snapshot contains them, with at most 1 MiB.
 pub const MAX_EVENTS: usize = 4_096;
 
-/// Number of newest events to which a similar change is added, instead of a new event. So if this many nodes lose their
-/// sections at the same time, the changes of each node are still one event.
+/// Number of the newest events that may still grow. A change that belongs to one of them is added to it, instead of
+/// becoming a new event. So if up to this many nodes lose their sections at the same time, the changes for each node
+/// are one event.
 pub const OPEN_EVENTS: usize = 128;
 
 /// Longest pause, in milliseconds, between two changes that are one event. A slow migration sends one section every few
@@ -109,8 +111,8 @@ pub const MAX_SECTIONS: u32 = 1_048_576;
 pub const MAX_SPACES: usize = 1_024;
 
 /// Milliseconds by which the clocks of members of a set's store may differ, also between members from before and after
-/// a restore. For lanes with a clock, a restore computes the highest ceiling that may have been lost from the restored
-/// store's clock plus this difference.
+/// a restore. For lanes with a clock, a restore assumes that no lost ceiling was above the ceiling that is allowed at
+/// the time of the restored store's clock plus this difference.
 pub const MAX_CLOCK_SPREAD_MS: u64 = 60_000;
 
 /// Most numbers that a request may skip if it asks for numbers above a given number. It is as many as an item may take.
@@ -123,7 +125,8 @@ pub const MAX_SERIES_SECTIONS: u32 = 16_384;
 /// Longest encoding of a series' shape, in bytes: eight numbers of 64 bits.
 pub const MAX_SHAPE_BYTES: usize = 64;
 
-/// Most other sets that a store's log knows, because their records stay in the committed state permanently.
+/// Most other sets that a store's log knows. The number is limited because their records stay in the committed state
+/// permanently.
 pub const MAX_SETS: usize = 1_024;
 
 /// Most addresses of its AllocSvrs that a set sends to other sets. They are enough to find a node that responds, for
@@ -191,7 +194,8 @@ pub const MAX_NAME_BYTES: usize = 63;
 /// Longest address of a node, in bytes: a DNS name and a port.
 pub const MAX_ADDR_BYTES: usize = 261;
 
-/// Most AllocSvrs that a set may ever register, because their records stay in the committed state permanently.
+/// Most AllocSvrs that may ever register in a set. The number is limited because their records stay in the committed
+/// state permanently.
 pub const MAX_NODES: usize = 1_024;
 
 /// Largest weight of an AllocSvr. Weights are relative to each other, and a ratio of 32 to 1 covers the different

@@ -74,7 +74,7 @@ pub struct Armed {
     pub addr: String,
 }
 
-/// An action that the shell carries out.
+/// An action that the caller carries out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// Request that the target set name owners for sections that will arrive there. Pass the response to
@@ -516,7 +516,7 @@ impl Coordinator {
         count
     }
 
-    /// Takes a token from the migration's bucket. One token permits to arm one section.
+    /// Takes a token from the migration's bucket. One token allows one section to be armed.
     ///
     /// # Errors
     /// The time when the next token is available, if there is none now.

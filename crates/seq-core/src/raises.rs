@@ -1,11 +1,12 @@
 //! The raise queue of an AllocSvr: it decides which ceilings are requested from the store, in which batches, and when.
 //!
-//! Only the [`RaiseTicket`] of a section can queue it, and each section has only one, so at most one raise of a section
-//! is queued or in flight. A raise that failed is queued again. After a failed call no batch is sent until a wait has
-//! ended, so a store that does not respond gets only one round of calls in each wait. A raise that the store refused is
-//! not repeated, because the ownership is over. If the store refuses a batch because the ceiling of one section would
-//! rise too fast, only that section is delayed. Its ownership continues, and the other sections of the batch are raised
-//! at once. A section of lanes with a clock is also delayed if the store raised its ceiling by less than requested.
+//! A section is queued together with its [`RaiseTicket`]. Each section has only one ticket, so at most one raise of a
+//! section is queued or in flight. A raise that failed is queued again. After a failed call no batch is sent until a
+//! wait has ended, so a store that does not respond gets only one round of calls in each wait. A raise that the store
+//! refused is not repeated, because the ownership is over. If the store refuses a batch because the ceiling of one
+//! section would rise too fast, only that section is delayed. Its ownership continues, and the other sections of the
+//! batch are raised at once. A section of lanes with a clock is also delayed if the store raised its ceiling by less
+//! than requested.
 //!
 //! Times are durations since any origin that is the same in all calls; the caller reads the clock.
 
@@ -79,12 +80,13 @@ pub struct RaiseQueue<S> {
     /// Sections to raise, oldest first. If a section left and entered again, its old and its new ownership may both be
     /// here, until the old one is left out of a batch and dropped.
     pending: VecDeque<(S, RaiseTicket)>,
-    /// Sections whose ceiling would rise too fast, or whose last raise was cut short, each with the time from which it
-    /// is pending again. There is at most one entry for each ticket. Usually there are few entries, because a section
-    /// that raises its ceiling only as fast as it allocates numbers is never delayed.
+    /// Sections whose ceiling would rise too fast, or for which the store last committed a lower ceiling than
+    /// requested. Each has the time from which it is pending again. There is at most one entry for each ticket. Usually
+    /// there are few entries, because a section that raises its ceiling only as fast as it allocates numbers is never
+    /// delayed.
     delayed: Vec<(Duration, S, RaiseTicket)>,
-    /// Sections of lanes with a clock whose last raise was cut short, each with the time before which its next raise is
-    /// not requested. There is at most one entry for each section.
+    /// Sections of lanes with a clock for which the store last committed a lower ceiling than requested. Each has the
+    /// time before which its next raise is not requested. There is at most one entry for each section.
     cut_short: BTreeMap<SectionId, Duration>,
     in_flight: usize,
     backoff: Backoff,
@@ -163,7 +165,7 @@ impl<S: Deref<Target: RaisedSection>> RaiseQueue<S> {
         }
     }
 
-    /// Queues a section, for a later time if its last raise was cut short.
+    /// Queues a section. If the store last committed a lower ceiling for it than requested, delays the section.
     pub fn enqueue(&mut self, section: S, ticket: RaiseTicket) {
         match self.cut_short.remove(&section.id()) {
             Some(at) => self.delayed.push((at, section, ticket)),

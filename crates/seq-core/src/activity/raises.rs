@@ -30,7 +30,7 @@ const _: () = assert!(size_of::<Raised>() == 32);
 pub struct RaiseRing(VecDeque<Raised>);
 
 impl RaiseRing {
-    /// Adds a raise, and drops the oldest one of a full ring.
+    /// Adds a raise. If the ring is full, drops the oldest raise.
     pub fn push(&mut self, raised: Raised) {
         if self.0.len() == MAX_RAISES {
             self.0.pop_front();

@@ -61,7 +61,7 @@ impl OwnershipView for Known {
     }
 }
 
-/// A call with one item, and the state that its shell keeps.
+/// A call with one item, and the state that the node keeps for it.
 struct Scenario {
     call: PendingCall,
     /// Time since the call became pending.
@@ -81,8 +81,9 @@ impl Machine for Scenario {
     /// * `evaluate`, `watch`, `abandoned`: the node calls the function of this name, or `on_abandoned`.
     /// * `served` or `response`: no item stays pending. `served blocked=REFUSAL` or `response refused=REFUSAL`: some
     ///   items stay pending. `response moved=SET@EPOCH`: a node refuses, because the section moved to that set.
-    /// * `epoch callers= mine= confirmed=`: shows the epoch under which an item is served. `confirmed=` is the time of
-    ///   the newest request to the store that got a response, relative to the time when the call became pending.
+    /// * `epoch callers= mine= confirmed=`: shows the epoch under which an item is served. `confirmed=` is the send
+    ///   time of the newest request to which the store has responded, relative to the time when the call became
+    ///   pending.
     fn carry_out(&mut self, command: &Command<'_>, out: &mut String) {
         match command.name() {
             "call" => {

@@ -28,9 +28,9 @@ use crate::section::{CopyMisfit, SectionCopy};
 /// milliseconds and its copy is in memory twice.
 pub const MAX_OUTGOING: usize = 16;
 
-/// Most undecided attempts of handovers to this node that it keeps, each with its copy. It is as many as a dozen
-/// sources may send at the same time. The oldest attempt is evicted first. If an evicted attempt is committed
-/// nevertheless, its section starts at the ceiling.
+/// Most undecided handover attempts, each with its copy, that a target node keeps. A dozen sources may send so many
+/// attempts at the same time. The oldest attempt is evicted first. If an evicted attempt is committed nevertheless, its
+/// section starts at the ceiling.
 pub const MAX_INCOMING: usize = 12 * MAX_OUTGOING;
 
 /// Most slots with numbers in all copies that a node keeps, which take 512 MiB. Two of the largest sections fit, or
@@ -267,7 +267,7 @@ impl Incoming {
         Ok(copy)
     }
 
-    /// Forgets attempts whose sections have reached the epoch of the attempt, or a later epoch, in the routes.
+    /// Forgets each attempt whose section is already at the epoch of the attempt, or at a later epoch, in the routes.
     pub(super) fn forget_past(&mut self, routes: &RouteTable) {
         self.expected.retain(|expected| routes.get(expected.section).is_some_and(|at| at.epoch < expected.epoch));
     }

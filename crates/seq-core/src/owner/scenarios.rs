@@ -1,7 +1,7 @@
 //! Runs the scenarios of `testdata/owner`: decisions of the [`Owner`] of an AllocSvr, with the lease that the AllocSvr
 //! keeps.
 //!
-//! The node's set has four sections of 100 uids. All its clocks run at the same rate, from zero.
+//! The node's set has four sections of 100 uids. All clocks of the node run at the same rate, from zero.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -38,7 +38,7 @@ struct Scenario {
     now: Duration,
     /// The last renewal, and the time when it was sent.
     renewal: Option<(Renewal, Clocks)>,
-    /// The attempts of handovers from here, each with the time when its last request was sent.
+    /// The attempts of handovers from this node, each with the time when its last request was sent.
     attempts: Vec<(Handover, Clocks)>,
 }
 
@@ -151,7 +151,7 @@ impl Scenario {
         Ok(())
     }
 
-    /// Carries out the response to a request of a handover from here.
+    /// Carries out the response to a request that this node sent for a handover.
     fn responded(&mut self, command: &Command<'_>, effects: &mut Effects) -> Result<(), AdoptError> {
         let attempt = command.find::<u32>("attempt").map_or(self.attempts.len(), |number| number as usize);
         let found = attempt.checked_sub(1).and_then(|index| self.attempts.get(index));
