@@ -95,7 +95,7 @@ impl Digests {
         self.heard.lock().insert(from, StateDigest::read(digests));
     }
 
-    /// Adds the last recorded digests of each member without a response to `responses`.
+    /// Returns `responses`, completed by the last recorded digests of each member that did not respond.
     pub(crate) fn with_heard(&self, mut responses: BTreeMap<u64, Vec<StateDigest>>) -> BTreeMap<u64, Vec<StateDigest>> {
         for (from, digests) in &*self.heard.lock() {
             responses.entry(*from).or_insert_with(|| digests.clone());

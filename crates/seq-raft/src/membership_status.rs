@@ -52,9 +52,9 @@ impl OwnMembership {
 pub(crate) enum MembershipStatus {
     /// This member knows no group yet.
     NoGroup,
-    /// The group has the id, or the sender knows a newer list of members that names the id.
+    /// The group never had the id.
     UnknownMember,
-    /// The group has the id, or the sender knows a newer list that names it.
+    /// The group has the id, or the sender knows a newer list of members that names the id.
     Member,
     /// The group has the id with another data directory.
     OtherDirectory,

@@ -27,8 +27,8 @@ use crate::encoding::CommandTooLarge;
 use crate::storage::Raft;
 use crate::types::{EncodedCommand, Member, Output, TypeConfig};
 
-/// Maximum number of proposals in flight, including proposals whose caller has gone away. They hold at most 512 MiB, if
-/// each command has 128 KiB. The raises of one call of an AllocSvr take a thousandth of that.
+/// Maximum number of proposals in flight, including proposals whose caller has gone away. If each command has 128 KiB,
+/// they hold 512 MiB. If each command has the raises of one call of an AllocSvr, they hold a thousandth of that.
 const MAX_IN_FLIGHT: usize = 4_096;
 
 /// Proposes commands. Clones share the bound on proposals in flight.

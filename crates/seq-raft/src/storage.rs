@@ -140,7 +140,7 @@ impl Prepared {
         self.open_with(observe, |file| Box::new(file))
     }
 
-    /// Opens as [`Prepared::open`], with a replacement for the [`Syncer`] of the log's file.
+    /// Opens the storage as [`Prepared::open`] does, but with a replacement for the [`Syncer`] of the log's file.
     pub(crate) fn open_with<M: StateMachine>(
         self,
         observe: Observer<M>,

@@ -2,8 +2,9 @@
 //! `seq_core::arbiter` plans, and publishes the planned handovers to the control service.
 //!
 //! The shell does not process single events. At every wakeup it evaluates the whole state, so a lost proposal is made
-//! again. A deposed leader that does not know it yet may run a second arbiter. This does no harm, because each change
-//! names the state of its section's record for which it was planned, and is refused if the record has changed.
+//! again. A leader that was deposed and does not know this yet may run a second arbiter. A second arbiter does no harm,
+//! because each change names the section's epoch and the owner's liveness counter for which it was planned, and is
+//! refused if they have changed.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -54,7 +55,7 @@ impl ArbiterShell {
         (ArbiterShell { set, allocs, timeouts, clock, plan }, published)
     }
 
-    /// Runs until it is dropped, or until the Raft library has stopped.
+    /// Runs until the future is dropped, or until the Raft library has stopped.
     pub(crate) async fn run(self) {
         let mut declared = self.allocs.subscribe();
         let mut changes = self.set.raft().changes();

@@ -31,7 +31,7 @@ struct Inner {
     /// Wall clock at the start, in milliseconds since 1970. Later times are this value plus the time since the start.
     started_ms: u64,
     /// Number of raises of each section since the last recording, by section, up to the last section that was raised.
-    /// It is an array, because every applied raise is counted in it.
+    /// It is an array, so that counting an applied raise is fast.
     applied: Mutex<Vec<u32>>,
     activity: Mutex<Activity>,
     /// Time between the last two recordings, in milliseconds.

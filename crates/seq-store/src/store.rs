@@ -137,6 +137,9 @@ impl StoreHandle {
 
     /// Stops the member. Transfers its leadership, ends the group's tasks, and stops the Raft library. Returns when all
     /// data is written and the data directory is released.
+    ///
+    /// # Errors
+    /// [`Hung`] if the storage did not stop in time.
     pub async fn shutdown(self) -> Result<(), Hung> {
         boxed_shutdown(self).await
     }

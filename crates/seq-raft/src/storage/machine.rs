@@ -93,7 +93,7 @@ pub(crate) trait Replica: Send + Sync {
     /// middle of an entry.
     fn apply(&self, entry: Entry) -> Outputs;
 
-    /// Returns the last entry that the state covers, and its list of members.
+    /// Returns the last entry that the state covers, and the list of members as of that entry.
     fn applied(&self) -> (Option<LogId>, StoredMembership);
 
     /// Copies the state. Applying waits only for the copy, which takes a millisecond for 40,000 sections.

@@ -62,8 +62,8 @@ pub(crate) struct SledBackend {
     _released: Released,
 }
 
-/// Waits, when dropped, until sled has released its file. sled's threads release the file a moment after the last
-/// handle on the database is dropped. Before that, the database cannot be opened again.
+/// Guard that waits, when it is dropped, until sled has released its file. sled's threads release the file a moment
+/// after the last handle on the database is dropped. Before that, the database cannot be opened again.
 struct Released(File);
 
 /// Maximum time to wait for the release. If the release takes longer, the next opening fails with an error, which does

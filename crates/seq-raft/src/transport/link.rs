@@ -30,8 +30,8 @@ pub(crate) struct LinkTimeouts {
 }
 
 impl LinkTimeouts {
-    /// Returns the timeouts for these options. They derive from the heartbeat interval, which is longer than the
-    /// longest round trip that the options allow.
+    /// Returns the timeouts for these options. Each timeout is longer than the longest round trip that the options
+    /// allow.
     pub(crate) fn new(options: &RaftOptions) -> LinkTimeouts {
         LinkTimeouts {
             connect: MIN_CONNECT.max(options.heartbeat * 2),

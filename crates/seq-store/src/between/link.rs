@@ -1,8 +1,9 @@
 //! Links to the leaders of other sets' stores. The members of a store are tried one after the other, at the addresses
 //! that its set states.
 //!
-//! A request is sent only to a store member whose certificate names the set as this set's log does. If the log has no
-//! name of the set yet, for example because an operator typed the address, any store member of the cluster is accepted.
+//! A request is sent only to a store member whose certificate has the name of the set that is in this set's log. If the
+//! log has no name of the set yet, for example because an operator typed the address, any store member of the cluster
+//! is accepted.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -37,8 +37,8 @@ pub(super) fn of(effect: &Effect) -> Span {
     span
 }
 
-/// Returns a request that runs within `span` and ends it. The request yields its outcome and the id of its trace.
-/// `failure` returns the reason of a failed outcome.
+/// Wraps `request` in `span`, which ends with the request. The returned future yields the outcome of the request and
+/// the id of its trace. `failure` returns the reason of a failed outcome.
 pub(super) fn follow<T: Send + 'static>(
     mut span: Span,
     request: BoxFuture<'static, T>,

@@ -144,7 +144,8 @@ pub(crate) fn check(lowered: &Lowered, sections: &[u32], ceilings: &[Option<Seq>
 }
 
 impl Warnings {
-    /// Returns the number of suppressed requests before this request if it is to be logged now, or `None`.
+    /// Returns whether a refused request is to be logged now. If so, returns the number of refused requests since the
+    /// last warning that were not logged; otherwise returns `None`.
     fn admit(&mut self, now: Instant) -> Option<u64> {
         if self.last.is_some_and(|last| now.saturating_duration_since(last) < WARN_INTERVAL) {
             self.suppressed += 1;

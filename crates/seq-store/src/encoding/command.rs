@@ -125,7 +125,8 @@ impl From<Transfer> for state::Transfer {
     }
 }
 
-/// A set's definition. It has one column for each field of the layout's spaces, and one for each field of the homes.
+/// A set's definition. It has one column for each field of the layout's spaces, and one column for each field of the
+/// homes.
 #[derive(Archive, Serialize, Deserialize, Debug)]
 pub(crate) struct Set {
     name: String,

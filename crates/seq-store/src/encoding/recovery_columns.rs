@@ -1,5 +1,5 @@
-//! Columns for the knowledge of a restored set about the records of other sets, and the conversions from and to
-//! `seq-core`.
+//! Columns for the knowledge of a restored set about the records of other sets, and the conversions from and to the
+//! types of `seq-core`.
 
 use std::time::Duration;
 

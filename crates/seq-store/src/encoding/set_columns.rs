@@ -1,5 +1,5 @@
 //! Columns for the knowledge of a state about other sets and for the records of sections that other sets know too, and
-//! the conversions from and to `seq-core`.
+//! the conversions from and to the types of `seq-core`.
 
 use rkyv::{Archive, Deserialize, Serialize};
 use seq_core::directory::Directory as CoreDirectory;

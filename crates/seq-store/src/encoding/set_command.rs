@@ -1,4 +1,4 @@
-//! Archived types of the commands between sets, and the conversions from and to `seq-core`.
+//! Archived types of the commands between sets, and the conversions from and to the types of `seq-core`.
 
 use std::time::Duration;
 

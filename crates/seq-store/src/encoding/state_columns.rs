@@ -1,4 +1,4 @@
-//! Columns for the state of a set ([`seq_core::state::State`]), and the conversions from and to `seq-core`.
+//! Columns for the state of a set ([`seq_core::state::State`]), and the conversions from and to this type.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

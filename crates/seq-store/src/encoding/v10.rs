@@ -1,4 +1,4 @@
-//! Format 10: the contents of format 9, moves of sections by operators, and pauses of balancing.
+//! Format 10. It adds to format 9 the moves of sections by operators, and pauses of balancing.
 //!
 //! ```text
 //! command   body of format 9, whose last byte is 0 to 3; or a body of this format, and a last byte of 4

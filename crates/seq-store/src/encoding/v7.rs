@@ -1,4 +1,4 @@
-//! Format 7: format 6 with the audit log.
+//! Format 7. It adds the audit log to format 6.
 //!
 //! ```text
 //! command   body of format 6, or of an operation; last byte: which of both

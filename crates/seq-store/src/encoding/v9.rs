@@ -1,4 +1,4 @@
-//! Format 9: the contents of format 8, and the copies of sections whose last owner stopped in an orderly way.
+//! Format 9. It adds to format 8 the copies of sections whose last owner stopped in an orderly way.
 //!
 //! ```text
 //! command   body of format 8, whose last byte is 0, 1 or 2; or a body of this format, and a last byte of 3
