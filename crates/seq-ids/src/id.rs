@@ -6,8 +6,8 @@ use core::fmt;
 use core::num::NonZeroU64;
 use core::str::FromStr;
 
-/// An id, an integer in `1 ..= 2^63 - 1`. The range ends there so that an id is positive in languages without unsigned
-/// integers.
+/// A unique id, which is an integer in `1 ..= 2^63 - 1`. The range ends there so that an id is positive in languages
+/// without unsigned integers.
 ///
 /// JavaScript stores numbers as doubles, which are not exact above 2^53 - 1, so ids should be sent to JavaScript as
 /// text.

@@ -40,7 +40,7 @@ pub struct TimedShape {
     pub epoch_ms: u64,
     /// Length of a unit of time in milliseconds, `1 ..= 86,400,000`.
     pub unit_ms: u32,
-    /// Number of bits of the time, which counts units since the epoch; at least 1.
+    /// Number of bits of the time, at least 1. The time counts units since the epoch.
     pub time_bits: u8,
     /// Number of bits of the lane.
     pub lane_bits: u8,
@@ -245,8 +245,8 @@ impl CounterShape {
 }
 
 impl TimedShape {
-    /// The largest number of bits of a lane. A cluster has at most 2^20 sections, so that many lanes can have a section
-    /// each.
+    /// The largest number of bits of a lane. It allows 2^20 lanes, which is also the largest number of sections in a
+    /// cluster.
     pub const MAX_LANE_BITS: u8 = 20;
     /// The longest unit of time in milliseconds, a day.
     pub const MAX_UNIT_MS: u32 = 86_400_000;

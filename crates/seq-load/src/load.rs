@@ -22,7 +22,7 @@ use crate::reply::{self, Reasons, Reply};
 use crate::silence::Silence;
 use crate::time_series::TimeSeries;
 
-/// Pause of a worker after a round without a number, which prevents a busy loop against an unavailable service.
+/// Pause of a worker after a round that got no number. It prevents a busy loop against an unavailable service.
 const AFTER_FAILURE: Duration = Duration::from_millis(10);
 
 /// The parameters of a load.
@@ -312,7 +312,8 @@ mod tests {
     use super::*;
     use crate::reply::Failure;
 
-    /// Takes a millisecond for a round; one counter for all uids, constant if `stuck`.
+    /// Service in memory that takes a millisecond for a round. All uids share one counter, which does not move if
+    /// `stuck`.
     #[derive(Default)]
     struct Memory {
         last: Cell<u64>,

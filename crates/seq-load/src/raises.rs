@@ -30,7 +30,7 @@ pub struct RaiseWatch {
     processes: BTreeMap<(String, u32), (Duration, Duration)>,
 }
 
-/// The counts of one incarnation of a node at its last poll.
+/// The counts of one incarnation of a node when that incarnation was last polled.
 #[derive(Clone, Copy, Debug)]
 struct NodeCounts {
     incarnation: u64,
@@ -38,7 +38,7 @@ struct NodeCounts {
 }
 
 impl RaiseWatch {
-    /// Creates a watch on the cluster of `addrs`, each given as `host:port`.
+    /// Creates a watch on the cluster to which the nodes at `addrs` belong. An address has the form `host:port`.
     pub fn new(pool: Pool, addrs: impl IntoIterator<Item = String>) -> RaiseWatch {
         RaiseWatch {
             pool,

@@ -14,7 +14,7 @@ pub enum Reply {
     Given {
         /// The number.
         value: Seq,
-        /// The number allocated before, or 0 if the owner does not know it.
+        /// The number allocated for the uid before this number; 0 if the owner does not know it.
         prev: Seq,
         /// Number of earlier attempts of the same call that may have advanced the counter.
         lost: u32,

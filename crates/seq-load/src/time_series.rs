@@ -52,7 +52,8 @@ impl TimeSeries {
         second.latency.record_n(took, calls);
     }
 
-    /// Appends the row of the current second, after a row of zeros for each second before it without a reply.
+    /// Appends the row of the current second. Before this row, appends a row of zeros for each earlier second in which
+    /// no reply arrived.
     pub fn close(&mut self) {
         let Some(Second { number, calls, numbers, failed, latency }) = self.now.take() else { return };
         for second in self.rows.len() as u64..number {

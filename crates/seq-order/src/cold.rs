@@ -8,8 +8,8 @@ use crate::runs::{Run, RunSet};
 /// Most unexplained numbers kept per user. If there are more, the oldest are dropped and only counted.
 pub(super) const MAX_ORPHANS: usize = 64;
 
-/// Most lost attempts kept per user. An attempt is lost if its outcome is unknown; the kept data decides which numbers
-/// it may explain. Older attempts are only counted, and each of them is assumed to be able to explain any number.
+/// Most lost attempts kept per user. A lost attempt has an unknown outcome, so it may explain a number that was named.
+/// Older attempts are only counted, and are assumed to be able to explain any number.
 const MAX_LOST: usize = 1_024;
 
 /// State of a user other than its newest run of numbers.
@@ -28,7 +28,7 @@ pub(super) struct Cold {
     /// there are too many, the oldest are dropped and only counted, in `orphans_dropped`.
     pub(super) orphans: Vec<Orphan>,
     pub(super) orphans_dropped: u64,
-    /// Lowest number that the history has of the user, set when its numbers first have a hole. The history knows
+    /// Lowest number that the history has of the user, set when the user's numbers first have a hole. The history knows
     /// nothing about lower numbers.
     pub(super) begin: Option<u64>,
     /// Attempts with an unknown outcome. `lost_dropped` counts the older attempts that are no longer kept.
@@ -38,7 +38,7 @@ pub(super) struct Cold {
     /// reads.
     pub(super) read: u64,
     pub(super) read_bound: u64,
-    /// Number of runs in all sets together at which old runs are dropped the next time.
+    /// Total number of runs above which old runs are dropped, if it is above `MAX_RUNS`.
     pub(super) fold_at: usize,
 }
 
@@ -98,8 +98,8 @@ impl Cold {
     }
 
     /// Removes the orphans whose numbers are in `run`, the numbers of a call. If the call is `sound`, which means that
-    /// it broke no promise itself, this also removes the exact reads that the call contradicts, and returns how many
-    /// these are. A read is contradicted if it returned a number of the call other than the last, or a number in `gap`,
+    /// it broke no promise itself, this also removes the exact reads that the call contradicts, and returns their
+    /// number. A read is contradicted if it returned a number of the call other than the last, or a number in `gap`,
     /// which is between the call's `prev` and its first number.
     pub(super) fn take_in(&mut self, run: Run, gap: Option<Run>, sound: bool) -> u64 {
         let inner = inner(run);
@@ -130,7 +130,7 @@ impl Cold {
     /// dropped orphans that nothing explains.
     ///
     /// If the attempts are sorted by their start, the attempts that can explain an orphan come first, because a later
-    /// attempt never has a lower floor. So it is best to match the orphan with the fewest possible attempts first: this
+    /// attempt never has a lower floor. So the orphans with the fewest possible attempts are matched first, which
     /// leaves as few orphans as possible unexplained.
     pub(super) fn unexplained(&self, top: Run, begin: u64, flights: &[Attempt]) -> (Vec<Orphan>, u64) {
         let given = |number| top.contains(number) || self.older.contains(number);

@@ -52,7 +52,7 @@ pub enum IdViolation {
     OutOfRange(u64),
     /// An id is not above the id before it in a response.
     Descends(u64),
-    /// A request was sent after an id had arrived, and still got an id that is not above that id.
+    /// A request was sent after an id had arrived, but the id in its response is not above the earlier id.
     Late {
         /// The id.
         id: u64,

@@ -133,7 +133,7 @@ impl Checker {
         }
     }
 
-    /// Returns the largest number returned for a user; 0 if there is none.
+    /// Returns the largest number that was returned for a user; 0 if there is none.
     pub fn floor(&self, user: User) -> u64 {
         self.users[user.0 as usize].top.last
     }
@@ -185,8 +185,8 @@ impl Checker {
         CallId(id)
     }
 
-    /// Records the end of an allocation. `outcomes` has one outcome for each item, in the order in which the start had
-    /// the items.
+    /// Records the end of an allocation. `outcomes` has one outcome for each item, in the order in which the items were
+    /// passed to the start.
     pub fn end(&mut self, id: CallId, now: Duration, outcomes: impl IntoIterator<Item = Outcome>) {
         self.events += 1;
         let mut flight = std::mem::take(&mut self.calls[id.0]);
@@ -219,8 +219,8 @@ impl Checker {
         self.free.push(id.0);
     }
 
-    /// Records the end of a read. `readings` has one reading for each item, in the order in which the start had the
-    /// items.
+    /// Records the end of a read. `readings` has one reading for each item, in the order in which the items were passed
+    /// to the start.
     pub fn end_read(&mut self, id: CallId, now: Duration, readings: impl IntoIterator<Item = Reading>) {
         self.events += 1;
         let mut flight = std::mem::take(&mut self.calls[id.0]);
@@ -338,7 +338,7 @@ impl Checker {
         }
     }
 
-    /// Checks an item on the slow path, which every item takes that is not simply the successor of the user's last
+    /// Checks an item on the slow path. Every item takes this path unless it is simply the successor of the user's last
     /// number.
     #[cold]
     fn judge(&mut self, item: Item) {

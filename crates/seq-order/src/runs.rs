@@ -11,7 +11,7 @@ pub(super) struct Run {
 }
 
 impl Run {
-    /// The empty run below number 1. Inserting number 1 next to it makes one run of both.
+    /// The empty run below number 1. If a user's first number is 1, it extends this run.
     pub(super) const EMPTY: Run = Run { first: 1, last: 0 };
 
     pub(super) fn is_empty(self) -> bool {

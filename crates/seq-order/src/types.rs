@@ -18,7 +18,7 @@ pub enum Outcome {
     Given {
         /// The last number.
         value: u64,
-        /// The number allocated before, or 0 if the owner does not know it.
+        /// The number allocated for the user before these numbers; 0 if the owner does not know it.
         prev: u64,
         /// Number of requested numbers, 1 or above.
         count: u32,

@@ -100,7 +100,7 @@ bugs! {
     NeverRetries: "never-retries", "a pending call without retries",
     /// A forwarded call does not count its hops.
     UncountedHops: "uncounted-hops", "a forwarded call whose hops are not counted",
-    /// A call waits at a node that will not own its section.
+    /// A call waits at a node that will not own the call's section.
     WaitsAstray: "waits-astray", "a call that was forwarded twice and waits where its section is not expected",
     /// The target of a handover serves the section as soon as the source sends an Activate, without a grant of the
     /// store.
@@ -124,7 +124,7 @@ bugs! {
     NewestLease: "newest-lease", "a registration that forgets the longer lease of the incarnation before",
     /// A renewal that is applied again does not move the liveness counter.
     RepeatNotCounted: "repeat-not-counted", "a repeated renewal that moves no liveness counter",
-    /// A raise without an accepted section does not move the liveness counter.
+    /// A raise of which no section was accepted does not move the liveness counter.
     RefusedRaiseNotCounted: "refused-raise-not-counted", "a raise without an accepted section that moves no liveness counter",
     /// A transfer that is applied again does not move the liveness counter.
     TransferRepeatNotCounted: "transfer-repeat-not-counted", "a repeated transfer that moves no liveness counter",
@@ -178,8 +178,8 @@ bugs! {
     OneMargin: "one-margin", "two sets: one margin for any number of restores",
     /// A departure is refused while its migration is paused.
     PauseRefuses: "pause-refuses", "two sets: a departure refused while its migration is paused",
-    /// A quarantine ends after a response that another set only read from its state, without an entry for the fence in
-    /// its log.
+    /// A quarantine ends after a response that another set only read from its state. The log of that set has no entry
+    /// for the fence.
     QuarantineByReading: "quarantine-by-reading", "two sets: a quarantine that ends without a fence in the other log",
     /// A quarantine ends before the leases of the older lineage have expired.
     QuarantineWithoutWait: "quarantine-without-wait", "two sets: a quarantine that outlasts no lease",
@@ -194,18 +194,18 @@ bugs! {
     /// A node that received a call from another set forwards the call to another set again.
     SendsOnward: "sends-onward", "two sets: a call that any node forwards to another set",
     /// A call is sent to another set again at once, even if the claim that names the set is not newer than the claim
-    /// before.
+    /// that the call followed before.
     FollowsAgain: "follows-again", "two sets: a claim that is followed although it is not newer",
     /// A closing set names owners for sections that would arrive from other sets.
     ReservesWhileClosing: "reserves-while-closing", "two sets: a closing set that names owners for sections to come",
     /// A set counts as down after one round of probes.
     DownTooEarly: "down-too-early", "two sets: a set that counts as down after one missed probe",
-    /// The restore margin of a counter with few ids is the restore margin of uids.
+    /// A counter with few ids has the restore margin of uids, which is far too large for it.
     WideMargin: "wide-margin", "two sets: a margin of 2^40 for a small counter",
     /// A counter of a series has no restore margin.
     NoMargin: "no-margin", "two sets: a counter without a margin",
-    /// After a restore, the ceiling of timed lanes is a lead above the ceiling in the backup, for any time of the
-    /// restore.
+    /// After a restore, the ceiling of timed lanes is a lead above the ceiling in the backup, even if the backup is
+    /// much older than the restore.
     RestoredWithoutClock: "restored-without-clock", "two sets: a ceiling of ticks restored without the time of the restore",
     /// A series that a restore has lost is created again at its start.
     RecreatedAtStart: "recreated-at-start", "two sets: a lost series that is created again at its start",
@@ -222,7 +222,7 @@ bugs! {
     AbandonedHistory: "abandoned-history", "restores: a backup of a history that was given up for an older backup",
     /// A set compares the count of a fence only with the count of its own lineage.
     FenceOfOwnCount: "fence-of-own-count", "restores: a fence compared with the own count only, and a lineage of the count that one set requires",
-    /// A quarantine waits only for leases of the length that the terms of its own set allow.
+    /// A quarantine waits only for as long as leases under the terms of its own set last.
     WaitsByOwnTerms: "waits-by-own-terms", "restores: a quarantine that outlasts the leases of its own set's terms only",
     /// The fingerprint that restored store members compare before they form a group is computed from the lineage alone,
     /// so that members restored from different backups can form one group.
@@ -235,7 +235,7 @@ bugs! {
     RecoveredCountedAnew: "recovered-counted-anew", "restores: a recovered backup whose restores are counted anew",
     /// A set notes that it has received a closing set's final records, without keeping the records.
     InheritanceSkipped: "inheritance-skipped", "restores: a set that closes before another one has its records",
-    /// The claims of a set are kept although the set was restored since.
+    /// Claims that a set stated are kept although the set was restored since.
     VoidKeepsClaims: "void-keeps-claims", "restores: responses kept although their set was restored since",
     /// A set closes while sections may be on their way to it.
     ClosesAtOnce: "closes-at-once", "restores: a set that closes without waiting for the other sets",

@@ -56,7 +56,7 @@ pub(crate) struct Check {
     /// The numbers taken of each uid and lane, as runs of consecutive numbers. Each map has the last number of a run by
     /// the first number of the run.
     taken: Vec<BTreeMap<u64, u64>>,
-    /// For each call in progress, how often a process gave up the call after it had forwarded the call, and retried it.
+    /// For each call in progress, the number of times that a process forwarded the call, gave it up and retried it.
     repeats: BTreeMap<u64, u32>,
     /// Calls of which the network has made copies. The response to a copy does not count the lost attempts of the
     /// original.
@@ -173,7 +173,7 @@ impl Check {
 
     /// Returns how many attempts of a call may have taken numbers without a response. `counted` is the number of such
     /// attempts that the call's response states. It may be too low, because a node that was given up may have repeated
-    /// the call itself, and the caller knows of a single lost attempt at most.
+    /// the call itself, unknown to the caller.
     pub(crate) fn lost(&mut self, call: u64, counted: u32) -> u32 {
         let repeats = self.repeats.remove(&call).unwrap_or(0);
         if counted == 0 && !self.copied.contains(&call) { 0 } else { counted.max(repeats) }

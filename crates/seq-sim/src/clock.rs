@@ -1,5 +1,5 @@
-//! The clocks of a simulated machine. Each clock has its own rate; the machine may be suspended, and its wall clock
-//! may be set.
+//! The clocks of a simulated machine. Each clock has its own rate, the machine may be suspended, and its wall clock may
+//! be set.
 
 use seq_core::lease::Clocks;
 

@@ -84,7 +84,7 @@ situations! {
     TwoArbiters: "two arbiters at a time",
     /// An entry of a deposed leader was applied after all.
     LateEntry: "entries of a deposed leader applied",
-    /// A response of the store arrived after its process had abandoned the request.
+    /// A response of the store arrived after the process that sent the request had abandoned it.
     LateAnswer: "responses that came too late",
     /// A process stalled while a call was between its check and its number.
     StalledInCall: "stalls between check and number",
@@ -98,7 +98,7 @@ situations! {
     ReadBound: "upper bounds read",
     /// A uid was raised to a number.
     Advanced: "advances",
-    /// A uid was past the number that it should be raised to.
+    /// An advance was refused, because the uid was already past the target.
     AdvancePast: "advances refused as past",
     /// A response counts lost attempts, because the forwarded call was given up and retried.
     LostCounted: "responses that count lost attempts",
@@ -168,7 +168,7 @@ situations! {
     RestoresReturned: "restores: returns begun",
     /// Restores: a set was restored.
     RestoresRestored: "restores: sets restored",
-    /// Restores: a set was restored from a backup that was not its newest.
+    /// Restores: a set was restored from a backup that was not the newest backup of the set.
     RestoresOldBackup: "restores: restores from an old backup",
     /// Restores: a larger margin was given as a larger count.
     RestoresLargerMargin: "restores: restores with a larger margin",
@@ -188,7 +188,7 @@ situations! {
     RestoresLostAfterMerge: "restores: sets lost after a merge",
     /// Restores: a set inherited the final records of a closing set.
     RestoresInherited: "restores: inheritances",
-    /// Restores: a migration to a set began just before it was closed.
+    /// Restores: a migration to a set began just before the set was closed.
     RestoresCrossed: "restores: migrations to a set that closes",
     /// Restores: the processes of a closed set stopped permanently.
     RestoresStopped: "restores: closed sets that stopped",

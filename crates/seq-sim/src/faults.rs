@@ -25,7 +25,7 @@ pub(crate) enum Kind {
     Duplicates(u64),
     /// Some messages take longer, up to a number of milliseconds.
     Slow(u64),
-    /// A few messages arrive up to 20 seconds later, at a rate in a thousand.
+    /// Some messages, at a rate in a thousand, arrive up to 20 seconds late.
     Ancient(u64),
     /// Responses of the store are lost, at a rate in a thousand.
     ResponsesLost(u64),
@@ -77,8 +77,8 @@ pub(crate) enum Kind {
     NoRenewals(usize),
     /// Forged messages of a handover are sent to an AllocSvr.
     Forge(usize),
-    /// The data directories of all members are put back to their state a number of milliseconds ago, and all members
-    /// start again.
+    /// The data directories of all members are put back to the state that they had a number of milliseconds before, and
+    /// all members start again.
     RollBack(u64),
     /// A migration of some sections of a set begins.
     Migrate(usize, u64),

@@ -48,7 +48,7 @@ impl World {
         self.watch(p, id);
     }
 
-    /// Decides whether a forwarded call goes on waiting, is attempted again, or is refused. This is called at each
+    /// Decides whether a forwarded call goes on waiting, is attempted again, or is refused. Must be called at each
     /// change of the ownership, and whenever the call's timer fires.
     pub(crate) fn watch(&mut self, p: usize, id: u64) {
         let now = self.now;

@@ -102,7 +102,7 @@ impl World {
         }
     }
 
-    /// Processes a source's request to this process as the target, and sends the response.
+    /// Processes a request that the source of a handover sent to this process as the target, and sends the response.
     pub(crate) fn peer_request(&mut self, p: usize, from: usize, id: u64, request: &PeerRequest) {
         let taken = match request {
             PeerRequest::Prepare(offer) => self.step(p, |owner, _| owner.on_prepare(offer)),

@@ -1,4 +1,4 @@
-//! Begins and ends faults, and heals the world when its time of faults is over.
+//! Begins and ends faults. When the world's time for faults is over, ends all faults.
 
 use seq_core::owner::Owner;
 use seq_core::renewals::PEER_ROUTES_INTERVAL;

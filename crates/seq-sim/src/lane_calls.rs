@@ -30,9 +30,9 @@ pub(crate) struct LaneWish {
     /// Index of the series.
     pub(crate) series: usize,
     pub(crate) count: Count,
-    /// All ids are to be above this id; 0 for no id.
+    /// The id above which all ids of the call must be; 0 if the call names no id.
     pub(crate) after: u64,
-    /// All numbers are to be above this number, which is derived from `after` and the lane.
+    /// The number above which all numbers of the call must be. It is derived from `after` and the lane.
     pub(crate) above: Seq,
 }
 

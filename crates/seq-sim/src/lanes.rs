@@ -49,8 +49,8 @@ const EPOCH_MS: u64 = WALL_MS - 1_000_000_000;
 /// Time by which an id may be ahead of the clock, in milliseconds.
 const AHEAD_MS: u32 = 1_000;
 
-/// Leads of the series, in milliseconds. The first is for lanes that the node chooses, and the second for lanes that
-/// the caller names.
+/// Leads of the series. A lead is the time in milliseconds by which a durable ceiling is ahead of the clock. The first
+/// lead is for lanes that the node chooses, and the second for lanes that the caller names.
 const LEADS_MS: [u32; 2] = [12_000, 1_000];
 
 /// The last id of the counter.

@@ -54,7 +54,7 @@ pub(crate) enum StoreRequest {
         /// Raises whose target the leader lowered.
         lowered: Lowered,
     },
-    /// Commits a handover inside the set, or a departure to another set.
+    /// The commit of a handover inside the set, or of a departure to another set.
     Commit {
         handover: Handover,
         since: RouteVersion,

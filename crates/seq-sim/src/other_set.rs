@@ -334,8 +334,9 @@ impl World {
         }
     }
 
-    /// Records a response to a forwarded call if another set sent it, and returns the response. If the response states
-    /// that a node of the set is unreachable, returns the refusal that the set is unavailable instead.
+    /// Records and returns the response to a call that was forwarded to another set. If the response states that a node
+    /// of that set is unreachable, returns a refusal that states that the set is unavailable. Responses of this set are
+    /// returned as they are.
     pub(crate) fn of_destination(&mut self, p: usize, pending: &Pending, to: Destination, reply: Reply) -> Reply {
         let Destination::Set(set) = to else { return reply };
         let (now, section) = (self.elapsed(), pending.call.section);

@@ -47,7 +47,8 @@ impl World {
         self.send(host, to, Body::FetchRoutes { process: p, id, known });
     }
 
-    /// Returns the version that the next request to the store names, as the version of the routes that the process has.
+    /// Returns the route version that the next request to the store names, so that the response has the changes since
+    /// then.
     pub(crate) fn known_version(&self, p: usize) -> RouteVersion {
         let Process { owner, route_fetch, .. } = &self.procs[p];
         match (self.bug, owner.routes()) {

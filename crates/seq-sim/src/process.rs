@@ -122,7 +122,7 @@ pub(crate) struct Process {
     /// Time of the next poll of the renewals, on the world's clock.
     pub(crate) polled_at: Option<Duration>,
     pub(crate) raises: RaiseQueue<Rc<Owned>>,
-    /// Time of the next look at raises that wait, on the world's clock.
+    /// Time at which the raises that wait are evaluated next, on the world's clock.
     pub(crate) raise_at: Option<Duration>,
     /// The backoff of commits without a response.
     pub(crate) commit_backoff: Backoff,

@@ -183,7 +183,8 @@ fn index(set: SetId) -> usize {
 }
 
 impl World {
-    /// Returns the world of a seed, with all its faults or some of them.
+    /// Returns the world of a seed. If `faults` is given, only the faults with these numbers happen; otherwise, all
+    /// faults of the seed happen.
     pub(crate) fn new(seed: u64, bug: Option<Bug>, faults: Option<&[usize]>, text: bool) -> World {
         let mut rng = Rng::new(seed ^ 0x3_5e75);
         let layout = Layout::new(0..u64::from(SECTIONS), 1).expect("a sound layout");

@@ -18,7 +18,7 @@ pub struct Shrunk {
     pub runs: u32,
 }
 
-/// Finds a few faults of a run that break the same promise; returns `None` if the run breaks no promise.
+/// Finds a few faults that break the same promise as the whole run; returns `None` if the run breaks no promise.
 ///
 /// The search omits halves of the faults, then quarters, and so on down to single faults, until no part can be omitted.
 #[must_use]

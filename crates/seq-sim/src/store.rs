@@ -88,7 +88,7 @@ pub(crate) enum Entry {
     /// Another set gets the response.
     Between(Box<Command>, Option<Asked>),
     Drain(usize, bool),
-    /// A section and the name to which an operator moves it; with `None`, the section is balanced again.
+    /// A move of a section by an operator to the AllocSvr with this name; with `None`, the section is balanced again.
     Move(u32, Option<usize>),
     PauseBalancing,
     Terms(Terms),
@@ -303,7 +303,8 @@ impl World {
         clock_offset::middle(clocks).map_or(0, |middle| middle as u64)
     }
 
-    /// Returns the clock of a store, and keeps the latest reading for the checks.
+    /// Returns the time on the clock of a store, in milliseconds since 1970, and keeps the latest reading for the
+    /// checks.
     pub(crate) fn store_ms(&mut self, set: usize) -> u64 {
         let middle = self.middle_ms(set);
         self.latest_ms = self.latest_ms.max(middle);

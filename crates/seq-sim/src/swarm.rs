@@ -22,7 +22,7 @@ pub(crate) struct Swarm {
     /// Whether the first AllocSvr begins with a longer lease. The terms of its set are then long at first, and are
     /// shortened during the run.
     pub(crate) long_terms: bool,
-    /// Mean pause between a caller's calls, in milliseconds. In calm weather the pause is always half of it.
+    /// Mean pause between a caller's calls, in milliseconds. In calm weather, the pause is always half of this mean.
     pub(crate) think_ms: u64,
     /// The time at which everything heals.
     pub(crate) ends: u64,

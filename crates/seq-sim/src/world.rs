@@ -63,7 +63,7 @@ const CLIENTS: usize = 4;
 /// Number of callers for ids of series.
 const ID_CLIENTS: usize = 2;
 
-/// The time of the first look of the operator that creates series.
+/// The time at which the operator that creates series first looks at the sets.
 const FIRST_CREATION: u64 = 200 * MS;
 
 /// The time within which the probe of each uid must be served, after all faults have ended.
@@ -229,8 +229,8 @@ impl World {
         }
     }
 
-    /// Returns the time until which the member that processes an event is stalled; `None` if no member does, or if it
-    /// is not stalled.
+    /// Returns the time until which the member that processes an event is stalled; `None` if no member processes the
+    /// event, or if the member is not stalled.
     fn stalled_member(&self, event: &Event) -> Option<u64> {
         let member = match event {
             Event::Message { to: Address::Member(member), .. }

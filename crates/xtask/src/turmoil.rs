@@ -1,4 +1,5 @@
-//! Runs the simulated worlds of `tests/turmoil`, which is a separate workspace because it is built with its own cfg.
+//! Runs the simulated worlds of `tests/turmoil`, which is a separate workspace because it is built with its own `cfg`
+//! flag.
 
 use std::path::Path;
 

@@ -66,8 +66,8 @@ impl Transport {
         Ok(())
     }
 
-    /// Sends the commands of a round and adds their replies to `replies`. If it fails, it has added only the replies
-    /// received before the failure.
+    /// Sends the commands of a round and adds their replies to `replies`. After a failure, `replies` lacks the replies
+    /// that were not received before.
     async fn exchange(&mut self, uids: &[u64], replies: &mut Vec<Reply>) -> io::Result<()> {
         if self.stream.is_none() {
             self.dial().await?;

@@ -17,7 +17,7 @@ impl Transport {
     }
 
     /// Sends a call for the uids. If the batch size is 1, the call is for a single uid; otherwise the call is for a
-    /// batch, even if it has only one uid.
+    /// batch, which may have a single uid.
     async fn call(&self, uids: &[u64]) -> Vec<Reply> {
         match uids {
             [uid] if self.batch == 1 => vec![reply(self.client.next(*uid).await)],

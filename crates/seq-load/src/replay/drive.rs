@@ -25,7 +25,7 @@ use crate::silence::Silence;
 #[cfg(test)]
 mod tests;
 
-/// Backoff before the first retry for the members of a message that have no number. With a healthy server there are no
+/// Backoff before a message is first retried for its members without a number. With a healthy server there are no
 /// retries.
 const RETRY_FIRST: Duration = Duration::from_millis(20);
 

@@ -1,5 +1,5 @@
-//! The operator of three sets. The operator knows backups of different ages, a notebook with the counts of restores,
-//! and the responses of the stores.
+//! The operator of three sets. The operator has backups of different ages, a notebook with the counts of restores, and
+//! the responses of the stores.
 //!
 //! Each lineage has a count of restores. The operator restores a set with a count above all counts in the notebook and
 //! in the backup, and writes the new count into the notebook. While a restored set is in quarantine, it may begin a
@@ -307,7 +307,7 @@ impl World {
         self.propose(set, Command::StartMigration(start), Origin::Here);
     }
 
-    /// Completes each migration out of a set of which all sections have arrived.
+    /// Completes the open migrations out of a set. A migration is completed only if all its sections have arrived.
     pub(super) fn complete_all(&mut self, set: usize) {
         let state = &self.sets[set].state;
         let ready = |(id, one): &(&MigrationId, &Migration)| {

@@ -253,7 +253,7 @@ impl World {
         self.send_to_member(member, to, Between::Armed { migration, armed });
     }
 
-    /// Responds to another set after the entry of its request was applied.
+    /// Responds to a request of another set, after the entry of the request was applied.
     pub(crate) fn respond_to_set(&mut self, set: usize, asked: Asked, answer: Answer) {
         let state = &self.stores[set].state;
         let Asked { member, from, message } = asked;

@@ -15,7 +15,7 @@ use crate::world::World;
 /// Time between two steps of a merge.
 const MERGE_STEP: u64 = 50 * MS;
 
-/// A merge of a set into the other set, which ends with the closing of the set.
+/// A merge of a set into the other set. It ends when the merged set is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Merge {
     pub(crate) set: usize,

@@ -1,5 +1,6 @@
-//! Checks where the program uses its process. Only commands may print and exit, only one file may read variables of the
-//! environment, no task group may be dropped while its tasks run, and `seq-kit` may name no metric of seqsvr.
+//! Checks where the program uses facilities of its process, such as its output and its environment. Only commands may
+//! print and exit, only one file may read variables of the environment, no task group may be dropped while its tasks
+//! run, and `seq-kit` may name no metric of seqsvr.
 //!
 //! Clippy cannot check these rules, because its bans apply to a whole crate with its tests, and these rules differ by
 //! file.
