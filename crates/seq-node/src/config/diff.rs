@@ -1,4 +1,4 @@
-//! The command `config diff`: compares the settings of running nodes of a kind.
+//! The command `config diff`: compares the settings of running nodes of the same kind.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -46,7 +46,7 @@ impl Report {
     }
 }
 
-/// A setting in which nodes of a set and a kind differ, as JSON.
+/// A setting in which nodes of the same set and kind differ, as JSON.
 #[derive(Debug, PartialEq, Serialize)]
 struct Difference {
     /// Name of the set; empty for proxies.
@@ -54,9 +54,9 @@ struct Difference {
     /// `store`, `alloc` or `proxy`.
     kind: String,
     key: String,
-    /// The value of more than half of the nodes; `null` if there is none.
+    /// The value that more than half of the nodes have; `null` if there is no such value.
     majority: Option<toml::Value>,
-    /// The nodes with other values; all nodes without a majority.
+    /// The nodes with other values than the majority; all nodes if there is no majority.
     nodes: Vec<ValueOfNode>,
 }
 
@@ -65,12 +65,12 @@ struct Difference {
 struct ValueOfNode {
     node: String,
     addr: String,
-    /// `null` if the node does not have the setting, as one of another release.
+    /// The value; `null` if the node does not have the setting, for example because it is of another release.
     value: Option<toml::Value>,
     origin: Option<String>,
 }
 
-/// A node whose settings are not known, as JSON.
+/// A node whose settings are unknown, as JSON.
 #[derive(Serialize)]
 struct Silent {
     node: Option<String>,
@@ -108,7 +108,7 @@ pub(super) async fn run(args: &DiffArgs, output: &Output) -> anyhow::Result<Exit
     })
 }
 
-/// Returns the settings in which nodes of a set and a kind differ, in the order of their tables.
+/// Returns the settings in which nodes of the same set and kind differ, in the order of the nodes' tables.
 fn differences(reports: &[Report], all: bool) -> Vec<Difference> {
     let mut groups: BTreeMap<(usize, &str, &str), Vec<&Report>> = BTreeMap::new();
     for report in reports {
@@ -130,7 +130,7 @@ fn differences(reports: &[Report], all: bool) -> Vec<Difference> {
     found
 }
 
-/// Returns the difference of a setting; `None` if all nodes have the same value.
+/// Returns the difference in one setting; `None` if all nodes have the same value.
 fn difference((set, kind, key): (&str, &str, &str), nodes: &[&Report]) -> Option<Difference> {
     let rows: Vec<Option<&Setting>> = nodes.iter().map(|report| report.row(key)).collect();
     let value = |row: &Option<&Setting>| row.map(|row| row.value.clone());
@@ -193,7 +193,7 @@ fn rendered(differences: &[Difference]) -> Table {
     table
 }
 
-/// Returns a value in the syntax of TOML, and a text that is withheld without quotes.
+/// Returns a value in the syntax of TOML. The text that stands for a withheld value has no quotes.
 fn shown(value: &toml::Value) -> String {
     if value.as_str() == Some(table::WITHHELD) { table::WITHHELD.to_owned() } else { value.to_string() }
 }

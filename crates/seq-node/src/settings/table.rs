@@ -1,6 +1,6 @@
-//! The settings of a process as rows: the table that `config show` prints, and that a running node reports.
+//! The settings of a process as rows of a table, which `config show` prints and a running node reports.
 //!
-//! **Invariant:** no row has a secret, because rows are printed and sent.
+//! **Invariant:** no row contains a secret, because rows are printed and sent.
 
 use seq_kit::config::Key;
 use seq_proto::v1::Setting;
@@ -8,10 +8,10 @@ use seq_proto::v1::Setting;
 /// Keys whose values are withheld.
 const SECRETS: [&str; 1] = ["redis.password"];
 
-/// The text in place of a value that is withheld.
+/// The text that takes the place of a withheld value.
 pub(crate) const WITHHELD: &str = "(set)";
 
-/// Returns the rows of keys, in their order.
+/// Returns the rows of several keys, in the order of the keys.
 pub(crate) fn rows(keys: &[Key]) -> Vec<Setting> {
     keys.iter().map(row).collect()
 }
@@ -27,7 +27,7 @@ pub(crate) fn row(key: &Key) -> Setting {
     }
 }
 
-/// Returns the text of a row as a value in the type of its key. A text that is withheld or was cut is a string.
+/// Returns the text of a row as a value of the type of its key. A text that is withheld or was cut becomes a string.
 pub(crate) fn typed(text: &str) -> toml::Value {
     text.parse().unwrap_or_else(|_| toml::Value::String(text.to_owned()))
 }
