@@ -59,8 +59,8 @@ impl NodeActivity {
         self.origin.realtime / MS + boottime.saturating_sub(self.origin.boottime) / MS
     }
 
-    /// Records raises, each with its section, that one request to the store requested. The request was sent at
-    /// `requested`, and its response arrived at `now`.
+    /// Records the raises of a request to the store, each with its section. The request was sent at `requested`, and
+    /// its response arrived at `now`.
     pub(crate) fn raised(&self, raises: impl Iterator<Item = (SectionId, (Seq, Seq))>, requested: Clocks, now: Clocks) {
         let took_ns = now.boottime.saturating_sub(requested.boottime);
         let took_us = u32::try_from(took_ns / 1_000).unwrap_or(u32::MAX);

@@ -1,5 +1,5 @@
-//! Loop in which an AllocSvr waits. Each notification, each ended call and each expiry of the one timer becomes an
-//! [`Event`].
+//! Loop in which an AllocSvr waits. Each notification, each ended call and each expiry of the loop's only timer becomes
+//! an [`Event`].
 //!
 //! Each event is handled by a short method of the module that owns the event's subject: `session`, `raises`, `handover`
 //! or `peer_routes`. A handler never waits. It returns the calls to make next. The calls run as tasks, and the end of a
@@ -135,8 +135,8 @@ pub(crate) async fn run(shared: Arc<Shared>, link: Arc<StoreLink>) {
 
 impl ControlLoop {
     /// Waits for the next event. If several are ready, a halt or shutdown comes first. The timer and ended calls, whose
-    /// rate is limited, come next, and notifications come last. Among the notifications, those that any caller can
-    /// cause are last, so that a flood of them delays no other event.
+    /// rate is limited, come next, and notifications come last. The last notifications are of the kinds that any caller
+    /// can cause, so that a flood of them delays no other event.
     async fn next_event(&mut self) -> Event {
         loop {
             let (at, due) = self.next_deadline().unzip();

@@ -50,8 +50,8 @@ pub enum Halt {
 #[derive(Debug)]
 pub(crate) struct HaltLatch {
     set: watch::Sender<Option<Halt>>,
-    /// Shutdown of the allocator, which its task group or a cause begins. A loss of entries in the store is the one
-    /// cause that does not shut down the process, so that its status still shows the loss.
+    /// Shutdown of the allocator, which its task group or a cause begins. Only the loss of entries in the store does
+    /// not begin it, so that the status of the process still shows this loss.
     shutdown: CancellationToken,
 }
 

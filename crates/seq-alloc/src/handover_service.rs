@@ -50,7 +50,7 @@ impl HandoverService for Service {
         let mut messages = request.into_inner();
         let first = messages.message().await?.ok_or_else(|| malformed(&OfferError::Missing))?;
         let offer = self.offer(first.offer.as_ref())?;
-        // Checked before any message after the first one is received.
+        // Checked before the second message is received.
         self.0.shared.ownership.machine().check_offer(&offer).map_err(|refusal| self.refused(&refusal))?;
         let time = handover_calls::stage_time(self.0.shared.config.layout.section_size() as usize);
         let copy = tokio::time::timeout(time, self.receive(first, messages, offer.section)).await;
@@ -83,7 +83,7 @@ impl HandoverService for Service {
 }
 
 impl Service {
-    /// Receives the messages of a copy after the first one. Returns the copy with the permit for its slots.
+    /// Receives the rest of a copy, after its first message. Returns the copy with the permit for its slots.
     async fn receive(
         &self,
         first: v1::StageRequest,

@@ -15,7 +15,7 @@ use tokio::runtime::{Handle, Id};
 /// beyond it share the connections of the first runtime.
 const MAX_RUNTIMES: usize = 256;
 
-/// Limits on the items that one runtime forwards to one node.
+/// Limits on the items that a runtime forwards to a node.
 pub(crate) const FORWARD_BOUNDS: Bounds = Bounds {
     // These are 26 of the largest calls, or the pipelines of some thousand connections. With 24 bytes for each item and
     // 24 bytes for its response, they take 12 MiB. A node that is behind by more items is unlikely to catch up.

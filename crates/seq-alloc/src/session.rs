@@ -5,7 +5,7 @@
 //! and a new incarnation begins with a new token. `seq_core::renewals` decides the times of calls, and the control loop
 //! sends them.
 //!
-//! **Invariant:** at most one registration or renewal is in flight, and its response is adopted before the next one is
+//! **Invariant:** at most one registration or renewal is in flight, and its response is adopted before the next call is
 //! sent.
 
 use std::sync::Arc;
@@ -268,8 +268,8 @@ impl Sessions {
         self.state = State::Paused;
     }
 
-    /// Ends the incarnation and begins no other one, because this process may no longer serve. If a call is in flight,
-    /// its response is not adopted.
+    /// Ends the incarnation and begins no other incarnation, because this process may no longer serve. If a call is in
+    /// flight, its response is not adopted.
     pub(crate) fn on_halted(&mut self) {
         let shared = &self.shared;
         let session = shared.ownership.machine().session();

@@ -173,7 +173,7 @@ impl StoreLink {
     pub(crate) async fn call<Q: StoreRequest>(&self, request: Q) -> Result<Q::Response, StoreError> {
         let mut call = self.members.lock().begin();
         loop {
-            // Read before the request is sent, because the response must be from this state or a newer one.
+            // Read before the request is sent, because the response must be from this state or a newer state.
             let seen = self.seen();
             let status = match self.attempt(call.member(), request.clone()).await {
                 Ok(response) => {

@@ -73,7 +73,7 @@ pub(crate) async fn fetch_routes(shared: &Shared, deadline: Instant) -> Result<(
 }
 
 /// Fetches newer routes from another set, or from the node `from`, because no node of the set `down` can be reached.
-/// Does nothing while such a fetch for `down` is in progress, or if the last one began less than
+/// Does nothing while such a fetch for `down` is in progress, or if the last fetch began less than
 /// [`MIN_REFRESH_INTERVAL`] ago. So a set that is down causes only one small request per second to the other sets.
 pub(crate) async fn refresh_from_others(shared: &Shared, down: SetIndex, from: Option<(SetIndex, &Arc<str>)>) {
     let state = shared.routes.load().set(down).state().clone();

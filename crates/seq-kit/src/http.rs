@@ -1,7 +1,7 @@
 //! The HTTP port for metrics and probes: `/metrics`, `/livez`, `/readyz`.
 //!
 //! `/livez` reports the state of this process only, and never of a quorum, because restarting this process would not
-//! bring back another one. `/readyz` runs every named check, and responds 503 with the reasons if any check fails.
+//! bring back another process. `/readyz` runs every named check, and responds 503 with the reasons if any check fails.
 //! `/readyz/<check>` runs one check.
 //!
 //! **Invariant:** clients of this port cannot exhaust the file descriptors or the memory of the node. At most

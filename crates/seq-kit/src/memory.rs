@@ -94,7 +94,7 @@ impl fmt::Debug for MemoryBudget {
     }
 }
 
-/// The memory that one connection holds. Clones belong to the same connection.
+/// The memory that a connection holds. Clones belong to the same connection.
 #[derive(Clone, Debug)]
 pub struct Account(Arc<Connection>);
 

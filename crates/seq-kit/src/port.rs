@@ -101,7 +101,7 @@ impl Port {
     }
 
     /// Returns the reflection service, which describes all services of the port. Both versions of it are served,
-    /// because many clients support only the older one.
+    /// because many clients support only the older version.
     fn reflection(&self) -> tonic_reflection::server::Builder<'static> {
         let reflection = tonic_reflection::server::Builder::configure()
             .register_encoded_file_descriptor_set(self.descriptors)

@@ -86,8 +86,8 @@ struct View<'a> {
     /// Average number of raises per second, from the start of the store that made the backup until the backup; `null`
     /// if it is unknown.
     raises_per_second: Option<f64>,
-    /// Largest number of numbers that one section can have allocated since the backup, if raises continued at this rate
-    /// and all were of that section.
+    /// Upper bound of the numbers that a section has allocated since the backup, if raises continued at this rate and
+    /// all of them were of this section.
     #[serde(serialize_with = "digits")]
     numbers_since: u64,
     /// Hash of the state with which the restored stores begin. It is equal for all of them.

@@ -108,7 +108,8 @@ impl From<&FenceResponse> for v1::FenceResponse {
     }
 }
 
-/// Decodes a page of a set's records. Bounds other than those of the lists are checked when the page is applied.
+/// Decodes a page of a set's records. Only the lengths of its lists are checked here. Other bounds are checked when the
+/// page is applied.
 ///
 /// # Errors
 /// A refusal, if the lists differ in length or are too long.

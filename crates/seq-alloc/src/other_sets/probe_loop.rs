@@ -24,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 use super::OtherSets;
 use super::other_set::OtherSet;
 
-/// Limit on the nodes that one round probes. If a set has more nodes, successive rounds probe different nodes. A round
+/// Limit on the nodes that a round probes. If a set has more nodes, successive rounds probe different nodes. A round
 /// usually finds a live node among so many, and need not probe all nodes of a large set.
 const PROBED: usize = 16;
 
@@ -103,7 +103,7 @@ pub(crate) async fn probe_loop(sets: Arc<OtherSets>, layout: Layout, shutdown: C
     }
 }
 
-/// Probes the nodes of a set until one of them responds.
+/// Probes the nodes of a set until a node responds.
 async fn round(set: Arc<OtherSet>, turn: usize) -> Ended {
     set.on_probing();
     let mut nodes = set.nodes();

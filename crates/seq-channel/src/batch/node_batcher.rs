@@ -114,7 +114,7 @@ impl NodeBatcher {
             Ok(channel) => {
                 let client = SequenceServiceClient::new(channel).max_decoding_message_size(MAX_RESPONSE_BYTES);
                 // The lock is held until the task is stored, so that the task of the next stream cannot be stored
-                // before this one.
+                // before this task.
                 let mut task = self.task.lock();
                 *task = Some(stream::start(self.queue.clone(), generation, client, self.pool.runtime()));
             }

@@ -2,7 +2,7 @@
 //!
 //! The epochs of a section increase even across sets. So of two routes that any two sets sent, the route with the
 //! larger epoch is newer, and a merge keeps it. Merging is commutative, associative and idempotent, so messages that
-//! arrive in another order never replace a newer route by an older one.
+//! arrive in another order never replace a newer route by an older route.
 //!
 //! **Invariant:** the route of a section never falls in the order of [`SectionRoute::is_newer`]. There is one table for
 //! any number of sets. Snapshots share the chunks that did not change between them.

@@ -131,7 +131,7 @@ impl Buffer {
         (self.is_fetching, self.failures, self.retry_at) = (false, 0, None);
         (self.last_size, self.highest) = (ids.len() as u32, Some(ids.last_id()));
         let range = Range { size: ids.len() as u32, ids, at };
-        // If the present range has no ids left, the next take replaces it by this one.
+        // If the present range has no ids left, the next take replaces it by this range.
         self.spare = Some(range);
     }
 

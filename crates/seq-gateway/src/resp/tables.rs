@@ -1,5 +1,4 @@
-//! Tables of the Redis commands that are supported and of those that are refused, with the reason of each refusal; and
-//! the text of INFO.
+//! Tables of the supported and of the refused Redis commands, with the reason of each refusal; and the text of INFO.
 
 use std::fmt::Write;
 

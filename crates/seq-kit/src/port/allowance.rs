@@ -88,7 +88,7 @@ mod tests {
     const DATA: u8 = 0;
     const CONTROL: [u8; 8] = [2, 3, 4, 5, 6, 7, 8, 0xfa];
 
-    /// Receives frames until one exceeds the allowance, and returns the number of frames before that one.
+    /// Receives frames until a frame exceeds the allowance, and returns the number of frames before that frame.
     fn until_too_many(allowance: &mut Allowance, kind: u8, payload: usize) -> u32 {
         let mut count = 0;
         while allowance.receive(kind, payload) {

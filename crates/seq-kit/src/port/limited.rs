@@ -30,7 +30,7 @@ const SETTINGS: u8 = 4;
 const ACK: u8 = 1;
 
 /// The last frame to a peer that sends too many frames: GOAWAY with ENHANCE_YOUR_CALM and a reason. It names the
-/// highest possible stream as the last one, because any request of the peer may have been processed.
+/// highest possible stream as the last stream, because any request of the peer may have been processed.
 const CALM_DOWN: &[u8] = b"\0\0\x21\x07\0\0\0\0\0\x7f\xff\xff\xff\0\0\0\x0btoo many frames of no use";
 
 /// A frame type that no specification defines.

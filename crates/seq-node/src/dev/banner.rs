@@ -35,7 +35,7 @@ pub(super) struct Banner {
     step: u64,
     stores: Vec<Node>,
     allocs: Vec<Node>,
-    /// The sets other than the first one. They begin without sections.
+    /// The sets other than the first set. They begin without sections.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     further_sets: Vec<FurtherSet>,
     /// Names of the series that are not retired; empty until the cluster is ready.

@@ -10,7 +10,7 @@ use crate::resp::Endpoint;
 use crate::resp::encode::Replies;
 use crate::resp::incr_batch::integer;
 
-/// Executes `SEQ.NEXT key [n]`. Replies with the last number allocated, the number of the uid before the first one, the
+/// Executes `SEQ.NEXT key [n]`. Replies with the last number allocated, the uid's number before the first number, the
 /// number of attempts at owners that were lost, and the epoch.
 pub(super) async fn next<F: SequenceService>(
     endpoint: &Endpoint<F>,

@@ -46,7 +46,7 @@ fn name<'a>(node: &Node, key: &'a [u8]) -> Option<&'a [u8]> {
 }
 
 /// Returns the number of consecutive commands at the start of `input` that are the same INCR of a series, which take
-/// consecutive ids. Returns 1 if the first command is another one.
+/// consecutive ids. Returns 1 if the first command is another command.
 pub(super) fn times(node: &Node, command: &Command<'_>, input: &[u8]) -> u32 {
     let mut args = command.args.iter();
     let is_incr = args.next().is_some_and(|called| called.eq_ignore_ascii_case(b"INCR"))
@@ -117,7 +117,7 @@ async fn incr<F: SequenceService>(
     }
 }
 
-/// Executes `INCRBY key n` on a counter: takes n ids and returns the last one.
+/// Executes `INCRBY key n` on a counter: takes n ids and returns the last id.
 async fn incr_by<F: SequenceService>(
     endpoint: &Endpoint<F>,
     caller: &Caller,

@@ -96,8 +96,8 @@ fn target<F: SequenceService>(
     Target::new(to).inspect_err(|refusal| refused(endpoint, replies, refusal)).ok().map(|to| (uid, to))
 }
 
-/// Raises a uid. Returns whether it was raised. With `if_none`, the uid is raised only if it has no number, not even
-/// one that another caller gets at the same time.
+/// Raises a uid. Returns whether it was raised. With `if_none`, the uid is raised only if it has no number. A number
+/// that another caller gets at the same time counts too.
 async fn raise<F: SequenceService>(
     endpoint: &Endpoint<F>,
     caller: &Caller,
