@@ -38,7 +38,8 @@ pub(crate) struct NodeActivity {
 struct Recorded {
     activity: Activity,
     raises: RaiseRing,
-    /// Raises of each section since its last figures. Bounded by the sections of the layout.
+    /// Raises of each section that its figures do not include yet. There are at most as many entries as the layout has
+    /// sections.
     unrecorded: BTreeMap<SectionId, Figures>,
 }
 

@@ -74,7 +74,7 @@ seq_kit::options! {
         /// Timeout of one request to one store member, before the next member is tried.
         #[serde(rename = "store_timeout_ms", with = "durations::ms")]
         pub store_timeout: Duration,
-        /// Backoff after the first failed round of requests to the store; it doubles with each further one.
+        /// Backoff after the first failed round of requests to the store. It doubles with each further failed round.
         #[serde(rename = "retry_min_ms", with = "durations::ms")]
         pub retry_min: Duration,
         /// Longest backoff between rounds of requests to the store.
@@ -87,9 +87,9 @@ seq_kit::options! {
         /// Connections to each other AllocSvr and to each store member.
         pub connections: usize,
         /// How far above its section's ceiling a uid may be advanced (Advance, SET). A ceiling never falls, and the
-        /// section's next owner starts every uid at it: one advance to 2^62 would move all its neighbours there. Above
-        /// 2^34 an advance takes several raises, at some hundreds a second, and above 2^38 a second for each 2^30; one
-        /// that ends before them may be repeated.
+        /// section's next owner starts every uid at it, so one advance to 2^62 would move all uids of the section
+        /// there. An advance to more than 2^34 takes several raises, at some hundreds a second, and to more than 2^38 a
+        /// second for each 2^30. An advance whose request ends before these raises may be repeated.
         #[serde(with = "advance_limit")]
         pub max_advance: AdvanceLimit,
     }

@@ -43,7 +43,8 @@ pub(crate) enum ForwardTarget {
 }
 
 impl ForwardTarget {
-    /// Returns the destination of the call: the node in this set, or the other set, any node of which may get the call.
+    /// Returns the destination of the call. For a node of another set, it is that set and not the node, because any
+    /// node of that set may get the call.
     pub(crate) fn destination(&self) -> Destination {
         match self {
             ForwardTarget::Node(node) => Destination::Node(*node),

@@ -105,14 +105,15 @@ pub(crate) struct Unleased<'a> {
 }
 
 impl Unleased<'_> {
-    /// Returns a section to take numbers from; `None` if it is not owned here, or needs a lease.
+    /// Returns a section so that numbers can be taken from it; `None` if this node does not own it, or if it needs a
+    /// lease.
     pub(crate) fn get(&self, id: SectionId) -> Option<Served<'_>> {
         self.table.get(id).filter(|owned| serves_unleased(owned.clock.as_ref())).map(Served::new)
     }
 }
 
 impl Serving<'_> {
-    /// Returns a section to take numbers from; `None` if it is not served here.
+    /// Returns a section so that numbers can be taken from it; `None` if this node does not serve it.
     #[inline]
     pub(crate) fn get(&self, id: SectionId) -> Option<Served<'_>> {
         self.table.get(id).map(Served::new)

@@ -33,7 +33,7 @@ pub(crate) use self::renewal::{AnsweredRenewal, RenewalCall};
 /// Pause between two checks whether an expired certificate has been renewed.
 const STOPPED_PAUSE: Duration = Duration::from_secs(1);
 
-/// Incarnations of this process: registers the process, renews its lease and retries both.
+/// State of this process' incarnations. It registers the process, renews the lease, and retries both.
 pub(crate) struct Sessions {
     shared: Arc<Shared>,
     link: Arc<StoreLink>,

@@ -108,7 +108,7 @@ pub enum PoolError {
 }
 
 impl Pool {
-    /// Creates a pool with [`CONNECTIONS`] connections to each node, driven by the current runtime.
+    /// Creates a pool with [`CONNECTIONS`] connections to each node. The current runtime drives the connections.
     ///
     /// # Panics
     /// If called outside of a tokio runtime.

@@ -71,8 +71,8 @@ seq_kit::options! {
         /// Seconds without a command after which a connection is closed; 0: never.
         #[serde(rename = "idle_timeout_s", with = "durations::optional_s")]
         pub idle_timeout: Option<Duration>,
-        /// Whether GET, MGET, EXISTS, TYPE and TTL take an upper bound for the last number, after the crash of an
-        /// owner and until the uid's next number. Otherwise they are refused there (-INEXACT).
+        /// Whether GET, MGET, EXISTS, TYPE and TTL accept an upper bound in place of the last number, after the crash
+        /// of an owner and until the uid's next number. If not, they are refused in that state (-INEXACT).
         pub read_bounds: bool,
     }
 }

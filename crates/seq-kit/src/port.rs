@@ -71,7 +71,7 @@ pub struct Port {
     pub services: &'static [&'static str],
 }
 
-/// The limits of one connection of a port, and of its shutdown.
+/// The limits of one connection of a port, and the time limit of the port's shutdown.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
     /// Limit on concurrent requests. Further requests wait at the client.

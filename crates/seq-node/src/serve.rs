@@ -77,7 +77,7 @@ impl Banner<'_> {
     }
 }
 
-/// A part of a process that starts and stops as a whole.
+/// A part of a process. The part starts and stops as a whole.
 pub(crate) struct Stage {
     name: &'static str,
     tasks: TaskGroup,

@@ -219,8 +219,8 @@ options! {
         /// states that their caller records its trace. They have names of nodes and sets, addresses and sections, and
         /// no uid and no number. Empty: nothing is recorded.
         pub(crate) endpoint: String,
-        /// Of the raises, renewals, handovers and steps of migrations, one in so many is traced; 1: each. Changes of
-        /// owner by the store, and work that fails or takes a second, are traced in any case.
+        /// One in `one_in` of the raises, renewals, handovers and steps of migrations is traced; 1: each. Changes of
+        /// owner by the store, and work that fails or takes a second, are always traced.
         pub(crate) one_in: u32,
     }
 }

@@ -9,7 +9,8 @@ use crate::ownership::{OwnedSection, Served};
 use crate::pending_item::PendingItem;
 use crate::shared::Shared;
 
-/// Minimum distance of an advance that is logged, in steps of the ceiling: a hundred times the largest count.
+/// Minimum distance above the ceiling of an advance that is logged, in steps. With the default step of 10,000 it is
+/// 10^10 numbers, ten times the default limit on an advance.
 const FAR_ADVANCE_STEPS: u64 = 1_000_000;
 
 impl Shared {
