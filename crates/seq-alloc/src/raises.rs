@@ -225,9 +225,9 @@ impl Raises {
         self.report_failed(&failed);
     }
 
-    /// Reports ownerships whose raises got no usable response to the owner's state machine, which releases an ownership
-    /// if this lasts. A section whose raise the store delays is not reported, because another owner could not raise it
-    /// any sooner.
+    /// Reports to the owner's state machine the ownerships whose raises got no usable response. If this lasts, the
+    /// state machine releases such an ownership. A section whose raise the store delays is not reported, because
+    /// another owner could not raise it any sooner.
     fn report_failed(&self, failed: &[(SectionId, Epoch)]) {
         let now = self.shared.clock.now();
         self.shared.step(|owner, _| owner.on_raise_failed(failed, now));

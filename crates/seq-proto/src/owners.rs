@@ -291,7 +291,8 @@ fn check_between_sets(offer: &v1::HandoverOffer, id: SetId, layout_id: LayoutId)
     Ok(())
 }
 
-/// Encodes an offer to a node of another set. `layout_id` is the id of the layout that has the section.
+/// Encodes an offer to a node of another set. `layout_id` is the hash of this set's layout up to the space that has the
+/// section.
 #[must_use]
 pub fn to_offer_between_sets(offer: &HandoverOffer, to: SetId, layout_id: LayoutId) -> v1::HandoverOffer {
     v1::HandoverOffer { to_set_id: to.0, layout_id: layout_id.0, ..to_offer(offer, "") }
