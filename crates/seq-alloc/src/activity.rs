@@ -1,7 +1,8 @@
-//! Activity of the owned sections: numbers and raises over time.
+//! Activity of the owned sections, that is, numbers and raises over time.
 //!
-//! The path of a number counts nothing. A task reads all slots, slowly ([`reader`]), and the differences of their sums
-//! are the numbers that were allocated. Raises are counted where their response is adopted.
+//! The code that allocates a number counts nothing. Instead a task reads all slots slowly ([`reader`]). The difference
+//! between two sums of a section's slots is the count of numbers that were allocated between the two readings. A raise
+//! is counted when its response is adopted.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -19,15 +20,15 @@ pub(crate) mod reader;
 /// Nanoseconds of a millisecond.
 const MS: u64 = 1_000_000;
 
-/// Activity of the sections of this node, since it was started.
+/// Activity of this node's sections since the node was started.
 #[derive(Debug)]
 pub(crate) struct NodeActivity {
-    /// Time of the start, from which the times of columns and raises count.
+    /// Time of the node's start. The times of columns and raises are relative to it.
     origin: Clocks,
     recorded: Mutex<Recorded>,
-    /// Bytes of the touched pages of all owned sections, at the end of the last pass of the reader.
+    /// Bytes of the touched pages of all owned sections, as the reader counted them in its last complete pass.
     slot_bytes: AtomicU64,
-    /// Time of the last pass of the reader, in milliseconds.
+    /// Duration of the reader's last complete pass, in milliseconds.
     pass_ms: AtomicU32,
     /// Limits on reports.
     pub(crate) limits: ReportLimits,
@@ -37,7 +38,8 @@ pub(crate) struct NodeActivity {
 struct Recorded {
     activity: Activity,
     raises: RaiseRing,
-    /// Raises of each section since its last figures. Bounded by the sections of the layout.
+    /// Raises of each section that its figures do not include yet. There are at most as many entries as the layout has
+    /// sections.
     unrecorded: BTreeMap<SectionId, Figures>,
 }
 
@@ -52,13 +54,14 @@ impl NodeActivity {
         }
     }
 
-    /// Returns a time of the boot clock, in nanoseconds, as milliseconds since 1970 by the wall clock at the start. It
-    /// does not jump with the wall clock.
+    /// Converts a time of the boot clock, in nanoseconds, to milliseconds since 1970. The wall clock is read only once,
+    /// at the node's start, so the result does not jump when the wall clock is set.
     pub(crate) fn ms(&self, boottime: u64) -> u64 {
         self.origin.realtime / MS + boottime.saturating_sub(self.origin.boottime) / MS
     }
 
-    /// Records raises, each with its section, from a request at `requested` to its response at `now`.
+    /// Records the raises of a request to the store, each with its section. The request was sent at `requested`, and
+    /// its response arrived at `now`.
     pub(crate) fn raised(&self, raises: impl Iterator<Item = (SectionId, (Seq, Seq))>, requested: Clocks, now: Clocks) {
         let took_ns = now.boottime.saturating_sub(requested.boottime);
         let took_us = u32::try_from(took_ns / 1_000).unwrap_or(u32::MAX);
@@ -77,12 +80,12 @@ impl NodeActivity {
         self.slot_bytes.load(Relaxed)
     }
 
-    /// Returns the relation of recorded times to the wall clock.
+    /// Returns the relation of the recorded times to the wall clock at `now`.
     pub(crate) fn times(&self, now: Clocks) -> Times {
         Times::new(now.realtime / MS, self.ms(now.boottime))
     }
 
-    /// Returns the time of the last pass of the reader, in milliseconds.
+    /// Returns the duration of the reader's last complete pass, in milliseconds.
     pub(crate) fn pass_ms(&self) -> u32 {
         self.pass_ms.load(Relaxed)
     }

@@ -1,6 +1,6 @@
-//! Reads all slots again and again, at a pace that takes a percent of a core: 256 KiB in about 30 us, then a
-//! wait, so that no other task of the control runtime is held up. A pass takes a second or longer: 20 million touched
-//! uids take 5 s.
+//! Reads all slots again and again, slowly enough to use only one percent of a core. It reads 256 KiB in about 30 us
+//! and then waits, so that it delays no other task of the control runtime. A pass takes a second or longer: for 20
+//! million touched uids, it takes 5 s.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,8 @@ use crate::shared::Shared;
 /// Pace of the reader.
 const BYTES_PER_SECOND: u64 = 32 << 20;
 
-/// Interval at which sections that entered or left are looked for. A section that left holds its slots until then.
+/// Interval of the search for sections that entered or left the table. The slots of a section that left stay in memory
+/// until this search.
 const SWEEP_EVERY: Duration = Duration::from_secs(1);
 
 /// Reads until shutdown.

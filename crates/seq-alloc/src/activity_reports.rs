@@ -1,5 +1,5 @@
-//! Responses about the activity of sections. Their work is returned as a closure, because it takes milliseconds and
-//! must not hold up the connections of a core.
+//! Responses about the activity of sections. Making a response takes milliseconds and must not delay the connections of
+//! a core, so this work is returned as a closure.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -19,17 +19,17 @@ use tonic::Status;
 use crate::ownership::{OwnedSection, Start};
 use crate::shared::Shared;
 
-/// Raises in the description of a section.
+/// Limit on the raises that the description of a section lists.
 const MAX_RAISES: usize = 200;
 
 /// Work that makes a response.
 pub(crate) type Report<T> = Box<dyn FnOnce() -> T + Send>;
 
 impl Shared {
-    /// Begins a response of columns, or of the busiest sections.
+    /// Begins the response to a request for columns, or for the busiest sections.
     ///
     /// # Errors
-    /// The refusal of a request above the limits of the node.
+    /// The refusal of a request that exceeds the limits of the node.
     pub(crate) fn list_activity(
         self: &Arc<Shared>,
         request: ListActivityRequest,
@@ -58,10 +58,10 @@ impl Shared {
         response
     }
 
-    /// Begins the description of a section.
+    /// Begins the response to a request for the description of a section.
     ///
     /// # Errors
-    /// The refusal of a section that this node does not own, or of a request above the limits of the node.
+    /// The refusal of a section that this node does not own, or of a request that exceeds the limits of the node.
     pub(crate) fn describe_section(
         self: &Arc<Shared>,
         request: DescribeSectionRequest,
@@ -87,7 +87,7 @@ impl Shared {
         let (activity, now) = (&self.activity, self.clock.now());
         let times = activity.times(now);
         let tally = owned.tally(0..owned.pages());
-        // Read after the slots, because no slot is above it then.
+        // Read after the slots, so that no slot that was read is above this ceiling.
         let (base, ceiling, step) = (owned.base(), owned.ceiling(), self.ownership.raise_step());
         let highest = base.0 + tally.highest;
         let (figures, raises) = activity.section(owned.id, MAX_RAISES);
@@ -111,7 +111,7 @@ impl Shared {
             remaining: ceiling.0.saturating_sub(highest),
             raise_due_at: step.0 / 2,
             touched: tally.touched,
-            // A skip in flight is counted before it is in the sum.
+            // A skip in flight is already counted but not yet in the sum.
             numbers: owned.numbers(tally.sum).map_or(0, |numbers| numbers.cast_signed().max(0).cast_unsigned()),
             in_ticks: owned.is_in_ticks(),
             figures: Some(section_figures(owned.id, figures.unwrap_or_default())),

@@ -1,4 +1,4 @@
-//! Handle of an AllocSvr, which allocates numbers from memory with one atomic load and one compare-and-swap.
+//! Handle of an AllocSvr. It allocates numbers from memory with one atomic load and one compare-and-swap.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,12 +33,12 @@ use crate::store_link::StoreLink;
 use crate::work::{Advance, Read, Take, TakeInLane, Work};
 use crate::{activity_loop, control_loop, loss_report, metrics_loop};
 
-/// Handle of an AllocSvr. Clones share the AllocSvr; calls may come from any thread and any runtime.
+/// Handle of an AllocSvr. Its clones share one AllocSvr. Calls may come from any thread and any runtime.
 #[derive(Clone, Debug)]
 pub struct Allocator {
     pub(crate) shared: Arc<Shared>,
     link: Arc<StoreLink>,
-    /// Clock of the thread that all calls through this handle arrive on; `None` if they arrive on any thread.
+    /// Clock of the thread on which all calls through this handle arrive; `None` if they may arrive on any thread.
     arrivals: Option<Arc<BatchClock>>,
 }
 
@@ -53,7 +53,7 @@ pub enum StartError {
         /// All problems of the definition.
         problems: Vec<SpecError>,
     },
-    /// Name of no AllocSvr of the set.
+    /// Name that the set has no AllocSvr of.
     #[error("the set {set} has no AllocSvr {name:?}")]
     UnknownName {
         /// The set.
@@ -67,11 +67,11 @@ pub enum StartError {
 }
 
 impl Allocator {
-    /// Starts an allocator, with its loops in `group` on the current runtime. The allocator serves once it is
+    /// Starts an allocator, with its loops in `group` on the current runtime. The allocator serves numbers once it is
     /// registered and has been granted sections; see [`Allocator::add_checks`].
     ///
     /// # Errors
-    /// [`StartError`] if the configuration is invalid. Nothing was started then.
+    /// [`StartError`] if the configuration is invalid. In that case nothing was started.
     ///
     /// # Panics
     /// Outside of a tokio runtime.
@@ -79,8 +79,9 @@ impl Allocator {
         Allocator::start_with(config, &Dial::tcp(), group)
     }
 
-    /// Starts an allocator that connects to the store and the other nodes by `dial`. It accepts members of its own
-    /// set's store, AllocSvrs of its own set, and at the addresses of another set AllocSvrs of that set.
+    /// Starts an allocator that connects to the store and to other nodes by `dial`. It accepts a connection only if the
+    /// server is a member of its own set's store, an AllocSvr of its own set, or, at an address of another set, an
+    /// AllocSvr of that other set.
     ///
     /// # Errors
     /// As [`Allocator::start`].
@@ -128,9 +129,9 @@ impl Allocator {
         Ok(Allocator { shared, link, arrivals: None })
     }
 
-    /// Returns a handle for the endpoints of the current thread, which reads the clock once for all calls that arrived
-    /// together. Every call through the handle and its clones must have arrived over a connection of the current
-    /// runtime.
+    /// Returns a handle for the endpoints of the current thread. The handle reads the clock only once for all calls
+    /// that arrived together. Every call through it or through its clones must have arrived over a connection of the
+    /// current runtime.
     ///
     /// # Panics
     /// Outside of a current-thread runtime.
@@ -140,7 +141,8 @@ impl Allocator {
         Allocator { shared: self.shared.clone(), link: self.link.clone(), arrivals: Some(Arc::new(clock)) }
     }
 
-    /// Returns the sections that may be served, by a clock that was read after the current calls arrived.
+    /// Returns the sections that may be served, if the lease holds by a reading of the clock after the current calls
+    /// arrived.
     #[inline]
     fn serve(&self) -> Option<Serving<'_>> {
         match &self.arrivals {
@@ -149,8 +151,8 @@ impl Allocator {
         }
     }
 
-    /// Returns the cause for which this process no longer serves, if there is one, also after the shutdown. An evicted
-    /// allocator shuts down by itself.
+    /// Returns the cause for which this process may no longer serve; `None` while it may. The cause is available after
+    /// the shutdown too. An evicted allocator shuts down by itself.
     #[must_use]
     pub fn halt(&self) -> Option<Halt> {
         self.shared.halt.get()
@@ -180,7 +182,8 @@ impl Allocator {
             raises_refused,
             slot_bytes: shared.activity.slot_bytes(),
             store_addrs: self.link.reported_members(),
-            // At least 1 while the lease holds; `lease_ended_ms` likewise once it has expired.
+            // At least 1 while the lease holds. In the same way, `lease_ended_ms` is at least 1 once the lease has
+            // expired.
             lease_remaining_ms: (lease.as_millis() as u64).max(u64::from(!lease.is_zero())),
             lease_ended_ms: if over { (ended / 1_000_000).max(1) } else { 0 },
             halted: self.halt().map_or_else(String::new, |halt| halt.to_string()),
@@ -192,8 +195,8 @@ impl Allocator {
         }
     }
 
-    /// Returns the ceilings of the sections that this node owns, from section `first` on, also while its lease is
-    /// expired. No number that the node has allocated is above them.
+    /// Returns the ceilings of the sections that this node owns, beginning at section `first`. It returns them even
+    /// while the node's lease is expired. The node has allocated no number above the ceiling of its section.
     #[must_use]
     pub fn ceilings(&self, first: SectionId) -> v1::ListCeilingsResponse {
         let owned = self.shared.ownership.owned();
@@ -208,10 +211,10 @@ impl Allocator {
         v1::ListCeilingsResponse { set: self.shared.config.set.clone(), ceilings, next_section }
     }
 
-    /// Begins the response of `ListActivity`, and returns the rest of its work, which takes milliseconds.
+    /// Begins the response to `ListActivity`. Returns the rest of the work as a closure, because it takes milliseconds.
     ///
     /// # Errors
-    /// The refusal of a request above the limits of the node.
+    /// The refusal of a request that exceeds the limits of the node.
     pub fn activity(
         &self,
         request: v1::ListActivityRequest,
@@ -219,10 +222,10 @@ impl Allocator {
         self.shared.list_activity(request)
     }
 
-    /// Begins the response of `DescribeSection`, and returns the rest of its work.
+    /// Begins the response to `DescribeSection`. Returns the rest of the work as a closure.
     ///
     /// # Errors
-    /// The refusal of a section that this node does not own, or of a request above the limits of the node.
+    /// The refusal of a section that this node does not own, or of a request that exceeds the limits of the node.
     pub fn describe_section(
         &self,
         request: v1::DescribeSectionRequest,
@@ -230,8 +233,9 @@ impl Allocator {
         self.shared.describe_section(request)
     }
 
-    /// Adds the conditions for traffic to this node: the node is registered, holds a lease, knows the owners, agrees
-    /// with the store on the definition of the set, and is not withdrawn because callers cannot reach it.
+    /// Adds the conditions that must hold before this node gets traffic. The node is registered, holds a lease, knows
+    /// the owners of sections, agrees with the store on the definition of the set, and is not withdrawn because callers
+    /// cannot reach it.
     pub fn add_checks(&self, checks: &mut Checks) {
         let shared = self.shared.clone();
         checks.add("registered", move || {
@@ -250,8 +254,8 @@ impl Allocator {
             let reason = || shared.registration.fault().unwrap_or_else(|| "no routes yet".to_owned());
             let routes = shared.routes();
             let routed = routes.as_ref().is_some_and(|routes| {
-                // One section with an owner or in another set is enough, because the uids of future calls are unknown.
-                // A new set has no section of its own and forwards every call.
+                // The uids of future calls are unknown, so one section that has an owner or is in another set is
+                // enough. A new set has no section of its own and forwards every call.
                 let is_routed = |at: Route| at.owner.is_some() || at.other_set().is_some();
                 (0..routes.layout().sections()).any(|id| routes.get(SectionId(id)).is_some_and(is_routed))
             });
@@ -259,7 +263,7 @@ impl Allocator {
         });
     }
 
-    /// Changes how far raises go, from the next raise of each section on.
+    /// Changes the step of raises. The next raise of each section already uses the new step.
     ///
     /// # Panics
     /// If the step is 0.
@@ -277,21 +281,23 @@ impl Allocator {
         checks.ask()
     }
 
-    /// Returns a receiver of the cause for which this process may no longer serve; `None` while it may.
+    /// Returns a receiver of the cause for which this process may no longer serve. Its value is `None` while the
+    /// process may serve.
     #[must_use]
     pub fn halted(&self) -> watch::Receiver<Option<Halt>> {
         self.shared.halt.subscribe()
     }
 
-    /// Brings the process' metrics up to date. The allocator also does so once a second by itself.
+    /// Updates the process' metrics. The allocator also does so by itself once a second.
     pub fn publish(&self) {
         self.shared.publish();
     }
 
-    /// Hands all sections of this node over to other nodes, with their exact values, while calls are served as before.
-    /// If no other node is a candidate, the sections are given up. Ends when the store has applied all changes, after
-    /// `timeout`, or once the certificate of this node has expired, because no node accepts a handover from it then.
-    /// Returns whether the node owns nothing any more. Cancel safe: handovers that have begun continue.
+    /// Hands all sections of this node over to other nodes, with their exact values, and continues to serve calls in
+    /// the meantime. If no other node is a candidate, the node releases its sections instead. Completes when the store
+    /// has applied all changes, when `timeout` has passed, or when the certificate of this node has expired, because
+    /// then no node accepts a handover from this node any more. Returns whether the node owns nothing any more. Cancel
+    /// safe: handovers that have begun continue.
     pub async fn drain(&self, timeout: Duration) -> bool {
         let shared = &*self.shared;
         shared.step(|owner, _| owner.leave());
@@ -307,7 +313,8 @@ impl Allocator {
                 }
                 tokio::select! {
                     () = changed => {}
-                    // The store's release of sections that were given up changes nothing here, so it notifies nothing.
+                    // The store's release of sections changes nothing in this process, so there is no notification to
+                    // wait for.
                     () = tokio::time::sleep(shared.config.options.min_renew_interval) => {}
                 }
             }
@@ -332,7 +339,7 @@ impl SequenceService for Allocator {
     }
 
     async fn complete_batch(&self, call: Call, items: &[DecodedItem], answers: &mut [ItemReply<Allocation>]) {
-        // Boxed, so that the future of the usual call does not have the size of the rare one.
+        // Boxed, because the future of the common call must not have the size of this rare one.
         Box::pin(self.shared.complete_batch(call, items, answers)).await;
     }
 
@@ -388,8 +395,8 @@ impl SequenceService for Allocator {
 }
 
 impl Allocator {
-    /// Completes an item of a lane that needs no lease, while this node holds none; `None` if the item needs one, has
-    /// to wait, or the process may no longer serve.
+    /// Completes an item of a lane that needs no lease, while this node holds no lease. Returns `None` if the item
+    /// needs a lease or has to wait, or if the process may no longer serve.
     fn unleased(&self, work: &TakeInLane, call: Call, item: &Item) -> Option<Result<Allocation, Refusal>> {
         let shared = &*self.shared;
         if self.serve().is_some() || shared.halt.get().is_some() {
@@ -404,7 +411,7 @@ impl Allocator {
         Some(result)
     }
 
-    /// Completes one item, which is served here at once in the usual case.
+    /// Completes one item. In the common case this node owns the item's section and completes the item without a wait.
     #[inline]
     async fn one<W: Work>(&self, work: &W, call: Call, item: Item) -> Result<W::Output, Refusal> {
         let shared = &*self.shared;
@@ -414,7 +421,7 @@ impl Allocator {
         let result = self.serve().and_then(|serving| work.here(shared, serving.get(section)?, &item));
         let Some(result) = result else {
             let pending = shared.pend(&call, item);
-            // Boxed, so that the future of the usual call does not have the size of the rare one.
+            // Boxed, because the future of the common call must not have the size of this rare one.
             let results = Box::pin(shared.complete(work, call, pending)).await;
             return results.into_iter().next().expect("one result for one item").1;
         };

@@ -1,5 +1,5 @@
-//! Calls for many uids. A first pass over one state of the table serves all items that this node can serve now; only
-//! items that wait or are forwarded cost more.
+//! Calls for many uids. A first pass over one state of the table serves all items that this node can serve now. Only
+//! items that have to wait or have to be forwarded cost more.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,13 +15,13 @@ use crate::pending_item::PendingItem;
 use crate::shared::Shared;
 use crate::work::{Read, Take, Work};
 
-/// Number of slots that are prefetched before they are used: enough for their loads to overlap, and so few that the
-/// first slot is still in the cache when the last has arrived.
+/// Number of slots that are prefetched before they are used. It is large enough for their loads to overlap, and small
+/// enough that the first slot is still in the cache when the last slot has been loaded.
 const PREFETCHED: usize = 16;
 
 impl Shared {
-    /// Serves the items that can be served now, and adds a reply for each item: `None` for an item that becomes
-    /// pending. `serving` must have been obtained after the request arrived.
+    /// Serves the items that can be served now, and adds a reply for each item. The reply is `None` for an item that
+    /// becomes pending. `serving` must have been obtained after the request arrived.
     pub(crate) fn first_pass<W: Work>(
         &self,
         work: &W,
@@ -30,11 +30,13 @@ impl Shared {
         items: &[DecodedItem],
         replies: &mut Vec<ItemReply<W::Output>>,
     ) {
-        // Once an item of a section waits, the later items of the section wait behind it, as they may have its uid.
+        // Once an item of a section waits, the later items of that section wait too, because they may be for the same
+        // uid.
         let mut waiting = BTreeSet::new();
         let mut numbers = 0;
         let mut prefetched = 0;
-        // Each item is located and looked up once, because these two steps are most of the cost of a number.
+        // The section and slot of each item are looked up only once, because these two steps are most of the cost of a
+        // number.
         let mut located = [None; PREFETCHED];
         for (chunk, items) in items.chunks(PREFETCHED).enumerate() {
             for (located, item) in located.iter_mut().zip(items) {
@@ -108,8 +110,8 @@ impl Shared {
         replies.into_iter().map(|reply| reply.expect("every item has a result")).collect()
     }
 
-    /// Completes the pending items: all items for one node in one request, the other items section by section. The
-    /// results of each group are in no order.
+    /// Completes the pending items. All items for the same node are sent in one request; the other items are completed
+    /// section by section. The results of a group are in no particular order.
     async fn second_pass<W: Work>(
         &self,
         work: &W,
@@ -122,7 +124,7 @@ impl Shared {
         future::join_all(groups).await
     }
 
-    /// Groups the pending items by destination, in the order of the call within each group.
+    /// Groups the pending items by destination. Within each group they keep the order of the call.
     fn groups<T>(&self, call: &Call, items: &[DecodedItem], replies: &[ItemReply<T>]) -> Vec<PendingGroup> {
         let pending = items.iter().zip(replies).enumerate().filter(|(_, (_, reply))| reply.is_none());
         let pending: Vec<PendingItem> =
@@ -134,7 +136,7 @@ impl Shared {
             of_section.epoch = of_section.epoch.max(item.item.epoch);
         }
         let mut groups: Vec<PendingGroup> = Vec::new();
-        // Groups for another set are divided by owner as well, if the routes of that set are known.
+        // If the routes of another set are known, the items for that set are also grouped by owner.
         let mut forwarded: BTreeMap<(Destination, Option<Arc<str>>), usize> = BTreeMap::new();
         let arrived = self.arrived();
         for (section, of_section) in &mut sections {
@@ -166,7 +168,7 @@ impl Shared {
 #[derive(Default)]
 struct OfSection {
     items: usize,
-    /// Newest epoch that the items name.
+    /// Newest epoch in the items.
     epoch: Epoch,
     /// Index of the group of the items.
     group: usize,

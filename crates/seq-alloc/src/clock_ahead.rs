@@ -1,8 +1,10 @@
-//! The difference by which this node's clock is ahead of its store's, as the store's bound on raises of ticks shows it.
+//! Time by which this node's clock is ahead of its store's clock. It is derived from the ceiling that the store commits
+//! when it cuts a raise of ticks short.
 //!
-//! The store's leader bounds each raise of ticks by its own clock, the lead and ten seconds. Where that is below the
-//! clock of this node, no number of the present can be taken, and none until one of the clocks changes. Calls are
-//! refused then instead of waiting, and lanes of other nodes are chosen.
+//! The store's leader lets no ceiling of ticks exceed its own clock by more than the series' lead and ten seconds. If
+//! this bound is below the time of this node's clock, the node can take no number of the present, and this does not
+//! change until one of the two clocks changes. Therefore calls are refused at once instead of waiting, and lanes of
+//! other nodes are chosen.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -10,26 +12,27 @@ use seq_core::Seq;
 use seq_core::layout::TickClock;
 use seq_core::lease::Clocks;
 
-/// Time for which a difference counts, in nanoseconds. After that the next call requests a raise again, and waits for
-/// its outcome.
+/// Time for which a measured difference is used, in nanoseconds. The first call after this time requests a raise again
+/// and waits for its outcome.
 const COUNTS_FOR_NS: u64 = 1_000_000_000;
 
-/// Smallest difference in milliseconds at which a raise counts as bounded because of the node's clock. A lane that is
-/// as far ahead of a right clock as the longest `ahead` allows is bounded as well.
+/// Smallest difference, in milliseconds, for which this node's clock is considered the cause of a bounded raise. A
+/// smaller difference is no proof, because the store also bounds a raise of a lane that is ahead of a right clock by
+/// the largest possible `ahead`.
 const MIN_AHEAD_MS: u64 = 1_000;
 
-/// The difference at the last raise that ended below the clock of this node.
+/// Difference of the clocks at the last raise whose committed ceiling was below the time of this node's clock.
 #[derive(Debug, Default)]
 pub(crate) struct ClockAhead {
-    /// Milliseconds by which the clock was ahead; 0 if no raise ended below it.
+    /// Milliseconds by which this node's clock was ahead; 0 if no committed ceiling was below the time of this clock.
     ahead_ms: AtomicU64,
-    /// Nanoseconds of the boot clock until which the difference counts.
+    /// Time of the boot clock, in nanoseconds, until which the difference is used.
     until: AtomicU64,
 }
 
 impl ClockAhead {
     /// Adopts the committed ceiling of a raise that the store cut short. Returns whether this node's clock is the
-    /// cause.
+    /// cause, that is, whether it is ahead of the store's clock.
     pub(crate) fn on_cut_short(&self, clock: &TickClock, ceiling: Seq, now: Clocks) -> bool {
         let now_ms = ms(now);
         let ahead_ms = now_ms.saturating_sub(clock.clamped_at(ceiling));
@@ -40,8 +43,8 @@ impl ClockAhead {
         ahead_ms >= MIN_AHEAD_MS
     }
 
-    /// Returns the milliseconds by which this node's clock is ahead, if they keep a section under `ceiling` from being
-    /// raised to the present.
+    /// Returns the milliseconds by which this node's clock is ahead of the store's clock, if this difference prevents a
+    /// section under `ceiling` from being raised to the present; otherwise `None`.
     pub(crate) fn bounds(&self, clock: &TickClock, ceiling: Seq, now: Clocks) -> Option<u64> {
         let ahead_ms = self.ahead_ms.load(Relaxed);
         if ahead_ms == 0 || now.boottime >= self.until.load(Relaxed) {
@@ -53,7 +56,7 @@ impl ClockAhead {
     }
 }
 
-/// Returns the wall clock of a reading, in milliseconds since 1970.
+/// Returns the time of the wall clock in a reading, in milliseconds since 1970.
 fn ms(now: Clocks) -> u64 {
     now.realtime / 1_000_000
 }

@@ -20,10 +20,10 @@ pub struct AllocConfig {
     pub name: String,
     /// Address at which others reach its port for callers, "host:port".
     pub advertise: String,
-    /// Address at which other AllocSvrs reach its port for peers, "host:port"; `None` if the port for callers serves
-    /// both.
+    /// Address at which other AllocSvrs reach its port for peers, "host:port"; `None` if the port for callers also
+    /// serves peers.
     pub advertise_to_peers: Option<String>,
-    /// Whether to replace a live process of this name at another address.
+    /// Whether to replace a live process that is registered under this name at another address.
     pub replace: bool,
     /// Intervals, timeouts and limits.
     pub options: AllocOptions,
@@ -74,7 +74,7 @@ seq_kit::options! {
         /// Timeout of one request to one store member, before the next member is tried.
         #[serde(rename = "store_timeout_ms", with = "durations::ms")]
         pub store_timeout: Duration,
-        /// Backoff after the first failed round of requests to the store; it doubles with each further one.
+        /// Backoff after the first failed round of requests to the store. It doubles with each further failed round.
         #[serde(rename = "retry_min_ms", with = "durations::ms")]
         pub retry_min: Duration,
         /// Longest backoff between rounds of requests to the store.
@@ -87,9 +87,9 @@ seq_kit::options! {
         /// Connections to each other AllocSvr and to each store member.
         pub connections: usize,
         /// How far above its section's ceiling a uid may be advanced (Advance, SET). A ceiling never falls, and the
-        /// section's next owner starts every uid at it: one advance to 2^62 would move all its neighbours there. Above
-        /// 2^34 an advance takes several raises, at some hundreds a second, and above 2^38 a second for each 2^30; one
-        /// that ends before them may be repeated.
+        /// section's next owner starts every uid at it, so one advance to 2^62 would move all uids of the section
+        /// there. An advance to more than 2^34 takes several raises, at some hundreds a second, and to more than 2^38 a
+        /// second for each 2^30. An advance whose request ends before these raises may be repeated.
         #[serde(with = "advance_limit")]
         pub max_advance: AdvanceLimit,
     }
@@ -109,7 +109,8 @@ mod advance_limit {
     }
 }
 
-/// Limit on raise requests in flight: each is an entry of the store's log, and past a few they only queue there.
+/// Limit on raise requests in flight. Each request is an entry of the store's log, and if more than a few are in
+/// flight, the others only wait there.
 const MAX_RAISES_IN_FLIGHT: usize = 64;
 
 impl AllocOptions {
@@ -129,7 +130,8 @@ impl AllocOptions {
         max_advance: AdvanceLimit(limits::DEFAULT_MAX_ADVANCE),
     };
 
-    /// Returns the terms of the lease. The wait is the store's, which compares it with the lease at the registration.
+    /// Returns the terms of the lease. The wait in them is not the real one: only the store knows its wait, and
+    /// compares it with the lease at the registration.
     pub(crate) fn terms(&self) -> LeaseTerms {
         let AllocOptions { lease, lease_margin: margin, renew_interval, .. } = *self;
         LeaseTerms { lease, margin, renew_interval, wait: lease * 2 }
@@ -184,7 +186,7 @@ impl AllocOptions {
     }
 }
 
-/// Invalid options.
+/// Error of [`AllocOptions::validate`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OptionsError {
     /// An interval or a timeout of 0.
@@ -196,7 +198,7 @@ pub enum OptionsError {
     /// Broken relation between the terms of the lease.
     #[error(transparent)]
     Terms(#[from] TermsError),
-    /// Renewals so rare that the failure of the store's leader would cost the lease.
+    /// Renewals at such long intervals that the failure of the store's leader would cost the lease.
     #[error(
         "renew_interval {renew:?} + store_timeout {timeout:?} * 2 is not below lease - lease_margin, {served:?}: a \
          renewal that is lost with the store's leader, and the next one, must fit into a lease"
@@ -209,7 +211,7 @@ pub enum OptionsError {
         /// Time for which the node serves under one lease.
         served: Duration,
     },
-    /// Fewer renewals of a node without sections than of a node with sections.
+    /// Longer interval of renewals for a node without sections than for a node with sections.
     #[error(
         "min_renew_interval {claim:?} is above renew_interval {renew:?}: a node without sections must renew at least as often"
     )]
@@ -227,7 +229,7 @@ pub enum OptionsError {
         /// `retry_max`.
         max: Duration,
     },
-    /// Limit of 0, or above its own limit.
+    /// Limit that is 0, or that is above its own limit.
     #[error("{key} {value} is not in 1..={most}")]
     Count {
         /// The key.

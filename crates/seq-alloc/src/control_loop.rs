@@ -1,12 +1,13 @@
-//! Loop in which an AllocSvr waits: notifications, ended calls and one timer each become an [`Event`].
+//! Loop in which an AllocSvr waits. Each notification, each ended call and each expiry of the loop's only timer becomes
+//! an [`Event`].
 //!
-//! Each event is handled by a short method of the module that owns its subject: `session`, `raises`, `handover` and
-//! `peer_routes`. A handler never waits. It returns the calls that follow; they run as tasks, and the end of each is an
-//! event again, so a slow store or peer delays only the handlers of its own responses. At the `trace` level the log of
-//! this module shows each event, that is, why an AllocSvr wakes.
+//! Each event is handled by a short method of the module that owns the event's subject: `session`, `raises`, `handover`
+//! or `peer_routes`. A handler never waits. It returns the calls to make next. The calls run as tasks, and the end of a
+//! call is an event too, so a slow store or peer delays only the handlers of its own responses. At the `trace` level
+//! this module logs each event, so the log shows why the loop wakes.
 //!
-//! Five tasks wait elsewhere. The check of this node (`self_check`) only changes whether the node is withdrawn. The
-//! probes of other sets (`other_sets`) change no ownership. The metrics loop (`metrics_loop`) and the reader of all
+//! Other waits are not in this loop. The check of this node (`self_check`) only changes whether the node is withdrawn.
+//! The probes of other sets (`other_sets`) change no ownership. The metrics loop (`metrics_loop`) and the reader of all
 //! slots (`activity_loop`) decide nothing, and may fail without ending the process. Pending calls wait for
 //! `ownership_changed` on the threads of their endpoints.
 //!
@@ -30,7 +31,7 @@ use crate::store_link::{StoreError, StoreLink};
 
 /// Cause for which the control loop wakes.
 enum Event {
-    /// `halt` was set: this process may no longer serve.
+    /// `halt` was set, so this process may no longer serve.
     Halted,
     /// Shutdown of the allocator.
     ShutDown,
@@ -54,18 +55,19 @@ enum Event {
     RaiseDone(AnsweredRaise),
     /// New step of a handover, requested by the owner's machine.
     HandoverRequested,
-    /// Time to repeat a step of a handover, e.g. a commit without a definite response.
+    /// Time to repeat a step of a handover, e.g. a commit that got no definite response.
     CommitRetryDue,
     /// End of the call of a step of a handover.
     HandoverStepDone(AnsweredStep),
-    /// Time to check the lease, and to fetch routes from a peer if it is expired.
+    /// Time to check the lease. If it is expired, routes are fetched from a peer.
     PeerRoutesDue,
-    /// End of the fetch from a peer, with its routes if they are newer.
+    /// End of a fetch of routes from a peer. Its value has the peer's routes if they are newer than this node's routes.
     PeerRoutesFetched(Option<RouteUpdate>),
 }
 
 impl Event {
-    /// Returns the name of the variant, for the log. The data is left out because an ownership update can be megabytes.
+    /// Returns the name of the variant, for the log. The data of the variant is not logged because an ownership update
+    /// can be megabytes.
     fn name(&self) -> &'static str {
         match self {
             Event::Halted => "halted",
@@ -95,10 +97,10 @@ struct ControlLoop {
     raises: Raises,
     handovers: Handovers,
     peer_routes: PeerRoutes,
-    /// Calls in flight. Bounded by their subjects: one registration or renewal, the options' raises in flight, a step
-    /// of each handover in progress, one fetch from a peer.
+    /// Calls in flight. There is at most one registration or renewal, as many raises as the options allow, one step of
+    /// each handover in progress, and one fetch from a peer.
     calls: JoinSet<Event>,
-    /// Last call of a registration or renewal, in flight or ended.
+    /// Last call of a registration or renewal, which is in flight or has ended.
     session_call: Option<AbortHandle>,
 }
 
@@ -127,14 +129,14 @@ pub(crate) async fn run(shared: Arc<Shared>, link: Arc<StoreLink>) {
         }
         control.handle(event);
     }
-    // Aborts the calls in flight, because no response is adopted any more.
+    // Aborts the calls in flight, because their responses would not be adopted any more.
     control.calls.shutdown().await;
 }
 
 impl ControlLoop {
-    /// Waits for the next event. Of several events, the end of the work comes first; then the timer and the ended
-    /// calls, which are paced; then the notifications. Notifications that any caller can cause come last, so that a
-    /// flood of them delays nothing else.
+    /// Waits for the next event. If several are ready, a halt or shutdown comes first. The timer and ended calls, whose
+    /// rate is limited, come next, and notifications come last. The last notifications are of the kinds that any caller
+    /// can cause, so that a flood of them delays no other event.
     async fn next_event(&mut self) -> Event {
         loop {
             let (at, due) = self.next_deadline().unzip();
@@ -156,7 +158,8 @@ impl ControlLoop {
         }
     }
 
-    /// Returns the earliest time at which a subject has work to do, and the event of that time.
+    /// Returns the earliest time at which `session`, `raises`, `handover` or `peer_routes` has work to do, and the
+    /// event of that time.
     fn next_deadline(&self) -> Option<(Instant, Event)> {
         let timers = [
             (self.sessions.registration_due(), Event::RegistrationDue),
@@ -168,7 +171,7 @@ impl ControlLoop {
         timers.into_iter().filter_map(|(at, event)| Some((at?, event))).min_by_key(|(at, _)| *at)
     }
 
-    /// Hands an event to its subject, and starts the calls that follow.
+    /// Passes an event to the module of its subject, and starts the calls that the handler returns.
     fn handle(&mut self, event: Event) {
         match event {
             Event::Halted => {
@@ -231,8 +234,8 @@ impl ControlLoop {
     }
 }
 
-/// Returns the event of a call that ended; `None` if the call was aborted. Resumes a panic of the call, because the
-/// process needs this loop.
+/// Returns the event of a call that ended; `None` if the call was aborted. If the call panicked, resumes the panic
+/// here, because the process cannot work without this loop.
 fn of_call(ended: Result<Event, JoinError>) -> Option<Event> {
     match ended {
         Ok(event) => Some(event),

@@ -1,7 +1,7 @@
-//! Metrics of one allocator. The place of an event counts it with one uncontended add; a task publishes the counts once
-//! a second.
+//! Metrics of one allocator. An event is counted where it occurs, with one uncontended add, and a task publishes the
+//! counts once a second.
 //!
-//! Every core counts in its own shard, because a counter that all cores write costs more than the allocation of a
+//! Each thread counts in its own shard, because a counter that all cores write costs more than the allocation of a
 //! number.
 
 use std::cell::Cell;
@@ -21,7 +21,8 @@ use tonic::Code;
 
 use crate::lane_metrics::LaneMetrics;
 
-/// Number of shards: more than the cores of the machines in use. Further threads share shards.
+/// Number of shards. It is larger than the number of cores of the machines in use. If there are more threads than
+/// shards, threads share shards.
 const SHARDS: usize = 64;
 
 /// Number of gRPC codes, including OK.
@@ -29,23 +30,25 @@ const CODES: usize = 17;
 
 const VIAS: usize = Via::ALL.len();
 
-/// Counters of one thread, aligned to two cache lines, which processors fetch in pairs, so that shards share none.
+/// Counters of one thread. They are aligned to two cache lines because processors fetch cache lines in pairs, so two
+/// shards never share a fetched pair.
 #[repr(align(128))]
 struct Shard {
-    /// By endpoint and code: allocated numbers for OK, refused items for any other code.
+    /// Counts by endpoint and gRPC code. The count for OK is of allocated numbers, the counts for other codes are of
+    /// refused items.
     outcomes: [[AtomicU64; CODES]; VIAS],
 }
 
-/// Time for which an expired lease is reported.
+/// Time for which an expired lease is included in reports.
 const EXPIRIES_FOR: Duration = Duration::from_secs(600);
 
-/// Limit on expired leases that are reported.
+/// Limit on the expired leases that are kept for reports.
 const MOST_EXPIRIES: usize = 100;
 
 pub(crate) struct Counters {
     shards: Box<[Shard]>,
-    /// Part of the shards' sums that the metrics include already. The metrics are incremented rather than set, because
-    /// two allocators of one set in one process share them.
+    /// Part of the shards' sums that the metrics already include. The metrics are incremented and not set, because two
+    /// allocators of one set in one process share the metrics.
     published: Mutex<[[u64; CODES]; VIAS]>,
     set: String,
     forwarded: Count,
@@ -67,7 +70,7 @@ pub(crate) struct Counters {
     /// In the order of [`Burned`].
     burned: [Count; 3],
     leases_expired: Count,
-    /// Times at which the last leases expired, in nanoseconds of the boot clock, the newest last.
+    /// Times at which the lease expired most recently, in nanoseconds of the boot clock, in ascending order.
     expiries: Mutex<VecDeque<u64>>,
     withdrawals: Count,
     node: String,
@@ -77,11 +80,12 @@ pub(crate) struct Counters {
     route_version: Gauge,
     slot_bytes: Gauge,
     ceiling_max: Gauge,
-    /// Gauges of the distance to 2^53 and to 2^63, each with that number.
+    /// Gauges of the distance from the highest ceiling to 2^53 and to 2^63, each with that limit.
     headroom: [(u64, Gauge); 2],
 }
 
-/// Count of events that are rare compared with numbers, kept for this allocator and for the process' metrics.
+/// Count of events that are rare compared with numbers. It is kept twice: for this allocator and in the process'
+/// metrics.
 struct Count {
     total: AtomicU64,
     metric: Counter,
@@ -111,31 +115,32 @@ impl fmt::Debug for Counters {
 /// Outcome of a handover from this node.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum HandoverOutcome {
-    /// Committed: the section has its new owner.
+    /// Commit of the handover, so that the section has its new owner.
     Made,
-    /// Not prepared by the target; the section continued to serve.
+    /// Refusal by the target to prepare, so that the section continued to serve.
     Refused,
-    /// Failed after the freeze; the section serves again.
+    /// Failure after the freeze, so that the section serves again on this node.
     Thawed,
 }
 
-/// Outcome of the raises of one call.
+/// Outcome of a call's raises.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum RaiseOutcome {
     /// Committed ceiling.
     Raised,
-    /// Refused, because this node no longer owns the section under that epoch.
+    /// Refusal, because this node no longer owns the section under that epoch.
     Refused,
-    /// No usable response; the section is queued again.
+    /// Lack of a usable response, so that the section is queued again.
     Failed,
-    /// Refused, because the ceiling would rise too fast; the section is queued again when the store accepts the raise.
+    /// Refusal, because the ceiling would rise too fast. The section is queued again for the time from which the store
+    /// accepts the raise.
     Delayed,
 }
 
 /// Cause for which numbers are skipped.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Burned {
-    /// Start of a section at its ceiling, because its owner was lost.
+    /// Start of a section at its ceiling, because its previous owner failed.
     Takeover,
     /// Start of a section at its ceiling, because the copy of a handover was not used.
     Handover,
@@ -203,7 +208,7 @@ impl Counters {
         self.shard().outcomes[via as usize][code].fetch_add(items as u64, Relaxed);
     }
 
-    /// Counts items that are sent to their owner.
+    /// Counts items that are sent to their owners.
     pub(crate) fn forwarded(&self, items: usize) {
         self.forwarded.add(items as u64);
     }
@@ -213,12 +218,12 @@ impl Counters {
         self.wrong_owner.add(1);
     }
 
-    /// Records the time for which a call waited at a ceiling.
+    /// Records how long a call waited for a ceiling to be raised.
     pub(crate) fn stalled(&self, time: Duration) {
         self.stall_seconds.record(time);
     }
 
-    /// Records the duration of a call for the raises of so many sections.
+    /// Records the duration of a call to the store that raised the ceilings of `sections` sections.
     pub(crate) fn raise_took(&self, time: Duration, sections: usize) {
         self.raise_seconds.record(time);
         self.raise_sections.record(sections as f64);
@@ -234,7 +239,7 @@ impl Counters {
         self.renewals[usize::from(ok)].add(1);
     }
 
-    /// Counts the raises of so many sections with the same outcome.
+    /// Counts the raises of `sections` sections with the same outcome.
     pub(crate) fn raise(&self, outcome: RaiseOutcome, sections: usize) {
         self.raises[outcome as usize].add(sections as u64);
     }
@@ -254,7 +259,7 @@ impl Counters {
         self.forwarded.total()
     }
 
-    /// Returns the ceilings raised since the start, and the refused raises.
+    /// Returns the number of ceilings raised since the start, and the number of refused raises.
     pub(crate) fn raises(&self) -> (u64, u64) {
         let total = |outcome: RaiseOutcome| self.raises[outcome as usize].total();
         (total(RaiseOutcome::Raised), total(RaiseOutcome::Refused))
@@ -265,22 +270,23 @@ impl Counters {
         self.handovers[outcome as usize].add(1);
     }
 
-    /// Records the pause of a section in a handover, from the freeze at the source to serving at the target.
+    /// Records the pause of a section in a handover. The pause lasts from the freeze at the source until the target
+    /// serves the section.
     pub(crate) fn handover_paused(&self, time: Duration) {
         self.handover_seconds.record(time);
     }
 
-    /// Counts sections of handovers to this node that started at the ceiling.
+    /// Counts sections that were handed over to this node but started at their ceilings.
     pub(crate) fn copies_lost(&self, sections: usize) {
         self.copies_lost.add(sections as u64);
     }
 
-    /// Counts skipped numbers, of which `numbers` is an upper bound.
+    /// Counts skipped numbers. `numbers` is an upper bound of their number.
     pub(crate) fn burned(&self, cause: Burned, numbers: u64) {
         self.burned[cause as usize].add(numbers);
     }
 
-    /// Counts an expired lease; `boottime` is the time in nanoseconds of the boot clock.
+    /// Counts an expiry of the lease at `boottime`, in nanoseconds of the boot clock.
     pub(crate) fn lease_expired(&self, boottime: u64) {
         self.leases_expired.add(1);
         let mut expiries = self.expiries.lock();
@@ -289,14 +295,14 @@ impl Counters {
         expiries.drain(..over);
     }
 
-    /// Returns how often the lease expired in the last [`EXPIRIES_FOR`] before `boottime`, in nanoseconds of the boot
-    /// clock.
+    /// Returns how often the lease expired in the [`EXPIRIES_FOR`] before `boottime`, which is in nanoseconds of the
+    /// boot clock.
     pub(crate) fn leases_expired(&self, boottime: u64) -> u32 {
         let lately = |at: &&u64| boottime.saturating_sub(**at) < EXPIRIES_FOR.as_nanos() as u64;
         self.expiries.lock().iter().filter(lately).count() as u32
     }
 
-    /// Publishes the number of peers that this node does not reach.
+    /// Publishes the number of peers that this node cannot reach.
     pub(crate) fn peers_unreached(&self, count: usize) {
         self.peers_unreached.set(count as f64);
     }
@@ -306,7 +312,7 @@ impl Counters {
         self.withdrawals.add(1);
     }
 
-    /// Brings the process' metrics up to date with the shards.
+    /// Adds the counts of all shards since the last call to the process' metrics.
     pub(crate) fn publish(&self) {
         let mut published = self.published.lock();
         for via in Via::ALL {
@@ -322,14 +328,14 @@ impl Counters {
         }
     }
 
-    /// Publishes measured values, in contrast to counts.
+    /// Publishes values that are measured and not counted.
     pub(crate) fn publish_state(&self, sections: usize, route_version: u64, lease: Duration) {
         self.lease.set(lease.as_secs_f64());
         self.sections.set(sections as f64);
         self.route_version.set(route_version as f64);
     }
 
-    /// Publishes the highest ceiling of the sections served, and the distances above it.
+    /// Publishes the highest ceiling of the served sections, and its distances to 2^53 and to 2^63.
     pub(crate) fn publish_ceiling(&self, highest: Seq) {
         self.ceiling_max.set(highest.0 as f64);
         for (end, headroom) in &self.headroom {
@@ -339,7 +345,8 @@ impl Counters {
 
     /// Publishes by how many milliseconds this node's clock is ahead of the store's.
     pub(crate) fn clock_ahead(&self, ahead_ms: i64) {
-        // Created here, because an older store never states its clock, and 0 would claim that the clocks agree.
+        // The gauge is created here and not at the start, because an older store never states its clock. A value of 0
+        // would then claim that the clocks agree.
         let labels = [("set", self.set.clone()), ("node", self.node.clone())];
         gauge!(names::CLOCK_OFFSET_SECONDS, &labels).set(ahead_ms as f64 / 1_000.0);
     }
@@ -359,7 +366,8 @@ impl Counters {
     }
 }
 
-/// Returns the number of the current thread, which is assigned in turn at the first count of a thread.
+/// Returns the number of the current thread, which selects its shard. A thread gets the next free number when it counts
+/// for the first time.
 #[inline]
 fn shard_of_thread() -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);

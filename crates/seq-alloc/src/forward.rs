@@ -1,13 +1,14 @@
-//! Requests to the owners of other sections, in this set and in other sets, and their responses.
+//! Requests to the nodes that own sections which this node does not own, in this set and in other sets, and the
+//! responses to these requests.
 //!
-//! Allocations first go through a batcher for each core and owner (`seq_channel::batch`). All items that the
-//! connections of a core have for an owner in one turn of its event loop share a message, and the owner completes the
-//! items that it can complete at once. An item that would wait there is sent again in a separate request, like reads
-//! and advances.
+//! Each core has a batcher for each owner (`seq_channel::batch`), to which allocations go first. All items for an owner
+//! that arrive on the connections of a core in one turn of its event loop share a message. The owner completes the
+//! items that it can complete at once. An item that would have to wait at the owner is sent again in a separate
+//! request. Reads and advances are always sent in separate requests.
 //!
-//! A forwarded request that may have been processed is not repeated here, because a repetition is the client's
-//! decision. There is one exception: if the owner is replaced before it responds (`seq_core::calls`), the request is
-//! repeated, and the response counts the attempts.
+//! If a forwarded request may have been processed, it is not repeated here, because only the client may decide on a
+//! repetition. There is one exception: if the owner is replaced before it responds (`seq_core::calls`), this node
+//! repeats the request, and the response states the number of attempts.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -32,17 +33,18 @@ mod response;
 
 type Owner = SequenceServiceClient<Channel>;
 
-/// Node that a request is sent to.
+/// Node to which a request is sent.
 #[derive(Clone, Debug)]
 pub(crate) enum ForwardTarget {
     /// Owner in this set.
     Node(NodeId),
-    /// Node of another set, with its address.
+    /// Node of another set, with the address of the node.
     Other(Arc<OtherSet>, Arc<str>),
 }
 
 impl ForwardTarget {
-    /// Returns the destination of the call: a node of this set, or any node of another set.
+    /// Returns the destination of the call. For a node of another set, it is that set and not the node, because any
+    /// node of that set may get the call.
     pub(crate) fn destination(&self) -> Destination {
         match self {
             ForwardTarget::Node(node) => Destination::Node(*node),
@@ -50,7 +52,8 @@ impl ForwardTarget {
         }
     }
 
-    /// Notes for another set that it responded, or that this node of it cannot be reached.
+    /// Records that the other set responded, or that the node in it cannot be reached. Does nothing for a node of this
+    /// set.
     fn on_response(&self, failure: Option<&Failure>) {
         let ForwardTarget::Other(set, addr) = self else { return };
         match failure {
@@ -60,7 +63,7 @@ impl ForwardTarget {
         }
     }
 
-    /// Notes that items would wait at the node. In another set it may no longer be the owner.
+    /// Records that items would have to wait at the node. If the node is in another set, it may no longer be the owner.
     fn on_would_wait(&self) {
         if let ForwardTarget::Other(set, _) = self {
             set.on_stale();
@@ -112,8 +115,9 @@ impl Shared {
             .ok()
     }
 
-    /// Allocates for items at their owner, over the stream that other calls share. Returns one reply per item, `None`
-    /// for an item that would wait there; `None` overall if the owner does not support the stream.
+    /// Allocates for items at their owner, over the stream that other calls share. Returns one reply per item, which is
+    /// `None` if the item would have to wait at the owner. Returns `None` instead of replies if the owner does not
+    /// support the stream.
     pub(crate) async fn forward_batched(
         &self,
         call: Call,
@@ -162,7 +166,7 @@ impl Shared {
         Some(self.replies(to, items, &failure))
     }
 
-    /// Returns the batcher of this thread's calls to a node.
+    /// Returns the batcher that this thread uses for calls to a node.
     fn batcher(&self, to: &ForwardTarget) -> Option<Arc<NodeBatcher>> {
         let to = match to {
             ForwardTarget::Node(to) => to,
@@ -181,7 +185,7 @@ impl Shared {
         items.iter().map(|item| Some(Err(self.refusal(failure.clone(), to, item)))).collect()
     }
 
-    /// Allocates for one item at its owner; for a lane, numbers above `above`.
+    /// Allocates for one item at its owner. If the item is for a lane, its numbers are above `above`.
     pub(crate) async fn forward_next(
         &self,
         call: Call,
@@ -211,7 +215,7 @@ impl Shared {
         }
     }
 
-    /// Allocates for many items at their owner, in their order.
+    /// Allocates for several items at their owner. The results are in the order of the items.
     pub(crate) async fn forward_next_many(
         &self,
         call: Call,
@@ -272,7 +276,7 @@ impl Shared {
         }
     }
 
-    /// Reads many uids' last numbers at their owner, in order.
+    /// Reads the last numbers of several uids at their owner. The results are in the order of the items.
     pub(crate) async fn forward_current_many(
         &self,
         call: Call,
@@ -294,7 +298,8 @@ impl Shared {
         }
     }
 
-    /// Returns the results of a batch, item by item. An item without a usable result counts as timed out.
+    /// Returns the result of each item of a batch. If the response has no usable result for an item, the item counts as
+    /// timed out.
     fn item_results<T>(
         &self,
         to: &ForwardTarget,
@@ -310,12 +315,12 @@ impl Shared {
         (0..).zip(items).map(result).collect()
     }
 
-    /// Returns the results of a batch whose request failed.
+    /// Returns the results of the items of a batch whose request failed as a whole.
     fn failed<T>(&self, to: &ForwardTarget, items: &[PendingItem], failure: &Failure) -> Vec<Result<T, Refusal>> {
         items.iter().map(|item| Err(self.refusal(failure.clone(), to, item))).collect()
     }
 
-    /// Returns the refusal that the caller of an item gets for a failure of an allocation or a reading.
+    /// Returns the refusal that the caller of an item gets if an allocation or a reading failed.
     fn refusal(&self, failure: Failure, to: &ForwardTarget, item: &PendingItem) -> Refusal {
         failure.refusal(to.destination(), item, None, &self.config.layout)
     }

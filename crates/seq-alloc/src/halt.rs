@@ -1,8 +1,9 @@
 //! Cause for which this process permanently stops serving.
 //!
-//! Three causes end its work: another process took its name, the store's set differs from the set file, or the store
-//! lost entries that it had reported. The cause is latched, because a store that lost committed entries looks sound
-//! again once other processes have written to it, and a process that continued would allocate numbers twice.
+//! There are three causes: another process has registered under its name, the store's set differs from the set file, or
+//! the store has lost entries that it had acknowledged. The cause is latched. A store that lost committed entries looks
+//! sound again once other processes have written to it, and a process that continued to serve would then allocate
+//! numbers twice.
 
 use seq_core::high_water::{Refused, StoreBehind};
 use seq_core::owner::Session;
@@ -13,7 +14,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::store_link::StoreError;
 
-/// Cause for which this process no longer serves. It never serves again; an operator has to start a new process.
+/// Cause for which this process no longer serves. The process never serves again, so an operator has to start a new
+/// process.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Halt {
     /// Registration of another process under the same name.
@@ -22,32 +24,34 @@ pub enum Halt {
         /// Address of the other process, "host:port".
         addr: String,
     },
-    /// Different uids or sections in the store's set than in the set file. They never change, so waiting does not help.
+    /// Different uids or sections in the store's set than in the set file. The uids and sections of a set never change,
+    /// so waiting does not help.
     #[error("{what}")]
     OtherSet {
         /// Description of the difference.
         what: String,
     },
-    /// Loss of committed entries in the store. No node may serve from the store before an operator has decided on it.
+    /// Loss of committed entries in the store. No node may serve from this store before an operator has decided what to
+    /// do.
     #[error(
         "the store lost entries that it had acknowledged to this process ({evidence}): its data directories were restored \
          from older copies, or most of them are lost; serving would allocate numbers again, so this process serves nothing \
          until it is started again"
     )]
     StoreBehind {
-        /// Response that showed the loss.
+        /// Description of the response that showed the loss.
         evidence: String,
-        /// Incarnation in the response that the store lost.
+        /// Incarnation in the response whose entries the store lost.
         incarnation: Incarnation,
     },
 }
 
-/// Latch of the cause, set at most once.
+/// Latch of the cause, which is set at most once.
 #[derive(Debug)]
 pub(crate) struct HaltLatch {
     set: watch::Sender<Option<Halt>>,
-    /// Shutdown of the allocator, by its task group or by a cause. A loss of entries in the store shuts nothing down:
-    /// that process stays, and shows its state.
+    /// Shutdown of the allocator, which its task group or a cause begins. Only the loss of entries in the store does
+    /// not begin it, so that the status of the process still shows this loss.
     shutdown: CancellationToken,
 }
 
@@ -69,7 +73,7 @@ impl HaltLatch {
             first
         });
         if first && ends {
-            // After the cause is set, so that every task that stops can read it.
+            // After the cause is set, so that every task that the shutdown ends can read the cause.
             self.shutdown.cancel();
         }
     }
@@ -79,7 +83,7 @@ impl HaltLatch {
         &self.shutdown
     }
 
-    /// Returns the cause, once there is one.
+    /// Returns the cause; `None` if none is set.
     pub(crate) fn get(&self) -> Option<Halt> {
         self.set.borrow().clone()
     }
@@ -89,14 +93,15 @@ impl HaltLatch {
         self.set.subscribe()
     }
 
-    /// Waits until it is set.
+    /// Waits until a cause is set.
     pub(crate) async fn wait(&self) {
-        // The sender is held here, so this does not fail.
+        // The sender is owned by this latch, so the wait does not fail.
         let _ = self.set.subscribe().wait_for(Option::is_some).await;
     }
 
-    /// Sets the cause if the store's refusal of a request of an incarnation shows one. `renewed` is the last renewal of
-    /// the incarnation with a response, `addr` the address of this process.
+    /// Sets the cause if the store's refusal of a request shows that this process may no longer serve. `session` is the
+    /// incarnation that sent the request, `renewed` its last renewal that got a response, and `addr` the address of
+    /// this process.
     pub(crate) fn judge(&self, session: Session, renewed: RenewSeq, addr: &str, error: &StoreError) {
         if let Some(halt) = judge(session, renewed, addr, error) {
             self.set(halt);
@@ -108,9 +113,10 @@ impl HaltLatch {
         self.set(Halt::OtherSet { what });
     }
 
-    /// Judges the refusal of a handover because its target, which the store had reported in incarnation `target`, is in
-    /// incarnation `current`. Returns whether this process may no longer serve: the store lost entries if `current` is
-    /// the earlier incarnation. The commit of the handover may be a lost entry, so its section must not be thawed.
+    /// Judges a store's refusal of a handover whose target is in another incarnation. The store had reported the target
+    /// in incarnation `target`, and the refusal names incarnation `current`. If `current` is the earlier of the two,
+    /// the store lost entries. Then the commit of the handover may be among the lost entries, so the section must not
+    /// be thawed. Returns whether this process may no longer serve.
     pub(crate) fn judge_target(&self, target: Incarnation, current: Incarnation, message: String) -> bool {
         let lost = Refused::Incarnation(current).shows_loss(target, RenewSeq(0));
         if lost {
@@ -168,7 +174,7 @@ mod tests {
             (over("OTHER_PREDECESSOR", 5, ""), None),
             (over("UNKNOWN_NODE", 0, ""), behind),
             (over("OTHER_INCARNATION", 5, "b:1"), evicted),
-            // A registration in this process' own name, as after a lost response.
+            // A registration under this process' own name and address, as after a lost response.
             (over("OTHER_INCARNATION", 5, "a:1"), None),
         ] {
             assert_eq!(judge(session, RenewSeq(18), "a:1", &error), expected, "{error}");

@@ -1,8 +1,8 @@
-//! Handovers from this node: sends the calls that `seq_core::owner::handover` requests, and reports their outcomes to
-//! it.
+//! Handovers from this node. This module sends the calls that `seq_core::owner::handover` requests, and reports the
+//! outcomes to `seq_core::owner::handover`.
 //!
 //! Every handover is a sequence of short calls, and several handovers are in progress at a time. Callers of the section
-//! wait from the freeze to the commit, so no call waits for a call of another handover.
+//! wait from its freeze to the commit, so no call of a handover waits for a call of another handover.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,31 +25,31 @@ use crate::handover_spans::HandoverSpans;
 use crate::shared::Shared;
 use crate::store_link::{StoreError, StoreLink};
 
-/// Number of times that the target in another set is notified of the committed departure. Each notification may wait
-/// for the grant as long as [`crate::handover_calls`] allows: together a second or two, in which the section arrives at
-/// the other set's store. After that the target's own renewals bring the grant.
+/// Number of times that the target in another set is notified of a committed departure. Each notification may wait for
+/// the grant as long as [`crate::handover_calls`] allows. Together they take a second or two, in which the section
+/// arrives at the other set's store. If all of them fail, the target gets the grant by its own renewals.
 const ACTIVATIONS_BETWEEN_SETS: u32 = 4;
 
 /// Handovers from this node that are in progress.
 pub(crate) struct Handovers {
     shared: Arc<Shared>,
-    /// Time of the freeze of each section that is handed over.
+    /// Time of the freeze of each section that is being handed over.
     frozen: BTreeMap<SectionId, Instant>,
-    /// Steps to repeat, with their times. At most one for each handover in progress.
+    /// Steps to repeat, with the times at which they are due. There is at most one for each handover in progress.
     retries: Vec<(Instant, Step)>,
-    /// Log lines about targets that refuse or do not respond, by target because many sections fail at a time. An entry
-    /// ends when its target accepts a step.
+    /// Limits on log lines about targets that refuse a step or do not respond. There is one for each target, because
+    /// many sections fail at a time. The entry of a target is removed when the target accepts a step.
     failing: BTreeMap<Target, Repeats>,
-    /// Log lines about commits without a definite response.
+    /// Limit on log lines about commits without a definite response.
     uncommitted: Repeats,
     spans: HandoverSpans,
 }
 
-/// Node that sections are handed over to, with its set if that is another set.
+/// Node that sections are handed over to, with its set if it is in another set.
 type Target = (Option<SetId>, NodeId);
 
-/// Attempt to commit a handover in the store. Repeated until there is a definite response or the incarnation that owns
-/// the section is over.
+/// Attempt to commit a handover in the store. It is repeated until there is a definite response, or until the
+/// incarnation that owns the section has ended.
 pub(crate) struct CommitAttempt {
     handover: Handover,
     backoff: Backoff,
@@ -91,7 +91,7 @@ pub(crate) struct AnsweredCommit {
 }
 
 impl Step {
-    /// Returns the section, and the name of the step in traces.
+    /// Returns the section of the step, and the step's name in traces.
     fn described(&self) -> (SectionId, &'static str) {
         match self {
             Step::Prepare(handover) => (handover.section, "handover prepare"),
@@ -143,7 +143,7 @@ impl Handovers {
         self.retries.iter().map(|(at, _)| *at).min()
     }
 
-    /// Returns the next step to send, first a step to repeat, then a step that the owner's machine requested.
+    /// Returns the next step to send. Steps to repeat come before steps that the owner's state machine requested.
     pub(crate) fn next_call(&mut self) -> Option<HandoverCall> {
         let step = match self.next_retry() {
             Some(step) => step,
@@ -171,7 +171,7 @@ impl Handovers {
         Backoff::new(self.shared.config.options.retry_min, self.shared.config.options.retry_max)
     }
 
-    /// Returns a step whose wait is over. Drops commits of incarnations that are over.
+    /// Returns a step whose wait is over. Drops commits whose incarnation has ended.
     fn next_retry(&mut self) -> Option<Step> {
         let now = Instant::now();
         while let Some(due) = self.retries.iter().position(|(at, _)| *at <= now) {
@@ -192,7 +192,7 @@ impl Handovers {
         self.retries.push((Instant::now() + wait, step));
     }
 
-    /// Reports the outcome of a step to the owner's machine.
+    /// Reports the outcome of a step to the owner's state machine.
     pub(crate) fn on_step_done(&mut self, answered: AnsweredStep) {
         let shared = self.shared.clone();
         match answered {
@@ -220,7 +220,7 @@ impl Handovers {
                 }
             }
             AnsweredStep::Activate(mut activation, outcome) => {
-                // Even if the target does not accept, its next renewal brings the grant.
+                // Even if the target does not accept this call, it gets the grant by its next renewal.
                 let accepted = self.accepted("activate", &activation.handover, outcome);
                 if !accepted && activation.left > 0 {
                     activation.left -= 1;
@@ -233,21 +233,22 @@ impl Handovers {
                 if let Some(since) = self.frozen.remove(&handover.section) {
                     shared.counters.handover_paused(since.elapsed());
                 }
-                // The response may request further handovers.
+                // The response to the renewal may request further handovers.
                 shared.registration.request_renewal();
             }
         }
         self.shared.handovers.queue.done();
     }
 
-    /// Adopts the store's response to a commit. Returns whether the commit is decided; otherwise it is repeated.
+    /// Adopts the store's response to a commit. Returns whether the outcome of the commit is known; if not, the commit
+    /// is repeated.
     fn on_commit_response(&mut self, handover: &Handover, response: CommitResponse) -> bool {
         let shared = self.shared.clone();
         let CommitResponse { sent, response } = response;
         let outcome = match response {
             Ok(update) => match shared.read_update(update.as_ref(), handover.session.node) {
                 Ok(update) => Commit::Made(update),
-                // The handover may be committed; the next response reports it again.
+                // The handover may be committed. In that case the next response reports it again.
                 _ => return false,
             },
             Err(error) => {
@@ -304,7 +305,7 @@ impl Handovers {
         true
     }
 
-    /// Returns whether a target accepted a step. A target that does not respond has not accepted.
+    /// Returns whether a target accepted a step. A missing response counts as not accepted.
     fn accepted(&mut self, step: &'static str, handover: &Handover, outcome: Result<(), Status>) -> bool {
         let target = (handover.departure.as_ref().map(|departure| departure.set), handover.to);
         let Err(status) = &outcome else {
@@ -313,7 +314,7 @@ impl Handovers {
         };
         self.spans.fail(handover.section, format_args!("{step}: {}", status.message()));
         if status::known_reason(status) == Some(Reason::UnknownSection) {
-            // The target learns of the section from its next renewal, and the store plans the handover again.
+            // The target learns of the section by its next renewal, and the store then plans the handover again.
             tracing::debug!(
                 step,
                 section = handover.section.0,

@@ -1,8 +1,8 @@
 //! Calls of a handover's source: prepare, stage and activate to the target, which may be in another set, and commit to
-//! the store of this set.
+//! the store of the source's set.
 //!
-//! **Invariant:** a call decides nothing; `handover` adopts its outcome. Each call has its own deadline, because
-//! callers of the section wait from the freeze to the commit.
+//! **Invariant:** a call decides nothing, and `handover` adopts its outcome. Each call has its own deadline, because
+//! callers of the section wait from its freeze to the commit.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,29 +24,31 @@ use crate::peers::Peers;
 use crate::shared::Shared;
 use crate::store_link::{StoreError, StoreLink};
 
-/// Timeout of a target's response to prepare or activate: a round trip, and a busy core.
+/// Timeout of a target's response to prepare or activate. It is long enough for a round trip and a target whose CPU
+/// core is busy.
 const RESPONSE_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Timeout of the smallest copy: a round trip, and a busy core. Callers of the section wait during this time, so a
-/// target that stopped must not keep the section frozen for much longer.
+/// Timeout of sending the smallest copy. It is long enough for a round trip and a target whose CPU core is busy.
+/// Callers of the section wait during this time, so a target that has stopped must not keep the section frozen for much
+/// longer.
 const STAGE_TIME: Duration = Duration::from_millis(200);
 
-/// Minimum rate at which a target receives a copy, in touched uids per millisecond: 4,000 of them are some 50 KB on the
-/// wire, which half a gigabit a second carries.
+/// Minimum rate at which a target receives a copy, in touched uids per millisecond. 4,000 touched uids take about 50 KB
+/// on the wire, which a link of half a gigabit per second carries in a millisecond.
 const STAGED_SLOTS_PER_MS: usize = 4_000;
 
-/// Largest section, in uids, that is frozen and copied on a thread that also renews: 2 MiB of slots, less than a
-/// millisecond. A larger section goes to a separate thread, so that no renewal waits behind it.
+/// Largest section, in uids, that is frozen and copied on the thread that also sends renewals. It has 2 MiB of slots,
+/// which take less than a millisecond. A larger section is frozen on a separate thread, so that no renewal is delayed.
 const FROZEN_INLINE: u32 = 262_144;
 
-/// Returns the timeout of a copy with so many touched uids.
+/// Returns the timeout of sending a copy with `slots` touched uids.
 pub(crate) fn stage_time(slots: usize) -> Duration {
     STAGE_TIME + Duration::from_millis((slots / STAGED_SLOTS_PER_MS) as u64)
 }
 
 /// Response of the store to one attempt to commit a handover.
 pub(crate) struct CommitResponse {
-    /// Time before the request was sent. The lease that the response grants begins here.
+    /// Time before the request was sent. The lease that the response grants begins at this time.
     pub(crate) sent: Clocks,
     pub(crate) response: Result<Option<v1::OwnershipUpdate>, StoreError>,
 }
@@ -58,7 +60,7 @@ impl Shared {
         within(RESPONSE_TIMEOUT, request, async |request| target.prepare(request).await.map(drop)).await
     }
 
-    /// Freezes the section and sends its copy.
+    /// Freezes the section and sends its copy to the target.
     pub(crate) async fn stage(&self, handover: &Handover) -> Result<(), Status> {
         let served =
             self.ownership.owned().get(handover.section).filter(|owned| owned.epoch == handover.epoch).cloned();
@@ -127,9 +129,8 @@ impl Shared {
         }
     }
 
-    /// Returns a client for the target, at the address for handovers that the store of its set stated, or at the
-    /// address in the routes if the store stated none. The connection accepts only an AllocSvr of the handover's target
-    /// set.
+    /// Returns a client for the target. It uses the address for handovers that the store of the target's set stated,
+    /// or, if there is none, the address in the routes. The connection accepts only an AllocSvr of the target's set.
     fn target(&self, handover: &Handover) -> Result<HandoverServiceClient<Channel>, Status> {
         let channel = match &handover.departure {
             Some(departure) => self.channel_of_set(departure.set, &departure.addr)?,
@@ -165,7 +166,7 @@ async fn freeze(owned: Arc<OwnedSection>) -> Result<SectionCopy, Status> {
     frozen.map_err(|error| Status::aborted(format!("the section was not frozen: {error}")))
 }
 
-/// Makes a call with its own deadline, which the request carries.
+/// Makes a call with a deadline of its own, which is also sent in the request.
 async fn within<M>(
     time: Duration,
     message: M,

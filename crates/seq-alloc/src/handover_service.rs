@@ -1,8 +1,8 @@
-//! Handovers to this node: the service that other AllocSvrs call, of the same set or of the source set of a departure.
-//! Other processes may reach the port as well.
+//! Handovers to this node: the service that other AllocSvrs call. They are of the same set, or of the set that a
+//! section departs from. Other processes may reach the port as well.
 //!
-//! **Invariant:** no request starts an ownership; a grant of the store does, as `seq_core::owner::handover` decides.
-//! The memory that requests make this node hold is bounded, also while copies are being received.
+//! **Invariant:** no request starts an ownership. Only a grant of the store does, as `seq_core::owner::handover`
+//! decides. The memory that requests can make this node hold is bounded, even while copies are being received.
 
 use std::time::Duration;
 
@@ -20,12 +20,12 @@ use tonic::{Code, Request, Response, Status, Streaming};
 use crate::allocator::Allocator;
 use crate::handover_calls;
 
-/// Limit on the wait of an Activate for the grant: the store's response to one renewal, well before the source's
-/// timeout.
+/// Limit on how long an Activate waits for the grant. It is long enough for the store's response to one renewal, and
+/// well below the source's timeout.
 const GRANT_TIME: Duration = Duration::from_millis(400);
 
 impl Allocator {
-    /// Returns the service that other AllocSvrs call to hand sections over, for the port for peers.
+    /// Returns the service that other AllocSvrs call to hand sections over to this node. It is for the port for peers.
     #[must_use]
     pub fn handover_service(&self) -> Routes {
         let service = HandoverServiceServer::new(Service(self.clone()));
@@ -50,7 +50,7 @@ impl HandoverService for Service {
         let mut messages = request.into_inner();
         let first = messages.message().await?.ok_or_else(|| malformed(&OfferError::Missing))?;
         let offer = self.offer(first.offer.as_ref())?;
-        // Before more is received than the first message.
+        // Checked before the second message is received.
         self.0.shared.ownership.machine().check_offer(&offer).map_err(|refusal| self.refused(&refusal))?;
         let time = handover_calls::stage_time(self.0.shared.config.layout.section_size() as usize);
         let copy = tokio::time::timeout(time, self.receive(first, messages, offer.section)).await;
@@ -83,7 +83,7 @@ impl HandoverService for Service {
 }
 
 impl Service {
-    /// Receives the rest of a copy. Returns the copy with the permit for its slots.
+    /// Receives the rest of a copy, after its first message. Returns the copy with the permit for its slots.
     async fn receive(
         &self,
         first: v1::StageRequest,
@@ -112,7 +112,8 @@ impl Service {
         let offer = owners::offer(offer, &shared.config.set, shared.ownership.set_id(), &shared.layout());
         offer.map_err(|error| {
             if matches!(error, OfferError::Section { .. }) {
-                // A section of a new series, of which the source has learned first. The renewal brings it.
+                // The section is of a new series, of which the source has learned earlier than this node. The renewal
+                // brings the series.
                 shared.registration.request_renewal();
                 return Reason::UnknownSection.status_as(Code::FailedPrecondition, error.to_string());
             }
@@ -132,7 +133,8 @@ impl Service {
             OfferRefusal::Copy { .. } => Reason::BadCopy,
         };
         if matches!(refusal, OfferRefusal::UnknownEpoch { .. }) {
-            // The source may have newer routes than this node. The renewal brings them before the next attempt.
+            // The source may have newer routes than this node. The renewal brings them before the source's next
+            // attempt.
             self.0.shared.registration.request_renewal();
         }
         reason.status_as(Code::FailedPrecondition, refusal.to_string())

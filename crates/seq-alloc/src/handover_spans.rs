@@ -1,4 +1,4 @@
-//! Spans of the handovers in progress: one for each handover, and one below it for each attempt of a step.
+//! Spans of the handovers in progress. Each handover has a span, and each attempt of a step has a child span of it.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,12 +10,12 @@ use tracing::field::DisplayValue;
 
 use crate::shared::Shared;
 
-/// Spans of the handovers in progress, by section. Empty without traces.
+/// Spans of the handovers in progress, by section. The map is empty if nothing is traced.
 #[derive(Debug, Default)]
 pub(crate) struct HandoverSpans(BTreeMap<SectionId, Span>);
 
 impl HandoverSpans {
-    /// Begins the span of a handover, with its first step.
+    /// Begins the span of a handover, before the handover's first step.
     pub(crate) fn begin(&mut self, shared: &Shared, handover: &Handover) {
         if !traces::are_on() {
             return;

@@ -15,7 +15,8 @@ pub(crate) struct LaneMetrics {
     series: [Gauge; 3],
     lanes: Gauge,
     resting: Gauge,
-    /// Created with the first series that has a time, because 0 would state that a series ended in 1970.
+    /// Gauge of the time at which a series ends. It is created with the first series that has an end, because a value
+    /// of 0 would state that a series ended in 1970.
     end: OnceLock<Gauge>,
 }
 
@@ -38,7 +39,7 @@ impl LaneMetrics {
         }
     }
 
-    /// Publishes the number of owned lanes, and how many of them rest.
+    /// Publishes the number of owned lanes, and the number of these lanes that rest.
     pub(crate) fn publish_lanes(&self, lanes: u32, resting: u32) {
         self.lanes.set(f64::from(lanes));
         self.resting.set(f64::from(resting));

@@ -1,4 +1,5 @@
-//! Lanes of series: the series that this node knows, and the clocks of sections whose numbers follow the time.
+//! Lanes of series: the series that this node knows, and the clocks of sections whose numbers are derived from the
+//! time.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,17 +13,17 @@ use seq_core::{SectionId, Seq};
 use seq_ids::Shape;
 use seq_proto::series::SeriesShape;
 
-/// The series of a route table, by name and in order.
+/// The series of a route table, by name and in the order of the table.
 #[derive(Debug, Default)]
 pub(crate) struct SeriesIndex {
-    /// The series of the table, by which a newer table without another series is recognised.
+    /// All series of the table. A newer table with the same series is recognised by comparing it with this list.
     of: Arc<[Series]>,
     all: Vec<Arc<IdSeries>>,
     by_name: HashMap<Box<str>, Arc<IdSeries>>,
 }
 
 impl SeriesIndex {
-    /// Returns the index of a table's series; `None` if this index is of the same series.
+    /// Returns the index of the series in `routes`; `None` if they are the series of this index.
     pub(crate) fn newer(&self, routes: &RouteTable) -> Option<SeriesIndex> {
         let of = routes.series();
         if Arc::ptr_eq(of, &self.of) || **of == *self.of {
@@ -41,13 +42,15 @@ impl SeriesIndex {
         &self.all
     }
 
-    /// Returns how many series give out ids, are retired, and have a shape of a later release.
+    /// Returns three counts: of series that allocate ids, of retired series, and of series whose shape only a later
+    /// release knows.
     pub(crate) fn counts(&self) -> [usize; 3] {
         let retired = self.all.iter().filter(|series| series.retired).count();
         [self.all.len() - retired, retired, self.of.len() - self.all.len()]
     }
 
-    /// Returns when the first series with a time ends, in milliseconds since 1970; `None` without such a series.
+    /// Returns the earliest time at which a series runs out of ids because its ids contain the time, in milliseconds
+    /// since 1970; `None` if there is no such series.
     pub(crate) fn first_end_ms(&self) -> Option<u64> {
         let end = |series: &Arc<IdSeries>| match series.shape {
             Shape::Timed(timed) if !series.retired => timed.end_ms(),
@@ -57,7 +60,7 @@ impl SeriesIndex {
     }
 }
 
-/// Returns a series as endpoints use it; `None` if its shape is of a later release.
+/// Returns a series in the form that endpoints use; `None` if only a later release knows its shape.
 fn served(series: &Series) -> Option<Arc<IdSeries>> {
     let SeriesShape { shape, named_lanes, ahead_ms } = SeriesShape::of(series)
         .inspect_err(|error| tracing::warn!(series = series.name, %error, "a series is not served"))
@@ -65,9 +68,10 @@ fn served(series: &Series) -> Option<Arc<IdSeries>> {
     Some(Arc::new(IdSeries::new(series, shape, named_lanes, ahead_ms)))
 }
 
-/// Returns the last number of a section's lanes that has an id; the last possible number for a section without lanes.
+/// Returns the last number that has an id in the lanes of a section; the last possible number if the section has no
+/// lanes.
 pub(crate) fn last_number(section: SectionId, routes: &RouteTable) -> Seq {
-    // Most sections have uids, and search nothing.
+    // Most sections have uids and no lanes, so this avoids a search.
     if routes.layout().lanes_at(section).is_none() {
         return Seq::MAX;
     }
@@ -75,7 +79,7 @@ pub(crate) fn last_number(section: SectionId, routes: &RouteTable) -> Seq {
     shape.map_or(Seq::MAX, |shape| Seq(shape.shape.last_value()))
 }
 
-/// Returns the series that a section's lanes are of.
+/// Returns the series to which a section's lanes belong.
 fn series_of(section: SectionId, routes: &RouteTable) -> Option<&Series> {
     let has = |series: &&Series| {
         let index = section.0.checked_sub(series.sections.first.0);
@@ -84,7 +88,7 @@ fn series_of(section: SectionId, routes: &RouteTable) -> Option<&Series> {
     routes.series().iter().find(has)
 }
 
-/// Returns the clock of a section at the begin of an ownership; `None` for a section without a clock.
+/// Returns the clock of a section, for a new ownership of the section; `None` if the section has no clock.
 pub(crate) fn clock_of(section: SectionId, routes: &RouteTable) -> Option<LaneClock> {
     let clock = routes.layout().clock_of(section)?;
     let shape = series_of(section, routes).and_then(|series| SeriesShape::of(series).ok());
@@ -94,7 +98,7 @@ pub(crate) fn clock_of(section: SectionId, routes: &RouteTable) -> Option<LaneCl
     Some(LaneClock { clock, ahead_ms, spreads, is_chosen })
 }
 
-/// Returns the time of clocks, in milliseconds since 1970.
+/// Returns the wall-clock time of a reading, in milliseconds since 1970.
 pub(crate) fn unix_ms(now: Clocks) -> u64 {
     now.realtime / 1_000_000
 }

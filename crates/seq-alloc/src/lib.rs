@@ -1,22 +1,23 @@
 //! AllocSvr: allocates sequence numbers from memory.
 //!
-//! There are two paths through this crate. A *number* goes from [`Allocator`] (`allocator`) over the table of served
-//! sections (`ownership`) to `seq_core::Section::take` and back, without a lock, a task switch or an allocation. A
-//! *ceiling* goes from the section that needs a raise (`raise_queue`) through `raises` to the store (`store_link`) and
-//! back into the section. Other modules have these tasks:
+//! There are two paths through this crate. The path of a *number* begins at [`Allocator`] (`allocator`), goes through
+//! the table of served sections (`ownership`) to `seq_core::Section::take`, and back. It has no lock, no task switch
+//! and no memory allocation. The path of a *ceiling* begins at the section that needs a raise (`raise_queue`), goes
+//! through `raises` to the store (`store_link`), and back to the section. Other modules have these tasks:
 //!
-//! * `session` registers and renews; `handover` and `handover_service` hand sections over.
-//! * `pending` keeps calls pending until they can be served, and forwards calls for sections of other owners, also in
-//!   other sets (`other_sets`), with the requests of `forward`.
+//! * `session` registers the node and renews its lease; `handover` and `handover_service` hand sections over.
+//! * `pending` keeps calls pending until they can be served. It forwards calls for sections of other owners, including
+//!   owners in other sets (`other_sets`), with the requests of `forward`.
 //! * `peer_routes` fetches routes from peers while the lease is expired.
-//! * `control_loop` waits for the events of all these tasks except pending calls; its log shows why an AllocSvr wakes.
+//! * `control_loop` waits for the events of all these tasks except pending calls. Its log shows why an AllocSvr wakes.
 //! * `activity` keeps figures and history of each section; `activity_loop` reads the slots for it, at a slow pace.
 //! * `halt` latches the cause for which a process no longer serves.
-//! * `shared` has the state of all tasks, in a group for each subject.
+//! * `shared` has the state that all tasks share, grouped by subject.
 //!
-//! **Architecture Invariant:** `seq_core::owner` alone decides which sections are owned and how long, and only
+//! **Architecture Invariant:** `seq_core::owner` alone decides which sections are owned and for how long, and only
 //! `ownership` changes them. `seq_core::raises`, `renewals` and `store_calls` decide when the store is called, and
-//! which member. Numbers are allocated only under a lease that was checked after the call had arrived.
+//! which of its members is called. Numbers are allocated only under a lease that was checked after the call had
+//! arrived, except numbers of lanes that need no lease.
 
 mod activity;
 mod activity_loop;

@@ -29,10 +29,10 @@ impl Shared {
         let now = self.clock.now();
         let lease = self.ownership.lease_left(now);
         let owned = self.ownership.owned();
-        // Owned sections are not served while there is no lease.
+        // While there is no lease, sections are owned but not served.
         let served = if lease.is_zero() { 0 } else { owned.iter().count() };
         self.counters.publish_state(served, self.ownership.route_version().0, lease);
-        // Ticks are times, which callers do not see as numbers.
+        // Ceilings in ticks are left out, because they are times, which callers do not regard as numbers.
         let ceilings = owned.iter().filter(|owned| !owned.is_in_ticks()).map(|owned| owned.ceiling());
         self.counters.publish_ceiling(ceilings.max().unwrap_or(Seq::ZERO));
         self.publish_lanes(now);

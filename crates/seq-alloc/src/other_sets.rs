@@ -1,13 +1,14 @@
-//! Access to other sets: the connections, routes, health and calls in flight of each set.
+//! Access to other sets. Each other set has its own connections, routes, health and calls in flight.
 //!
-//! Two sets share no connection, batcher or bound, so a set that does not respond costs calls for other sets nothing.
-//! `probe_loop` finds out whether a set responds, and fetches its routes; calls only read its results, and never probe.
+//! Two sets share no connection, batcher or limit, so a set that does not respond does not slow down calls for other
+//! sets. `probe_loop` finds out whether a set responds, and fetches its routes. Calls only read these results and never
+//! probe.
 //!
-//! Nodes of this set or nodes of the other set state the addresses of the other set. In both cases a call is sent only
-//! to an AllocSvr with a certificate of the set with the stated name.
+//! The addresses of another set come from the routes of this set or from nodes of the other set. In both cases a call
+//! is sent only to an AllocSvr whose certificate has the name that the routes state for the other set.
 //!
-//! **Invariant:** a set's routes only choose the node that a call is sent to. Any node of the set serves the call or
-//! forwards it.
+//! **Invariant:** another set's routes only choose the node that a call is sent to. Any node of that set serves the
+//! call or forwards it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -28,13 +29,15 @@ mod probe_loop;
 pub(crate) use other_set::{OtherSet, SetPermit};
 pub(crate) use probe_loop::probe_loop;
 
-/// Limit on sets with their own label in the metrics: more than a cluster has in use, and few enough to be stored.
+/// Limit on the sets that have their own label in the metrics. It is larger than the number of sets of a cluster in
+/// use, and small enough for the storage of metrics.
 const MAX_LABELS: usize = 64;
 
-/// Label of the other sets.
+/// Label of the sets beyond [`MAX_LABELS`].
 const REST: &str = "other";
 
-/// Other sets that calls were forwarded to. Bounded by the sets in the routes, [`seq_core::limits::MAX_SETS`].
+/// Other sets to which calls were forwarded. There are at most as many as in the routes,
+/// [`seq_core::limits::MAX_SETS`].
 #[derive(Debug)]
 pub(crate) struct OtherSets {
     /// Name of this set, a label of the metrics.
@@ -44,37 +47,37 @@ pub(crate) struct OtherSets {
     /// Number of connections to each node of another set.
     connections: usize,
     dial: Dial,
-    /// Connections to nodes of sets that the routes do not have.
+    /// Connections to nodes of sets that are not in the routes.
     unnamed: Peers,
     sets: RwLock<BTreeMap<SetId, Arc<OtherSet>>>,
-    /// Notified when a set has to be probed, or is in use again.
+    /// Notified when a set has to be probed, or when a call uses a set again that was idle.
     probe: Arc<Notify>,
 }
 
 impl OtherSets {
-    /// Creates an empty collection for the node `node` of the set `set`. Each other set will have `connections`
-    /// connections to a node.
+    /// Creates an empty collection for the node `node` of the set `set`. There will be `connections` connections to
+    /// each node of another set.
     pub(crate) fn new(set: &str, node: &str, connections: usize, dial: Dial) -> OtherSets {
         let (set, node) = (set.to_owned(), node.to_owned());
         let unnamed = Peers::new(1, dial.expecting(ExpectedServer::alloc()));
         OtherSets { set, node, connections, dial, unnamed, sets: RwLock::default(), probe: Arc::default() }
     }
 
-    /// Returns the connections to AllocSvrs of sets that the routes do not have. Only the role of the server is
-    /// checked, because the name of its set is not known.
+    /// Returns the connections to AllocSvrs of sets that are not in the routes. For these connections only the role of
+    /// the server is checked, because the name of its set is not known.
     pub(crate) fn unnamed(&self) -> &Peers {
         &self.unnamed
     }
 
-    /// Returns another set, created anew when the routes state another name or other addresses for it; `None` if the
-    /// routes do not have the set.
+    /// Returns another set; `None` if the routes do not have it. If the routes now state another name or other
+    /// addresses for it, a new [`OtherSet`] replaces the old one.
     pub(crate) fn get(&self, id: SetId, routes: &RouteTable) -> Option<Arc<OtherSet>> {
         let stated = routes.other_set(id)?;
         if let Some(set) = self.sets.read().get(&id).filter(|set| set.is_stated(stated)) {
             return Some(set.clone());
         }
         let mut sets = self.sets.write();
-        // Another call may have created the set in the meantime.
+        // Another call may have created the set between the two locks.
         if let Some(set) = sets.get(&id).filter(|set| set.is_stated(stated)) {
             return Some(set.clone());
         }

@@ -1,8 +1,9 @@
-//! Ownership of this process: the owner's machine, the served sections, the routes and the lease.
+//! Ownership of this process: the owner's state machine (`seq_core::owner`), the served sections, the routes and the
+//! lease.
 //!
 //! **Invariant:** the table of sections, the routes and the lease change in [`Ownership::step`] only, under the
-//! machine's lock, in the order that the machine gives, the lease last. Readers use the opposite order:
-//! [`Ownership::serve`] checks the lease and then loads the table, and only a [`Serving`] gives access to a section's
+//! machine's lock, in the order of the machine's effects, with the lease last. Readers use the opposite order:
+//! [`Ownership::serve`] checks the lease and then loads the table. Only a [`Serving`] gives access to a section's
 //! numbers. So an extended lease is never used with an older table.
 
 use std::marker::PhantomData;
@@ -32,15 +33,15 @@ pub(crate) use section::{OwnedSection, Served, Start};
 pub(crate) use table::Table;
 use table::{Change, SectionTable};
 
-/// Owner's machine, with the state that readers load without its lock.
+/// State machine of the owner, with the state that readers load without its lock.
 #[derive(Debug)]
 pub(crate) struct Ownership {
-    /// Step of raises. Changed under the machine's lock, together with the step of each section in the table.
+    /// Step of raises. It is changed under the machine's lock, together with the step of each section in the table.
     step: AtomicU64,
-    /// Time for which a lease is used, shorter than the lease by its margin.
+    /// Time for which a granted lease is used. It is shorter than the lease by the lease margin.
     served: Duration,
     clock: Clock,
-    /// Machine that decides all changes. Never locked on the path of a number.
+    /// State machine that decides all changes. Its lock is never taken while a number is allocated.
     machine: Mutex<Owner>,
     sections: SectionTable,
     routes: ArcSwapOption<RouteTable>,
@@ -48,23 +49,23 @@ pub(crate) struct Ownership {
     series: ArcSwap<SeriesIndex>,
     lease: Lease,
     /// Send time of the newest request whose response was adopted, in nanoseconds of the boot clock; 0 before the first
-    /// response. Only grows.
+    /// response. It never falls.
     confirmed: AtomicU64,
 }
 
-/// Effects of one step of the machine that its caller carries out.
+/// Effects of one step of the machine that the caller of the step has to carry out.
 #[must_use = "requests must be sent, and waiting calls notified"]
 #[derive(Debug, Default)]
 pub(crate) struct Followup {
     /// Steps of handovers to send.
     pub(crate) requests: Vec<HandoverRequest>,
-    /// Whether a renewal has to be sent at once, for a grant.
+    /// Whether a renewal has to be sent at once, because its response brings a grant.
     pub(crate) renew_now: bool,
-    /// Whether the table or the routes changed, the lease ended, or an expired lease began anew.
+    /// Whether the table or the routes changed, the lease ended, or a new lease began after the old one had expired.
     pub(crate) changed: bool,
     /// Whether the lease was extended.
     pub(crate) extended: bool,
-    /// Sections that changed hands.
+    /// Sections that entered or left.
     pub(crate) transitions: Transitions,
 }
 
@@ -77,41 +78,42 @@ pub(crate) struct Transitions {
     pub(crate) handed_over: usize,
     /// Number of sections that left.
     pub(crate) left: usize,
-    /// Number of sections of handovers that started at their ceiling.
+    /// Number of sections that were handed over to this node but started at their ceilings.
     pub(crate) copies_lost: usize,
-    /// Number of sections that started at an earlier ceiling above 0, for any cause: the numbers left below it are
-    /// skipped.
+    /// Number of sections that started at an earlier ceiling above 0, for any cause. The numbers left below this
+    /// ceiling are skipped.
     pub(crate) at_ceiling: usize,
-    /// Numbers that these sections have skipped at most, added up.
+    /// Upper bound of the numbers that these sections have skipped, summed over the sections.
     pub(crate) skipped: u64,
     /// Newest epoch of the sections that entered or left.
     pub(crate) epoch: Epoch,
-    /// Ownership that started at its ceiling last, because the copy of a handover was not used.
+    /// Last ownership that started at its ceiling because the copy of its handover was not used.
     lost_last: Option<(SectionId, Epoch)>,
 }
 
-/// Access to the served sections, under a lease that held after the current calls arrived. Must not be held across an
-/// await.
+/// Access to the served sections, under a lease that was checked after the current calls arrived. It must not be held
+/// across an await.
 pub(crate) struct Serving<'a> {
     table: Guard<Arc<Table>>,
     ownership: PhantomData<&'a Ownership>,
 }
 
-/// Access to the owned sections that need no lease. Must not be held across an await.
+/// Access to the owned sections that need no lease. It must not be held across an await.
 pub(crate) struct Unleased<'a> {
     table: Guard<Arc<Table>>,
     ownership: PhantomData<&'a Ownership>,
 }
 
 impl Unleased<'_> {
-    /// Returns a section to take numbers from; `None` if it is not owned here, or needs a lease.
+    /// Returns a section so that numbers can be taken from it; `None` if this node does not own it, or if it needs a
+    /// lease.
     pub(crate) fn get(&self, id: SectionId) -> Option<Served<'_>> {
         self.table.get(id).filter(|owned| serves_unleased(owned.clock.as_ref())).map(Served::new)
     }
 }
 
 impl Serving<'_> {
-    /// Returns a section to take numbers from; `None` if it is not served here.
+    /// Returns a section so that numbers can be taken from it; `None` if this node does not serve it.
     #[inline]
     pub(crate) fn get(&self, id: SectionId) -> Option<Served<'_>> {
         self.table.get(id).map(Served::new)
@@ -119,7 +121,8 @@ impl Serving<'_> {
 }
 
 impl Ownership {
-    /// Creates an ownership of no section. `step` is the step of raises, `served` the time for which a lease is used.
+    /// Creates an ownership of no section. `step` is the step of raises, `served` the time for which a granted lease is
+    /// used.
     pub(crate) fn new(machine: Owner, step: Step, served: Duration, clock: Clock) -> Ownership {
         Ownership {
             sections: SectionTable::new(machine.layout().sections()),
@@ -147,20 +150,21 @@ impl Ownership {
         drop(machine);
     }
 
-    /// Returns the served sections if the lease holds at `now`, which must have been read after the current calls
-    /// arrived.
+    /// Returns access to the served sections if the lease holds at `now`; otherwise `None`. `now` must have been read
+    /// after the current calls arrived.
     #[inline]
     pub(crate) fn serve(&self, now: Clocks) -> Option<Serving<'_>> {
-        // The lease first, then the table: see `seq_core::lease`.
+        // The lease is checked first, and the table is loaded afterwards: see `seq_core::lease`.
         if !self.lease.holds(now) {
             return None;
         }
         Some(Serving { table: self.sections.load(), ownership: PhantomData })
     }
 
-    /// Returns the owned sections that may be served without a lease: those of lanes that the node chooses, whose calls
-    /// are promised no order in real time. Their numbers are unique without a lease, because the next ownership begins
-    /// at the committed ceiling, which no number of this one is above.
+    /// Returns access to the owned sections that may be served without a lease. They are the sections of lanes that the
+    /// node chooses: callers of such lanes are promised no order in real time. Their numbers are unique without a
+    /// lease, because the next ownership begins at the committed ceiling, and no number of this ownership is above that
+    /// ceiling.
     pub(crate) fn serve_unleased(&self) -> Unleased<'_> {
         Unleased { table: self.sections.load(), ownership: PhantomData }
     }
@@ -170,7 +174,7 @@ impl Ownership {
         self.lease.holds(now)
     }
 
-    /// Returns the rest of the lease at `now`; zero once it is expired.
+    /// Returns how long the lease still lasts at `now`; zero once it has expired.
     pub(crate) fn lease_left(&self, now: Clocks) -> Duration {
         self.lease.left(now)
     }
@@ -186,7 +190,7 @@ impl Ownership {
         self.sections.load()
     }
 
-    /// Returns the current incarnation with its sections; between two incarnations there are none.
+    /// Returns the current incarnation and the table of its sections. Between two incarnations the table is empty.
     pub(crate) fn session_and_table(&self) -> (Option<Session>, Guard<Arc<Table>>) {
         let machine = self.machine.lock();
         (machine.session(), self.sections.load())
@@ -197,7 +201,7 @@ impl Ownership {
         MachineView(self.machine.lock())
     }
 
-    /// Lets the machine take a step, and carries its effects out before the next step begins.
+    /// Lets the machine take a step, and carries out the step's effects before the next step begins.
     pub(crate) fn step<T>(&self, step: impl FnOnce(&mut Owner, &mut Effects) -> T) -> (T, Followup) {
         let mut machine = self.machine.lock();
         let mut effects = Effects::new();
@@ -214,7 +218,7 @@ impl Ownership {
         (outcome, followup)
     }
 
-    /// Carries effects out. Adds the sections that have to be frozen for their release to `frozen`.
+    /// Carries out effects, and adds to `frozen` the sections that have to be frozen before they are released.
     fn carry_out(&self, machine: &Owner, effects: Effects, frozen: &mut Vec<(SectionId, Epoch)>) -> Followup {
         let mut followup = Followup::default();
         let mut changes = Vec::new();
@@ -272,7 +276,7 @@ impl Ownership {
                 transitions.leave(epoch);
                 changes.push(Change::Leave(section, epoch));
             }
-            // Carried out by `step`, once the table has all changes.
+            // `step` freezes the section, once the table has all changes.
             TableEffect::Freeze { .. } => {}
             TableEffect::Thaw { section, epoch } => {
                 changes.extend(self.thaw(machine, section, epoch, transitions).map(Change::Enter));
@@ -280,8 +284,8 @@ impl Ownership {
         }
     }
 
-    /// Creates a section at the begin of its ownership: at the exact values of a copy, or at the ceiling, above all
-    /// numbers that may have been allocated.
+    /// Creates a section at the begin of its ownership. The section starts at the exact values of a copy, or at its
+    /// ceiling, which is above all numbers that may have been allocated.
     fn start(
         &self,
         machine: &Owner,
@@ -306,20 +310,20 @@ impl Ownership {
         let Some(clock) = clock else {
             if exact.is_none() && ceiling > Seq(0) {
                 transitions.at_ceiling += 1;
-                // No uid has skipped more than all numbers.
+                // A uid can have skipped at most all numbers up to the ceiling.
                 transitions.skipped += raise::most_skipped(step).min(ceiling.0);
             }
             let section = exact.unwrap_or_else(|| Section::takeover(uids, ceiling, step));
             return OwnedSection::new((id, epoch), None, section.up_to(last), began);
         };
-        // Ticks that are skipped are time that passes anyway, so they are no numbers that a takeover burned.
+        // Skipped ticks are times that pass in any case, so they do not count as numbers that a takeover skipped.
         let section = exact.unwrap_or_else(|| Section::takeover(uids, ceiling, step));
         let lead = clock.clock.lead();
         OwnedSection::new((id, epoch), Some(clock), section.in_ticks(lead).up_to(last), began)
     }
 
-    /// Creates a section with the values of a section that was frozen for a handover that failed; `None` if the section
-    /// has left.
+    /// Creates a section with the values of a section that was frozen for a handover, after this handover failed;
+    /// `None` if the section has left.
     fn thaw(
         &self,
         machine: &Owner,
@@ -332,7 +336,7 @@ impl Ownership {
     }
 }
 
-/// Locked machine, for reading only: changes go through [`Ownership::step`].
+/// Locked machine that can only be read. Changes go through [`Ownership::step`].
 pub(crate) struct MachineView<'a>(MutexGuard<'a, Owner>);
 
 impl std::ops::Deref for MachineView<'_> {
@@ -358,14 +362,14 @@ impl Transitions {
         self.epoch = self.epoch.max(epoch);
     }
 
-    /// Counts and logs a section that starts at its ceiling instead of from a copy. That is safe, but leaves a gap.
+    /// Counts and logs a section that starts at its ceiling instead of from a copy. This is safe, but skips numbers.
     fn lose_copy(&mut self, section: SectionId, epoch: Epoch, why: &CopyLoss) {
         self.copies_lost += 1;
         self.lost_last = Some((section, epoch));
         tracing::warn!(section = section.0, epoch = epoch.0, %why, "a handover leaves a gap: its copy is not used");
     }
 
-    /// Logs the step in one line, however many sections it changed.
+    /// Logs the step in one line, for any number of changed sections.
     pub(crate) fn log(&self, set: &str, name: &str) {
         let Transitions { taken_over, handed_over, left, epoch, .. } = *self;
         if taken_over + handed_over + left > 0 {

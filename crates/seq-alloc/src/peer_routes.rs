@@ -1,9 +1,9 @@
 //! Fetches newer routes from peer AllocSvrs while the lease is expired.
 //!
-//! A node that is cut off from the store but not from its peers keeps its sections without a lease, and their calls
-//! stay pending. Peers know whether the sections have other owners by now. Peer routes can only revoke sections, never
-//! grant a section or extend the lease: a section with another route under a newer epoch leaves, and its calls are
-//! forwarded.
+//! A node that reaches its peers but not the store keeps its sections without a lease, and calls for these sections
+//! stay pending. The peers know whether the sections have got other owners. Peer routes can only revoke sections. They
+//! never grant a section or extend the lease. If a peer's routes have another route for a section under a newer epoch,
+//! the section leaves, and its calls are forwarded.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,23 +17,23 @@ use tokio::time::Instant;
 
 use crate::shared::Shared;
 
-/// Timeout of the fetch from one peer, which may be as far away as the store.
+/// Timeout of the fetch from one peer. The peer may be as far away as the store.
 const FETCH_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// State of the fetches from the peers in turn, while the lease is expired.
+/// State of the fetches. While the lease is expired, routes are fetched from one peer after the other.
 pub(crate) struct PeerRoutes {
     shared: Arc<Shared>,
     /// Number of checks of the lease so far; it selects the peer of the next fetch.
     turn: usize,
-    /// Time of the next check of the lease; `None` while a fetch is in flight.
+    /// Number of checks of the lease so far. It selects the peer of the next fetch.
     due: Option<Instant>,
-    /// Whether the next fetch requests the whole table, because the last delta from a peer could not be applied to the
-    /// routes of this node: its base is another version, or another set of nodes.
+    /// Whether the next fetch requests the whole table. It does after a peer's delta could not be applied to the routes
+    /// of this node, because the delta is relative to another version or to another set of nodes.
     whole: bool,
     repeats: Repeats,
 }
 
-/// Fetch from the peer of a turn.
+/// Fetch from the peer that `turn` selects.
 pub(crate) struct PeerRoutesCall {
     shared: Arc<Shared>,
     turn: usize,
@@ -47,7 +47,7 @@ impl PeerRoutesCall {
 }
 
 impl PeerRoutes {
-    /// Creates the state, with the first check after the usual interval.
+    /// Creates the state. The first check is due after [`PEER_ROUTES_INTERVAL`].
     pub(crate) fn new(shared: Arc<Shared>) -> PeerRoutes {
         let due = Some(Instant::now() + PEER_ROUTES_INTERVAL);
         PeerRoutes { shared, turn: 0, due, whole: false, repeats: Repeats::default() }
@@ -79,8 +79,8 @@ impl PeerRoutes {
     }
 }
 
-/// Fetches routes of a peer if they are newer than the routes of this node: the changed routes, or all routes if
-/// `whole`.
+/// Fetches a peer's routes if they are newer than the routes of this node. Fetches only the changed routes, or, if
+/// `whole` is set, all routes.
 async fn fetch(shared: &Shared, turn: usize, whole: bool) -> Option<RouteUpdate> {
     let (addr, known) = {
         let owner = shared.ownership.machine();

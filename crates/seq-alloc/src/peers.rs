@@ -1,7 +1,8 @@
-//! Connections to the other nodes of a set, separate for each runtime that calls.
+//! Connections to the other nodes of a set. Each runtime that sends calls has its own connections.
 //!
-//! The thread of the endpoint that received a call also forwards it and receives the response. A forwarded call changes
-//! no thread, and the thread that renews and raises has no part in it, at any rate of forwarded calls.
+//! The thread whose endpoint received a call also forwards the call and receives the response. So a forwarded call
+//! never changes its thread, and the thread that renews the lease and raises ceilings does no work for forwarded calls,
+//! at any rate of them.
 
 use std::sync::Arc;
 
@@ -10,14 +11,14 @@ use seq_channel::batch::{Batchers, Bounds, NodeBatcher};
 use seq_channel::{Dial, Pool};
 use tokio::runtime::{Handle, Id};
 
-/// Limit on runtimes with their own connections: more than there are serving threads. Further runtimes share the
-/// connections of the first runtime.
+/// Limit on the runtimes that have their own connections. It is larger than the number of serving threads. Runtimes
+/// beyond it share the connections of the first runtime.
 const MAX_RUNTIMES: usize = 256;
 
-/// Bounds of what one runtime forwards to one node.
+/// Limits on the items that a runtime forwards to a node.
 pub(crate) const FORWARD_BOUNDS: Bounds = Bounds {
-    // 26 of the largest calls, or the pipelines of some thousand connections. At 24 bytes for each item and as many for
-    // its response, they take 12 MiB. A node that has not responded to so many items is unlikely to catch up.
+    // These are 26 of the largest calls, or the pipelines of some thousand connections. With 24 bytes for each item and
+    // 24 bytes for its response, they take 12 MiB. A node that is behind by more items is unlikely to catch up.
     items: 262_144,
     ..Bounds::DEFAULT
 };
@@ -28,8 +29,8 @@ pub(crate) struct Peers {
     /// Number of connections from each runtime to each node.
     connections: usize,
     dial: Dial,
-    /// Connections by runtime, in the order of their first calls. A linear search of so few entries costs less than a
-    /// hash.
+    /// Connections by runtime, in the order in which the runtimes first called. There are so few entries that a linear
+    /// search costs less than a hash.
     runtimes: RwLock<Vec<(Id, Arc<Connections>)>>,
 }
 
@@ -61,7 +62,7 @@ impl Peers {
         if runtimes.len() >= MAX_RUNTIMES {
             return runtimes[0].1.clone();
         }
-        // Another thread of the same runtime may have created them in the meantime.
+        // Another thread of the same runtime may have created the connections between the two locks.
         of(&runtimes).unwrap_or_else(|| {
             let pool = Pool::with_dial(self.connections, self.dial.clone());
             let batchers = Batchers::new(FORWARD_BOUNDS, pool.clone());
@@ -73,8 +74,8 @@ impl Peers {
 }
 
 impl Connections {
-    /// Returns the batcher of calls to `addr`. `is_node` returns whether a node has an address. The creation of a
-    /// batcher drops the batchers and connections whose addresses no node has any more.
+    /// Returns the batcher of calls to `addr`. `is_node` returns whether any node has a given address. When a batcher
+    /// is created, the batchers and connections of addresses that no node has any more are dropped.
     pub(crate) fn batcher(&self, addr: &str, is_node: impl Fn(&str) -> bool) -> Arc<NodeBatcher> {
         self.batchers.get(addr).unwrap_or_else(|| {
             self.batchers.retain(&is_node);

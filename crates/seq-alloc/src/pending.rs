@@ -1,6 +1,7 @@
-//! Pending calls: serves, forwards, waits and counts, as [`seq_core::calls`] decides.
+//! Pending calls. This module serves, forwards, delays and counts them, as [`seq_core::calls`] decides.
 //!
-//! The items of one section in one call are processed together, in their order, until each item has its result.
+//! All items of a call that are in the same section are processed together, in their order, until each item has its
+//! result.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,7 +28,7 @@ mod permits;
 pub(crate) use self::forwarding::PendingGroup;
 
 impl PendingItem {
-    /// Adds the earlier attempts to a result of the item.
+    /// Adds the item's earlier attempts to its result.
     fn result<W: Work>(&self, result: Result<W::Output, Refusal>) -> ItemResult<W::Output> {
         let result = match result {
             Ok(output) => Ok(W::after_unknown(output, self.unknown.count())),
@@ -37,7 +38,7 @@ impl PendingItem {
     }
 }
 
-/// Result of an item, with the index of the item in the call.
+/// Result of an item, with the index of the item in its call.
 pub(crate) type ItemResult<T> = (usize, Result<T, Refusal>);
 
 /// Time at which a call became pending, read once for all its sections.
@@ -49,7 +50,8 @@ pub(crate) struct Arrived {
 }
 
 impl Arrived {
-    /// Creates the machine of a section's items. `epoch` is the newest epoch of the section in the request.
+    /// Creates the state machine of the call's items in a section. `epoch` is the newest epoch of the section in the
+    /// request.
     pub(crate) fn machine(&self, call: &Call, section: SectionId, epoch: Epoch) -> PendingCall {
         let deadline = call.deadline.saturating_duration_since(self.since);
         PendingCall::new(section, (call.hops, epoch), self.clocks, deadline, CallTimeouts::DEFAULTS)
@@ -76,7 +78,7 @@ impl SectionItems {
         results.extend(self.items.drain(..).map(|item| item.result::<W>(Err(refusal))));
     }
 
-    /// Adopts the results of a response. Items that may succeed soon stay.
+    /// Adopts the results in a response. Items that may succeed soon stay pending.
     fn on_response<W: Work>(
         &mut self,
         response: Vec<Result<W::Output, Refusal>>,
@@ -111,8 +113,8 @@ impl Shared {
         SectionItems { machine, since: arrived.since, items: vec![item] }
     }
 
-    /// Completes the items of one section in their order: here while this node serves the section, otherwise at its
-    /// owner. Waits up to the call's deadline.
+    /// Completes the items of one section in their order. While this node serves the section, the items are completed
+    /// here; otherwise they are forwarded to the owner. Waits no longer than the call's deadline.
     pub(crate) async fn complete<W: Work>(
         &self,
         work: &W,
@@ -122,10 +124,10 @@ impl Shared {
         let section = pending.machine.section();
         let mut results = Vec::with_capacity(pending.items.len());
         let mut permit: Option<Permit<'_>> = None;
-        // From the first wait to the end of the call, if the call is traced.
+        // Span from the first wait to the end of the call, if the call is traced.
         let mut span = Span::none();
         loop {
-            // Created before any state is read, so that no later notification is missed.
+            // Created before any state is read, so that no notification after the reading is missed.
             let ownership_changed = self.pending.ownership_changed();
             let owned = self.ownership.owned().get(section).cloned();
             let section_changed = owned.as_ref().map(|owned| owned.changed.notified());
@@ -190,7 +192,7 @@ impl Shared {
         span
     }
 
-    /// Evaluates the items, and serves the items that can be served here.
+    /// Evaluates the next step of the items. If they can be served here, serves them.
     fn try_here<W: Work>(
         &self,
         work: &W,
@@ -231,7 +233,7 @@ impl Shared {
         }
     }
 
-    /// Serves items from a section, up to the first item that must wait.
+    /// Serves items from a section, up to the first item that has to wait.
     fn serve_items<W: Work>(
         &self,
         work: &W,
@@ -265,8 +267,8 @@ impl Shared {
         pending.machine.on_served(pending.now(), blocked)
     }
 
-    /// Returns the destination of items that have just become pending; `None` if they wait, or their section is owned
-    /// here.
+    /// Returns the destination of items that have just become pending; `None` if this node owns their section, or if
+    /// they have to wait.
     pub(crate) fn first_step(&self, call: &Call, machine: &mut PendingCall) -> Option<Destination> {
         if self.ownership.owned().get(machine.section()).is_some() {
             return None;
@@ -283,12 +285,12 @@ fn too_many_pending(section: SectionId, set: SetId) -> Refusal {
     Refusal::TooManyPendingOfSet { section, set, pending: MAX_PENDING_OF_SET }
 }
 
-/// Returns whether items that another node refused with `refusal` may succeed soon, here or at another node.
+/// Returns whether items may succeed soon, on this or another node, although another node refused them with `refusal`.
 fn stays_pending(refusal: &Refusal) -> bool {
     refusal.is_transient() || matches!(refusal, Refusal::Moved { .. } | Refusal::SetUnavailable { .. })
 }
 
-/// Returns the refusal of a request of several sections for one of its sections.
+/// Returns the refusal of a request for several sections in the form for one of these sections.
 fn of_section(refusal: Refusal, section: SectionId) -> Refusal {
     match refusal {
         Refusal::OwnerTimedOut { owner, .. } => Refusal::OwnerTimedOut { section, owner },
@@ -300,13 +302,13 @@ fn of_section(refusal: Refusal, section: SectionId) -> Refusal {
     }
 }
 
-/// Next step of items after their evaluation here.
+/// Next step of items after this node evaluated them.
 enum Here {
     Forward(Destination),
     Rest(Rest),
 }
 
-/// Ownership of a section as this node knows it.
+/// Ownership of a section, as far as this node knows it.
 struct View<'a> {
     shared: &'a Shared,
     section: SectionId,

@@ -1,8 +1,8 @@
-//! Queue of sections from the threads that take their numbers to the control loop.
+//! Queue of sections whose ceilings have to be raised, from the threads that allocate numbers to the control loop.
 //!
-//! Bounded by the sections of the set, because each has one ticket. `seq_core::raises` has the main queue, with its
-//! batches and retries. The control loop moves the sections from here into that queue, so that a thread that takes
-//! numbers never waits for the creation of a batch.
+//! The queue has at most as many entries as the set has sections, because each section has one ticket. The main queue,
+//! with its batches and retries, is in `seq_core::raises`. The control loop moves the sections from this queue into the
+//! main queue, so that a thread that allocates numbers never waits until a batch has been created.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 
 use crate::ownership::OwnedSection;
 
-/// Sections to have their ceilings raised.
+/// Sections whose ceilings have to be raised.
 #[derive(Debug, Default)]
 pub(crate) struct RaiseInbox {
     pending: Mutex<Vec<(Arc<OwnedSection>, RaiseTicket)>>,
@@ -21,7 +21,7 @@ pub(crate) struct RaiseInbox {
 }
 
 impl RaiseInbox {
-    /// Enqueues a section to have its ceiling raised.
+    /// Enqueues a section so that its ceiling is raised.
     pub(crate) fn enqueue(&self, section: Arc<OwnedSection>, ticket: RaiseTicket) {
         self.pending.lock().push((section, ticket));
         self.arrived.notify_one();
@@ -35,7 +35,7 @@ impl RaiseInbox {
         }
     }
 
-    /// Waits until a section is enqueued after the last completed wait. Cancel safe.
+    /// Waits until a section has been enqueued since the last completed wait. Cancel safe.
     pub(crate) async fn arrived(&self) {
         self.arrived.notified().await;
     }

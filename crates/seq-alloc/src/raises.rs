@@ -1,7 +1,8 @@
-//! Raises of ceilings: sends the calls that the queue of `seq_core::raises` decides on, and adopts their outcomes.
+//! Raises of ceilings. This module sends the calls that the queue of `seq_core::raises` decides on, and adopts their
+//! outcomes.
 //!
-//! **Invariant:** a response is given to the queue, and its ceilings to the sections, before its ownership update is
-//! adopted.
+//! **Invariant:** the queue gets a response, and the sections get its ceilings, before the ownership update in the
+//! response is adopted.
 
 use std::sync::Arc;
 
@@ -53,15 +54,15 @@ type Queue = RaiseQueue<Arc<OwnedSection>>;
 
 type Batch = RaiseBatch<Arc<OwnedSection>>;
 
-/// State of the raises, which keep ceilings ahead of the numbers.
+/// State of the raises, which keep each ceiling above the numbers that will be needed next.
 pub(crate) struct Raises {
     shared: Arc<Shared>,
     /// Origin of the queue's times.
     origin: Instant,
     queue: Queue,
-    /// Log lines about raises that the store delays.
+    /// Limit on log lines about raises that the store delays.
     delays: Repeats,
-    /// Log lines about raises that fail.
+    /// Limit on log lines about raises that fail.
     failures: Repeats,
 }
 
@@ -69,7 +70,7 @@ pub(crate) struct Raises {
 pub(crate) struct RaiseCall {
     shared: Arc<Shared>,
     batch: Batch,
-    /// Time before the request is sent. A raise renews the lease from this time on.
+    /// Time before the request is sent. If the raise is accepted, it renews the lease from this time on.
     sent: Clocks,
 }
 
@@ -78,7 +79,7 @@ pub(crate) struct AnsweredRaise {
     batch: Batch,
     sent: Clocks,
     response: Result<v1::RaiseCeilingsResponse, StoreError>,
-    /// From the request until the ceilings are adopted.
+    /// Span from the request until the ceilings are adopted.
     span: Span,
 }
 
@@ -114,22 +115,23 @@ impl Raises {
         Raises { shared, origin: Instant::now(), queue, delays: Repeats::default(), failures: Repeats::default() }
     }
 
-    /// Returns the time at which calls may follow although no section was enqueued and no call ended.
+    /// Returns the time at which the next batch may be due even if no section is enqueued and no call ends before.
     pub(crate) fn retry_due(&self) -> Option<Instant> {
         self.queue.next_deadline().map(|at| self.origin + at)
     }
 
-    /// Returns the batch to send now; `None` if there is no batch, or it must wait.
+    /// Returns the batch to send now; `None` if the queue is empty, or if its next batch has to wait.
     pub(crate) fn next_call(&mut self) -> Option<RaiseCall> {
         let shared = &self.shared;
-        // The tickets are read before the table, because a section was in the table before its ticket was issued.
+        // The tickets are read before the table, because a section enters the table before its ticket is issued.
         shared.raises.drain_into(&mut self.queue);
         let (session, table) = shared.ownership.session_and_table();
         let batch = self.queue.next_batch(self.origin.elapsed(), session, |owned| table.has(owned))?;
         Some(RaiseCall { shared: shared.clone(), batch, sent: shared.clock.now() })
     }
 
-    /// Reports the outcome of a call to the queue, and adopts the store's ownership update after the ceilings.
+    /// Reports the outcome of a call to the queue. Then adopts the ceilings, and after them the store's ownership
+    /// update.
     pub(crate) fn on_done(&mut self, answered: AnsweredRaise) {
         let AnsweredRaise { batch, sent, response, span } = answered;
         let (session, sections) = (batch.session(), batch.sections());
@@ -141,7 +143,7 @@ impl Raises {
                     return self.fail(batch);
                 }
                 self.failures.end();
-                // Before the waiting calls are notified, which decide by it.
+                // Noted before the waiting calls are notified, because they decide by it.
                 self.note_cut_short(&batch, &ceilings);
                 let outcome = self.queue.on_response(batch, &ceilings);
                 self.record(&outcome, &ceilings, sent);
@@ -179,7 +181,7 @@ impl Raises {
         }
     }
 
-    /// Counts raises of ticks that the store cut short because this node's clock is ahead.
+    /// Counts raises of ticks that the store cut short because this node's clock is ahead of the store's clock.
     fn note_cut_short(&self, batch: &Batch, ceilings: &[Option<Seq>]) {
         let shared = &self.shared;
         let short = |(raise, ceiling): (Raise, &Option<Seq>)| {
@@ -193,14 +195,14 @@ impl Raises {
         }
     }
 
-    /// Records the committed raises of a response to a request that was sent at a time.
+    /// Records the raises that the store committed. `sent` is the time at which the request was sent.
     fn record(&self, outcome: &Outcome, ceilings: &[Option<Seq>], sent: Clocks) {
         let raised = outcome.raised.iter().zip(&outcome.distances).zip(ceilings.iter().flatten());
         let raises = raised.map(|((&(section, _), distance), to)| (section, (Seq(to.0 - distance), *to)));
         self.shared.activity.raised(raises, sent, self.shared.clock.now());
     }
 
-    /// Reports to the owner's machine which ceilings are committed and which ownerships are over.
+    /// Reports to the owner's state machine which ceilings are committed and which ownerships are over.
     fn settle(&self, outcome: Outcome) {
         let Outcome { raised, distances, lost } = outcome;
         let shared = &self.shared;
@@ -223,8 +225,9 @@ impl Raises {
         self.report_failed(&failed);
     }
 
-    /// Reports ownerships without a usable response to the owner's machine, which gives an ownership up if that lasts.
-    /// A delayed section is not reported, because another node would not raise it any sooner.
+    /// Reports to the owner's state machine the ownerships whose raises got no usable response. If this lasts, the
+    /// state machine releases such an ownership. A section whose raise the store delays is not reported, because
+    /// another owner could not raise it any sooner.
     fn report_failed(&self, failed: &[(SectionId, Epoch)]) {
         let now = self.shared.clock.now();
         self.shared.step(|owner, _| owner.on_raise_failed(failed, now));

@@ -1,11 +1,12 @@
-//! Dials this node as its callers do, and withdraws the node if callers cannot reach it and another node of the set can
-//! take over. `seq_core::self_check` decides.
+//! Dials this node as its callers do. If callers cannot reach the node and another node of the set can take over, this
+//! module withdraws the node. `seq_core::self_check` decides.
 //!
-//! The node dials a few other nodes in the same way, and its status names the nodes that it does not reach. So each
-//! node learns whether the other nodes reach it (`seq_core::peer_reach`).
+//! The node dials a few other nodes in the same way, and its status names the nodes that it cannot reach. So each node
+//! learns whether the other nodes can reach it (`seq_core::peer_reach`).
 //!
-//! Each round makes a new connection, with its handshake, because an open connection would prove nothing about the
-//! connection of the next caller. The request is a `Status` as of `seqsvr status`, whose response names its node.
+//! Each round makes a new connection, with its handshake, because an open connection would not prove that the next
+//! caller can connect. The request is `Status`, as `seqsvr status` sends it, and the response names the node that sent
+//! it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -26,23 +27,24 @@ use crate::allocator::Allocator;
 use crate::config::NodeConfig;
 use crate::shared::Shared;
 
-/// Timeout of a connection and its request.
+/// Timeout of a connection together with the request over it.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Number of random other nodes that a round requests a status from. A single response is enough to withdraw, unless
-/// the cause is the statements of other nodes.
+/// Number of randomly chosen other nodes whose status a round requests. A single response is enough to withdraw this
+/// node, except if the only cause is that other nodes state not to reach it.
 const ASKED: usize = 3;
 
-/// Limit on the unreached nodes in a status.
+/// Limit on the number of unreached nodes that a status names.
 const NAMED: usize = 64;
 
-/// Expiry of this node's certificate, in seconds since 1970; `None` without TLS.
+/// Returns the expiry of this node's certificate, in seconds since 1970; `None` without TLS.
 type Expiry = dyn Fn() -> Option<u64> + Send + Sync;
 
 impl Allocator {
-    /// Begins to check whether callers reach this node, in `endpoints`, on the current runtime. `own` dials this node
-    /// if it does not listen at the address that callers dial, because a machine may not reach its own translated
-    /// address although callers do. `expiry` returns the expiry of the certificate in use, in seconds since 1970.
+    /// Starts a task in `endpoints`, on the current runtime, that checks whether callers can reach this node. `own`
+    /// dials this node if the node does not listen at the address that callers dial, because a machine may not reach
+    /// its own translated address although callers do. `expiry` returns the expiry of the certificate in use, in
+    /// seconds since 1970.
     ///
     /// # Panics
     /// Outside of a tokio runtime.
@@ -71,7 +73,7 @@ struct Checking {
     /// Dialer of other nodes.
     dial: Dial,
     expiry: Box<Expiry>,
-    /// Origin of the machine's times, on the clock of leases; `None` before the first round.
+    /// Origin of the state machine's times, in nanoseconds of the boot clock; `None` before the first round.
     origin: Option<u64>,
     reach: PeerReach,
 }
@@ -129,7 +131,7 @@ impl Checking {
         }
     }
 
-    /// Returns the names and the addresses for callers of the other nodes of the set.
+    /// Returns the names of the other nodes of the set, with their addresses for callers.
     fn peers(&self) -> BTreeMap<NodeId, (String, String)> {
         let routes = self.shared.routes();
         let nodes = routes.as_ref().into_iter().flat_map(|routes| routes.nodes());
@@ -137,8 +139,8 @@ impl Checking {
         others.map(|(id, node)| (*id, (node.name.clone(), node.addr.clone()))).collect()
     }
 
-    /// Dials the other nodes whose turn it is, and publishes the nodes that this node does not reach. Returns whether a
-    /// dialled node states that it does not reach this node.
+    /// Dials the other nodes whose turn it is, and publishes the names of the nodes that this node cannot reach.
+    /// Returns whether a dialled node states that it cannot reach this node.
     async fn dial_peers(&mut self) -> bool {
         let peers = self.peers();
         let due = self.reach.due(&peers.keys().copied().collect::<BTreeSet<_>>());
@@ -162,9 +164,9 @@ impl Checking {
         suspected
     }
 
-    /// Requests the status of up to `most` other nodes, chosen at random. Returns the longest validity among the
-    /// certificates of the nodes that respond and serve, the statements of these nodes about this
-    /// node, and whether a node has withdrawn itself.
+    /// Requests the status of up to `most` other nodes, chosen at random. Returns the longest remaining validity of the
+    /// certificates of those nodes that respond and serve. Also returns how many of them state that they cannot reach
+    /// this node, and whether any node that responds has withdrawn itself.
     async fn others(&self, most: usize) -> (Option<Duration>, Witnesses) {
         let (peers, own) = (self.peers(), &self.shared.config.name);
         let asked = Rng::new().choose_multiple(peers.values(), most.min(peers.len()));
@@ -186,7 +188,7 @@ impl Checking {
         (longest, witnesses)
     }
 
-    /// Carries a decision out, and logs a changed decision.
+    /// Carries out a decision. If it differs from the previous decision, logs it.
     fn on_decision(&self, decision: Decision) {
         let shared = &self.shared;
         let before = shared.reachability.decide(decision);
@@ -215,7 +217,7 @@ impl Checking {
     }
 }
 
-/// Requests the status of the node at an address, over a new connection.
+/// Requests the status of the node at `addr`, over a new connection.
 async fn ask(dial: &Dial, addr: &str) -> Result<v1::StatusResponse, String> {
     let pool = Pool::with_dial(1, dial.clone());
     let channel = pool.get(addr).map_err(|error| error.to_string())?;
@@ -227,7 +229,7 @@ async fn ask(dial: &Dial, addr: &str) -> Result<v1::StatusResponse, String> {
     }
 }
 
-/// Returns whether a node states that it does not reach the node `name`.
+/// Returns whether a node states that it cannot reach the node `name`.
 fn is_against(response: &v1::StatusResponse, name: &String) -> bool {
     matches!(&response.role, Some(Role::Alloc(alloc)) if alloc.unreached.contains(name))
 }

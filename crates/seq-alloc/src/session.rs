@@ -1,11 +1,11 @@
-//! Registration of this process with the store: registers, renews, and passes each ownership update to the owner's
-//! machine.
+//! Registration of this process with the store. This module registers the process, renews its lease, and passes each
+//! ownership update to the owner's state machine.
 //!
-//! An incarnation lasts from a registration until the store reports a newer incarnation. Then every section is dropped
-//! and a new incarnation begins with a new token. `seq_core::renewals` decides the times of calls; the control loop
+//! An incarnation lasts from a registration until the store reports a newer incarnation. Then every section is dropped,
+//! and a new incarnation begins with a new token. `seq_core::renewals` decides the times of calls, and the control loop
 //! sends them.
 //!
-//! **Invariant:** at most one registration or renewal is in flight, and its response is adopted before the next is
+//! **Invariant:** at most one registration or renewal is in flight, and its response is adopted before the next call is
 //! sent.
 
 use std::sync::Arc;
@@ -30,14 +30,14 @@ mod renewal_fault;
 
 pub(crate) use self::renewal::{AnsweredRenewal, RenewalCall};
 
-/// Pause between two looks at whether an expired certificate was renewed.
+/// Pause between two checks whether an expired certificate has been renewed.
 const STOPPED_PAUSE: Duration = Duration::from_secs(1);
 
-/// Incarnations of this process: registers the process, renews its lease and retries both.
+/// State of this process' incarnations. It registers the process, renews the lease, and retries both.
 pub(crate) struct Sessions {
     shared: Arc<Shared>,
     link: Arc<StoreLink>,
-    /// Origin of the machines' times.
+    /// Origin of the state machines' times.
     origin: Instant,
     registrations: Registrations,
     renewals: Renewals,
@@ -49,7 +49,8 @@ pub(crate) struct Sessions {
 enum State {
     /// Pause between two incarnations, until a registration with a new token is due.
     Paused,
-    /// Registration, repeated until it succeeds with the same token, so that a repetition is the same incarnation.
+    /// Registration, repeated until it succeeds. Each repetition has the same token, so that it registers the same
+    /// incarnation.
     Registering {
         request: v1::RegisterRequest,
         repeats: Repeats,
@@ -58,7 +59,7 @@ enum State {
         session: Session,
         fault: RenewalFault,
     },
-    /// End: this process may no longer serve.
+    /// End, because this process may no longer serve.
     Halted,
 }
 
@@ -119,8 +120,8 @@ impl Sessions {
         Some(SessionCall::Register(request.clone()))
     }
 
-    /// Adopts the incarnation of a registration that succeeded, so that its first renewal is due at once; after a
-    /// failure, schedules another registration.
+    /// Handles the response to a registration. After a success, adopts the incarnation and sends its first renewal at
+    /// once; after a failure, schedules another registration.
     pub(crate) fn on_registration_done(
         &mut self,
         response: Result<v1::RegisterResponse, StoreError>,
@@ -129,7 +130,7 @@ impl Sessions {
         let shared = &self.shared;
         match response {
             Ok(response) => self.on_registered(response),
-            // The store names the newest incarnation, which the next attempt follows.
+            // The refusal names the newest incarnation. The next attempt states that it follows that incarnation.
             Err(StoreError::Refused { reason, current, .. })
                 if reason == Reason::OtherPredecessor && self.registrations.on_newer(Incarnation(current)) =>
             {
@@ -177,7 +178,7 @@ impl Sessions {
         self.poll()
     }
 
-    /// Renews if a renewal is due; otherwise notes its time.
+    /// Returns a renewal if one is due; otherwise notes the time at which it is due.
     fn poll(&mut self) -> Option<SessionCall> {
         let State::Registered { session, .. } = self.state else { return None };
         let shared = &self.shared;
@@ -208,7 +209,7 @@ impl Sessions {
         Some(SessionCall::Renew(RenewalCall { renewal, sent: self.shared.clock.now(), span }))
     }
 
-    /// Adopts a response. A renewal without a response is repeated under the same number.
+    /// Adopts the response to a renewal. If there was no response, the renewal is repeated under the same number.
     pub(crate) fn on_renewal_done(&mut self, answered: AnsweredRenewal) -> Option<SessionCall> {
         let State::Registered { session, fault } = &mut self.state else { return None };
         let (shared, session) = (&self.shared, *session);
@@ -232,8 +233,8 @@ impl Sessions {
                     });
                 if let Err(error) = &adopted {
                     tracing::error!(%error, "cannot use the store's ownership update");
-                    // If there are routes, the set file was right before. Then the store is wrong, and the lease
-                    // expires.
+                    // If there are routes, the set file was right earlier. Then the store is wrong, and this node lets
+                    // its lease expire.
                     if matches!(error, UnusableUpdate::Adopt(AdoptError::OtherSet { .. })) && shared.routes().is_none()
                     {
                         shared.halt.other_set(error.to_string());
@@ -258,7 +259,7 @@ impl Sessions {
         self.poll()
     }
 
-    /// Ends an incarnation; the next registration is due after a pause.
+    /// Ends an incarnation. The next registration is due after a pause.
     fn end(&mut self, session: Session) {
         self.shared.end_session(session);
         self.renewals.on_session_over();
@@ -267,8 +268,8 @@ impl Sessions {
         self.state = State::Paused;
     }
 
-    /// Ends the incarnation and begins no other, because this process may no longer serve. The response of a call in
-    /// flight is not adopted.
+    /// Ends the incarnation and begins no other incarnation, because this process may no longer serve. If a call is in
+    /// flight, its response is not adopted.
     pub(crate) fn on_halted(&mut self) {
         let shared = &self.shared;
         let session = shared.ownership.machine().session();
@@ -282,7 +283,7 @@ impl Sessions {
     }
 }
 
-/// Cause for which an ownership update is not used. It extended no lease.
+/// Cause for which an ownership update is not used. The unused update extended no lease.
 #[derive(Debug, thiserror::Error)]
 enum UnusableUpdate {
     #[error(transparent)]

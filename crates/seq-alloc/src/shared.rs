@@ -1,4 +1,4 @@
-//! State that the handles and the tasks of one allocator share.
+//! State that is shared by all handles and tasks of one allocator.
 
 use std::sync::Arc;
 
@@ -34,21 +34,21 @@ pub(crate) use pending_calls::{AwaitsOwner, PendingCalls, PendingPermit};
 pub(crate) use reachability::Reachability;
 pub(crate) use registration::Registration;
 
-/// State of one allocator, in groups. Every group keeps its own invariants; the methods here are steps that involve
-/// several groups.
+/// State of one allocator, in groups. Every group keeps its own invariants. The methods of this type are steps that
+/// involve several groups.
 #[derive(Debug)]
 pub(crate) struct Shared {
     /// Identity and configuration of this node; constant.
     pub(crate) config: NodeConfig,
     pub(crate) clock: Clock,
-    /// Owned sections, routes and lease. Invariant: changed by [`Shared::step`] alone, so that the requests and
-    /// notifications of a step always follow it.
+    /// Owned sections, routes and lease. Invariant: they are changed by [`Shared::step`] alone, so that the requests
+    /// and notifications that a step causes always follow it.
     pub(crate) ownership: Ownership,
-    /// Registration with the store, and requests for renewals.
+    /// Registration with the store, and other tasks' requests for renewals.
     pub(crate) registration: Registration,
-    /// Sections to have their ceilings raised.
+    /// Sections whose ceilings have to be raised.
     pub(crate) raises: RaiseInbox,
-    /// Difference of this node's clock to the store's, where it keeps lanes from being served.
+    /// Difference between this node's clock and the store's clock, for as long as it prevents lanes from being served.
     pub(crate) clock_ahead: ClockAhead,
     /// Calls that wait for a ceiling, an owner or a lease.
     pub(crate) pending: PendingCalls,
@@ -62,12 +62,12 @@ pub(crate) struct Shared {
     /// Numbers and raises of the owned sections over time.
     pub(crate) activity: NodeActivity,
     pub(crate) counters: Counters,
-    /// Cause for which this process no longer serves, set at most once, and the shutdown of the allocator.
+    /// Cause for which this process no longer serves, set at most once, and the token of the allocator's shutdown.
     pub(crate) halt: HaltLatch,
 }
 
 impl Shared {
-    /// Lets the owner's machine take a step, and starts the requests and notifications that follow from the step.
+    /// Lets the owner's state machine take a step, and starts the requests and notifications that the step causes.
     pub(crate) fn step<T>(&self, step: impl FnOnce(&mut Owner, &mut Effects) -> T) -> T {
         let (outcome, followup) = self.ownership.step(step);
         self.follow_up(followup);
@@ -91,15 +91,16 @@ impl Shared {
         self.pending.on_ownership_step(changed, extended);
     }
 
-    /// Ends an incarnation if it still is the current incarnation: no number is allocated under it any more.
+    /// Ends an incarnation if it is still the current one. Afterwards no number is allocated under it.
     pub(crate) fn end_session(&self, session: Session) {
         self.step(|owner, effects| owner.on_session_over(session, effects));
         self.registration.request_renewal();
     }
 
-    /// Checks whether a refusal of the store means that this process may no longer serve.
+    /// Checks whether a refusal by the store means that this process may no longer serve, and halts it in that case.
     pub(crate) fn judge(&self, session: Session, error: &StoreError) {
-        // The machine has the number of the next renewal: one more than the last renewal with a response.
+        // The machine has the number of the next renewal, which is one more than the number of the last renewal with a
+        // response.
         let renewal = self.ownership.machine().renewal().filter(|renewal| renewal.session == session);
         let renewed = RenewSeq(renewal.map_or(0, |renewal| renewal.renew_seq.0 - 1));
         self.halt.judge(session, renewed, &self.config.advertise, error);
@@ -112,7 +113,7 @@ impl Shared {
         span
     }
 
-    /// Decodes an ownership update of the store, and adopts the addresses in it.
+    /// Decodes an ownership update from the store, and adopts the addresses for handovers in it.
     pub(crate) fn read_update(
         &self,
         update: Option<&v1::OwnershipUpdate>,
@@ -125,13 +126,13 @@ impl Shared {
         Ok(decoded)
     }
 
-    /// Returns the layout of the newest routes; before the first routes, the layout of the set file.
+    /// Returns the layout in the newest routes; before the first routes, the layout of the set file.
     pub(crate) fn layout(&self) -> Layout {
         self.routes().as_ref().map_or_else(|| self.config.layout.clone(), |routes| routes.layout().clone())
     }
 
-    /// Returns the section and the slot of a uid. A lane has an address in the place of a uid, which no caller may
-    /// name.
+    /// Returns the section and the slot of a uid. A lane has an address in the place of a uid. Callers may not name
+    /// such an address as a uid.
     #[inline]
     pub(crate) fn locate(&self, uid: Uid, via: Via) -> Result<(SectionId, SlotIndex), Refusal> {
         self.config.layout.locate(uid).or_else(|refusal| self.locate_lane(uid, via, refusal))
@@ -141,13 +142,13 @@ impl Shared {
     fn locate_lane(&self, address: Uid, via: Via, refusal: Refusal) -> Result<(SectionId, SlotIndex), Refusal> {
         let section = layout::locate(address).filter(|_| matches!(via, Via::Id | Via::Forwarded));
         let Some((section, _)) = section else { return Err(refusal) };
-        // A node that has just started does not know the newest series yet.
+        // A node that has just started may not know the newest series yet.
         let routes = self.routes();
         let located = routes.as_ref().and_then(|routes| routes.layout().locate(address).ok());
         located.ok_or(Refusal::Unserved { section })
     }
 
-    /// Returns the sections that may be served now, for calls that arrived before.
+    /// Returns access to the sections that may be served now, for calls that arrived before this call.
     #[inline]
     pub(crate) fn serve(&self) -> Option<Serving<'_>> {
         self.ownership.serve(self.clock.now())
@@ -164,12 +165,12 @@ impl Shared {
         self.ownership.routes()
     }
 
-    /// Returns another node that owns a section by the newest routes.
+    /// Returns the owner of a section by the newest routes, if it is another node; otherwise `None`.
     pub(crate) fn other_owner(&self, section: SectionId) -> Option<NodeId> {
         self.ownership.other_owner(section, self.registration.node())
     }
 
-    /// Returns another set; `None` while the routes do not have its addresses.
+    /// Returns another set; `None` while the routes have no addresses for it.
     pub(crate) fn other_set(&self, id: SetId) -> Option<Arc<OtherSet>> {
         self.other_sets.get(id, self.routes().as_ref()?)
     }

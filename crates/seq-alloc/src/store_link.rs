@@ -1,7 +1,7 @@
-//! Calls to the leader of the store, or to a follower that forwards them to the leader.
+//! Calls to the leader of the store, directly or through a follower that forwards them to the leader.
 //!
 //! `seq_core::store_calls` decides which member is called, and how often. This module makes the attempts, and compares
-//! each response with earlier responses before it is used.
+//! each response with earlier responses before the response is used.
 
 use std::future::Future;
 use std::time::Duration;
@@ -20,7 +20,8 @@ use tonic::transport::Channel;
 use tonic::{Request, Response, Status};
 use tonic_types::StatusExt;
 
-/// Reasons that end the incarnation of the request, which the store no longer knows or never knew.
+/// Reasons of refusals after which the request's incarnation is over, because the store no longer knows it or never
+/// knew it.
 const SESSION_OVER: [Reason; 3] = [Reason::OtherIncarnation, Reason::OtherRenewal, Reason::UnknownNode];
 
 type Control = ControlServiceClient<Channel>;
@@ -32,10 +33,11 @@ pub(crate) trait StoreRequest: Clone + Send + Sync {
     /// Whether the request moves the node's liveness counter.
     const COUNTS: bool;
 
-    /// Time for which the store may wait for another server before it responds, in addition to the usual timeout.
+    /// Time for which the store may wait for another server before it responds. It is added to the timeout of the
+    /// request.
     const WAITS: Duration = Duration::ZERO;
 
-    /// Returns the state of the store that the response was read from; `None` if the response does not have it.
+    /// Returns the state of the store at which the response was made; `None` if the response does not state it.
     fn mark(response: &Self::Response) -> Option<Mark>;
 
     fn send(
@@ -83,7 +85,8 @@ store_request!(
 
 store_request!(v1::ReportLossRequest => v1::ReportLossResponse, report_loss, false, |_response| None);
 
-/// Limit on the store's wait for the arrival of a departed section at the other set. Then it responds in any case.
+/// Limit on how long the store waits until a departed section has arrived at the other set. After this time it responds
+/// in any case.
 const ARRIVAL_TIMEOUT: Duration = Duration::from_secs(1);
 
 fn update_mark(update: Option<&v1::OwnershipUpdate>) -> Option<Mark> {
@@ -97,47 +100,48 @@ fn mark(revision: u64, liveness: u64) -> Mark {
 /// Cause for which a call has no usable response.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum StoreError {
-    /// End of the incarnation of the request.
+    /// End of the incarnation that sent the request.
     #[error("the store no longer knows this incarnation of the node: {message}")]
     SessionOver {
         reason: String,
         message: String,
-        /// Recorded number that the refusal is about: an incarnation or a renewal; 0 if there is none.
+        /// Incarnation or renewal on record in the store that the refusal names; 0 if it names none.
         current: u64,
-        /// Address of the newest incarnation, if the refusal is about it; otherwise empty.
+        /// Address of the newest incarnation, if the refusal names it; otherwise empty.
         addr: String,
     },
     /// Refusal of the leader.
     #[error("the store refused with {reason}: {message}")]
     Refused { reason: String, message: String, current: u64, addr: String },
-    /// Refusal of a raise, because the ceiling of this section would rise too fast.
+    /// Refusal of a raise, because the ceiling of `section` would rise too fast.
     #[error("{message}")]
     TooFast {
         section: SectionId,
-        /// Time after which the raise is accepted.
+        /// Time after which the store accepts the raise.
         after: Duration,
         message: String,
     },
-    /// Response from a state without entries of earlier responses. No part of it may be used.
+    /// Response from a state of the store that lacks entries of earlier responses. No part of the response may be used.
     #[error(transparent)]
     Behind(#[from] StoreBehind),
-    /// No response of a member as the leader.
+    /// Lack of a response by any member as the leader.
     #[error("no member of the store responded as its leader; the last one failed with {code:?}: {message}")]
     NoLeader { code: tonic::Code, message: String },
 }
 
-/// Connections to the store's members. Calls begin at the member that responded last.
+/// Connections to the store's members. A call tries the member that responded last before the other members.
 #[derive(Debug)]
 pub(crate) struct StoreLink {
     pool: Pool,
     members: Mutex<StoreMembers<String>>,
-    /// Addresses of the members, the leader first, as a response of the leader reported them last; empty before.
+    /// Addresses of the members, the leader first, as the leader's most recent response stated them; empty before the
+    /// first such response.
     reported: Mutex<Vec<String>>,
     /// Timeout of one attempt.
     timeout: Duration,
-    /// Origin of the members' times.
+    /// Origin of the times in `members`.
     origin: Instant,
-    /// Newest response received, over all incarnations of this process.
+    /// State of the store in the newest response received. It is kept over all incarnations of this process.
     high_water: Mutex<HighWater>,
 }
 
@@ -159,17 +163,17 @@ impl StoreLink {
         }
     }
 
-    /// Returns the addresses of the store's members, the leader first, as a response of the leader reported them last;
-    /// none before.
+    /// Returns the addresses of the store's members, the leader first, as the leader's most recent response stated
+    /// them; empty before the first such response.
     pub(crate) fn reported_members(&self) -> Vec<String> {
         self.reported.lock().clone()
     }
 
-    /// Calls the leader: see `seq_core::store_calls`.
+    /// Calls the leader, with the attempts that `seq_core::store_calls` decides on.
     pub(crate) async fn call<Q: StoreRequest>(&self, request: Q) -> Result<Q::Response, StoreError> {
         let mut call = self.members.lock().begin();
         loop {
-            // Read before the request is sent, because the response must be from a state that is not older.
+            // Read before the request is sent, because the response must be from this state or a newer state.
             let seen = self.seen();
             let status = match self.attempt(call.member(), request.clone()).await {
                 Ok(response) => {
@@ -205,7 +209,10 @@ impl StoreLink {
     }
 }
 
-/// Returns the failure of an attempt, which chooses the next member; an error if no other attempt helps.
+/// Returns the failure of an attempt, by which the next member is chosen.
+///
+/// # Errors
+/// The error of the call, if no further attempt can help.
 fn failure(status: &Status) -> Result<AttemptFailure<String>, StoreError> {
     let Some(reason) = status::reason(status) else { return Ok(AttemptFailure::NoResponse) };
     let message = status.message().to_owned();
@@ -225,7 +232,7 @@ fn failure(status: &Status) -> Result<AttemptFailure<String>, StoreError> {
     Err(StoreError::Refused { reason, message, current, addr })
 }
 
-/// Decodes the refusal of a raise that is too fast; `None` for another refusal, or without a section.
+/// Decodes the refusal of a raise that is too fast; `None` if it is another refusal, or if it names no section.
 fn too_fast(status: &Status, reason: &str) -> Option<StoreError> {
     if *reason != Reason::RaiseTooFast {
         return None;
@@ -235,7 +242,7 @@ fn too_fast(status: &Status, reason: &str) -> Option<StoreError> {
     Some(StoreError::TooFast { section: SectionId(section), after, message: status.message().to_owned() })
 }
 
-/// Returns whether another member, or the same member later, may respond.
+/// Returns whether a retry at another member, or later at the same member, may succeed.
 fn is_transient(status: &Status) -> bool {
     matches!(status.code(), tonic::Code::Unavailable | tonic::Code::DeadlineExceeded | tonic::Code::Aborted)
 }
@@ -244,7 +251,7 @@ fn leader_of(status: &Status) -> Option<String> {
     metadata(status, key::LEADER).filter(|leader| !leader.is_empty())
 }
 
-/// Returns the recorded number and the address that a refusal is about.
+/// Returns the recorded number and the address that a refusal names; 0 and an empty address if it names none.
 fn about(status: &Status) -> (u64, String) {
     let current = metadata(status, key::CURRENT).and_then(|current| current.parse().ok());
     (current.unwrap_or(0), metadata(status, key::ADDR).unwrap_or_default())

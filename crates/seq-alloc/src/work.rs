@@ -1,4 +1,5 @@
-//! Operations on the items of a call: allocations, readings and advances, here or at the owner.
+//! Operations on the items of a call: allocations, readings and advances. They are carried out here or forwarded to the
+//! owner.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -19,13 +20,13 @@ mod in_lane;
 pub(crate) trait Work: Send + Sync {
     type Output: Send;
 
-    /// Whether an attempt without a response may have consumed numbers.
+    /// Whether an attempt that got no response may have consumed numbers.
     const CONSUMES: bool = false;
 
-    /// Returns the count of numbers that a completed item allocated.
+    /// Returns how many numbers a completed item allocated.
     fn numbers(item: &PendingItem) -> u64;
 
-    /// Adds the count of attempts with unknown outcome to the output.
+    /// Adds the number of attempts with unknown outcome to the output.
     fn after_unknown(output: Self::Output, _attempts: u32) -> Self::Output {
         output
     }
@@ -34,8 +35,8 @@ pub(crate) trait Work: Send + Sync {
     fn here(&self, shared: &Shared, served: Served<'_>, item: &PendingItem) -> Option<Result<Self::Output, Refusal>>;
 
     /// Forwards items to their owner in order, over the stream that all requests to this owner share. The reply of an
-    /// item is `None` if the owner could not serve the item without a wait. If the operation or the owner does not
-    /// support the stream, sends nothing and returns `None` instead of replies.
+    /// item is `None` if the item would have to wait at the owner. If the operation or the owner does not support the
+    /// stream, sends nothing and returns `None` instead of replies.
     fn there_at_once(
         &self,
         _shared: &Shared,
@@ -46,7 +47,7 @@ pub(crate) trait Work: Send + Sync {
         std::future::ready(None)
     }
 
-    /// Forwards items to their owner in order, in a separate request in which they may wait.
+    /// Forwards items to their owner in order, in a separate request. In it the items may wait at the owner.
     fn there(
         &self,
         shared: &Shared,
@@ -61,9 +62,9 @@ pub(crate) struct Take;
 
 /// Allocation of numbers of lanes.
 pub(crate) struct TakeInLane {
-    /// All numbers are above this one.
+    /// Lower bound of the numbers to allocate. All of them are above it.
     pub(crate) above: Seq,
-    /// The clock of the endpoint, which reads the time once for calls that arrived together.
+    /// Clock of the endpoint. It reads the time once for all calls that arrived together.
     pub(crate) arrivals: Option<Arc<BatchClock>>,
 }
 
@@ -73,7 +74,7 @@ pub(crate) struct Read;
 /// Advance of a uid to a number.
 pub(crate) struct Advance {
     to: Target,
-    /// Whether the advance was logged as far.
+    /// Whether it was logged that this advance skips many numbers.
     logged: AtomicBool,
 }
 
@@ -191,7 +192,7 @@ impl Work for Read {
 impl Work for Advance {
     type Output = Epoch;
 
-    /// Returns 0, because numbers that an advance skips are not allocated.
+    /// Returns 0, because the numbers that an advance skips are not allocated.
     fn numbers(_: &PendingItem) -> u64 {
         0
     }

@@ -1,10 +1,11 @@
-//! Lease clock with one reading per read batch.
+//! Clock of leases that is read once for each batch of requests that a thread has read from its connections.
 //!
-//! A lease must be checked against a clock read after the request's bytes were received; an earlier reading could miss
-//! that the lease has expired and another owner serves. Each connection of a thread bumps a counter on every read; a
-//! cached reading stays valid until the counter changes.
+//! A lease must be checked against a clock reading that was made after the request's bytes were received. With an
+//! earlier reading, a node might not notice that its lease has expired and that another owner serves. Each connection
+//! of a thread increments a counter at every read from the network. A cached reading of the clock stays valid until
+//! this counter changes.
 //!
-//! Invariant: a reading is used only for bytes that were read before it, on the same thread.
+//! Invariant: a reading is used only for bytes that were read before the reading was made, on the same thread.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -16,7 +17,7 @@ use tokio::runtime::{Handle, RuntimeFlavor};
 use crate::clock::Clock;
 
 thread_local! {
-    /// The cached reading, with the id of its clock and the read count at its time.
+    /// The cached reading, with the id of its clock and with the value of the read counter when it was made.
     static LAST: Cell<Option<(u64, u64, Clocks)>> = const { Cell::new(None) };
 }
 
@@ -24,15 +25,16 @@ thread_local! {
 #[derive(Debug)]
 pub struct BatchClock {
     clock: Clock,
-    /// Distinguishes its cached readings from readings of other clocks on the same thread.
+    /// Number that distinguishes this clock's cached readings from readings of other clocks on the same thread.
     id: u64,
 }
 
 impl BatchClock {
-    /// Creates a clock for the requests of [`seq_kit::connection::Connection`]s of the current runtime.
+    /// Creates a clock for requests that arrive on [`seq_kit::connection::Connection`]s of the current runtime.
     ///
     /// # Panics
-    /// Outside of a current-thread runtime: elsewhere a request may be handled on another thread than it was read on.
+    /// Outside of a current-thread runtime, because elsewhere a request may be handled on another thread than the
+    /// thread that read it.
     #[must_use]
     pub fn new(clock: Clock) -> BatchClock {
         let flavor = Handle::current().runtime_flavor();
@@ -41,7 +43,7 @@ impl BatchClock {
         BatchClock { clock, id: NEXT.fetch_add(1, Relaxed) }
     }
 
-    /// Returns a reading later than every read on this thread.
+    /// Returns a reading that is later than every read from the network on this thread.
     #[inline]
     #[must_use]
     pub fn now(&self) -> Clocks {
@@ -85,7 +87,7 @@ mod tests {
             connection.read_exact(&mut [0; 4]).await.unwrap();
             assert_eq!([clock.now().raw, clock.now().raw], [arrivals; 2]);
         }
-        // Another clock has its own readings, and replaces the cached reading.
+        // The second clock has readings of its own, which replace the cached reading of the first clock.
         assert_eq!((other.now().raw, other.now().raw), (1, 1));
         assert_eq!((clock.now().raw, clock.now().raw), (4, 4));
     }

@@ -1,7 +1,7 @@
 //! Clocks of leases.
 //!
-//! Not `std::time::Instant`: on Linux it stops while the machine is suspended, and a lease must not stop. The clocks
-//! are read through libc, so a test can substitute the clock of a real process.
+//! They do not use `std::time::Instant`, because on Linux it stops while the machine is suspended, and a lease must not
+//! stop. The clocks are read through libc, so that a test can replace the clock of a real process.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use rustix::time::{ClockId, clock_gettime};
 use seq_core::lease::Clocks;
 
-/// A source of clock readings. Clones read the same clocks.
+/// A source of clock readings. Clones of it read the same clocks.
 #[derive(Clone, Default)]
 pub enum Clock {
     /// The clocks of the machine.
@@ -20,7 +20,8 @@ pub enum Clock {
 }
 
 impl Clock {
-    /// Reads all three clocks: about 0.1 us, so once for each received batch.
+    /// Reads all three clocks. This takes about 0.1 us, so the clocks are read once for each received batch of
+    /// requests.
     #[inline]
     #[must_use]
     pub fn now(&self) -> Clocks {
@@ -43,7 +44,7 @@ impl fmt::Debug for Clock {
 fn system() -> Clocks {
     let read = |id| {
         let time = clock_gettime(id);
-        // A wall clock before 1970 reads as 0, which expires no lease.
+        // A wall clock before 1970 is read as 0, which expires no lease.
         u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0)
     };
     Clocks { boottime: read(ClockId::Boottime), raw: read(ClockId::MonotonicRaw), realtime: read(ClockId::Realtime) }

@@ -1,4 +1,4 @@
-//! Series as endpoints use them: the shape of the ids, and the lanes with their addresses.
+//! Series in the form that endpoints use: the shape of the ids, and the lanes with their addresses.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use seq_core::series::Series;
 use seq_core::{Count, Refusal, SectionId, Seq, SlotIndex, Uid};
 use seq_ids::Shape;
 
-/// A series whose ids a node gives out.
+/// A series whose ids a node allocates.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IdSeries {
     /// Name of the series.
@@ -37,15 +37,15 @@ pub struct IdRequest {
     pub count: Count,
     /// The lane that the caller names.
     pub lane: Option<u32>,
-    /// All ids are above this id; 0 stands for no id.
+    /// Lower bound of the ids, all of which are above it; 0 if there is none.
     pub after: u64,
 }
 
 impl IdRequest {
-    /// Returns the number that all numbers of a lane must be above, so that their ids are above `after`.
+    /// Returns the lower bound of a lane's numbers: numbers above it have ids above `after`.
     ///
     /// # Errors
-    /// [`Refusal::Exhausted`] where no id of the lane is above it.
+    /// [`Refusal::Exhausted`] if no id of the lane is above `after`.
     pub fn above(&self, lane: u32) -> Result<Seq, Refusal> {
         let exhausted = Refusal::Exhausted { uid: self.series.address(lane), count: self.count.get() };
         let floor = self.series.shape.floor(lane, self.after).map_err(|_| exhausted)?;
@@ -54,7 +54,7 @@ impl IdRequest {
 }
 
 impl IdSeries {
-    /// Creates the series of a record, with the rules in its shape.
+    /// Creates a series from its record and from the rules that were decoded from its shape.
     #[must_use]
     pub fn new(record: &Series, shape: Shape, named_lanes: bool, ahead_ms: u32) -> IdSeries {
         let Series { name, lanes, sections, created_ms, retired, .. } = record.clone();
@@ -64,7 +64,7 @@ impl IdSeries {
     /// Returns the address of a lane.
     ///
     /// # Panics
-    /// When the series has no such lane.
+    /// If the series has no such lane.
     #[must_use]
     pub fn address(&self, lane: u32) -> Uid {
         let Lanes { count, per_section, .. } = self.lanes;
@@ -72,7 +72,7 @@ impl IdSeries {
         address(SectionId(self.sections.first.0 + lane / per_section), SlotIndex(lane % per_section))
     }
 
-    /// Returns the lane at an address; `None` for an address of another series, and a uid.
+    /// Returns the lane at an address; `None` if the address is of another series, or if it is a uid.
     #[must_use]
     pub fn lane_at(&self, address: Uid) -> Option<u32> {
         let (section, slot) = layout::locate(address)?;
@@ -80,7 +80,8 @@ impl IdSeries {
         (slot.0 < lanes).then_some(first + slot.0)
     }
 
-    /// Returns the first lane of a section, and the number of its lanes; `None` for a section of other counters.
+    /// Returns the first lane of a section, and the number of lanes in the section; `None` if the section is not of
+    /// this series.
     #[must_use]
     pub fn lanes_of(&self, section: SectionId) -> Option<(u32, u32)> {
         let index = section.0.checked_sub(self.sections.first.0).filter(|index| *index < self.sections.sections)?;

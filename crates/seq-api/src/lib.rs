@@ -1,7 +1,8 @@
-//! The API of a sequence service, which endpoints call and allocators implement, and the parts that both sides share.
+//! The API of a sequence service, which endpoints call and allocators implement, and the parts that endpoints and
+//! allocators share.
 //!
-//! The catalogue of metrics and the lease clock are here because every server role uses them and no infrastructure
-//! depends on them.
+//! The catalogue of metrics and the clock of leases are in this crate because every server role uses them and no
+//! infrastructure crate depends on them.
 
 pub mod batch_clock;
 pub mod clock;

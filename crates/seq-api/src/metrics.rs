@@ -1,8 +1,8 @@
 //! Catalogue of all metrics of the program, in one table.
 //!
 //! A metric is recorded by the constant of its name, as in `metrics::counter!(ALLOCATIONS_TOTAL, "set" => set)`, so
-//! that a name cannot be misspelt. No label ever carries a uid or a section: the number of series does not grow with a
-//! set.
+//! that a name cannot be misspelt. No label ever carries a uid or a section, so that the number of time series does not
+//! grow with the size of a set.
 
 use std::time::Instant;
 
@@ -12,7 +12,7 @@ use seq_kit::connection::HandshakeMetrics;
 use seq_kit::metrics::{InstallError, Kind, Metric, Recorder, Unit};
 use seq_kit::telemetry::traces::SpanCounts;
 
-/// Defines a constant for every name, with the help as its documentation, and [`CATALOGUE`].
+/// Defines a constant for every metric's name, with the metric's help as its documentation, and [`CATALOGUE`].
 macro_rules! catalogue {
     ($(
         $(#[doc = $help:literal])+
@@ -32,23 +32,23 @@ macro_rules! catalogue {
     };
 }
 
-/// From one core's time for a call in memory to the longest that a caller waits.
+/// Buckets from the time of a call in memory on one core to the longest time that a caller waits.
 const LATENCY: &[f64] = &[
     0.000_01, 0.000_025, 0.000_05, 0.000_1, 0.000_25, 0.000_5, 0.001, 0.002, 0.003, 0.005, 0.01, 0.025, 0.05, 0.1,
     0.25, 0.5, 1.0, 2.5, 5.0,
 ];
 
-/// From a sync of a fast disk to a sync of a failing disk.
+/// Buckets from the duration of a sync on a fast disk to the duration of a sync on a failing disk.
 const DISK: &[f64] =
     &[0.000_05, 0.000_1, 0.000_2, 0.000_3, 0.000_5, 0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0];
 
-/// From one number for each write to a hundred default steps.
+/// Buckets from one number per write to a hundred default steps per write.
 const PER_RAISE: &[f64] = &[1.0, 10.0, 100.0, 1_000.0, 2_500.0, 5_000.0, 10_000.0, 25_000.0, 100_000.0, 1_000_000.0];
 
-/// From one item to the most items of a message.
+/// Buckets from one item to the largest number of items in a message.
 const BATCH: &[f64] = &[1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1_024.0, 4_096.0, 10_000.0];
 
-/// From a millisecond to the longest time by which a series may be ahead of the clock.
+/// Buckets from a millisecond to the longest time by which a series may be ahead of the clock.
 const AHEAD: &[f64] = &[0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0];
 
 catalogue! {
@@ -64,63 +64,71 @@ catalogue! {
     CEILING_STALL_SECONDS = "seqsvr_ceiling_stall_seconds", Histogram, Seconds, ["set"], LATENCY;
     /// Highest ceiling of the sections that an AllocSvr serves, without the ceilings of series with a time.
     CEILING_MAX = "seqsvr_ceiling_max", Gauge, Count, ["set", "node"];
-    /// Numbers left above that ceiling, below 2^53 (where JSON doubles and JavaScript begin to round) and below 2^63
-    /// (the end).
+    /// Distance from the highest ceiling (`seqsvr_ceiling_max`) to 2^53, above which JSON doubles and JavaScript round,
+    /// and to 2^63, where the numbers end.
     CEILING_HEADROOM = "seqsvr_ceiling_headroom", Gauge, Count, ["set", "node", "below"];
-    /// Distance that a committed raise moved a ceiling: numbers for each write of a section.
+    /// Distance by which a committed raise moved a ceiling, that is, numbers for each write of a section.
     ALLOCATIONS_PER_RAISE = "seqsvr_allocations_per_raise", Histogram, Count, ["set"], PER_RAISE;
     /// Sections in one raise request to the store.
     RAISE_BATCH_SECTIONS = "seqsvr_raise_batch_sections", Histogram, Count, ["set"], BATCH;
-    /// Sections by state as a node sees them (served on an AllocSvr; owned, unowned on a StoreSvr; delayed: departed
-    /// from it and not yet arrived after a second).
+    /// Sections by state as a node sees them (served on an AllocSvr; owned, unowned and delayed on a StoreSvr). A
+    /// delayed section departed from the set more than a second ago and has not arrived in the other set.
     SECTIONS = "seqsvr_sections", Gauge, Count, ["set", "node", "state"];
-    /// Index of the section with the most section writes of the last 10 s, by rank (1 to 10), on the leader; -1: none,
-    /// and on other members.
+    /// Index of the section with the most section writes of the last 10 s, by rank (1 to 10), on the leader; -1 if no
+    /// section has the rank, and on other members.
     TOP_SECTION = "seqsvr_top_section", Gauge, Count, ["set", "node", "rank"];
-    /// Numbers by which the ceiling of that section rose a second.
+    /// Numbers per second by which the ceiling of the section with the same rank in `seqsvr_top_section` rose.
     TOP_SECTION_RAISED = "seqsvr_top_section_raised", Gauge, Count, ["set", "node", "rank"];
-    /// Highest restore count, of any set of the cluster, that a store's log knows.
+    /// Highest number of restores of any set of the cluster, as far as a store's log knows them.
     SET_RESTORES = "seqsvr_set_restores", Gauge, Count, ["set", "node"];
-    /// Restores that a set's lineage counts, where the set began that lineage by itself; else 0.
+    /// Number of restores in a set's lineage, if the set began this lineage by itself; otherwise 0.
     SET_LINEAGE_BEGUN = "seqsvr_set_lineage_begun", Gauge, Count, ["set", "node"];
     /// Version of the route table that a node holds.
     ROUTE_VERSION = "seqsvr_route_version", Gauge, Count, ["node"];
     /// Items that a node forwarded to their owner.
     FORWARDED_TOTAL = "seqsvr_forwarded_total", Counter, Count, ["set", "node"];
-    /// Items that a node forwarded to another set, by that set's name (`other` past the 64th).
+    /// Items that a node forwarded to another set, by the name of that set (`other` for sets after the 64th).
     FORWARDED_TO_SETS_TOTAL = "seqsvr_forwarded_to_sets_total", Counter, Count, ["set", "node", "to"];
     /// Forwarded items that arrived at a node without their section.
     WRONG_OWNER_TOTAL = "seqsvr_wrong_owner_total", Counter, Count, ["set", "node"];
-    /// Times that a late serving thread halved the requests that its HTTP/2 connections may have at a time.
+    /// Times that a serving thread was late and halved the number of requests that its HTTP/2 connections may have at a
+    /// time.
     REQUEST_LIMIT_LOWERED_TOTAL = "seqsvr_request_limit_lowered_total", Counter, Count, ["node"];
-    /// Ids taken from series, and refused requests for ids by their gRPC code; by shape (its name, counter, or timed).
+    /// Ids taken from series, and refused requests for ids by their gRPC code. The label `shape` has the name of the
+    /// series' shape, or `counter` or `timed` if the shape has no name.
     IDS_TOTAL = "seqsvr_ids_total", Counter, Count, ["set", "shape", "via", "code"];
     /// Time by which the last id of a response is ahead of the node's clock, sampled from one request in 16.
     IDS_AHEAD_SECONDS = "seqsvr_ids_ahead_seconds", Histogram, Seconds, ["set"], AHEAD;
     /// Series of the cluster, by state (serves, retired, unread: its shape is of a later release).
     SERIES = "seqsvr_series", Gauge, Count, ["set", "state"];
-    /// When the first of the series with a time ends, in seconds since 1970; absent without such a series.
+    /// Earliest time at which a series ends because its ids contain a time, in seconds since 1970; absent without such
+    /// a series.
     SERIES_END_SECONDS = "seqsvr_series_end_seconds", Gauge, Seconds, ["set"];
     /// Lanes of series with a time that an AllocSvr owns.
     LANES = "seqsvr_lanes", Gauge, Count, ["set", "node"];
-    /// Owned lanes that give out no id now: they began ahead of the clock, or the clock of the node is wrong.
+    /// Owned lanes that allocate no id now, because they began ahead of the clock or because the clock of the node is
+    /// wrong.
     LANES_RESTING = "seqsvr_lanes_resting", Gauge, Count, ["set", "node"];
     /// Time left of an AllocSvr's lease; at 0 it serves no section.
     LEASE_REMAINING_SECONDS = "seqsvr_lease_remaining_seconds", Gauge, Seconds, ["node"];
-    /// Times that an AllocSvr's lease expired: from then on it served no section, until a renewal succeeded.
+    /// Times that an AllocSvr's lease expired. After each of them the AllocSvr served no section until a renewal
+    /// succeeded.
     LEASE_EXPIRED_TOTAL = "seqsvr_lease_expired_total", Counter, Count, ["node"];
-    /// Times that an AllocSvr withdrew because callers could not reach it or its certificate was about to expire.
+    /// Times that an AllocSvr withdrew, because callers could not reach it or because its certificate was about to
+    /// expire.
     WITHDRAWALS_TOTAL = "seqsvr_withdrawals_total", Counter, Count, ["node"];
-    /// Other AllocSvrs of its set that an AllocSvr does not reach at their addresses for callers; some may not run.
+    /// Other AllocSvrs of its set that an AllocSvr cannot reach at their addresses for callers. Some of them may not
+    /// run.
     PEERS_UNREACHED = "seqsvr_peers_unreached", Gauge, Count, ["node"];
     /// Handovers of sections from an AllocSvr, by outcome (made, refused, thawed).
     HANDOVERS_TOTAL = "seqsvr_handovers_total", Counter, Count, ["set", "outcome"];
-    /// Pause of a section during a handover: from freeze at the source to serving at the target.
+    /// Time for which a handover pauses a section, from the freeze at the source until the target serves the section.
     HANDOVER_PAUSE_SECONDS = "seqsvr_handover_pause_seconds", Histogram, Seconds, ["set"], LATENCY;
-    /// Handovers to an AllocSvr that started at the ceiling, because the copy was missing or did not fit: a gap each.
+    /// Handovers after which the section started at its ceiling, because its copy was missing, unreadable or
+    /// inconsistent with the section. Each such handover skips numbers.
     HANDOVER_COPIES_LOST_TOTAL = "seqsvr_handover_copies_lost_total", Counter, Count, ["set"];
-    /// Numbers that are skipped at most, by cause (takeover, handover: a section started at its ceiling, a step and a
-    /// half each and no more than its ceiling; advance).
+    /// Upper bound of the skipped numbers, by cause (takeover, handover, advance). A section that starts at its ceiling
+    /// after a takeover or a handover counts as a step and a half, or as its ceiling if that is lower.
     BURNED_SEQUENCES_TOTAL = "seqsvr_burned_sequences_total", Counter, Count, ["set", "cause"];
     /// Renewals of an AllocSvr's incarnation, by outcome (ok, failed).
     RENEWALS_TOTAL = "seqsvr_renewals_total", Counter, Count, ["set", "outcome"];
@@ -128,14 +136,14 @@ catalogue! {
     SLOT_BYTES = "seqsvr_slot_bytes", Gauge, Bytes, ["set", "node"];
     /// 1 on the Raft leader of a set's store, 0 on the other members.
     RAFT_IS_LEADER = "seqsvr_raft_is_leader", Gauge, Count, ["set", "node"];
-    /// 1 while a member leads a majority that acknowledged it recently, or receives messages of its leader; otherwise
-    /// 0.
+    /// 1 while a member is the leader and a majority acknowledged it recently, or while it receives messages of a
+    /// leader; otherwise 0.
     RAFT_QUORUM = "seqsvr_raft_quorum", Gauge, Count, ["set", "node"];
     /// Voters of a store by state as a member sees them (all; responding, which is 0 on members that do not lead).
     RAFT_VOTERS = "seqsvr_raft_voters", Gauge, Count, ["set", "node", "state"];
     /// Round trip of the last heartbeat to another member, on the leader.
     RAFT_ROUND_TRIP_SECONDS = "seqsvr_raft_round_trip_seconds", Gauge, Seconds, ["set", "node", "member"];
-    /// Leader transfers of a member because no AllocSvr reached it.
+    /// Times that a member transferred the leadership because no AllocSvr reached it.
     RAFT_UNREACHED_TRANSFERS_TOTAL = "seqsvr_raft_unreached_transfers_total", Counter, Count, ["set", "node"];
     /// Requests that a follower forwarded to the leader, by outcome (answered, unreachable).
     CONTROL_FORWARDED_TOTAL = "seqsvr_control_forwarded_total", Counter, Count, ["set", "node", "outcome"];
@@ -143,7 +151,7 @@ catalogue! {
     RAFT_FORMAT = "seqsvr_raft_format", Gauge, Count, ["set", "node"];
     /// Newest format that a member's release reads.
     RAFT_NEWEST_FORMAT = "seqsvr_raft_newest_format", Gauge, Count, ["set", "node"];
-    /// 1 while members of a store have different states after the same log entry, as a member has found; otherwise 0.
+    /// 1 if a member has found that members of the store have different states after the same log entry; otherwise 0.
     RAFT_STATE_DIFFERS = "seqsvr_raft_state_differs", Gauge, Count, ["set", "node"];
     /// Raft term that a member of the store is in.
     RAFT_TERM = "seqsvr_raft_term", Gauge, Count, ["set", "node"];
@@ -173,7 +181,8 @@ catalogue! {
     CONNECTIONS = "seqsvr_connections", Gauge, Count, ["node"];
     /// Connections closed at once because a node had reached its limit.
     CONNECTIONS_REFUSED_TOTAL = "seqsvr_connections_refused_total", Counter, Count, ["node"];
-    /// Connections ended because of more HTTP/2 frames than requests and responses explain (PING, SETTINGS and others).
+    /// Connections closed because the peer sent more HTTP/2 frames (PING, SETTINGS and others) than its requests and
+    /// responses explain.
     CONNECTIONS_FLOODED_TOTAL = "seqsvr_connections_flooded_total", Counter, Count, ["node"];
     /// Memory that requests and their unread responses hold.
     REQUEST_MEMORY_BYTES = "seqsvr_request_memory_bytes", Gauge, Bytes, ["node"];
@@ -188,7 +197,7 @@ catalogue! {
     REQUESTS_DENIED_TOTAL = "seqsvr_requests_denied_total", Counter, Count, ["node"];
     /// Wrong passwords at the Redis port, and tokens that belong to no tenant.
     AUTH_FAILURES_TOTAL = "seqsvr_auth_failures_total", Counter, Count, ["node"];
-    /// Numbers that a tenant's quota admitted (`other` past the 64th tenant).
+    /// Numbers that a tenant's quota admitted. Tenants after the 64th share the label value `other`.
     TENANT_NUMBERS_TOTAL = "seqsvr_tenant_numbers_total", Counter, Count, ["node", "tenant"];
     /// Requests and items that a tenant's quotas refused, by cause (rate, uid, series, cap, connections).
     TENANT_REFUSED_TOTAL = "seqsvr_tenant_refused_total", Counter, Count, ["node", "tenant", "cause"];
@@ -201,7 +210,8 @@ catalogue! {
     /// Readings of a node's certificate files that found a change, by outcome (loaded, failed); a failed reading
     /// changes nothing.
     CERTIFICATE_RELOADS_TOTAL = "seqsvr_certificate_reloads_total", Counter, Count, ["node", "outcome"];
-    /// Seconds that a node's wall clock is ahead of the middle of its store's members; below 0: behind.
+    /// Seconds by which a node's wall clock is ahead of the middle of the wall clocks of its store's members; negative
+    /// if it is behind.
     CLOCK_OFFSET_SECONDS = "seqsvr_clock_offset_seconds", Gauge, Seconds, ["set", "node"];
     /// Spans of traces, by outcome (exported; dropped: the queue was full; failed: the collector did not take them).
     TRACE_SPANS_TOTAL = "seqsvr_trace_spans_total", Counter, Count, ["outcome"];
@@ -211,10 +221,10 @@ catalogue! {
     BUILD_INFO = "seqsvr_build_info", Gauge, Count, ["version", "revision"];
 }
 
-/// Installs the recorder of the process with every metric of the catalogue; once per process.
+/// Installs the recorder of the process, with every metric of the catalogue. It is called once per process.
 ///
 /// # Errors
-/// When the process already has a recorder.
+/// If the process already has a recorder.
 pub fn install() -> Result<Recorder, InstallError> {
     let started = Instant::now();
     let process = Collector::default();
@@ -255,7 +265,7 @@ pub fn span_counts() -> SpanCounts {
     SpanCounts { exported: of("exported"), dropped: of("dropped"), failed: of("failed") }
 }
 
-/// Returns the counter of a node's unfinished connections that were dropped for newer connections.
+/// Returns the counter of a node's unfinished connections that the node dropped in favour of newer connections.
 pub fn unfinished_dropped(node: &str) -> metrics::Counter {
     metrics::counter!(HANDSHAKES_REFUSED_TOTAL, "node" => node.to_owned())
 }

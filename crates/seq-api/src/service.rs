@@ -1,7 +1,8 @@
-//! The service behind all endpoints: it allocates and reads numbers of any uid, also of uids that another node owns.
+//! The service behind all endpoints. It allocates and reads numbers of any uid, including uids that another node owns.
 //!
 //! An endpoint decodes requests into these calls and encodes the replies. The implementation serves the sections that
-//! it owns and forwards the other items, waits for ceilings up to the deadline, and never allocates above a ceiling.
+//! it owns, forwards the items of other sections, and waits for ceilings up to the deadline. It never allocates above a
+//! ceiling.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -13,17 +14,18 @@ use tokio::time::Instant;
 
 use crate::ids::{IdRequest, IdSeries};
 
-/// Lanes of a section that a request tries before it waits, because they are too far ahead of the clock, or before it
-/// is refused, because the clock of their owner is wrong.
+/// Number of lanes of a section that a request tries if they are too far ahead of the clock, or if the clock of their
+/// owner is wrong. In the first case it then waits, in the second case it tries lanes of another section.
 const TRIED_LANES: u32 = 4;
 
-/// Wait for the clock when lanes are too far ahead of it: the unit of most clocks.
+/// Time for which a request waits if the lanes it tried are too far ahead of the clock. It is the unit of time of most
+/// clocks.
 pub const AHEAD_WAIT: Duration = Duration::from_millis(1);
 
 /// Context of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Call {
-    /// Time at which the client stops waiting. Not a lease: it only bounds how long the request may be pending.
+    /// Time at which the client stops waiting. It is not a lease, and only limits how long the request may be pending.
     pub deadline: Instant,
     /// Number of times that servers have forwarded the request.
     pub hops: u32,
@@ -44,7 +46,7 @@ pub enum Via {
     Json,
     /// From a client, for ids of a series, over any protocol.
     Id,
-    /// From another node that does not own the section.
+    /// From another node, which does not own the section.
     Forwarded,
 }
 
@@ -82,12 +84,12 @@ pub struct Item {
 pub struct Allocation {
     /// The last number allocated.
     pub value: Seq,
-    /// The number allocated before, or 0 if there was none or the owner does not know it.
+    /// The number of the uid that was allocated before these; 0 if there was none, or if the owner does not know it.
     pub prev: Seq,
-    /// The epoch of the owner that allocated them.
+    /// The epoch of the owner that allocated these numbers.
     pub epoch: Epoch,
-    /// Attempts of the same item at owners that were replaced before they responded; each may have allocated `count`
-    /// numbers.
+    /// Number of attempts of the same item at owners that were replaced before they responded. Each of them may have
+    /// allocated `count` numbers.
     pub lost: u32,
 }
 
@@ -100,30 +102,31 @@ pub struct Current {
     pub epoch: Epoch,
 }
 
-/// An item of a batch as the endpoint passes it: a decoded item, or the refusal of an invalid item.
+/// An item of a batch in the form in which the endpoint passes it: a decoded item, or the refusal of an invalid item.
 pub type DecodedItem = Result<Item, Refusal>;
 
 /// The reply to an item; `None` while the item is pending.
 pub type ItemReply<T> = Option<Result<T, Refusal>>;
 
-/// The service behind the endpoints. Clones are handles to the same service.
+/// The service behind the endpoints. Clones of it are handles to the same service.
 ///
-/// Dropping a returned future abandons the request; numbers may have been consumed.
+/// If a returned future is dropped, the request is abandoned. Numbers may have been consumed in that case.
 pub trait SequenceService: Clone + Send + Sync + 'static {
     /// Allocates numbers of one uid.
     fn next(&self, call: Call, item: Item) -> impl Future<Output = Result<Allocation, Refusal>> + Send;
 
-    /// Allocates all items that need neither a wait nor another node: adds one reply for each item of `items` to
-    /// `replies`, in order. The reply is `None` if the item must wait or another node owns it; later items of its
-    /// section then are `None` as well, so that a uid's items stay in order. [`SequenceService::complete_batch`]
-    /// completes them.
+    /// Allocates numbers for all items that need neither a wait nor another node. Adds one reply for each item of
+    /// `items` to `replies`, in order. The reply is `None` if the item must wait or another node owns its section. In
+    /// that case the replies to later items of the same section are `None` too, so that the items of a uid stay in
+    /// order. [`SequenceService::complete_batch`] completes these items.
     ///
-    /// Never waits; if it completes all items, it uses no heap memory beyond `replies`. The clock is read once for all
-    /// items, which must have been received before the call.
+    /// Never waits. If it completes all items, it uses no heap memory except `replies`. The clock is read once for all
+    /// items, and all items must have been received before this call.
     fn try_next_batch(&self, via: Via, items: &[DecodedItem], replies: &mut Vec<ItemReply<Allocation>>);
 
-    /// Completes the items that [`SequenceService::try_next_batch`] left pending: waits and forwards up to the
-    /// request's deadline. `items` and `replies` have the same length; every reply is `Some` at the end.
+    /// Completes the items that [`SequenceService::try_next_batch`] left pending. For these items it waits, and
+    /// forwards them to other nodes, up to the request's deadline. `items` and `replies` have the same length. When the
+    /// future completes, every reply is `Some`.
     fn complete_batch(
         &self,
         call: Call,
@@ -131,7 +134,8 @@ pub trait SequenceService: Clone + Send + Sync + 'static {
         replies: &mut [ItemReply<Allocation>],
     ) -> impl Future<Output = ()> + Send;
 
-    /// Allocates numbers for many uids independently, in order; an item that the endpoint refused keeps its refusal.
+    /// Allocates numbers for many uids. The items are independent, and their results are in the order of the items. An
+    /// item that the endpoint refused keeps its refusal.
     fn next_many(
         &self,
         call: Call,
@@ -150,18 +154,18 @@ pub trait SequenceService: Clone + Send + Sync + 'static {
     /// Reads one uid's last number.
     fn current(&self, call: Call, uid: Uid, epoch: Epoch) -> impl Future<Output = Result<Current, Refusal>> + Send;
 
-    /// Reads many uids' last numbers independently, in order. Each uid is paired with the newest epoch of its section
-    /// that the client has seen.
+    /// Reads the last numbers of many uids. The reads are independent, and their results are in the order of the uids.
+    /// Each uid is paired with the newest epoch of its section that the client has seen.
     fn current_many(
         &self,
         call: Call,
         uids: Vec<(Uid, Epoch)>,
     ) -> impl Future<Output = Vec<Result<Current, Refusal>>> + Send;
 
-    /// Advances a uid to `to`; idempotent. Returns the epoch of the owner that advanced it. `epoch` is the newest epoch
-    /// of the uid's section that the client has seen.
+    /// Advances a uid to `to`. Idempotent. Returns the epoch of the owner that advanced the uid. `epoch` is the newest
+    /// epoch of the uid's section that the client has seen.
     ///
-    /// Refused with [`Refusal::AlreadyPast`] if the uid is past the number, or may be past it.
+    /// Refuses with [`Refusal::AlreadyPast`] if the uid is past the number, or may be past it.
     fn advance(
         &self,
         call: Call,
@@ -170,10 +174,10 @@ pub trait SequenceService: Clone + Send + Sync + 'static {
         epoch: Epoch,
     ) -> impl Future<Output = Result<Epoch, Refusal>> + Send;
 
-    /// Allocates numbers of one lane of a series, all of them above `above`, and at the time of the clock if the lane
-    /// has one. A service without series has no lane.
+    /// Allocates numbers of one lane of a series. All of them are above `above`, and if the lane has a clock, they are
+    /// not below the time of the clock. A service without series has no lane.
     ///
-    /// Refused with [`Refusal::LaneAhead`] if the numbers would be too far ahead of the clock, and with
+    /// Refuses with [`Refusal::LaneAhead`] if the numbers would be too far ahead of the clock, and with
     /// [`Refusal::AfterTooFar`] if `above` is too far ahead.
     fn next_in_lane(
         &self,
@@ -185,11 +189,13 @@ pub trait SequenceService: Clone + Send + Sync + 'static {
         self.next(call, item)
     }
 
-    /// Allocates numbers whose ids a request takes: of the lane that the caller names, or of a lane that the service
-    /// chooses. Returns the lane as well. While the numbers of a lane would be too far ahead of the clock, the service
-    /// tries other lanes if it chooses, and then waits.
+    /// Allocates the numbers from which the ids for a request are made. They are of the lane that the caller names, or
+    /// of a lane that the service chooses. Returns the lane together with the numbers. If the numbers of a chosen lane
+    /// would be too far ahead of the clock, the service tries other lanes. If this does not help, or if the caller
+    /// named the lane, it waits.
     ///
-    /// Refused as by [`SequenceService::next_in_lane`], and with [`Refusal::Exhausted`] if the lane has no such id.
+    /// Refuses in the same cases as [`SequenceService::next_in_lane`], and with [`Refusal::Exhausted`] if the lane has
+    /// no such id.
     fn next_in_series(
         &self,
         call: Call,
@@ -224,17 +230,18 @@ pub trait SequenceService: Clone + Send + Sync + 'static {
         Vec::new()
     }
 
-    /// Returns a lane of a series that can be served now: in the usual case without another node. Repeated calls return
-    /// different lanes. `attempt` is the number of sections of which the request has tried lanes, and found them too
-    /// far ahead of the clock. `None` if no lane has an owner.
+    /// Returns a lane of a series that can be served now, in the common case without another node; `None` if no lane
+    /// has an owner. Repeated calls return different lanes. `attempt` is the number of sections whose lanes the request
+    /// has tried and found too far ahead of the clock.
     fn choose_lane(&self, series: &IdSeries, attempt: u32) -> Option<u32> {
         let _ = (series, attempt);
         None
     }
 
-    /// Returns the version of the route table, 0 if there is none yet. Cheap enough for every request.
+    /// Returns the version of the route table; 0 if there is no route table yet. The call is cheap enough for every
+    /// request.
     fn route_version(&self) -> RouteVersion;
 
-    /// Returns the routes newer than a version, or `None` if there are none.
+    /// Returns the routes newer than the version `since`; `None` if there are none.
     fn routes_since(&self, since: RouteVersion) -> Option<RouteUpdate>;
 }

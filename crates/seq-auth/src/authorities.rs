@@ -1,4 +1,5 @@
-//! The authorities of a cluster without a certificate, for callers that prove their identity with a token.
+//! The trusted authorities of a cluster, for callers that have no certificate of their own and prove their identity
+//! with a token.
 
 use std::fmt;
 use std::io;
@@ -21,7 +22,7 @@ use crate::verify::Accepted;
 pub struct Authorities(Arc<Dialing>);
 
 impl Authorities {
-    /// Reads all files except the certificate. They are not read again later.
+    /// Reads the bundle and the list of revocations, once. Later changes of the files have no effect.
     ///
     /// # Errors
     /// A file is missing or damaged.

@@ -1,7 +1,7 @@
-//! The certificate authority of a cluster: makes certificates, revokes them, and makes its own successor.
+//! The certificate authority of a cluster, which makes and revokes certificates, and makes its own successor.
 //!
-//! Keys are ECDSA on P-256, which every TLS library supports. A certificate is never made for a given key: each
-//! certificate gets a new key, so a rotation ends the use of a key that leaked unnoticed.
+//! Keys are ECDSA on P-256, which every TLS library supports. An authority never signs an existing key. It makes a new
+//! key for each certificate, so that rotating a certificate also replaces a key that may have leaked unnoticed.
 
 use std::net::IpAddr;
 use std::time::{Duration, SystemTime};
@@ -20,14 +20,14 @@ use zeroize::Zeroizing;
 use crate::certificate::{CertificateError, chain, hexadecimal, parse, time};
 use crate::identity::{Identity, IdentityError, name};
 
-/// Time by which a certificate's validity begins before its creation, because the clocks of other machines may be
-/// behind.
+/// Time between the start of a certificate's validity and its creation. The validity starts earlier because the clocks
+/// of other machines may be behind.
 const BACKDATED: Duration = Duration::from_secs(5 * 60);
 
 /// Validity of a list of revocations; older lists are still used.
 const LIST_VALIDITY: Duration = Duration::from_secs(10 * 365 * DAY);
 
-/// Longest validity: longer than any key is in use.
+/// Longest validity of a certificate. No key is in use for so long.
 const MAX_VALIDITY: Duration = Duration::from_secs(50 * 365 * DAY);
 
 /// Seconds per day.
@@ -58,7 +58,7 @@ pub struct Issued {
 pub struct Request {
     /// Identity of the holder.
     pub identity: Identity,
-    /// DNS names and IP addresses that clients may dial the holder at.
+    /// DNS names and IP addresses at which clients may dial the holder.
     pub hosts: Vec<String>,
     /// Length of the validity, from now on.
     pub validity: Duration,
@@ -84,7 +84,7 @@ impl Authority {
         Ok(Authority { cluster, bundle, issuer, not_after: now + validity })
     }
 
-    /// Reads an authority from the output of [`Authority::to_pem`]: its key and its bundle.
+    /// Reads an authority's key and bundle from the output of [`Authority::to_pem`].
     ///
     /// # Errors
     /// A part is missing or damaged, or the key belongs to another certificate.
@@ -103,8 +103,8 @@ impl Authority {
         Ok(Authority { cluster, bundle, issuer, not_after })
     }
 
-    /// Makes the successor of this authority, with its own key. Its bundle also has this authority's unexpired
-    /// certificates, so that certificates signed by them stay valid.
+    /// Makes the successor of this authority, with a new key. The successor's bundle also contains the unexpired
+    /// certificates of this authority's bundle, so that certificates signed by the former authorities stay valid.
     ///
     /// # Errors
     /// As [`Authority::create`].
@@ -138,7 +138,7 @@ impl Authority {
         Zeroizing::new(format!("{}{}", *key, self.bundle))
     }
 
-    /// Returns when the authority expires, together with all certificates that it signed.
+    /// Returns the time when the authority expires. All certificates that it signed have expired by then too.
     #[must_use]
     pub fn not_after(&self) -> SystemTime {
         self.not_after
@@ -156,7 +156,8 @@ impl Authority {
         self.issue_for(request, usages, now)
     }
 
-    /// As [`Authority::issue`], for these usages; none: the certificate states no restriction.
+    /// Makes a certificate as [`Authority::issue`] does, but for the given usages. If `usages` is empty, the
+    /// certificate may be used for any purpose.
     pub(crate) fn issue_for(
         &self,
         request: &Request,
@@ -185,8 +186,8 @@ impl Authority {
         Ok(Issued { certificate, key: Zeroizing::new(key.serialize_pem()) })
     }
 
-    /// Returns a list of revocations with the serials of the list `former`, in PEM, and with `serials`. The time of the
-    /// list is its number, which orders the lists.
+    /// Returns a list of revocations in PEM, with `serials` and the serials of the list `former`. The number of the
+    /// list, by which lists are ordered, is the time `now` in seconds.
     ///
     /// # Errors
     /// `former` is not a list of revocations, or a serial is invalid.
@@ -223,7 +224,8 @@ pub fn revoked(pem: &str) -> Result<Vec<String>, AuthorityError> {
     Ok(list.iter_revoked_certificates().map(|revoked| hexadecimal(revoked.raw_serial())).collect())
 }
 
-/// Returns when the first authority of a PEM bundle expires, together with all certificates that it signed.
+/// Returns the time when the first authority of a PEM bundle expires. All certificates that it signed have expired by
+/// then too.
 ///
 /// # Errors
 /// The text has no certificate.
@@ -231,7 +233,7 @@ pub fn not_after(bundle: &str) -> Result<SystemTime, AuthorityError> {
     Ok(time(parse(&chain(bundle)?[0])?.validity().not_after))
 }
 
-/// As [`revoked`], for a list that must be signed by one of `authorities`.
+/// Returns the serials as [`revoked`] does, after checking that one of `authorities` signed the list.
 pub(crate) fn revoked_by(pem: &str, authorities: &[CertificateDer<'_>]) -> Result<Vec<String>, AuthorityError> {
     let der = CertificateRevocationListDer::from_pem_slice(pem.as_bytes()).map_err(|_| AuthorityError::NoList)?;
     let (_, list) = CertificateRevocationList::from_der(&der).map_err(|_| AuthorityError::NoList)?;

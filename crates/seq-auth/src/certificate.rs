@@ -12,12 +12,13 @@ use x509_parser::time::ASN1Time;
 
 use crate::identity::{Identity, IdentityError};
 
-/// The contents of a certificate. The signature of an authority is checked elsewhere, when a connection opens.
+/// The contents of a certificate. Reading them does not check the authority's signature; the handshake of a connection
+/// checks it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Certificate {
     /// Identity of the holder.
     pub identity: Identity,
-    /// Hosts that a client may dial the holder at: DNS names and IP addresses.
+    /// DNS names and IP addresses at which clients may dial the holder.
     pub hosts: Vec<String>,
     /// Number of the certificate within its authority, in hexadecimal.
     pub serial: String,
@@ -33,7 +34,7 @@ impl Certificate {
     /// Reads a certificate.
     ///
     /// # Errors
-    /// The bytes are not a certificate, or it does not have exactly one identity.
+    /// The bytes are not a certificate, or the certificate does not have exactly one identity.
     pub fn read(der: &CertificateDer<'_>) -> Result<Certificate, CertificateError> {
         let parsed = parse(der)?;
         let names = names(&parsed)?;
@@ -62,7 +63,7 @@ impl Certificate {
     /// Reads the first certificate of a PEM file, which is the holder's own.
     ///
     /// # Errors
-    /// As [`Certificate::read`]; also if the text has no certificate.
+    /// The errors of [`Certificate::read`], or the text has no certificate.
     pub fn from_pem(pem: &str) -> Result<Certificate, CertificateError> {
         Certificate::read(&chain(pem)?[0])
     }

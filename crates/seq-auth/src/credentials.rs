@@ -1,8 +1,8 @@
-//! The credentials of a process: its certificate, its key and its trusted authorities. They are read from files, and
-//! again when the files change.
+//! The credentials of a process, which are its certificate, its key and its trusted authorities. The process reads them
+//! from files, and reads them again when the files change.
 //!
-//! TLS 1.3 only. A connection keeps the credentials that it began with: a reload takes effect for new connections, and
-//! ends only connections of holders that it revokes.
+//! Only TLS 1.3 is used. A reload takes effect for new connections. An open connection keeps the credentials that it
+//! began with, and is closed only if the reload revokes the certificate of its peer.
 
 use std::fmt;
 use std::io;
@@ -34,7 +34,8 @@ use crate::verify::{Accepted, Clients};
 /// Application protocols of a server, in its order of preference. A Redis client does not offer any.
 const SERVER_PROTOCOLS: [&[u8]; 2] = [b"h2", b"http/1.1"];
 
-/// Reason for not using a key under a password: a server starts with nobody at its terminal.
+/// Text of the error for a private key that is encrypted with a password. Such keys are refused, because no operator is
+/// at a terminal to enter the password when a server starts.
 const ENCRYPTED_KEY: &str = "the private key is encrypted; `openssl pkey -in FILE` writes it without its password";
 
 /// Files of a process' credentials.
@@ -49,8 +50,8 @@ pub struct Files {
 }
 
 impl Files {
-    /// Returns the files that `seqsvr cert` writes to a directory for a holder, given in its short form, e.g.
-    /// `store/im-a/s1`.
+    /// Returns the paths of the files that `seqsvr cert` writes to `dir` for a holder. `holder` is the short form of an
+    /// identity, e.g. `store/im-a/s1`.
     #[must_use]
     pub fn in_dir(dir: &Path, holder: &str) -> Files {
         Files {
@@ -99,7 +100,8 @@ pub struct Credentials(Arc<Inner>);
 struct Inner {
     files: Files,
     current: ArcSwap<Current>,
-    /// Number of the reading that made `current`, from 1; increased after `current` is replaced.
+    /// Counts the readings of the files, from 1. It is increased after `current` was replaced by the result of the new
+    /// reading.
     reading: AtomicU64,
 }
 
@@ -118,7 +120,7 @@ struct Current {
 pub enum ClientCertificate {
     /// The port requires a certificate.
     Required,
-    /// The port requires none, but checks a presented certificate.
+    /// The port requires no certificate, but checks a certificate that a client presents.
     Optional,
 }
 
@@ -126,8 +128,8 @@ impl Credentials {
     /// Reads the files.
     ///
     /// # Errors
-    /// A file is missing or damaged, the bundle's authorities did not sign the certificate, or the key belongs to
-    /// another certificate.
+    /// A file is missing or damaged, no authority of the bundle signed the certificate, or the key belongs to another
+    /// certificate.
     pub fn load(files: Files) -> Result<Credentials, CredentialsError> {
         let current = Current::new(&files, files.read()?)?;
         Ok(Credentials(Arc::new(Inner { files, current: ArcSwap::from_pointee(current), reading: AtomicU64::new(1) })))
@@ -137,8 +139,8 @@ impl Credentials {
     /// revoked holders: see [`Standing`](crate::Standing).
     ///
     /// # Errors
-    /// As [`Credentials::load`]; also if the certificate is new and belongs to another holder, has expired or is not
-    /// yet valid. On an error the loaded credentials stay in use.
+    /// The errors of [`Credentials::load`]; or the file has a new certificate that belongs to another holder, has
+    /// expired or is not yet valid. On an error the credentials loaded before stay in use.
     pub fn reload(&self) -> Result<bool, CredentialsError> {
         let contents = self.0.files.read()?;
         let before = self.0.current.load();
@@ -195,7 +197,8 @@ impl Credentials {
         self.0.current.load().accepted.revoked.contains(serial)
     }
 
-    /// Begins the handshake of an accepted connection. Cancel safe: dropping the future ends the connection.
+    /// Begins the handshake of an accepted connection. Dropping the future closes the connection, and has no other
+    /// effect.
     pub fn accept<S: AsyncRead + AsyncWrite + Unpin>(&self, clients: ClientCertificate, stream: S) -> Accept<S> {
         let current = self.0.current.load();
         let config = match clients {
@@ -205,12 +208,12 @@ impl Credentials {
         TlsAcceptor::from(config.clone()).accept(stream)
     }
 
-    /// Makes the handshake of a connection to the expected server at `host`, a DNS name or an IP address. Cancel safe:
-    /// dropping the future ends the connection.
+    /// Makes the handshake of a connection to the expected server at `host`, which is a DNS name or an IP address.
+    /// Dropping the future closes the connection, and has no other effect.
     ///
     /// # Errors
-    /// `host` is invalid, the peer does not prove that it is the expected server of the cluster at that host
-    /// ([`rejection`](crate::rejection) returns the cause), or the connection ends.
+    /// `host` is invalid; the connection ends; or the peer does not prove that it is the expected server at `host`. In
+    /// the last case [`rejection`](crate::rejection) returns the cause.
     pub async fn connect<S>(
         &self,
         host: &str,
@@ -226,15 +229,16 @@ impl Credentials {
     }
 }
 
-/// Returns the identity of the peer of an accepted connection; `None` if it presented no certificate.
+/// Returns the identity of the peer of an accepted connection; `None` if the peer presented no certificate.
 #[must_use]
 pub fn peer<S>(stream: &server::TlsStream<S>) -> Option<Identity> {
     let presented = stream.get_ref().1.peer_certificates()?.first()?;
     Certificate::read(presented).ok().map(|certificate| certificate.identity)
 }
 
-/// Checks that the certificate of the peer of an accepted connection has not expired, because the handshake of a
-/// resumed session does not check it. (A revocation is a new reading of the files, which ends all sessions.)
+/// Checks that the certificate of an accepted connection's peer has not expired, because the handshake of a resumed TLS
+/// session does not check this. It need not check revocations: after a reload with new revocations, no earlier TLS
+/// session can be resumed.
 ///
 /// # Errors
 /// The certificate has expired.
@@ -257,7 +261,8 @@ fn whole_seconds(later: SystemTime, earlier: SystemTime) -> Duration {
     Duration::from_secs(later.duration_since(earlier).unwrap_or_default().as_secs())
 }
 
-/// Returns whether a connection resumed an earlier session, so that its peer was not checked again.
+/// Returns whether a connection resumed an earlier TLS session. If so, the certificate of its peer was not checked
+/// again.
 #[must_use]
 pub fn is_resumed<S>(stream: &client::TlsStream<S>) -> bool {
     stream.get_ref().1.handshake_kind() == Some(rustls::HandshakeKind::Resumed)
@@ -330,7 +335,8 @@ fn serving(
     config.ignore_client_order = true;
     config.alpn_protocols = SERVER_PROTOCOLS.map(<[u8]>::to_vec).to_vec();
     // The client keeps the state of a session, so the number of sessions does not affect this process' memory. A reload
-    // makes new keys for the tickets, so a holder that was accepted before is checked again. See also `check_validity`.
+    // makes new keys for the session tickets, so a client with an older ticket makes a full handshake, which checks its
+    // certificate. See also `check_validity`.
     config.ticketer = aws_lc_rs::Ticketer::new()?;
     Ok(Arc::new(config))
 }
@@ -363,7 +369,7 @@ pub enum CredentialsError {
     /// Certificate, key and bundle do not belong together.
     #[error("{}: {why}", path.display())]
     Unusable {
-        /// The file with the own certificate.
+        /// The file with the process' own certificate.
         path: PathBuf,
         /// Description of the mismatch.
         why: String,

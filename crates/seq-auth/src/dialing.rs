@@ -1,7 +1,8 @@
-//! TLS of connections to servers, with one configuration for each expectation.
+//! TLS for connections to servers. Each [`ExpectedServer`], here called an expectation, has its own TLS configuration.
 //!
-//! **Invariant:** a session is resumed only under the expectation that its full handshake was checked with. A resumed
-//! handshake shows no certificate, so each configuration has its own verifier and its own cache of sessions.
+//! **Invariant:** a TLS session is resumed only for the same expectation that the server's certificate met in the
+//! session's full handshake. In a resumed handshake the server presents no certificate to check, so each expectation
+//! has its own configuration, with its own verifier and its own cache of sessions.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -19,15 +20,15 @@ use crate::expected::ExpectedServer;
 use crate::provider::{TlsError, provider};
 use crate::verify::{Accepted, Rejected, Servers};
 
-/// Most expectations with resumable sessions: two roles of more sets than a cluster uses. Connections under further
-/// expectations make full handshakes.
+/// Maximum number of expectations whose sessions can be resumed. It suffices for two roles in 64 sets, more sets than
+/// clusters have. Connections for further expectations make full handshakes.
 pub(crate) const MAX_RESUMED_EXPECTATIONS: usize = 128;
 
-/// Most sessions per expectation: one for each host with nodes of the largest usual set. A session dropped beyond the
-/// limit costs a full handshake.
+/// Maximum number of cached sessions per expectation. It suffices for one session to each host of the largest usual
+/// set. If a session is dropped because of the limit, the next connection to its host makes a full handshake.
 const MAX_SESSIONS: usize = 64;
 
-/// The process' own certificate with its chain, and its key, for presentation to servers.
+/// The process' own certificate with its chain, which it presents to servers, and its private key.
 pub(crate) type Own = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
 
 /// Makes the handshakes of connections to servers.
@@ -82,8 +83,8 @@ impl Dialing {
         config
     }
 
-    /// Makes the handshake of a connection to the expected server at `host`, a DNS name or an IP address. Cancel safe:
-    /// dropping the future ends the connection.
+    /// Makes the handshake of a connection to the expected server at `host`, which is a DNS name or an IP address.
+    /// Dropping the future closes the connection, and has no other effect.
     pub(crate) async fn connect<S>(
         &self,
         host: &str,
@@ -101,7 +102,7 @@ impl Dialing {
     }
 }
 
-/// Returns why a server was rejected in a failed handshake of [`Trust::connect`](crate::Trust::connect); `None` if the
+/// Returns why a server was rejected, from the error of [`Trust::connect`](crate::Trust::connect); `None` if the
 /// handshake failed for another cause.
 #[must_use]
 pub fn rejection(failed: &io::Error) -> Option<&Rejected> {
@@ -112,8 +113,9 @@ pub fn rejection(failed: &io::Error) -> Option<&Rejected> {
 }
 
 /// Returns the name of the alert with which the other side ended a connection (RFC 8446, section 6.2), such as
-/// `CertificateRevoked`; `None` if it ended for another cause. With TLS 1.3 a server refuses the certificate of a
-/// client after the handshake of the client: the first read fails so.
+/// `CertificateRevoked`; `None` if the connection ended for another cause. In TLS 1.3 the handshake is complete for the
+/// client before the server checks the client's certificate, so a refusal appears only as an error of the client's
+/// first read.
 #[must_use]
 pub fn alert(failed: &io::Error) -> Option<String> {
     match failed.get_ref()?.downcast_ref()? {
@@ -122,7 +124,7 @@ pub fn alert(failed: &io::Error) -> Option<String> {
     }
 }
 
-/// Whether a handshake failed because the certificate of the server has expired.
+/// Returns whether a handshake failed because the certificate of the server has expired.
 #[must_use]
 pub fn is_expired(failed: &io::Error) -> bool {
     use CertificateError::{Expired, ExpiredContext};

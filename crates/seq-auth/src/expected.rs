@@ -1,20 +1,22 @@
 //! The server that a dialer expects at an address.
 //!
-//! A valid certificate of the cluster proves that its holder is some node, not that it is the node the dialer means: a
-//! node of another set also has a valid certificate, e.g. after it took over an address, or if another node names it as
-//! a node of the set. A dialer that knows its target therefore states role and set.
+//! A valid certificate of the cluster proves that a server is a node of the cluster, but not that it is the node that
+//! the dialer means. A node of another set may listen there, with a certificate that is just as valid, because it took
+//! over the address or because another node reported a wrong address. A dialer that knows its target therefore states
+//! the role and the set of the server.
 
 use std::fmt;
 use std::sync::Arc;
 
 use crate::identity::{Identity, Role};
 
-/// The server that a dialer expects: its role, and its set if the name is known. The default is any server.
+/// The role that a dialer expects of a server, and the server's set if the dialer knows its name. The default accepts
+/// any server of the cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ExpectedServer {
     /// Expected role; `None` for every role that serves.
     role: Option<Role>,
-    /// Name of the expected set, never empty; `None` for every set, and for servers that belong to no set.
+    /// Name of the expected set, never empty; `None` accepts servers of every set, and servers that belong to no set.
     set: Option<Arc<str>>,
 }
 

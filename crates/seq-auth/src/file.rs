@@ -1,22 +1,22 @@
-//! Files that an operator writes: read whole, within a bound.
+//! Reads whole files that an operator wrote, up to a maximum length.
 
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
-/// Most bytes of a file of keys, certificates, settings or nodes: far above any that is meant.
+/// Maximum length of a file with keys, certificates, settings or nodes. Proper files are far shorter.
 pub const MAX_BYTES: u64 = 1 << 20;
 
 /// Reads a file of at most `most` bytes.
 ///
 /// # Errors
-/// The file cannot be read, is longer, or is no text; or it is a pipe or a device, which may never end. `/dev/null` is
-/// an empty file.
+/// The file cannot be read, is longer than `most`, is not text, or is a pipe or a device, whose contents may never end.
+/// `/dev/null` counts as an empty file.
 pub fn read_text(path: &Path, most: u64) -> io::Result<String> {
     if path == Path::new("/dev/null") {
         return Ok(String::new());
     }
-    // Before it is opened: a pipe that no process writes to blocks there.
+    // The check precedes the opening, which would block on a pipe that no process writes to.
     if !path.metadata()?.is_file() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file"));
     }

@@ -1,4 +1,4 @@
-//! Identities: the name of a certificate's holder within a cluster.
+//! Identities, which are the names of certificates' holders within a cluster.
 //!
 //! An identity is written as a URI, which must be the only URI among a certificate's subject alternative names:
 //!
@@ -8,8 +8,8 @@
 //! | an allocator | `seqsvr://CLUSTER/alloc/SET/NODE` |
 //! | a proxy, an operator, a viewer, a client, a reader of metrics | `seqsvr://CLUSTER/ROLE/NAME` |
 //!
-//! Common names are ignored: if a common name doubles as a user name, a certificate made for another purpose becomes a
-//! login (CVE-2018-16886 of etcd).
+//! Common names are ignored. If a common name doubled as a user name, a certificate made for another purpose could be
+//! used to log in, as in CVE-2018-16886 of etcd.
 
 use std::fmt;
 use std::str::FromStr;
@@ -58,14 +58,15 @@ impl Role {
         }
     }
 
-    /// Returns whether holders with this role accept connections, and their certificates are therefore valid for
-    /// servers too.
+    /// Returns whether holders with this role accept connections. If so, their certificates are valid for servers as
+    /// well as for clients.
     #[must_use]
     pub fn serves(self) -> bool {
         matches!(self, Role::Store | Role::Alloc | Role::Proxy)
     }
 
-    /// Returns whether holders with this role belong to a set, whose name then precedes the node's name.
+    /// Returns whether holders with this role belong to a set. If so, the set's name precedes the node's name in an
+    /// identity.
     #[must_use]
     pub fn is_of_set(self) -> bool {
         matches!(self, Role::Store | Role::Alloc)
@@ -177,8 +178,8 @@ impl FromStr for Identity {
     }
 }
 
-/// Checks a name. It has no separators, no wildcards and no letters that look like others, because names are compared
-/// byte by byte.
+/// Checks a name. A valid name has no separators, no wildcards and only lower-case ASCII letters, because names are
+/// compared byte by byte and other alphabets have letters that look the same.
 pub(crate) fn name(what: &'static str, text: &str) -> Result<String, IdentityError> {
     let valid = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-_.@".contains(&byte);
     let bounds = text.bytes().next().is_some_and(|byte| byte.is_ascii_alphanumeric());
@@ -210,13 +211,13 @@ pub enum IdentityError {
         /// The text in place of the role.
         role: String,
     },
-    /// The set is missing for a node of a set.
+    /// The URI names no set, but its role is a role of a set's nodes.
     #[error("{role} is a role of a set's nodes: write {role}/SET/NODE")]
     NoSet {
         /// The role.
         role: Role,
     },
-    /// There is a set for a holder that belongs to none.
+    /// The URI names a set for a role whose holders belong to no set.
     #[error("{role} is no role of a set's nodes: write {role}/NAME")]
     Set {
         /// The role.

@@ -1,8 +1,8 @@
-//! Identities of a cluster: in certificates, and on connections.
+//! Certificates of a cluster, and the identities that they prove on connections.
 //!
-//! [`identity`] names holders, [`certificate`] reads certificates, [`authority`] makes them, and [`credentials`] proves
-//! the process' own identity to its peers and checks theirs. An [`ExpectedServer`] states which servers a dialer
-//! accepts.
+//! [`identity`] names holders, [`certificate`] reads certificates, [`authority`] makes certificates, and
+//! [`credentials`] proves this process' identity to its peers and checks the identities of the peers. An
+//! [`ExpectedServer`] states which servers a dialer accepts.
 
 pub mod authorities;
 pub mod authority;

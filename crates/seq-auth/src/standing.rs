@@ -1,9 +1,10 @@
-//! Checks whether the peer of an open connection is still accepted: a revocation ends the holder's connections, and the
-//! expiry of an AllocSvr's certificate ends its connections to a store.
+//! Checks whether the peer of an open connection is still accepted. A server closes the connections of a holder whose
+//! certificate is revoked, and a store also closes the connections of an AllocSvr whose certificate has expired.
 //!
-//! Without the expiry check, an AllocSvr that no other process can dial would renew its lease as long as its
-//! connections to the store last. Other holders keep theirs: a store whose members were all disconnected at the same
-//! time would have no majority.
+//! No process accepts new connections to an AllocSvr whose certificate has expired. Without the expiry check such an
+//! AllocSvr would nevertheless keep its sections, because it could renew its lease for as long as its connections to
+//! the store last. Connections of other holders survive the expiry of their certificates. Otherwise all members of a
+//! store could be disconnected at the same time, and the store would have no majority.
 
 use std::io;
 use std::sync::atomic::Ordering::Acquire;
@@ -20,14 +21,15 @@ pub struct Standing {
     credentials: Credentials,
     /// Certificate of the peer; `None` if the peer did not present any.
     presented: Option<Certificate>,
-    /// Number of the reading of the files that the last check used.
+    /// Number of the reading of the credentials' files that the last check used.
     reading: u64,
-    /// Latest end of the connection; `None` if it has no limit.
+    /// Time at which the connection must end; `None` if it may stay open without a limit.
     ends: Option<SystemTime>,
 }
 
 impl Credentials {
-    /// Returns a check of whether the peer of an accepted connection is still accepted.
+    /// Returns a [`Standing`] for an accepted connection, which can check again and again whether the peer is still
+    /// accepted.
     #[must_use]
     pub fn follow<S>(&self, stream: &TlsStream<S>) -> Standing {
         Standing::new(self.clone(), stream)
@@ -37,7 +39,8 @@ impl Credentials {
 impl Standing {
     fn new<S>(credentials: Credentials, stream: &TlsStream<S>) -> Standing {
         let presented = stream.get_ref().1.peer_certificates().and_then(|chain| Certificate::read(chain.first()?).ok());
-        // Not the reading of the handshake, which may have begun before a later reading.
+        // `reading` is 0, not the current number, so that the first check compares the peer with all revocations. The
+        // handshake may have used an earlier reading.
         let ends = presented.as_ref().filter(|peer| {
             (credentials.certificate().identity.role(), peer.identity.role()) == (Role::Store, Role::Alloc)
         });
@@ -45,7 +48,7 @@ impl Standing {
         Standing { credentials, presented, reading: 0, ends }
     }
 
-    /// Checks the peer again if the files have changed. Without a change it costs one load of an atomic.
+    /// Checks the peer again if the files have changed. If they have not, the check costs one load of an atomic.
     ///
     /// # Errors
     /// The peer's certificate was revoked, or it has expired and the connection is from an AllocSvr to a store.

@@ -1,7 +1,7 @@
-//! Decides whether this process accepts the holder of a certificate.
+//! Decides whether this process accepts the certificate of a peer.
 //!
-//! rustls checks the chain, the validity, the use and the host. This module checks the cluster, the role, the
-//! revocations, and whether a server is the expected server of the dialer.
+//! rustls checks the chain, the validity, the use and the host. This module checks the cluster and the revocations, and
+//! for a server also whether it has the role and the set that the dialer expects.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -89,7 +89,8 @@ impl Accepted {
     }
 }
 
-/// Converts a rejection to a TLS error. The peer learns only the kind of fault; the process' own log has the details.
+/// Converts a rejection to a TLS error. The peer receives only the kind of the fault; the log of this process has the
+/// details.
 fn rejected(rejected: Rejected) -> rustls::Error {
     let error = match &rejected {
         Rejected::Revoked { .. } => TlsCertificateError::Revoked,

@@ -11,15 +11,16 @@ use crate::bearer::Bearer;
 use crate::pool::Pool;
 use crate::tls;
 
-/// A connection without a protocol, with or without TLS.
+/// A connection without an application protocol, with or without TLS.
 pub type Socket = Either<TcpStream, Box<ClientStream<TcpStream>>>;
 
-/// The means by which a caller makes connections. Clones are equal.
+/// The means by which a caller makes connections, and its token. Clones are equal.
 #[derive(Clone, Debug, Default)]
 pub struct Access {
-    /// Checks the nodes, and may present the caller's own certificate; without it there is no TLS.
+    /// Trust that checks the nodes, and that may present the caller's own certificate; `None` for connections without
+    /// TLS.
     pub trust: Option<Trust>,
-    /// Token of the requests for numbers.
+    /// Token that is sent with requests for numbers; `None` to send no token.
     pub bearer: Option<Bearer>,
 }
 
@@ -39,11 +40,11 @@ impl Access {
         Pool::of_caller(connections, self.dial(), self.bearer.clone())
     }
 
-    /// Connects to `addr`, given as `host:port`, for a protocol that the caller implements; TLS negotiates `protocol`.
-    /// Cancel safe: dropping the future ends the connection.
+    /// Connects to `addr`, given as `host:port`, for an application protocol that the caller implements. Over TLS,
+    /// `protocol` is negotiated. Cancel safe: dropping the future closes the connection.
     ///
     /// # Errors
-    /// The address is invalid, no process listens there, or the handshake fails.
+    /// The address is invalid, no process listens at it, or the handshake fails.
     pub async fn connect(&self, addr: &str, protocol: Option<&'static [u8]>) -> io::Result<Socket> {
         match &self.trust {
             None => tls::tcp(addr).await.map(Either::Left),

@@ -12,7 +12,7 @@ use tonic::transport::{Channel, Error};
 /// Prefix of the header's value.
 const SCHEME: &str = "Bearer ";
 
-/// The token of a tenant, in the form of a header. Clones are equal.
+/// The token of a tenant, stored as the value of a header. Clones are equal.
 #[derive(Clone)]
 pub struct Bearer(HeaderValue);
 
@@ -22,7 +22,7 @@ pub struct Bearer(HeaderValue);
 pub struct BadToken;
 
 impl Bearer {
-    /// Parses a token made by `seqsvr tenant token`.
+    /// Parses a token that `seqsvr tenant token` made.
     ///
     /// # Errors
     /// [`BadToken`] for any other text.
@@ -41,10 +41,10 @@ impl Bearer {
         &self.0
     }
 
-    /// Returns the token itself: `TENANT.SECRET`.
+    /// Returns the token itself, as `TENANT.SECRET`.
     ///
     /// # Panics
-    /// Never: a token is of ASCII characters.
+    /// Never, because a token consists of ASCII characters.
     #[must_use]
     pub fn token(&self) -> &str {
         let value = self.0.to_str().expect("a token is of ASCII characters");

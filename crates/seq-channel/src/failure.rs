@@ -1,15 +1,17 @@
-//! Classification of a failed request by its connection: not processed, broken, or failed by a server.
+//! Classification of a failed request by its connection: the request was not processed, its connection broke, or a
+//! server failed it.
 //!
-//! Invariant: a request counts as not processed only if the connection proves it; any other request may have been
+//! Invariant: a request counts as not processed only if the connection proves this. Any other request may have been
 //! processed.
 
 use std::error::Error;
 
 use tonic::Status;
 
-/// Returns whether a failed request was certainly not processed: the dial failed, the connection closed before the
-/// request was sent, or the server rejected the stream unprocessed, e.g. at its shutdown (GOAWAY with an earlier last
-/// stream, or REFUSED_STREAM). Such a request can be retried without risk.
+/// Returns whether a failed request was certainly not processed. This is so if the dial failed, if the connection
+/// closed before the request was sent, or if the server rejected the request's stream before it processed the stream,
+/// e.g. at the server's shutdown (GOAWAY that names an earlier last stream, or REFUSED_STREAM). Such a request can be
+/// retried without risk.
 #[must_use]
 pub fn not_processed(status: &Status) -> bool {
     causes(status).any(|error| {
@@ -19,17 +21,18 @@ pub fn not_processed(status: &Status) -> bool {
     })
 }
 
-/// Returns whether the peer rejected the stream unprocessed. A GOAWAY fails only streams after the last stream that it
-/// names; earlier streams continue, and fail with the connection.
+/// Returns whether the peer rejected the stream without processing it. A GOAWAY fails only the streams after the last
+/// stream that it names. Earlier streams continue, and fail only if the connection does.
 fn is_rejected_stream(error: &h2::Error) -> bool {
     let refused = error.is_reset() && error.reason() == Some(h2::Reason::REFUSED_STREAM);
     error.is_remote() && (error.is_go_away() || refused)
 }
 
-/// Returns whether a request failed in the connection, before a server responded. `false` for a refusal by a server.
+/// Returns whether a request failed in the connection, before a server responded. Returns `false` if a server refused
+/// it.
 #[must_use]
 pub fn is_transport(status: &Status) -> bool {
-    // Only errors created on this side have a source; a status from a server has none.
+    // Only an error that was created on this side has a source. A status from a server has none.
     status.source().is_some()
 }
 
@@ -65,7 +68,8 @@ mod tests {
     use super::*;
     use crate::Pool;
 
-    /// Returns the status of a request to a server that reads it, sends the frames, if any, and closes the connection.
+    /// Returns the status of a request to a server that reads the request, sends the frames, if there are any, and
+    /// closes the connection.
     async fn status_after(frames: impl Fn([u8; 4]) -> Vec<u8> + Send + 'static) -> Status {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let pool = Pool::with_connections(1);
@@ -83,7 +87,8 @@ mod tests {
         tokio::join!(call, server).0.unwrap_err()
     }
 
-    /// Reads a connection's preface and frames up to the headers of a request; returns its stream id.
+    /// Reads the preface and the frames of a connection up to the headers of a request. Returns the stream id of the
+    /// request.
     async fn until_headers(connection: &mut tokio::net::TcpStream) -> [u8; 4] {
         // An empty SETTINGS frame.
         connection.write_all(&[0, 0, 0, 4, 0, 0, 0, 0, 0]).await.unwrap();

@@ -1,9 +1,9 @@
-//! gRPC channels to nodes: a [`Pool`] by address, the [`Dial`] that makes its connections, the conclusions from a
-//! failed request about its connection, and [`batch`], the stream that concurrent calls to a node share.
+//! gRPC channels to nodes: a [`Pool`] of connections by address, the [`Dial`] that makes them, the classification of
+//! failed requests by their connection, and [`batch`], the stream that concurrent calls to a node share.
 //!
-//! The SDK uses this crate for its calls, servers for requests among themselves.
+//! The SDK uses this crate for its calls, and servers use it for requests to each other.
 //!
-//! **Architecture Invariant:** this crate decides nothing about a call. Its users decide which failures are retried, on
+//! **Architecture Invariant:** this crate decides nothing about a call. Its users decide which failures are retried, at
 //! which node, and how a refusal is handled.
 
 mod access;

@@ -1,20 +1,20 @@
-//! Connection pool by address: connections are dialled on first use, shared by all callers, and dropped when no route
-//! has their address any more.
+//! Connection pool by address. Connections are dialled on first use, are shared by all callers, and are dropped when
+//! their address is in no routes any more.
 //!
-//! Each node has a few connections, used round-robin. The next request dials a broken connection again; HTTP/2 pings
-//! detect a half-open connection. An address that was recently unreachable is *suspect*: requests go to another address
-//! if possible.
+//! Each node has a few connections, which are used round-robin. If a connection is broken, the next request on it dials
+//! again. HTTP/2 pings detect a half-open connection. An address that was recently unreachable is *suspect*: requests
+//! are sent to another address if possible.
 //!
 //! **Runtime:** the tokio runtime in which the pool was created drives every connection, even if other threads send the
-//! requests. A server with a runtime per core creates a pool on each, so that no request leaves its core. Requests hang
-//! while that runtime is not running, and fail once it has shut down.
+//! requests. A server that has a runtime per core creates a pool on each of them, so that no request leaves its core.
+//! Requests hang while the runtime of their pool is not running, and fail once it has shut down.
 //!
-//! **Servers:** each address has one expected server, and the pool never returns a connection for the address that was
-//! made for another expectation. Over TLS the server is checked on every dial.
+//! **Servers:** each address has one expected server. When the expectation for an address changes, the pool no longer
+//! returns connections that were made under the previous expectation. Over TLS the server is checked on every dial.
 //!
-//! **Tasks:** the pool owns the tasks of its connections. Dropping its last handle aborts them: requests in flight on
-//! its channels fail, and later requests cannot dial. The tasks of an address dropped by [`Pool::retain`] end with the
-//! last clone of their channel.
+//! **Tasks:** the pool owns the tasks of its connections. Dropping the pool's last handle aborts these tasks. Then
+//! requests in flight on its channels fail, and later requests cannot dial. If [`Pool::retain`] drops an address, the
+//! tasks of its connections end when the last clones of their channels are dropped.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -30,31 +30,33 @@ use crate::bearer::{Bearer, CallerChannel};
 use crate::tasks::ConnectionTasks;
 use crate::{Dial, ExpectedServer};
 
-/// Default number of connections to a node: enough that the task of a single connection is not the bottleneck, few
-/// enough that 1,000 clients do not exhaust a node's file descriptors.
+/// Default number of connections to a node. There are enough of them that the task of one connection does not limit the
+/// throughput, and so few that 1,000 clients do not exhaust a node's file descriptors.
 pub const CONNECTIONS: usize = 4;
 
 /// Most connections to a node.
 pub const MAX_CONNECTIONS: usize = 64;
 
-/// Most addresses in a pool: the nodes of four full sets.
+/// Limit on the addresses in a pool: the number of nodes of four full sets.
 pub const MAX_ADDRESSES: usize = 4 * seq_core::limits::MAX_NODES;
 
-/// Timeout of a dial: shorter than two SYN retransmissions, because another node can serve the request instead.
+/// Timeout of a dial. It is shorter than two SYN retransmissions take, because another node can serve the request
+/// instead.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Interval of pings on a connection, even if it is idle. A half-open connection is detected within this interval plus
-/// [`KEEP_ALIVE_TIMEOUT`], before the sections of a lost host have a new owner, so no request waits longer for the
-/// connection than for the owner.
+/// Interval of pings on a connection, even if the connection is idle. A half-open connection is detected within this
+/// interval plus [`KEEP_ALIVE_TIMEOUT`]. The sections of a lost host get a new owner later than that, so no request
+/// waits longer for the detection than for the new owner.
 pub const KEEP_ALIVE_EVERY: Duration = Duration::from_millis(500);
 
-/// Timeout of a ping: longer than a busy node leaves its sockets unread.
+/// Timeout of a ping. It is longer than the time for which a busy node leaves its sockets unread.
 pub const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_millis(1_500);
 
-/// How long an address stays suspect after a failure; about one request per second then probes it.
+/// Time for which an address is suspect after a failure. Afterwards, the next request tries the address again, so a
+/// node that stays unreachable gets about one request per second.
 pub const SUSPECT_FOR: Duration = Duration::from_secs(1);
 
-/// Connections by address. Clones are handles of the same pool.
+/// Connections by address. Clones are handles to the same pool.
 #[derive(Clone, Debug)]
 pub struct Pool {
     inner: Arc<Inner>,
@@ -63,16 +65,17 @@ pub struct Pool {
 #[derive(Debug)]
 struct Inner {
     connections: usize,
-    /// Its expectation applies to every address without an entry in `expected`.
+    /// Connector of the pool. The server it expects is expected at every address that has no entry in `expected`.
     dial: Dial,
     /// Expectations for single addresses.
     expected: RwLock<BTreeMap<Box<str>, ExpectedServer>>,
     bearer: Option<Bearer>,
-    /// Tasks that drive the connections; dropping the pool aborts them.
+    /// Tasks that drive the connections. Dropping the pool aborts them.
     tasks: ConnectionTasks,
-    /// Origin of the pool's time, which is in milliseconds.
+    /// Origin of the pool's times, which are in milliseconds.
     made: Instant,
-    /// Ordered for deterministic simulation: connections that end together, e.g. with the pool, end in a fixed order.
+    /// Connections by address. They are ordered for deterministic simulation: connections that end together, e.g.
+    /// because the pool is dropped, end in a fixed order.
     nodes: RwLock<BTreeMap<Box<str>, Node>>,
 }
 
@@ -83,7 +86,7 @@ struct Node {
     channels: Box<[Channel]>,
     /// Round-robin counter.
     turn: AtomicUsize,
-    /// End of the node's time as suspect, in milliseconds of the pool's time; 0 if it is not suspect.
+    /// Time until which the node is suspect, in milliseconds since `Inner::made`; 0 if it is not suspect.
     suspect_until_ms: AtomicU64,
 }
 
@@ -105,7 +108,7 @@ pub enum PoolError {
 }
 
 impl Pool {
-    /// Creates a pool with [`CONNECTIONS`] connections to each node, driven by the current runtime.
+    /// Creates a pool with [`CONNECTIONS`] connections to each node. The current runtime drives the connections.
     ///
     /// # Panics
     /// If called outside of a tokio runtime.
@@ -114,7 +117,8 @@ impl Pool {
         Pool::with_connections(CONNECTIONS)
     }
 
-    /// Creates a pool with `connections` connections to each node, clamped to `1 ..=` [`MAX_CONNECTIONS`].
+    /// Creates a pool with `connections` connections to each node. The number is limited to `1 ..=`
+    /// [`MAX_CONNECTIONS`].
     ///
     /// # Panics
     /// If called outside of a tokio runtime.
@@ -132,7 +136,7 @@ impl Pool {
         Pool::of_caller(connections, dial, None)
     }
 
-    /// As [`Pool::with_dial`], for a caller that sends a token with its requests for numbers.
+    /// As [`Pool::with_dial`], for a caller whose requests for numbers carry a token.
     ///
     /// # Panics
     /// If called outside of a tokio runtime.
@@ -150,15 +154,17 @@ impl Pool {
         Pool { inner: Arc::new(inner) }
     }
 
-    /// Returns a connection to `addr`, given as `host:port`. Does not block: the first request on the connection dials.
+    /// Returns a connection to `addr`, given as `host:port`. Does not block, because the connection is dialled by the
+    /// first request on it.
     ///
     /// # Errors
-    /// [`PoolError`]. An unreachable address is an error of the request instead.
+    /// [`PoolError`]. An unreachable address is not an error of this call, but of the request.
     pub fn get(&self, addr: &str) -> Result<Channel, PoolError> {
         if let Some(node) = self.inner.nodes.read().get(addr) {
             return Ok(node.next());
         }
-        // Held until the insertion, so that `expect` finds the node, or the node is opened with the new expectation.
+        // The lock is held until the insertion. So a concurrent `expect` either finds the node, or is finished before
+        // the node is opened.
         let mut nodes = self.inner.nodes.write();
         let node = self.inner.open(addr)?;
         if nodes.len() >= MAX_ADDRESSES && !nodes.contains_key(addr) {
@@ -167,7 +173,7 @@ impl Pool {
         Ok(nodes.entry(addr.into()).or_insert(node).next())
     }
 
-    /// As [`Pool::get`], for requests for numbers, which carry the token of the pool's caller.
+    /// As [`Pool::get`], for requests for numbers. These requests carry the token of the pool's caller.
     ///
     /// # Errors
     /// As [`Pool::get`].
@@ -175,14 +181,14 @@ impl Pool {
         Ok(CallerChannel::new(self.get(addr)?, self.inner.bearer.clone()))
     }
 
-    /// Drops the addresses for which `keep` returns `false`. Requests on their connections run to completion.
+    /// Drops the addresses for which `keep` returns `false`. Requests on connections to them still run to completion.
     pub fn retain(&self, keep: impl Fn(&str) -> bool) {
         self.inner.nodes.write().retain(|addr, _| keep(addr));
     }
 
-    /// Replaces the expectations for single addresses; all other addresses have the expectation of the pool's dial.
-    /// Drops the addresses whose expectation has changed, and returns them. Requests on their connections run to
-    /// completion.
+    /// Replaces the expectations for single addresses. For all other addresses, the expectation of the pool's dial
+    /// applies. Drops the addresses whose expectation has changed, and returns them. Requests on connections to them
+    /// still run to completion.
     pub fn expect(&self, expected: BTreeMap<Box<str>, ExpectedServer>) -> Vec<Box<str>> {
         let mut nodes = self.inner.nodes.write();
         *self.inner.expected.write() = expected;
@@ -237,7 +243,7 @@ impl Default for Pool {
 }
 
 impl Inner {
-    /// Returns the expected server at an address.
+    /// Returns the server that is expected at an address.
     fn expected(&self, addr: &str) -> ExpectedServer {
         self.expected.read().get(addr).unwrap_or_else(|| self.dial.expected()).clone()
     }
@@ -248,7 +254,7 @@ impl Inner {
             return Err(bad());
         }
         let endpoint = Endpoint::from_shared(format!("http://{addr}")).map_err(|_| bad())?;
-        // Exactly host and port: a user, path or query would change the target.
+        // The text must be exactly a host and a port, because a user, path or query would change the target.
         let uri = endpoint.uri();
         let exact = uri.authority().is_some_and(|authority| authority.as_str() == addr && !addr.contains('@'));
         if !exact || uri.port_u16().is_none_or(|port| port == 0) || uri.host().is_none_or(str::is_empty) {
@@ -272,7 +278,7 @@ impl Inner {
     }
 
     fn now_ms(&self) -> u64 {
-        // Starts at 1: 0 means "never".
+        // The time starts at 1, because 0 means "never".
         self.made.elapsed().as_millis() as u64 + 1
     }
 }

@@ -1,6 +1,6 @@
 //! The tasks that drive a pool's connections.
 //!
-//! Invariant: the tasks of a pool are in one set, and dropping the set aborts them all. No task outlives its pool.
+//! Invariant: all tasks of a pool are in one set, and dropping this set aborts them. So no task outlives its pool.
 
 use std::pin::Pin;
 use std::sync::{Arc, Weak};
@@ -16,7 +16,8 @@ pub(crate) struct ConnectionTasks {
     tasks: Arc<Mutex<JoinSet<()>>>,
 }
 
-/// Adds tasks to the set as long as the set exists. The tasks hold it, so it must not keep the set alive.
+/// Executor that adds tasks to the set as long as the set exists. Its reference to the set is weak, because the tasks
+/// hold the executor and must not keep the set alive.
 #[derive(Clone, Debug)]
 pub(crate) struct Spawner {
     runtime: Handle,
@@ -42,10 +43,10 @@ impl ConnectionTasks {
 
 impl hyper::rt::Executor<Pin<Box<dyn Future<Output = ()> + Send>>> for Spawner {
     fn execute(&self, task: Pin<Box<dyn Future<Output = ()> + Send>>) {
-        // The set is gone, so the task is dropped, which closes its connection.
+        // The set no longer exists, so the task is dropped, which closes its connection.
         let Some(tasks) = self.tasks.upgrade() else { return };
         let mut tasks = tasks.lock();
-        // Removes the tasks that have ended, to bound the set by the number of connections.
+        // Removes the tasks that have ended, so that the size of the set is limited by the number of connections.
         while tasks.try_join_next().is_some() {}
         tasks.spawn_on(task, &self.runtime);
     }

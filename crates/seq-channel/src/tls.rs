@@ -20,22 +20,24 @@ use tonic::transport::Endpoint;
 /// The application protocol of gRPC.
 const HTTP2: &[u8] = b"h2";
 
-/// Time after which the next address of a host is tried in parallel to the previous address: the default of RFC 8305.
+/// Time after which the next address of a host is tried in parallel with the previous address. It is the default of RFC
+/// 8305.
 const STAGGER: Duration = Duration::from_millis(250);
 
-/// Interval of log lines about an address with an unexpected server: a dialer tries again about once per second as long
-/// as the fault lasts.
+/// Interval of log lines about an address with an unexpected server. Without this limit there would be about one line
+/// per second, because a dialer tries again at that rate as long as the fault lasts.
 const REPEAT_EVERY: Duration = Duration::from_secs(60);
 
-/// Returns a connector over TLS, which presents the certificate of `trust`, if any, and accepts only the expected
-/// servers of its cluster, at the host that the address names. A reload of the files takes effect for new connections.
+/// Returns a connector over TLS. It presents the certificate of `trust`, if there is one. It accepts only expected
+/// servers of the cluster, whose certificates have the host in the address. After a reload of the certificate files,
+/// new connections use the new certificate.
 #[must_use]
 pub fn dial(trust: impl Into<Trust>) -> Dial {
     dial_via(trust.into(), None)
 }
 
-/// Returns a connector as [`dial()`] does that connects to `via` for every address of a server; without TLS if there
-/// are no credentials.
+/// Returns a connector like [`dial()`] that connects to `via` instead of the address of a server, for every address. If
+/// `trust` is `None`, it does not use TLS.
 #[must_use]
 pub fn via(trust: Option<impl Into<Trust>>, via: &str) -> Dial {
     let via: Arc<str> = via.into();
@@ -69,7 +71,7 @@ fn dial_via(trust: Trust, via: Option<Arc<str>>) -> Dial {
 }
 
 /// Connects to the expected server at `addr`, given as `host:port`, over TLS. The error for an unexpected server names
-/// the server, the expectation and the address.
+/// the server's identity, the expectation and the address.
 pub(crate) async fn connect(
     trust: &Trust,
     addr: &str,
@@ -79,7 +81,7 @@ pub(crate) async fn connect(
     connect_via(trust, addr, addr, expected, protocol).await
 }
 
-/// As [`connect`], to a server at `via` that has the certificate for `addr`.
+/// As [`connect`], but connects to `via`, whose server has to have the certificate for `addr`.
 async fn connect_via(
     trust: &Trust,
     via: &str,
@@ -110,15 +112,16 @@ pub struct ServerRefused {
     pub rejected: seq_auth::Rejected,
 }
 
-/// Rate limit of the log lines about refused servers of one channel.
+/// Rate limit on the log lines about refused servers of one channel.
 #[derive(Debug, Default)]
 struct Refusals {
-    /// Time of the last line.
+    /// Time of the last log line.
     logged: Mutex<Option<Instant>>,
 }
 
 impl Refusals {
-    /// Logs the refusal of a server, at first at once and then every [`REPEAT_EVERY`]. The callers log other errors.
+    /// Logs the refusal of a server, the first time at once and then at most once every [`REPEAT_EVERY`]. Other errors
+    /// are logged by the callers.
     fn log(&self, error: &io::Error) {
         let Some(refused) = error.get_ref().and_then(|cause| cause.downcast_ref::<ServerRefused>()) else { return };
         let mut logged = self.logged.lock();
@@ -131,8 +134,8 @@ impl Refusals {
     }
 }
 
-/// Connects to `addr`, given as `host:port`. If its host has several addresses, the next address is tried as well once
-/// an attempt has failed or taken [`STAGGER`]; the first connection is used (RFC 8305).
+/// Connects to `addr`, given as `host:port`. If the host has several addresses, the next address is tried in addition
+/// when an attempt has failed or has taken [`STAGGER`]. The first connection that succeeds is used (RFC 8305).
 pub(crate) async fn tcp(addr: &str) -> io::Result<TcpStream> {
     let mut left = by_turns(lookup_host(addr).await?.collect()).into_iter().peekable();
     let (mut attempts, mut failed) = (FuturesUnordered::new(), None);
@@ -164,7 +167,7 @@ pub(crate) async fn tcp(addr: &str) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-/// Orders addresses so that the families alternate, beginning with that of the first.
+/// Orders addresses so that the two address families alternate. The family of the first address comes first.
 fn by_turns(addrs: Vec<SocketAddr>) -> Vec<SocketAddr> {
     let first_is_v6 = addrs.first().is_some_and(SocketAddr::is_ipv6);
     let (first, second): (Vec<_>, Vec<_>) = addrs.into_iter().partition(|addr| addr.is_ipv6() == first_is_v6);

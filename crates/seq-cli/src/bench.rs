@@ -1,9 +1,10 @@
-//! The command `bench`: runs a load of `seq-load` on one endpoint, with a progress bar, and reports latency, server CPU
-//! time, and whether the order held.
+//! The command `bench`. It sends a load of `seq-load` to one endpoint, shows a progress bar, and reports the latency,
+//! the CPU time of the servers, and whether the numbers were in order.
 //!
-//! In a closed loop, a worker sends its next round after all responses of the previous round, so the load adapts to the
-//! service. With `--rate`, calls are scheduled at that rate, and latency counts from the scheduled time. All workers
-//! share one thread; the client costs about as much CPU as the server.
+//! Without `--rate`, each worker sends its next round after all responses to its previous round (a closed loop), so the
+//! load adapts to the service. With `--rate`, calls are scheduled at the given rate (an open loop), and latency is
+//! counted from the scheduled time. All workers share one thread. A run costs about as much CPU time in the client as
+//! in the server.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -30,7 +31,7 @@ use report::Report;
 /// The Redis port of a development cluster.
 const REDIS: &str = "127.0.0.1:7179";
 
-/// The default of `redis.prefix`.
+/// The default of the setting `redis.prefix`.
 const KEY_PREFIX: &str = "seq:";
 
 /// Connections to each node, for endpoints whose workers share them.
@@ -39,7 +40,7 @@ const CONNECTIONS: usize = 4;
 /// Interval of drawing the progress bar.
 const TICK: Duration = Duration::from_millis(200);
 
-/// Limit on the uids whose order is checked: 24 bytes each, 1.5 GiB.
+/// Limit on the uids whose order is checked. Each uid takes 24 bytes, so the limit corresponds to 1.5 GiB.
 const MAX_WATCHED: u32 = 1 << 26;
 
 /// An endpoint of the service and its protocol.
@@ -178,7 +179,7 @@ fn rate(text: &str) -> Result<f64, String> {
 }
 
 impl BenchArgs {
-    /// Validates the combination of flags; a flag without effect is an error.
+    /// Checks the combination of flags. A flag that would have no effect is an error.
     fn check(&self) -> Result<(), Failure> {
         let is_resp = self.endpoint == EndpointArg::Resp;
         let is_id = self.endpoint == EndpointArg::Id;
@@ -255,7 +256,8 @@ pub async fn run(args: BenchArgs, output: &Output) -> anyhow::Result<Exit> {
     Ok(report.exit())
 }
 
-/// The file of the time series. It is opened before the run, so that a path that cannot be written fails early.
+/// The CSV file for the figures of each second. It is opened before the run, so that a path that cannot be written
+/// causes an error before the run.
 struct Csv<'a> {
     path: &'a Path,
     file: File,
@@ -273,7 +275,7 @@ impl Csv<'_> {
     }
 }
 
-/// Runs a load to its end, or to Ctrl-C, with a progress bar.
+/// Runs a load with a progress bar, until the load or Ctrl-C ends it.
 pub(crate) async fn measure(
     endpoint: Endpoint,
     options: &EndpointOptions,
@@ -322,7 +324,7 @@ async fn watch(load: &Load<AnyTransport>, plan: Plan, output: &Output, mut inter
     let mut ticks = tokio::time::interval(TICK);
     let running = load.run();
     tokio::pin!(running);
-    // The bar of the measured part begins after the warm-up, so that its rate does not include the warm-up.
+    // The progress bar begins after the warm-up, so that the rate that it shows does not include the warm-up.
     let mut bar = output.progress_line();
     bar.set_message("warm-up");
     let mut has_begun = false;

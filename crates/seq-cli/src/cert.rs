@@ -1,9 +1,8 @@
-//! The command `cert`: makes, shows, renews and revokes the certificates of a cluster.
+//! The command `cert`, which makes, shows, renews and revokes the certificates of a cluster.
 //!
-//! The authority is a directory. `ca.crt` has the certificates to trust, `ca.key` has the same certificates and the
-//! signing key, `crl.pem` has the revocations, and every other `.pem` file has a private key followed by its
-//! certificate. Key and certificate share a file, so that a process never reads the certificate of one rotation with
-//! the key of another rotation.
+//! An authority is a directory. In it, `ca.crt` contains the certificates to trust, `ca.key` the same certificates and
+//! the signing key, `crl.pem` the revocations, and every other `.pem` file a holder's private key followed by the
+//! certificate. Key and certificate are in one file, so that a process never reads them from two different rotations.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -154,7 +153,7 @@ fn revoke(args: &RevokeArgs, output: &Output) -> anyhow::Result<Exit> {
     Ok(Exit::Ok)
 }
 
-/// Prints the files that were written.
+/// Prints the paths of the written files, with the times at which they expire.
 fn print(output: &Output, written: &[(PathBuf, std::time::SystemTime)]) -> anyhow::Result<Exit> {
     #[derive(serde::Serialize)]
     struct Written {

@@ -1,4 +1,4 @@
-//! The command `check perf`: runs a load profile against a cluster and prints PASS or FAIL.
+//! The command `check perf`, which runs a load profile against a cluster and prints PASS or FAIL.
 
 use std::time::Duration;
 
@@ -67,13 +67,15 @@ impl Load {
 /// Number of uids of the load.
 const UIDS: u32 = 100_000;
 
-/// Bound on calls in flight, enough for the largest load at 20 ms per call.
+/// Limit on calls in flight. It suffices for the largest load if a call takes 20 ms.
 const IN_FLIGHT: usize = 1_024;
 
-/// Bound on p99. It is about half a display frame, which the sender of a message does not notice.
+/// Highest p99 with which the check passes, in microseconds. It is about half the time of a display frame, a delay that
+/// the sender of a message does not notice.
 const P99_US: u32 = 10_000;
 
-/// Bound on the slowest call, a tenth of the delay that a person perceives as an interruption.
+/// Longest time of the slowest call with which the check passes, in microseconds. It is a tenth of the delay that a
+/// person perceives as an interruption.
 const SLOWEST_US: u32 = 500_000;
 
 /// Runs the check.

@@ -1,8 +1,8 @@
-//! The sets of a cluster, reached from any node of any of them.
+//! Connects to any set of a cluster, starting from any node of the cluster.
 //!
-//! A command names a set, and may first connect to the store of another set. Every store knows the sets of its cluster
-//! with the addresses of their stores, and each of these stores states its admin port, so the command finds the right
-//! store from there.
+//! The node from which a command starts need not belong to the set that the command names. Every store knows all sets
+//! of its cluster and the addresses of their stores, and each store reports its admin port. So the command finds the
+//! named set's store by way of the first store.
 
 use std::time::Duration;
 
@@ -11,22 +11,23 @@ use seq_command::store_client::{SetAddress, StoreClient};
 use seq_proto::reason::Reason;
 use seq_proto::v1::{MigrationStatus, SetInfo, SetState};
 
-/// Timeout of requests to the store of a closed set, whose processes have probably ended.
+/// Timeout of requests to the store of a closed set. It is short because the store's processes have probably been
+/// stopped.
 const CLOSED_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// A cluster as one of its stores knows it.
 pub(crate) struct Cluster {
     /// Client of the store that the command line names.
     seed: StoreClient,
-    /// The set of `seed`, then the other sets.
+    /// The set of `seed`, followed by the other sets.
     sets: Vec<SetInfo>,
     timeout: Duration,
 }
 
-/// A set, with a client of its own store.
+/// A set, and a client of the set's store.
 pub(crate) struct SetClient {
     pub(crate) store: StoreClient,
-    /// The set, then the other sets, as its own store knows them.
+    /// The set itself, followed by the other sets that its store knows.
     pub(crate) sets: Vec<SetInfo>,
 }
 
@@ -36,44 +37,44 @@ impl SetClient {
         &self.sets[0]
     }
 
-    /// Returns the set with a name or decimal id, as this set's store knows it.
+    /// Returns the record, in this set's store, of the set with a name or a decimal id.
     pub(crate) fn find(&self, name: &str) -> Result<&SetInfo, Failure> {
         find(&self.sets, name)
     }
 }
 
 impl Cluster {
-    /// Requests the sets from the named store.
+    /// Connects to the store that the command line names, and requests its list of sets.
     pub(crate) async fn connect(target: &SetAddress, timeout: Duration) -> anyhow::Result<Cluster> {
         let mut seed = target.client(timeout)?;
         let Some(sets) = seed.sets().await? else { return Err(undefined().into()) };
         Ok(Cluster { seed, sets, timeout })
     }
 
-    /// Returns the sets, beginning with the set of the named store.
+    /// Returns the sets of the cluster. The first is the set of the store that the command line names.
     pub(crate) fn sets(&self) -> &[SetInfo] {
         &self.sets
     }
 
-    /// Returns the set with a name or decimal id, as the named store knows it.
+    /// Returns the record, in the store that the command line names, of the set with a name or a decimal id.
     pub(crate) fn find(&self, name: &str) -> Result<&SetInfo, Failure> {
         find(&self.sets, name)
     }
 
-    /// Returns the set of the named store.
+    /// Returns the set of the store that the command line names.
     pub(crate) fn into_own(self) -> SetClient {
         SetClient { store: self.seed, sets: self.sets }
     }
 
-    /// Connects to the store of the set with a name or decimal id.
+    /// Connects to the store of the set with a name or a decimal id.
     pub(crate) async fn into_set(self, name: &str) -> anyhow::Result<SetClient> {
         let set = find(&self.sets, name)?;
         if set.id == self.sets[0].id { Ok(self.into_own()) } else { self.open(set, self.timeout).await }
     }
 
-    /// Finds the layout writer, the set that creates the series of the cluster: it accepts the dry run of a change of a
-    /// series, and all other sets refuse the dry run with LAYOUT_WRITER. Returns a client of its store, and its
-    /// response to the dry run.
+    /// Finds the layout writer, which is the set that creates the series of the cluster, by requesting the dry run of a
+    /// change of a series from one set after another. Only the layout writer accepts the dry run; all other sets refuse
+    /// it with LAYOUT_WRITER. Returns a client of the layout writer's store, and its response to the dry run.
     pub(crate) async fn into_series_writer<T>(
         mut self,
         dry_run: impl AsyncFn(&mut StoreClient) -> anyhow::Result<T>,
@@ -98,7 +99,7 @@ impl Cluster {
         Err(refusal)
     }
 
-    /// Connects to the store of a set that is not the named store's own.
+    /// Connects to the store of a set other than the set of `seed`.
     async fn open(&self, set: &SetInfo, timeout: Duration) -> anyhow::Result<SetClient> {
         if set.stores.is_empty() {
             let message = format!("no address of a store of set {} is known to set {}", set.name, self.sets[0].name);
@@ -122,7 +123,8 @@ impl Cluster {
         Ok(SetClient { store, sets })
     }
 
-    /// Returns the migrations that began in each set. Reports a set that does not respond on stderr, and counts it.
+    /// Requests the migrations that began in any set of the cluster. Prints a note on stderr for each set that does not
+    /// respond, and counts these sets.
     pub(crate) async fn migrations(&mut self) -> anyhow::Result<Found> {
         let mut found = Found { migrations: self.seed.migrations(None).await?, silent: 0 };
         for set in &self.sets[1..] {
@@ -134,7 +136,7 @@ impl Cluster {
             };
             match listed {
                 Ok(more) => found.migrations.extend(more),
-                // The processes of a closed set need not run.
+                // The failure is ignored, because the processes of a closed set need not run.
                 Err(_) if is_closed => {}
                 Err(error) => {
                     report_error(&format_args!("set {}: {error:#}", set.name));
@@ -145,7 +147,7 @@ impl Cluster {
         Ok(found)
     }
 
-    /// Returns the migration whose id begins with `digits`, and the set in which it began.
+    /// Finds the migration whose id begins with `digits`. Returns it with a client of the set in which it began.
     pub(crate) async fn into_migration(mut self, digits: &str) -> anyhow::Result<(SetClient, MigrationStatus)> {
         let found = self.migrations().await?;
         let mut named: Vec<MigrationStatus> =
@@ -191,10 +193,10 @@ fn find<'a>(sets: &'a [SetInfo], name: &str) -> Result<&'a SetInfo, Failure> {
     })
 }
 
-/// Returns the refusal of a set that does not create series.
+/// Returns the error if it is the refusal of a set that is not the layout writer.
 ///
 /// # Errors
-/// The error is another one.
+/// `error` itself, if it is any other error.
 fn of_other_set(error: anyhow::Error) -> anyhow::Result<anyhow::Error> {
     let is_refusal = error.downcast_ref::<Failure>().is_some_and(|failure| failure.is(Reason::LayoutWriter));
     if is_refusal { Ok(error) } else { Err(error) }

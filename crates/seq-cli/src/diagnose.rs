@@ -1,7 +1,9 @@
-//! The command `diagnose`: collects the state of a set, its nodes and this host in an archive for analysis elsewhere.
+//! The command `diagnose`, which collects the state of sets, of their nodes and of this host in an archive for analysis
+//! elsewhere.
 //!
 //! The command changes nothing. If a node does not respond, the command continues, and lists the missing files in the
-//! summary. The archive has no secrets, because set files have none, and settings are shown without theirs.
+//! summary. The archive contains no secrets, because set files contain none and the secrets of the settings are left
+//! out.
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -26,13 +28,13 @@ use seq_command::{security, utc};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::Command;
 
-/// Maximum size of a file in the archive. The metrics of a node take a tenth of it.
+/// Maximum size of a file in the archive. The metrics of a node take a tenth of this size.
 const MAX_BYTES: usize = 16 << 20;
 
-/// Maximum number of log lines, enough for an hour of a busy host.
+/// Maximum number of log lines. It suffices for an hour on a busy host.
 const LOG_LINES: &str = "50000";
 
-/// Commands whose output shows a set, each with the name of its file in the archive.
+/// Commands whose output shows the state of a set. The first element is the name of the output's file in the archive.
 const OF_SETS: [(&str, &[&str]); 7] = [
     ("status.json", &["status", "-o", "json"]),
     ("status.txt", &["status", "-o", "wide"]),
@@ -43,11 +45,13 @@ const OF_SETS: [(&str, &[&str]); 7] = [
     ("audit.json", &["audit", "list", "-o", "json"]),
 ];
 
-/// Commands whose output shows this host, each with the name of its file in the archive.
+/// Commands whose output shows the state of this host. The first element is the name of the output's file in the
+/// archive.
 const OF_HOST: [(&str, &[&str]); 2] =
     [("version.json", &["version", "-o", "json"]), ("settings.json", &["config", "show", "-o", "json"])];
 
-/// Paths on a node's port for metrics, each with the name of its file in the archive.
+/// Paths that are requested from a node's port for metrics. The first element is the name of the response's file in the
+/// archive.
 const OF_NODES: [(&str, &str); 3] = [("metrics.txt", "/metrics"), ("readyz.txt", "/readyz"), ("livez.txt", "/livez")];
 
 #[derive(Debug, Args)]
@@ -69,7 +73,7 @@ pub struct DiagnoseArgs {
     timeout: Duration,
 }
 
-/// A file of the archive: its name, and its content or the reason why it was not read.
+/// A file of the archive, as its name, and its content or the reason why it was not read.
 type Named = (String, Result<Vec<u8>, String>);
 
 /// An archive that is being written. Its summary has a line for each file that could not be read.
@@ -93,7 +97,7 @@ impl Archive {
         self.tar.append_data(&mut header, format!("{}/{name}", self.dir), content)
     }
 
-    /// Adds a file to the archive, or the reason why it was not read to the summary.
+    /// Adds a file to the archive. If the file was not read, adds the reason to the summary instead.
     fn add_read(&mut self, name: &str, read: Result<Vec<u8>, String>) -> io::Result<()> {
         match read {
             Ok(content) => self.add(name, &content),
@@ -117,7 +121,7 @@ pub async fn run(args: DiagnoseArgs, output: &Output) -> anyhow::Result<Exit> {
         |error: io::Error| Failure::new(Exit::Usage, format!("{}: cannot be written: {error}", args.out.display()));
     let sets: Vec<_> = args.sets.iter().map(|path| Ok((path, load_set(path)?))).collect::<anyhow::Result<_>>()?;
     let made = utc::now();
-    // Private, because the archive names the machines of the sets and shows their activity.
+    // Only the owner may read the archive, because it names the machines of the sets and shows their activity.
     let file = File::options().write(true).create_new(true).mode(0o600).open(&args.out).map_err(cannot)?;
     let time = utc::text(made);
     let mut archive = Archive {
@@ -151,8 +155,8 @@ pub async fn run(args: DiagnoseArgs, output: &Output) -> anyhow::Result<Exit> {
     Ok(Exit::Ok)
 }
 
-/// Returns the reads of all files of the archive, in its order. They run at the same time, so that all nodes that are
-/// down together cost one timeout.
+/// Returns a future for each file of the archive, in the order of the archive. The caller runs the futures at the same
+/// time, so that several nodes that do not respond cost only one timeout together.
 fn reads<'a>(sets: &'a [(&'a PathBuf, SetFile)], timeout: Duration) -> Vec<BoxFuture<'a, Named>> {
     let mut reads: Vec<BoxFuture<'a, Named>> = Vec::new();
     for (name, command) in OF_HOST {
@@ -182,8 +186,8 @@ fn read(path: &Path) -> Result<Vec<u8>, String> {
     std::fs::read(path).map_err(|error| error.to_string())
 }
 
-/// Runs a command of this program and returns its output, also from a command that fails, because its page shows the
-/// set too.
+/// Runs a command of this program and returns its output. The output of a command that fails is also returned, because
+/// it may show the state of the set, as the output of `status` does.
 ///
 /// # Errors
 /// The command printed nothing or only an error, or it did not end within the timeout.
@@ -206,13 +210,13 @@ async fn command_output(args: &[&str], set: Option<&Path>, timeout: Duration) ->
     }
 }
 
-/// Returns whether a command with `-o json` printed only an error.
+/// Returns whether the output of a command with `-o json` contains only an error.
 fn is_error(printed: &[u8]) -> bool {
     let page = serde_json::from_slice::<serde_json::Map<String, serde_json::Value>>(printed);
     page.is_ok_and(|page| page.len() == 1 && page.contains_key("error"))
 }
 
-/// Returns the body of a response on a node's port for metrics, with any status.
+/// Returns the body of the response to a request to a node's port for metrics. The status of the response is ignored.
 async fn get(addr: &str, path: &str, timeout: Duration) -> Result<Vec<u8>, String> {
     let exchange = async {
         let mut stream = security::access()
@@ -220,7 +224,7 @@ async fn get(addr: &str, path: &str, timeout: Duration) -> Result<Vec<u8>, Strin
             .connect(addr, None)
             .await
             .map_err(|error| error.to_string())?;
-        // In HTTP/1.0 the body ends where the connection ends.
+        // HTTP/1.0 is used because the body of its response ends where the connection ends.
         let request = format!("GET {path} HTTP/1.0\r\nhost: {addr}\r\n\r\n");
         let io = |error: io::Error| error.to_string();
         stream.write_all(request.as_bytes()).await.map_err(io)?;
@@ -241,7 +245,7 @@ async fn logs(timeout: Duration) -> Result<Vec<u8>, String> {
     let output = tokio::time::timeout(timeout, command.output()).await;
     let output = output.map_err(|_| format!("no output within {timeout:?}"))?;
     let mut log = output.map_err(|error| format!("journalctl: {error}"))?.stdout;
-    // The newest lines are at the end.
+    // The beginning is removed, because the newest lines are at the end.
     log.drain(..log.len().saturating_sub(MAX_BYTES));
     if log.is_empty() { Err("no unit of seqsvr has logged on this host".to_owned()) } else { Ok(log) }
 }

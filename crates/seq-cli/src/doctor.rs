@@ -1,6 +1,7 @@
-//! The command `doctor`: checks this machine for the nodes of a set, before their first start and at any later time.
+//! The command `doctor`, which checks whether the nodes of a set can run on this machine. It may be run before their
+//! first start and at any later time.
 //!
-//! **Invariant:** the command changes nothing. It opens ports and closes them at once, and writes no data directory.
+//! **Invariant:** the command changes nothing. It opens ports and closes them at once, and writes to no data directory.
 
 use std::net::IpAddr;
 use std::os::unix::fs::PermissionsExt;
@@ -48,8 +49,8 @@ pub struct DoctorArgs {
 
 const DAY_SECONDS: u64 = 24 * 3600;
 
-/// The ports at which other nodes dial a node. An admin port is not among them, because it may be on loopback of every
-/// machine.
+/// Kinds of ports that show on which machine a node runs, because other nodes dial them. Admin ports are excluded,
+/// because they may have the same loopback address on every machine.
 const MAIN: [&str; 2] = ["peers", "callers"];
 
 /// A port of a node in the set file.
@@ -62,7 +63,7 @@ struct Port<'a> {
     listen: Option<&'a str>,
 }
 
-/// The finding about a port.
+/// The finding about a port, and whether the port belongs to this machine.
 struct Looked {
     finding: Finding,
     is_here: bool,
@@ -123,7 +124,8 @@ fn ports(set: &SetFile) -> Vec<Port<'_>> {
     stores.chain(allocs).flatten().collect()
 }
 
-/// Checks whether an address resolves, and whether it is a free address of this machine or can be reached.
+/// Checks whether an address resolves. If the address belongs to this machine, checks whether the port is free;
+/// otherwise, whether the port can be reached.
 async fn look(port: &Port<'_>, timeout: Duration) -> Looked {
     let of = format!("{} {} {}", port.node, port.what, port.addr);
     let problem =
@@ -139,7 +141,8 @@ async fn look(port: &Port<'_>, timeout: Duration) -> Looked {
         Some(listen) => lookup_host(listen).await.ok().and_then(|mut addrs| addrs.next()),
         None => None,
     };
-    // An unspecified or loopback address exists on every machine, so it does not show that the node is on this machine.
+    // Unspecified and loopback addresses are ignored. They exist on every machine, so they do not show that the node is
+    // on this machine.
     let own = match listen.filter(|addr| !addr.ip().is_unspecified() && !addr.ip().is_loopback()) {
         Some(addr) if is_own(addr.ip()).await => Some(addr),
         _ => None,
@@ -179,12 +182,13 @@ async fn look(port: &Port<'_>, timeout: Duration) -> Looked {
     Looked { finding, is_here: false }
 }
 
-/// Returns whether an address belongs to this machine, because a port of the address can be opened.
+/// Returns whether an address belongs to this machine. If it does, a port of the address can be opened.
 async fn is_own(addr: IpAddr) -> bool {
     TcpListener::bind((addr, 0)).await.is_ok()
 }
 
-/// Returns the finding about a data directory, or about the directory in which it will be created.
+/// Returns the finding about a data directory, or if the directory does not exist yet, about the directory in which it
+/// will be created.
 fn data(dir: &Path) -> Finding {
     let Some(there) =
         std::path::absolute(dir).unwrap_or_default().ancestors().find(|path| path.exists()).map(Path::to_owned)
@@ -206,7 +210,7 @@ fn data(dir: &Path) -> Finding {
     }
 }
 
-/// Compares the versions of the nodes that run with the version of this binary.
+/// Requests the versions of all nodes that are running, and compares them with the version of this binary.
 async fn versions(set: &SetFile, ports: &[Port<'_>], looked: &[Looked], timeout: Duration) -> Vec<Finding> {
     let is_up = |port: &Port<'_>, looked: &Looked| {
         MAIN.contains(&port.what) && ["in use", "responds"].contains(&&*looked.finding.text)

@@ -1,4 +1,4 @@
-//! The command `events`: lists the events of a set, and watches them.
+//! The command `events`, which lists or watches the events of a set.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use seq_core::state::EventRecord;
 use seq_observe::events::{EventView, row};
 use seq_proto::v1::{EventSeverity, ListSetEventsRequest, SetEvent, WatchSetEventsRequest};
 
-/// Pause before a watch connects again.
+/// Pause before `events watch` connects again.
 const RECONNECT: Duration = Duration::from_millis(500);
 
 /// The commands for the event log.
@@ -134,10 +134,10 @@ async fn list(args: &ListArgs, output: &Output) -> anyhow::Result<Exit> {
     Ok(output.table(&table)?).map(|()| Exit::Ok)
 }
 
-/// Requests all wanted events that the store keeps, in order of index; whether it keeps any; and the change up to which
-/// the events are all.
+/// Requests all events that the store keeps and that match the filter. Returns them in the order of their indexes,
+/// whether the store records events, and the number of the last change that the events include.
 async fn fetch(store: &mut StoreClient, filter: &FilterArgs) -> anyhow::Result<(Vec<SetEvent>, bool, u64)> {
-    // An event that a change continues between two pages is in both.
+    // The map removes duplicates. If an event is changed while the pages are requested, it is in two pages.
     let (mut events, mut after) = (BTreeMap::new(), 0);
     loop {
         let page = store.set_events(&filter.page_after(after)).await?;
@@ -171,7 +171,8 @@ async fn watch(args: &WatchArgs, output: &Output) -> anyhow::Result<Exit> {
     }
 }
 
-/// Prints events until the connection ends. A store without a leader is no failure, because it may have one later.
+/// Prints events until the connection ends. If the store does not respond, for example because it has no leader, only a
+/// note is printed, because the caller tries again.
 async fn follow(store: &mut StoreClient, filter: &FilterArgs, after: &mut u64, output: &Output) -> anyhow::Result<()> {
     let ListSetEventsRequest { kinds, min_severity, section, .. } = filter.page_after(0);
     let request = WatchSetEventsRequest { after: *after, kinds, min_severity, section };

@@ -1,5 +1,5 @@
-//! The command `explain`: prints the meaning of a reason, from the table that servers, clients and
-//! `docs/reference/reasons.md` share.
+//! The command `explain`, which prints the meaning of a reason. Servers, clients and `docs/reference/reasons.md` use
+//! the same table of reasons.
 
 use clap::Args;
 use seq_command::exit::{Exit, Failure};
@@ -21,17 +21,17 @@ pub struct ExplainArgs {
 #[derive(Debug, Serialize)]
 struct Entry {
     reason: &'static str,
-    /// The requests that are refused with the reason, or `Clients` if no server sends it.
+    /// The requests that are refused with the reason, or `Clients` if only clients report the reason.
     subject: &'static str,
-    /// The gRPC codes of the reason; empty if no server sends it.
+    /// The gRPC codes of the reason; empty if no server sends the reason.
     codes: Vec<String>,
     retryable: bool,
-    /// Milliseconds until a repeated request can succeed; absent if the server gives no hint.
+    /// Milliseconds after which a repeated request may succeed; absent if the server suggests no time.
     #[serde(skip_serializing_if = "Option::is_none")]
     retry_after_ms: Option<u64>,
     /// `unchanged`, or `unknown` if the request may have taken effect.
     outcome: &'static str,
-    /// Keys of the metadata in the error.
+    /// Keys of the metadata in an error with this reason.
     metadata: &'static [&'static str],
     meaning: &'static str,
     #[serde(skip)]
@@ -60,7 +60,7 @@ fn all() -> impl Iterator<Item = Entry> {
     Reason::ALL.iter().map(|reason| Entry::of_server(*reason)).chain(ClientReason::ALL.map(Entry::of_client))
 }
 
-/// Returns the reason with a name in upper or lower case, with `-` or `_`.
+/// Finds a reason by its name. Case does not matter, and `-` may replace `_`.
 fn find(given: &str) -> Result<Entry, Failure> {
     let name = given.to_ascii_uppercase().replace('-', "_");
     if let Some(reason) = Reason::parse(&name) {
@@ -151,7 +151,7 @@ fn outcome(outcome: Outcome) -> &'static str {
 
 const NEVER: &str = "no: the request, or the state that refuses it, must change first";
 
-/// Returns the event for which a retry waits.
+/// Describes the event that must occur before a retry can succeed.
 fn advice(retry: Retry) -> &'static str {
     match retry {
         Retry::Never => NEVER,

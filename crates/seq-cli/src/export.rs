@@ -1,5 +1,5 @@
-//! The command `export`: the last numbers of a range of users, or the last ids of counter series, as CSV or JSON lines
-//! that `import` reads.
+//! The command `export`, which writes the last numbers of a range of users, or the last ids of counter series. The
+//! output is CSV or JSON lines, in the formats that `import` reads.
 
 use std::io::{self, BufWriter, Write};
 use std::ops::Range;
@@ -63,13 +63,13 @@ struct CounterArgs {
     all_series: bool,
 }
 
-/// The users or series whose numbers are written, all of which the cluster has.
+/// The users or series whose numbers are written. All of them exist in the cluster.
 enum Counters {
     Users(Range<u64>),
     Series(Vec<Series>),
 }
 
-/// The number of users in the range, or of series.
+/// The number of users in the range, or the number of series.
 #[derive(Serialize)]
 #[serde(rename_all = "snake_case")]
 enum Total {
@@ -82,7 +82,7 @@ enum Total {
 struct Written {
     #[serde(flatten)]
     total: Total,
-    /// Number of users or series that have a number.
+    /// Number of users or series that were written because they have a number.
     written: u64,
 }
 
@@ -93,7 +93,7 @@ impl ExportArgs {
     }
 }
 
-/// Parses a range of uids, with `_` between digits as in set files.
+/// Parses a range of uids. Digits may be separated by `_`, as in set files.
 fn uids(text: &str) -> Result<Range<u64>, String> {
     let number = |text: &str| text.replace('_', "").parse::<u64>().ok();
     let range = text.split_once("..").and_then(|(start, end)| Some(number(start)?..number(end)?));
@@ -102,7 +102,7 @@ fn uids(text: &str) -> Result<Range<u64>, String> {
 
 pub async fn run(args: ExportArgs, output: &Output) -> anyhow::Result<Exit> {
     let cannot = |error: io::Error| Failure::new(Exit::Usage, format!("cannot write the export: {error}"));
-    // The file has another name until it is complete.
+    // The file has a temporary name until it is complete.
     let file = args.out.as_deref().map(|path| {
         let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(std::path::Path::new("."));
         NamedTempFile::new_in(dir).map_err(cannot)
@@ -144,10 +144,10 @@ pub async fn run(args: ExportArgs, output: &Output) -> anyhow::Result<Exit> {
 }
 
 impl CounterArgs {
-    /// Returns the users or series, before anything is written.
+    /// Finds the users or series, before anything is written.
     ///
     /// # Errors
-    /// The cluster does not have all of them.
+    /// A user or a series does not exist in the cluster.
     async fn find(self, client: &Client) -> Result<Counters, Failure> {
         if let Some(uids) = self.uids {
             check_range(&uids, &client.known_uids())?;
@@ -160,7 +160,7 @@ impl CounterArgs {
         for name in &self.series {
             let series = counter_series::find(client, name).await;
             let series = series.map_err(|flaw| Failure::new(Exit::Usage, flaw).hint("nothing was written"))?;
-            // A name that is repeated is written once.
+            // A series whose name is repeated is written only once.
             if found.iter().all(|other| other.name() != name) {
                 found.push(series);
             }
@@ -169,9 +169,9 @@ impl CounterArgs {
     }
 }
 
-/// Checks, before anything is written, that the cluster has all users of a range.
+/// Checks that all users of a range are in the cluster.
 fn check_range(uids: &Range<u64>, known: &[Range<u64>]) -> Result<(), Failure> {
-    // The known ranges are in order of uid, so each of them may extend the covered part.
+    // `reached` is the end of the part that is known to be in the cluster. The ranges are sorted, so one pass suffices.
     let mut reached = uids.start;
     for range in known.iter().filter(|range| !range.is_empty()) {
         if range.contains(&reached) {
@@ -187,7 +187,7 @@ fn check_range(uids: &Range<u64>, known: &[Range<u64>]) -> Result<(), Failure> {
     Err(Failure::new(Exit::Usage, message).hint(format!("the cluster has uids {known}; nothing was written")))
 }
 
-/// Writes the users in order of uid; returns the number of users that have a number.
+/// Writes the numbers of users in the order of their uids. Returns how many users have a number.
 async fn write_users(
     uids: &Range<u64>,
     format: Format,
@@ -221,7 +221,7 @@ async fn write_users(
     Ok(written)
 }
 
-/// Writes the series; returns the number of series that have given out an id.
+/// Writes the last ids of series. Returns how many series have allocated an id.
 async fn write_series(series: &[Series], format: Format, client: &Client, to: &mut dyn Write) -> anyhow::Result<u64> {
     let mut written = 0;
     for series in series {

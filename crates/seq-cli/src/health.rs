@@ -1,6 +1,7 @@
-//! The command `health`: reports whether nodes serve, by the gRPC health protocol, for scripts and container probes.
+//! The command `health`, which reports whether nodes serve, for scripts and container probes. It uses the gRPC health
+//! protocol.
 //!
-//! Unlike `status`, the command queries only the named nodes, and its exit code concerns only these nodes.
+//! Unlike `status`, the command queries only the nodes that the user named, and only they determine the exit code.
 
 use std::time::{Duration, Instant};
 
@@ -43,7 +44,7 @@ pub struct HealthArgs {
 #[serde(rename_all = "snake_case")]
 enum Health {
     Serving,
-    /// The node responds, but does not serve, because it starts, stops, or lost its lease or its leader.
+    /// The node responds but does not serve, because it is starting or stopping, or has lost its lease or its leader.
     NotServing,
     Unreachable,
 }
@@ -106,7 +107,7 @@ async fn check(pool: &Pool, node: &Node, timeout: Duration) -> Item {
 async fn request(pool: &Pool, addr: &str, timeout: Duration) -> Result<bool, String> {
     let channel = pool.get(addr).map_err(|error| error.to_string())?;
     let mut client = HealthClient::new(channel);
-    // The empty name stands for the node as a whole.
+    // An empty name of a service stands for the whole node.
     match tokio::time::timeout(timeout, client.check(HealthCheckRequest { service: String::new() })).await {
         Ok(Ok(response)) => Ok(response.into_inner().status() == ServingStatus::Serving),
         Ok(Err(status)) => Err(Chain(&status).to_string()),

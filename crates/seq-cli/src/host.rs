@@ -1,6 +1,8 @@
-//! The command `host`: prepares all processes of one machine for a stop, in all sets that have nodes on it.
+//! The command `host`, which prepares all nodes on one machine for a stop of the machine, in all sets that have nodes
+//! on it.
 //!
-//! The command makes the changes of `node drain` and `store lead`, so repeating it completes an interrupted drain.
+//! `host drain` makes the same changes as `node drain` and `store lead`. If it is interrupted, repeating it completes
+//! the drain.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -81,21 +83,21 @@ pub struct UndrainArgs {
     timeout: TimeoutArgs,
 }
 
-/// The outcome of a drain.
+/// The outcome of the drain of a host.
 #[derive(Serialize)]
 struct Outcome<'a> {
     host: &'a str,
     dry_run: bool,
     changed: bool,
-    /// The part of each set in the drain.
+    /// The changes in each set.
     sets: &'a [SetPlan],
     seconds: f64,
-    /// The fingerprint of the plan; absent if there was nothing to do.
+    /// The fingerprint of the plan; absent if there was nothing to do, or if a store compares no plans.
     #[serde(skip_serializing_if = "Option::is_none")]
     plan: Option<String>,
 }
 
-/// An allocator that was drained and may own sections again.
+/// An allocator whose drain was ended, so that it may own sections again.
 #[derive(Serialize)]
 struct Undrained {
     set: String,
@@ -112,7 +114,7 @@ pub fn run(command: HostCommand, output: &Output) -> anyhow::Result<Exit> {
 }
 
 impl Sets {
-    /// Returns a client of each set's store.
+    /// Returns a client for the store of each set.
     fn clients(&self, timeout: Duration) -> anyhow::Result<Vec<StoreClient>> {
         if self.files.is_empty() {
             seq_command::target::use_scheme_of(&self.addrs.addrs)?;
@@ -166,7 +168,7 @@ async fn drain(args: &DrainArgs, output: &Output) -> anyhow::Result<Exit> {
     Ok(Exit::Ok)
 }
 
-/// Plans every set before any of them is changed.
+/// Plans the changes in every set, before any set is changed.
 async fn plans(host: &str, clients: &mut [StoreClient]) -> anyhow::Result<Vec<SetPlan>> {
     let (mut plans, mut known) = (Vec::new(), BTreeSet::new());
     for client in clients {
@@ -178,8 +180,8 @@ async fn plans(host: &str, clients: &mut [StoreClient]) -> anyhow::Result<Vec<Se
     Ok(plans)
 }
 
-/// Requests dry runs of all steps in one set; returns their fingerprints. A drain that is already in progress is only
-/// watched, so it is not a step.
+/// Requests dry runs of all steps in one set, and returns their fingerprints. A drain that is already in progress is
+/// not a step, because it is only watched.
 async fn foresee(client: &mut StoreClient, plan: &mut SetPlan, args: PlanArgs) -> anyhow::Result<Vec<Fingerprint>> {
     let mut fingerprints = Vec::new();
     let names = plan.names();
@@ -196,8 +198,8 @@ async fn foresee(client: &mut StoreClient, plan: &mut SetPlan, args: PlanArgs) -
     Ok(fingerprints)
 }
 
-/// Returns the fingerprint of a change of several steps. It is empty if there is no step, or if a store compares no
-/// plans.
+/// Computes the fingerprint of a change from the fingerprints of its steps. Returns [`Fingerprint::NONE`] if there is
+/// no step, or if a store compares no plans.
 fn of_all(change: &str, steps: &[Fingerprint]) -> Fingerprint {
     if steps.is_empty() || steps.contains(&Fingerprint::NONE) {
         return Fingerprint::NONE;
@@ -208,7 +210,8 @@ fn of_all(change: &str, steps: &[Fingerprint]) -> Fingerprint {
 async fn carry_out(client: &mut StoreClient, plan: &SetPlan, timeout: Duration, output: &Output) -> anyhow::Result<()> {
     client.restart_time();
     let names = plan.names();
-    // All drains begin before any of them is awaited. Otherwise sections would move between allocators of the host.
+    // All drains are started before the first is awaited. Otherwise sections would be handed over from one allocator of
+    // the host to another allocator of the same host.
     for AllocPlan { name, plan, .. } in &plan.allocs {
         client.drain(name, true, &names, Mode::Make(*plan)).await?;
     }
@@ -270,7 +273,7 @@ async fn undrain(args: &UndrainArgs, output: &Output) -> anyhow::Result<Exit> {
     Ok(Exit::Ok)
 }
 
-/// Refuses a host on which no set has a node.
+/// Returns an error if no node of any set is on the host.
 fn check_host(host: &str, known: &BTreeSet<String>) -> anyhow::Result<()> {
     if known.contains(host) {
         return Ok(());

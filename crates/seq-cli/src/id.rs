@@ -1,4 +1,5 @@
-//! The commands `id`: ids of series from a cluster, and the parts of ids, for which no cluster is needed.
+//! The commands `id`. `id next` requests ids of a series from a cluster; the other commands explain the parts of ids
+//! and need no cluster.
 
 mod decode;
 mod encode;

@@ -1,8 +1,8 @@
-//! The client of `IdService`: sends a request to the first AllocSvr that responds, and repeats it while the refusal is
-//! transient.
+//! The client of `IdService`. It sends a request to one AllocSvr after another until one responds, and repeats the
+//! request if a refusal is transient.
 //!
-//! **Invariant:** no command outlasts its deadline. A request for ids that is sent again can leave a gap, never a
-//! duplicate, and the failure states that ids may have been consumed.
+//! **Invariant:** no command runs longer than its deadline. If a request for ids is sent again, ids may be skipped, but
+//! no id is returned twice. If the request fails in the end, the failure states that ids may have been consumed.
 
 use std::time::{Duration, Instant};
 
@@ -22,16 +22,16 @@ use seq_proto::v1::{
 };
 use tonic::{Code, Request, Response, Status};
 
-/// Pause before the next node is tried, if no refusal states a longer one.
+/// Pause before the next attempt, unless a refusal states a longer pause.
 const RETRY_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Limit on the bytes of a response: a list of all series of a cluster, or the whole route table.
+/// Limit on the bytes of a response. It suffices for a list of all series of a cluster, and for a whole route table.
 const MAX_RESPONSE_BYTES: usize = 64 << 20;
 
 /// Sends requests for ids and series to the AllocSvrs of a cluster.
 pub(crate) struct IdClient {
     pool: Pool,
-    /// Addresses to start from, as `host:port`.
+    /// Addresses of the AllocSvrs, as `host:port`.
     addrs: Vec<String>,
     since: Instant,
     /// Time limit of the command.
@@ -41,18 +41,18 @@ pub(crate) struct IdClient {
 /// The failure of a request.
 struct Failed {
     failure: Failure,
-    /// Whether the request may have been applied, although no response arrived.
+    /// Whether a server may have processed the request, although no response arrived.
     may_have_applied: bool,
 }
 
 impl IdClient {
-    /// Returns a client of the cluster that the command line names. Sends nothing.
+    /// Returns a client of the cluster that the command line names. Does not connect yet.
     pub(crate) fn new(target: &Target, timeout: Duration) -> anyhow::Result<IdClient> {
         let addrs = target.addrs()?.iter().map(|addr| host_port(addr).to_owned()).collect();
         Ok(IdClient { pool: security::access()?.pool(1), addrs, since: Instant::now(), timeout })
     }
 
-    /// Requests the series of the cluster, in the order in which they were created.
+    /// Requests the series of the cluster, in the order of their creation.
     pub(crate) async fn list(&self) -> anyhow::Result<Vec<Series>> {
         let list = async |to, limit| {
             let mut client = IdServiceClient::new(to).max_decoding_message_size(MAX_RESPONSE_BYTES);
@@ -61,7 +61,7 @@ impl IdClient {
         Ok(self.call(list).await.map_err(|failed| failed.failure)?.series)
     }
 
-    /// Requests the series of a name.
+    /// Requests the series with a name.
     ///
     /// # Errors
     /// `UNKNOWN_SERIES`, or the failure of the request.
@@ -102,7 +102,8 @@ impl IdClient {
         self.timeout.saturating_sub(self.since.elapsed())
     }
 
-    /// Sends a request, with the time that is left for it, until a node responds or refuses it permanently.
+    /// Sends a request to one node after another, until a node responds or refuses it permanently, or the time of the
+    /// command ends.
     async fn call<T>(
         &self,
         send: impl AsyncFn(CallerChannel, Duration) -> Result<Response<T>, Status>,
@@ -113,7 +114,8 @@ impl IdClient {
             let failed = |failure| Failed { failure, may_have_applied };
             let channel = self.pool.get_for_caller(addr);
             let channel = channel.map_err(|error| failed(Failure::new(Exit::Usage, error.to_string())))?;
-            // A node that hangs leaves time for the others.
+            // The remaining time is divided among the untried nodes, so that a node that hangs leaves time for the
+            // others.
             let untried = u32::try_from(self.addrs.len().saturating_sub(attempt)).unwrap_or(u32::MAX);
             let limit = self.left() / untried.max(1);
             let status = match tokio::time::timeout(limit, send(channel, limit)).await {
@@ -132,10 +134,11 @@ impl IdClient {
             let is_transient = status.code() == Code::Unavailable || status::retry_after(&status).is_some();
             match reason {
                 Some(reason) if !is_transient || self.left() <= pause => return Err(failed(refused(&reason, &status))),
-                // A node of an earlier release, or a port of another kind; another address may have the service.
+                // The node has an earlier release, or the port is of another kind. Another address may have the
+                // service.
                 None if status.code() == Code::Unimplemented && attempt + 1 < self.addrs.len() => {}
                 None if status.code() == Code::Unimplemented => return Err(failed(not_served(addr).await)),
-                // Each address gets one attempt.
+                // Each address gets one attempt. After these attempts, a node that does not respond ends the command.
                 None if attempt + 1 >= self.addrs.len() || self.left() <= pause => {
                     let message = format!("no node responded; {addr} failed last: {}", Chain(&status));
                     return Err(failed(target::unreachable(addr, &status, message, self.timeout).await));
@@ -150,7 +153,7 @@ impl IdClient {
 /// Returns the shape of a series.
 ///
 /// # Errors
-/// It is a shape of a later release.
+/// The series has a shape of a later release.
 pub(crate) fn shape_of(series: &Series) -> Result<SeriesShape, Failure> {
     let shape = series.shape.as_ref().and_then(|shape| SeriesShape::try_from(shape).ok());
     shape.ok_or_else(|| {
@@ -159,14 +162,14 @@ pub(crate) fn shape_of(series: &Series) -> Result<SeriesShape, Failure> {
     })
 }
 
-/// Sets the request's deadline, so the server gives up when the client does.
+/// Sets the deadline of a request, so that the server stops its work when the client stops waiting.
 fn timed<T>(request: T, limit: Duration) -> Request<T> {
     let mut request = Request::new(request);
     request.set_timeout(limit);
     request
 }
 
-/// Returns a refusal as a failure of the command, with a hint.
+/// Converts a refusal to a failure of the command, with an exit code and a hint.
 fn refused(reason: &str, status: &Status) -> Failure {
     let known = Reason::parse(reason);
     let exit = match known {
@@ -177,7 +180,7 @@ fn refused(reason: &str, status: &Status) -> Failure {
     };
     let failure = Failure::new(exit, format!("{} ({reason})", status.message())).reason(reason);
     match known {
-        // Its text names the command that lists them.
+        // No hint is needed, because the text already names the command that lists the series.
         Some(Reason::UnknownSeries) => failure,
         Some(Reason::LaneRequired) => failure.hint("--lane N names it, for example the shard of a user"),
         Some(Reason::LaneNotAllowed) => failure.hint("leave --lane out"),
@@ -185,7 +188,7 @@ fn refused(reason: &str, status: &Status) -> Failure {
     }
 }
 
-/// Returns the failure for a port that has not the service: a port of another kind, or of an earlier release.
+/// Returns the failure for a port without the service. The port is of another kind, or its node has an earlier release.
 async fn not_served(addr: &str) -> Failure {
     let kind = port_kind::identify(addr).await;
     kind.and_then(|kind| kind.failure(addr, Needed::Alloc)).unwrap_or_else(|| {

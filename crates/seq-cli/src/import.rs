@@ -1,9 +1,10 @@
-//! The command `import`: raises users to the numbers that another system gave them, from a file or from a Redis server,
-//! and counter series to the last ids of another system, from a file.
+//! The command `import`, which takes over the numbers of another system. It raises users to their numbers in a file or
+//! a Redis server, or counter series to their last ids in a file.
 //!
-//! **Invariant:** an import only raises. All records are valid, and all their users are in a set, or all their series
-//! are counters that have the ids, before the first of them is raised. A number that is not below its record stays. So
-//! an import can be repeated, while the former system still serves and again afterwards.
+//! **Invariant:** an import only raises numbers. Before the first number is raised, all records are checked. Every user
+//! must be in a set, or every series must be a counter series that has the id of its record. A number that is equal to
+//! its record or above it is not changed. So an import can be repeated, for example while the former system still
+//! serves and again after it has stopped.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -101,12 +102,12 @@ pub struct ImportArgs {
     timeout: Duration,
 }
 
-/// The present numbers of the users or series in the records, compared with the records.
+/// Result of comparing the records with the present numbers of their users or series.
 #[derive(Debug)]
 struct Survey {
-    /// Records whose counters are below them, ascending.
+    /// Records whose users or series have a lower number at present, in the order of their keys.
     below: Vec<Record>,
-    /// Sum of the numbers by which these counters are below their records.
+    /// Sum of the differences between these records and the present numbers.
     distance: u128,
 }
 
@@ -124,11 +125,11 @@ struct Report {
     source: Facts,
     #[serde(flatten)]
     total: Total,
-    /// Number of users or series that an earlier run had raised, by the file of the progress.
+    /// Number of users or series that an earlier run finished, according to the progress file.
     resumed: u64,
-    /// Number of users or series that were raised, or would be.
+    /// Number of users or series that were raised, or with `--dry-run`, that would be raised.
     raised: u64,
-    /// Number of users or series that were at their value or above, and stay.
+    /// Number of users or series that were not raised because their number was not below the record.
     kept: u64,
     refused: u64,
     dry_run: bool,
@@ -195,7 +196,7 @@ async fn read(source: &Source, args: &ImportArgs, output: &Output) -> Result<Con
     contents
 }
 
-/// Reads the present numbers of the users or series.
+/// Requests the present numbers of the users or series, and compares them with the records.
 ///
 /// # Errors
 /// A user is in no set, or a number cannot be read.
@@ -237,7 +238,7 @@ async fn survey(
     Ok(survey)
 }
 
-/// Raises the users or series in order of their records, several at a time.
+/// Raises the users or series in the order of their records, with several calls in flight.
 async fn apply(
     args: &ImportArgs,
     client: &Client,
@@ -264,7 +265,7 @@ async fn apply(
             (record.key, counters.advance(client, &record).await)
         }
     };
-    // The results are in order, so all records before a finished record are finished too.
+    // The results arrive in the order of the records, so all records before a finished record are finished too.
     let mut raised = stream::iter(below.iter().enumerate()).map(raise).buffered(usize::from(args.concurrency));
     let (mut written, mut last) = (Instant::now(), None);
     let end = loop {
@@ -291,7 +292,8 @@ async fn apply(
         }
         bar.inc(1);
         if report.refused > 0 {
-            // A refused record is not finished, so the next run begins with the first refused record.
+            // A refused record does not count as finished, and neither do later records, so the next run begins with
+            // the first refused record.
             continue;
         }
         last = Some(key);

@@ -1,5 +1,5 @@
-//! The results of a call for some uids, and the failure of the command. The JSON form has an item for each uid, granted
-//! or refused, in the order of the command line.
+//! The results of a call for several uids, and the failure of the command. In JSON, each uid has an item with its
+//! result or its refusal, in the order of the command line.
 
 use seq_client::{CallError, Client};
 use seq_command::exit::{Exit, Failure, report_error};
@@ -8,7 +8,7 @@ use seq_load::outcome;
 use seq_load::outcome::Chain;
 use serde::Serialize;
 
-/// Limit on the refusals of one call in plain output; JSON has all of them.
+/// Maximum number of refusals of one call that plain output shows. JSON contains all refusals.
 const REFUSALS_SHOWN: usize = 10;
 
 /// The result of one uid.
@@ -33,26 +33,26 @@ struct Refusal {
     /// The reason in capitals, from the SDK, such as `UID_OUTSIDE`, or from the server.
     reason: String,
     message: String,
-    /// Whether the same request can succeed later.
+    /// Whether the same request may succeed later.
     retryable: bool,
-    /// Whether numbers may have been consumed, which leaves a gap.
+    /// Whether numbers may have been allocated although the call failed. If they were, they are skipped.
     may_have_applied: bool,
 }
 
-/// The items still to print in plain output, and the failure of the command.
+/// The results that the command must still print as plain output, and the failure of the command.
 pub(crate) struct Printable<T> {
     replies: Vec<(u64, T)>,
     failure: Option<Failure>,
 }
 
 impl<T> Printable<T> {
-    /// Returns the responses to print, and the result of the command after that.
+    /// Returns the results to print, and the outcome that the command must return after printing them.
     pub(crate) fn split(self) -> (Vec<(u64, T)>, anyhow::Result<Exit>) {
         (self.replies, self.failure.map_or(Ok(Exit::Ok), |failure| Err(failure.into())))
     }
 }
 
-/// Prints all items as JSON if requested, and determines the failure of the command.
+/// Determines the failure of the command. If JSON is requested, also prints all items.
 pub(crate) fn items<T: Serialize>(
     uids: &[u64],
     results: Vec<Result<T, CallError>>,
@@ -88,12 +88,12 @@ fn outcome<T>(result: Result<T, CallError>) -> Outcome<T> {
     }
 }
 
-/// Returns the failure of a call for `items` uids: the refusal if all items were refused, "partly done" if some items
-/// were refused, otherwise none.
+/// Returns the failure of a call with `items` items, and prints all refusals except the last. The exit code is that of
+/// the first refusal if all items were refused, otherwise [`Exit::Partial`]. Returns `None` if no item was refused.
 fn failure_of(refused: &[CallError], items: usize, client: &Client) -> Option<Failure> {
     let exit = if refused.len() < items { Exit::Partial } else { exit_of(refused.first()?) };
     let shown = &refused[..refused.len().min(REFUSALS_SHOWN)];
-    // Each refusal is a line; the last line has a hint.
+    // Each refusal is printed on one line. The last refusal is returned with a hint.
     let (last, others) = shown.split_last()?;
     for error in others {
         report_error(&Chain(error));

@@ -1,4 +1,5 @@
-//! The commands of clients and operators, replay and bench. None of them links a server.
+//! The commands for clients and operators, and the commands `replay` and `bench`. None of them needs the code of a
+//! server.
 
 #![allow(missing_docs, reason = "the public items are commands: their help is at the variants of the command line")]
 

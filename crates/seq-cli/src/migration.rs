@@ -1,7 +1,8 @@
-//! The command `migration`: the migrations of sections between sets.
+//! The command `migration`, which shows and changes migrations of sections between sets.
 //!
-//! A migration is found from any node of any set of its cluster. Its id may be shortened to digits with which no other
-//! id begins. All changes are idempotent, so repeating an interrupted command completes it.
+//! The commands find a migration from any node of its cluster. The id of a migration may be shortened to its first
+//! digits, if no other id begins with them. All changes are idempotent, so repeating an interrupted command completes
+//! it.
 
 use std::time::Duration;
 
@@ -115,7 +116,8 @@ pub(crate) struct PaceArgs {
 }
 
 impl PaceArgs {
-    /// Returns the pace for a request; a value that is not given stays as before.
+    /// Returns the pace for a request. In it, 0 stands for a value that the user did not give, and which stays
+    /// unchanged.
     pub(crate) fn pace(self, paused: bool) -> MigrationPace {
         MigrationPace { rate: self.rate.unwrap_or(0), max_pause_ms: self.max_pause_ms.unwrap_or(0), paused }
     }
@@ -263,7 +265,7 @@ async fn watch(args: &WatchArgs, output: &Output) -> anyhow::Result<Exit> {
 /// Returns the id of the only migration in progress.
 ///
 /// # Errors
-/// No migration is in progress, or several are.
+/// No migration is in progress, or several migrations are in progress.
 async fn only_one(cluster: &mut Cluster) -> anyhow::Result<String> {
     let found = cluster.migrations().await?;
     let moving: Vec<String> = (found.migrations.iter())
@@ -281,7 +283,8 @@ async fn only_one(cluster: &mut Cluster) -> anyhow::Result<String> {
     }
 }
 
-/// Prints the outcome of a watched migration, unless JSON has already printed it.
+/// Prints the outcome of a watched migration. Prints nothing for JSON, because the watch has already printed the last
+/// status.
 pub(crate) fn report(migration: &MigrationStatus, flags: &str, output: &Output) -> anyhow::Result<Exit> {
     if output.is_json() {
         return Ok(Exit::Ok);
@@ -335,7 +338,8 @@ async fn rollback(args: &EndArgs, output: &Output) -> anyhow::Result<Exit> {
         }
         _ => format!("return {departed} of migration {id} from set {to} to set {from}"),
     };
-    // If the migration is already being rolled back, it is only watched; if it is over, the store decides.
+    // A migration that is already being rolled back, or was rolled back, needs no confirmation. The store decides
+    // whether any other migration can be rolled back.
     if !matches!(returned, Phase::RollingBack | Phase::RolledBack)
         && let Err(exit) = args.confirm.proceeds(&what, output)?
     {

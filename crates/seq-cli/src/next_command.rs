@@ -1,4 +1,4 @@
-//! The commands `next`, `current` and `advance`: each sends one call and prints its results.
+//! The commands `next`, `current` and `advance`. Each command sends one call and prints the results.
 
 use std::time::Duration;
 
@@ -124,10 +124,10 @@ struct Read {
     epoch: u64,
 }
 
-/// An advance that was made, or would be.
+/// An advance that was made, or with `--dry-run`, that would be made.
 #[derive(Serialize)]
 struct Advanced {
-    /// The last number before the advance, or an upper bound of it.
+    /// The last number before the advance, or an upper bound of the last number.
     #[serde(serialize_with = "digits")]
     from: u64,
     exactness: &'static str,
@@ -188,7 +188,8 @@ pub async fn advance(args: AdvanceArgs, output: &Output) -> anyhow::Result<Exit>
         Ok(current) => {
             let read = Read::from(current);
             let advanced = Advanced { from: read.value, exactness: read.exactness, to, dry_run };
-            // If the user is at the number or past it, nothing would be raised, and the service decides.
+            // If the user is known to be at the number or past it, nothing would be raised, so no confirmation is
+            // needed.
             let raises = !current.exact || current.value < to;
             let asks = raises && !dry_run && !yes;
             if asks && !confirmed(&advanced.question(uid))? {
@@ -206,7 +207,8 @@ pub async fn advance(args: AdvanceArgs, output: &Output) -> anyhow::Result<Exit>
     end
 }
 
-/// Fails like the advance if a read shows that the user is past the number, because numbers never go back.
+/// Returns the error that the advance would return, if a read has shown that the user is past the number. The result is
+/// final, because numbers never go back.
 fn check_past(uid: u64, current: Current, to: u64) -> Result<(), Failure> {
     if current.exact && current.value > to {
         let message = format!("uid {uid} is at {}, past {to} ({})", current.value, Reason::AlreadyPast);

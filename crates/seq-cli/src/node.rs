@@ -1,7 +1,7 @@
-//! The command `node`: lists, drains and undrains the allocators of a set.
+//! The command `node`, which lists, drains and undrains the allocators of a set.
 //!
-//! A drain is replicated state of the set, so it continues when the command is interrupted. Repeating the command shows
-//! its progress.
+//! A drain is part of the replicated state of the set, so it continues when the command is interrupted. If the command
+//! is repeated, it shows the progress of the drain.
 
 use std::time::{Duration, Instant};
 
@@ -78,7 +78,7 @@ pub struct UndrainArgs {
     timeout: TimeoutArgs,
 }
 
-/// The outcome of a drain or an undrain.
+/// The outcome of the command `drain` or `undrain`.
 #[derive(Serialize)]
 struct Outcome<'a> {
     set: &'a str,
@@ -86,7 +86,7 @@ struct Outcome<'a> {
     drained: bool,
     dry_run: bool,
     changed: bool,
-    /// Number of sections that were handed over, or would be.
+    /// Number of sections that were handed over, or with `--dry-run`, that would be handed over.
     sections: u32,
     seconds: f64,
     /// The fingerprint of the plan; absent if there was nothing to do.
@@ -127,7 +127,7 @@ async fn drain(args: &DrainArgs, output: &Output) -> anyhow::Result<Exit> {
     let list = client.nodes().await?;
     let (set, node) = (list.set, args.node.as_str());
     let was_drained = list.nodes.iter().any(|state| state.name == node && state.drained);
-    // The dry run lets a refusal come before the confirmation.
+    // The dry run is requested first, so that a refusal comes before the prompt for confirmation.
     let foreseen = client.drain(node, true, &[], Mode::Show).await?;
     let (sections, plan) = (foreseen.sections, Fingerprint(foreseen.fingerprint));
     let dry_run = args.confirm.plan.dry_run;

@@ -7,16 +7,16 @@ use seq_core::Uid;
 use seq_order::{Checker, Fault, Tally, User, Violation};
 use serde::Serialize;
 
-/// The verdict on the order, with the violations.
+/// The verdict on the order of numbers, with the violations.
 #[derive(Debug, Serialize)]
 pub(crate) struct Verdict {
     uids_watched: usize,
     decreases: u64,
     duplicates: u64,
     chain_breaks: u64,
-    /// Number of missing numbers in a run that allows no gaps.
+    /// Number of missing numbers; 0 for a run in which numbers may be missing.
     gaps: u64,
-    /// Number of refused items in a run that allows no refusals.
+    /// Number of refused items; 0 for a run in which items may be refused.
     unserved: u64,
     malformed: u64,
     foreign_prevs: u64,
@@ -24,7 +24,7 @@ pub(crate) struct Verdict {
     violations: Vec<Broken>,
 }
 
-/// A violation, with the values by which it is found in logs.
+/// A violation, with the values that identify it in logs.
 #[derive(Debug, Serialize)]
 struct Broken {
     fault: &'static str,
@@ -41,8 +41,8 @@ struct Broken {
 }
 
 impl Verdict {
-    /// Evaluates a history in which `uid` names the users. With `exclusive`, no other client used these uids, so a
-    /// `prev` that no response contained breaks the chain.
+    /// Evaluates the history of `checker`. `uid` returns the uid of a user of the history. `exclusive` states that no
+    /// other client used these uids, so that a `prev` that was in no response is a chain break.
     pub(crate) fn new(checker: &Checker, uid: impl Fn(User) -> Uid, exclusive: bool) -> Verdict {
         let mut tally = checker.tally();
         if exclusive {
@@ -80,7 +80,7 @@ impl Verdict {
         }
     }
 
-    /// Returns whether the order held.
+    /// Returns whether there was no violation of the order.
     pub(crate) fn pass(&self) -> bool {
         self.pass
     }

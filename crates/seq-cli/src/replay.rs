@@ -1,8 +1,9 @@
-//! The command `replay`: replays a recorded message trace through the service, by `seq-load`, and checks every reply.
+//! The command `replay`. With `seq-load`, it sends the requests for a recorded trace of messages to the service, and
+//! checks every response.
 //!
-//! Every message allocates one number for every member of its group, in one call. The order is checked over the whole
-//! run, and with `--floors` over several runs; a violation is exit 1. Ctrl-C ends the run early, with its report and
-//! exit 130.
+//! For each message, one call allocates a number for every member of the message's group. The order of numbers is
+//! checked over the whole run, and with `--floors` over several runs. The exit code is 1 if the order was violated.
+//! Ctrl-C ends the run early; the report is printed, and the exit code is 130 if the order held.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -27,7 +28,7 @@ mod report;
 
 use report::Report;
 
-/// Interval of drawing the progress bar and polling the ceiling raises.
+/// Interval at which the progress bar is drawn and the number of ceiling raises is requested.
 const TICK: Duration = Duration::from_millis(250);
 
 /// Arguments of `replay`.
@@ -70,7 +71,7 @@ pub struct ReplayArgs {
     exclusive: bool,
 }
 
-/// Speed of the replay; `None` means as fast as responses arrive.
+/// Speed of the replay, as a factor of the recorded time; `None` means as fast as responses arrive.
 #[derive(Clone, Copy, Debug)]
 struct Speed(Option<f64>);
 
@@ -90,7 +91,7 @@ pub async fn run(args: ReplayArgs, output: &Output) -> anyhow::Result<Exit> {
         Some(file) => high_water::load(file).map_err(|error| usage(error.into()))?,
         None => HighWaterMarks::new(),
     };
-    // The file is opened before the run, so that a path that cannot be written fails early.
+    // The file is opened before the run, so that a path that cannot be written causes an error before the run.
     let replacement =
         args.floors.as_deref().map(|file| Replacement::create(file).map_err(|error| cannot_write(file, error)));
     let replacement = replacement.transpose().map_err(usage)?;
@@ -112,7 +113,7 @@ pub async fn run(args: ReplayArgs, output: &Output) -> anyhow::Result<Exit> {
         lane: None,
         connections: usize::from(args.connections),
         deadline: args.timeout,
-        // A message is one call, and no group is larger than a call allows.
+        // A message is one call, and no group has more members than a call may have items.
         batch: MAX_ITEMS,
         coalesce: true,
     };
@@ -138,7 +139,7 @@ fn cannot_write(file: &Path, error: std::io::Error) -> anyhow::Error {
     anyhow::Error::from(error).context(format!("cannot write {}", file.display()))
 }
 
-/// Runs the replay with its progress bar and the polls of the raises. A signal ends the replay early, and a second
+/// Runs the replay, draws its progress bar and counts the ceiling raises. A signal ends the replay early, and a second
 /// signal ends the process. Returns whether a signal ended the replay.
 async fn watch(
     drive: &Drive<'_, AnyTransport>,
@@ -172,8 +173,8 @@ async fn watch(
     interrupted
 }
 
-/// Returns the high-water marks after a run. The uids of the trace have the marks of the run, all other uids have the
-/// loaded marks.
+/// Returns the high-water marks after a run. The marks of the trace's uids are taken from the run, and the marks of all
+/// other uids from `floors`.
 fn joined(mut floors: HighWaterMarks, trace: &Trace, checker: &Checker) -> HighWaterMarks {
     floors.extend(trace.users().map(|(user, uid)| (uid, Seq(checker.floor(user)))).filter(|(_, floor)| floor.0 > 0));
     floors

@@ -1,4 +1,5 @@
-//! The command `section`: lists and shows sections with their sets and owners, moves sections, and pauses balancing.
+//! The command `section`, which lists and shows sections with their sets and owners, moves sections, and pauses
+//! balancing.
 
 use clap::{Args, Subcommand, ValueEnum};
 use seq_command::exit::{Exit, Failure};
@@ -144,7 +145,7 @@ pub(crate) struct SectionView {
 struct ShownView {
     #[serde(flatten)]
     section: SectionView,
-    /// State at the owner; absent if there is none, or it does not respond.
+    /// State of the section at its owner; absent if the section has no owner, or if the owner does not respond.
     #[serde(skip_serializing_if = "Option::is_none")]
     activity: Option<activity::Described>,
 }
@@ -195,7 +196,8 @@ pub fn run(command: SectionCommand, output: &Output) -> anyhow::Result<Exit> {
     })
 }
 
-/// Requests the records of sections up to a section, page by page.
+/// Requests the records of sections page by page, from the first section of `request` up to `end`, or to the last
+/// section.
 pub(crate) async fn fetch(
     store: &mut StoreClient,
     mut request: ListSectionsRequest,
@@ -237,20 +239,20 @@ async fn list(args: &ListArgs, output: &Output) -> anyhow::Result<Exit> {
 }
 
 impl ListArgs {
-    /// Returns the order and the number of the busiest sections, if only they are listed.
+    /// Returns the order and the count of the sections to list if only the busiest are listed; otherwise `None`.
     fn top(&self) -> Option<(TopArg, u32)> {
         let by_writes = self.top_writes.map(|count| (TopArg::Writes, count));
         self.top.map(|by| (by, self.count)).or(by_writes)
     }
 
-    /// Returns whether sections of the set are left out.
+    /// Returns whether the arguments exclude sections of the set.
     fn is_filtered(&self) -> bool {
         let ranges = self.selection.uids.len() + self.selection.sections.len();
         ranges > 0 || self.state.is_some() || self.owner.is_some()
     }
 }
 
-/// Returns the present records of the sections that the arguments select.
+/// Requests the records of the sections that the arguments select.
 async fn select(args: &ListArgs, client: &mut SetClient, layout: &Sections) -> anyhow::Result<Vec<SectionInfo>> {
     let runs = layout.runs(&args.selection)?;
     let mut records = Vec::new();
@@ -273,7 +275,7 @@ async fn select(args: &ListArgs, client: &mut SetClient, layout: &Sections) -> a
     Ok(records)
 }
 
-/// Returns the part of a record that is inside `first..end`.
+/// Returns the part of a record about sections in `first..end`; `None` if the record has no such sections.
 fn cut(mut record: SectionInfo, layout: &Sections, first: u64, end: u64) -> Option<SectionInfo> {
     let range = record.range.as_mut()?;
     let (start, past) = (u64::from(range.first_section), u64::from(range.first_section) + u64::from(range.sections));
@@ -308,7 +310,7 @@ fn table(records: &[SectionInfo]) -> Table {
     table
 }
 
-/// Returns the owner of a section, and whether an operator moved the section.
+/// Returns a text with the owner of a section, and whether an operator moved the section.
 fn owner(record: &SectionInfo) -> String {
     let owner = if record.owner.is_empty() { "-" } else { &record.owner };
     match record.moved_to.as_str() {
@@ -318,7 +320,7 @@ fn owner(record: &SectionInfo) -> String {
     }
 }
 
-/// Returns a table of summarized records, without owners and ceilings.
+/// Returns a table of records that each stand for several sections. It has no owners and ceilings.
 pub(crate) fn summary(records: &[SectionInfo]) -> Table {
     let mut table = Table::new(&["sections", "count", "uids", "state", "set", "migration"]).right(&[1]);
     for record in records {
@@ -348,7 +350,7 @@ async fn show(args: &ShowArgs, output: &Output) -> anyhow::Result<Exit> {
         (None, Some(uid)) => layout.of_uid(uid)?,
         (None, None) => return Err(Failure::new(Exit::Usage, "name a SECTION or a --uid".to_owned()).into()),
     };
-    // The directory names the set whose log has the record.
+    // If the section is in another set, the record in this set names that set, whose store has the current record.
     let mut store = cluster.into_own().store;
     let mut record = one(&mut store, section).await?;
     if record.state() != SectionState::Resident && !record.set.is_empty() && record.set != own.name {

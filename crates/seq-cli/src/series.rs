@@ -1,7 +1,7 @@
-//! The commands `series`: the series of a cluster, from whose numbers ids are made.
+//! The commands `series`, which create, list, show and retire the series of a cluster.
 //!
-//! The store of one set creates and retires series, at its admin port: of the set with which the cluster began, until
-//! `seqsvr set layout-writer` names another set. Every AllocSvr lists them.
+//! Only the store of the layout writer creates and retires series, at its admin port. The layout writer is the set with
+//! which the cluster began, until `seqsvr set layout-writer` names another set. Every AllocSvr can list the series.
 
 use clap::Subcommand;
 use seq_command::exit::Exit;

@@ -1,4 +1,4 @@
-//! The command `services`: lists the services of a gRPC port by server reflection.
+//! The command `services`, which lists the services of a gRPC port by server reflection.
 
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
-//! The command `set`: the sets of a cluster, and the migrations of sections between them.
+//! The command `set`, which defines, lists and closes the sets of a cluster, and migrates sections between them.
 //!
-//! The stores plan each change. A command shows the plan, and once it is confirmed, requests the change as a
-//! compare-and-set: the preconditions of the plan are compared where the change is applied.
+//! The stores plan each change. A command shows the plan and prompts for confirmation. It then requests the change as a
+//! compare-and-set, for which the store compares the preconditions of the plan when it applies the change.
 
 use clap::Subcommand;
 use seq_command::exit::Exit;

@@ -1,4 +1,5 @@
-//! The shape of ids on the command line: a name, the bits of its fields, or a series that has it.
+//! Arguments for the shape of ids. A shape is given by its name, by the numbers of bits of its fields, or by a series
+//! with this shape.
 
 use std::time::Duration;
 
@@ -28,7 +29,8 @@ pub(crate) struct ShapeArgs {
     unit: u32,
 }
 
-/// The shape of ids that are read or made: of a series, or of the command line.
+/// The shape of the ids that a command decodes or encodes. It is the shape of a series, or a shape given on the command
+/// line.
 #[derive(Debug, Args)]
 pub(crate) struct ShapeOrSeriesArgs {
     #[command(flatten)]
@@ -43,12 +45,12 @@ pub(crate) struct ShapeOrSeriesArgs {
     timeout: Duration,
 }
 
-/// A shape, with the name by which results refer to it.
+/// A shape, with its name in the output of commands.
 #[derive(Clone, Debug)]
 pub(crate) struct NamedShape {
     /// The name of the shape, or of the series.
     pub(crate) name: String,
-    /// Name of the shape in errors: `the shape snowflake`, `series tweets`.
+    /// Name of the shape in errors, such as `the shape snowflake` or `series tweets`.
     pub(crate) title: String,
     /// Whether it is the shape of a series.
     pub(crate) is_series: bool,
@@ -71,7 +73,7 @@ impl ShapeArgs {
         Ok(Some(Preset { name: "custom", shape, ahead_ms: AHEAD_MS, ..WITHOUT_NAME }))
     }
 
-    /// Returns whether the shape has no name.
+    /// Returns whether the shape is given by bits instead of a name.
     pub(crate) fn is_custom(&self) -> bool {
         self.bits.is_some()
     }
@@ -81,7 +83,7 @@ impl ShapeOrSeriesArgs {
     /// Returns the shape; `None` if neither a shape nor a series was given.
     ///
     /// # Errors
-    /// The bits do not form a usable shape, or no node states the series.
+    /// The bits do not form a usable shape, or no node returned the series.
     pub(crate) fn find(&self) -> anyhow::Result<Option<NamedShape>> {
         let Some(name) = &self.series else {
             let named = |preset: Preset| NamedShape {
@@ -95,13 +97,14 @@ impl ShapeOrSeriesArgs {
         let series = seq_command::client_runtime()?
             .block_on(async { IdClient::new(&self.target, self.timeout)?.series(name).await })?;
         let SeriesShape { shape, .. } = shape_of(&series)?;
-        // The fields of a lane are a custom of the shape's system, and a series may have another.
+        // `lane_fields` is left empty, because the fields that a lane consists of are a convention of another system,
+        // which need not apply to this series.
         let preset = Preset { name: "series", shape, ..WITHOUT_NAME };
         Ok(Some(NamedShape { name: name.clone(), title: format!("series {name}"), is_series: true, preset }))
     }
 }
 
-/// The other fields of a shape that has no name.
+/// Values of the other fields for a shape without a name.
 const WITHOUT_NAME: Preset =
     Preset { name: "", about: "", shape: PRESETS[0].shape, lane_fields: &[], named_lanes: false, ahead_ms: 0 };
 
@@ -116,7 +119,7 @@ fn bits(text: &str) -> Result<[u8; 3], String> {
     three.ok_or_else(|| "it must be three numbers of bits, as 41/10/12".to_owned())
 }
 
-/// Parses a unit of time, where `ms` means `1ms`.
+/// Parses a unit of time. A unit without a number, such as `ms`, means one unit, such as `1ms`.
 fn unit_ms(text: &str) -> Result<u32, String> {
     let has_number = text.starts_with(|letter: char| letter.is_ascii_digit());
     let unit = if has_number { time_limit::time(text)? } else { time_limit::time(&format!("1{text}"))? };

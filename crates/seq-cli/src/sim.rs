@@ -1,6 +1,7 @@
-//! The command `sim`: runs many seeds of the simulator, replays a seed, or measures the detection of planted bugs.
+//! The command `sim`, which runs many seeds of the simulator, replays one seed, or measures how many seeds it takes to
+//! detect planted bugs.
 //!
-//! A seed determines every event of a run, on any machine.
+//! A seed determines every event of a run. The events are the same on every machine.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -16,7 +17,8 @@ use serde::Serialize;
 /// Number of searches for each planted bug.
 const HUNTS: u64 = 5;
 
-/// Distance between the first seeds of two searches, larger than the number of seeds of any search.
+/// Distance between the first seeds of two searches. It is far larger than the number of seeds that a search usually
+/// takes, so that two searches do not use the same seeds.
 const HUNT_STRIDE: u64 = 1_000_000;
 
 /// The figures of a progress bar.
@@ -114,7 +116,7 @@ struct Broken {
     seed: u64,
     weather: &'static str,
     what: String,
-    /// Descriptions of the minimal set of faults.
+    /// Descriptions of the faults in the smallest set of faults that was found to cause the violation.
     faults: Vec<String>,
     again: String,
 }
@@ -247,7 +249,7 @@ fn replay(args: ReplayArgs, output: &Output) -> anyhow::Result<Exit> {
 struct Hunted {
     bug: &'static str,
     about: &'static str,
-    /// Number of seeds of each successful search, ascending.
+    /// Number of seeds that each successful search took, ascending.
     seeds: Vec<u64>,
     median: Option<u64>,
     missed: u64,

@@ -1,10 +1,11 @@
-//! The command `status`: requests the status of the seed nodes and of the nodes that they list, and shows each set.
+//! The command `status`, which requests the status of the seed nodes and of the nodes that they list, and shows each
+//! set.
 //!
-//! If seeds are addresses, the command also queries the other sets of the cluster, whose addresses AllocSvrs and
-//! proxies have. If the seeds are from a set file, only the set of the file is shown.
+//! If the seeds are given as addresses, the command also queries the other sets of the cluster, whose addresses it gets
+//! from AllocSvrs and proxies. If the seeds are from a set file, only the set of the file is shown.
 //!
-//! A section is served while its owner has a lease that has not expired. A node that does not respond is shown, but a
-//! member that was removed from its store does not count as missing.
+//! A section counts as served while its owner has a lease that has not expired. A node that does not respond is shown,
+//! but does not count as missing if it was removed from its store.
 
 use std::time::{Duration, Instant};
 
@@ -87,7 +88,8 @@ pub async fn run(args: StatusArgs, output: &Output) -> anyhow::Result<Exit> {
                 print(&cluster, output)?;
                 before = Some((now, cluster));
             }
-            // A wrong port stays wrong, but a cluster may come back.
+            // Only a usage error, such as a wrong port, ends the watch. After other errors, the cluster may respond
+            // again later.
             Err(failure) if failure.exit() == Exit::Usage => return Err(failure.into()),
             Err(failure) => report_error(&failure),
         }

@@ -1,4 +1,4 @@
-//! The command `store`: changes the membership of a set's store.
+//! The command `store`, which lists and changes the members of a set's store, and changes its terms and format.
 
 use clap::Subcommand;
 use seq_command::client_runtime;
@@ -36,7 +36,7 @@ pub enum StoreCommand {
 /// Runs a command for the members of a store.
 ///
 /// # Errors
-/// The command failed; the error has the exit code.
+/// The command failed. The error has the exit code.
 pub fn run(command: StoreCommand, output: &Output) -> anyhow::Result<Exit> {
     client_runtime()?.block_on(async {
         match command {

@@ -1,7 +1,7 @@
-//! The command `top`: a live view of nodes, sections, migrations and events in a terminal.
+//! The command `top`, which shows nodes, sections, migrations and events live in a terminal.
 //!
-//! [`observing`] makes one observation after another, a thread reads keys, and the loop draws: [`page::page`] returns
-//! the rows of the screen as a function of the last observation, the state of the screen and the size of the terminal.
+//! [`observing`] makes one observation after another, a thread reads keys, and a loop draws the page. [`page::page`]
+//! computes the rows of the page from the last observation, the state of the screen and the size of the terminal.
 
 use std::io::IsTerminal;
 use std::sync::Arc;
@@ -35,13 +35,14 @@ mod row;
 mod screen;
 mod tables;
 
-/// Pause between the two observations of `--once`, from which rates are.
+/// Pause between the two observations of `--once`. Rates are computed from the difference between the two observations.
 const ONCE_PAUSE: Duration = Duration::from_secs(1);
 
-/// Time after which the page is drawn again without an observation, because it shows its age.
+/// Time after which the page is drawn again even without a new observation, because the page shows the age of the
+/// observation.
 const REDRAW: Duration = Duration::from_secs(1);
 
-/// Keys that wait to be handled, more than anybody presses during a request.
+/// Maximum number of pending keys. It is more than a user presses while a request is in flight.
 const KEYS: usize = 64;
 
 #[derive(Debug, Args)]
@@ -81,7 +82,8 @@ pub async fn run(args: TopArgs, output: &Output) -> anyhow::Result<Exit> {
         let hint = "`seqsvr top --once` prints the page, and with -o json the observation";
         return Err(Failure::new(Exit::Failed, "the output is no terminal").hint(hint).into());
     }
-    // A wrong address is an error, and not an empty page.
+    // The first observation is made before the page is drawn, so that a wrong address causes an error instead of an
+    // empty page.
     let first = observer.observe(screen.by, SECTIONS).await?;
     let mut terminal = ratatui::try_init()?;
     let ended = live(&mut terminal, observer, screen, first, args.interval).await;
@@ -97,7 +99,7 @@ async fn once(observer: &mut Observer, screen: &Screen, output: &Output) -> anyh
         output.json(&*observation)?;
         return Ok(Exit::Ok);
     }
-    /// Width of a page that is no terminal.
+    /// Width of a page that is not drawn on a terminal.
     const WIDTH: usize = 160;
     let seen = Seen { observation, age: Duration::ZERO, error: None, described: None };
     for tab in screen::Tab::ALL {
@@ -110,7 +112,7 @@ async fn once(observer: &mut Observer, screen: &Screen, output: &Output) -> anyh
     Ok(Exit::Ok)
 }
 
-/// Draws the observations of a cluster until the user ends it.
+/// Draws the observations of a cluster until the user ends the command.
 async fn live(
     terminal: &mut DefaultTerminal,
     observer: Observer,
@@ -139,7 +141,7 @@ async fn live(
             }
         })?;
         tokio::select! {
-            // Ends only after its receivers are gone.
+            // This future ends only after its receivers were dropped.
             () = &mut observing => {}
             Some(observed) = observed.recv() => match observed {
                 Ok((observation, described)) => {
@@ -155,7 +157,7 @@ async fn live(
                     }
                     wanted.send_if_modified(|wanted| std::mem::replace(wanted, screen.wanted()) != screen.wanted());
                 }
-                // A new size is drawn.
+                // For example, the size of the terminal has changed, so the page is drawn again.
                 Some(_) => {}
                 None => return Ok(Exit::Ok),
             },
@@ -165,7 +167,7 @@ async fn live(
     }
 }
 
-/// Reads events of the terminal on a thread of its own, which blocks until the process ends.
+/// Reads events of the terminal on a separate thread, which may block until the process ends.
 fn events() -> mpsc::Receiver<Event> {
     let (send, keys) = mpsc::channel(KEYS);
     std::thread::spawn(move || {
@@ -178,7 +180,8 @@ fn events() -> mpsc::Receiver<Event> {
     keys
 }
 
-/// Returns the style of a row. Without colours all looks are told apart by their marks.
+/// Returns the style of a row. If colours are turned off, all rows have the same style, and only the marks in their
+/// text distinguish them.
 fn style(row: &Row, plain: bool) -> Style {
     let style = Style::new();
     match row.look {

@@ -12,27 +12,27 @@ use crate::error::CallError;
 pub struct Allocation {
     /// The last number, `1 ..= 2^63-1`; the only number if `count` is 1.
     pub value: u64,
-    /// The number allocated before the first, or 0 if there was none, the owner does not know it, or the uid was
-    /// advanced since. A receiver that has not seen `prev` has missed a message, unless an attempt of this call that is
-    /// counted in `lost` took it.
+    /// The number of the uid that was allocated before [`Allocation::first`]. 0 if there was none, if the owner does
+    /// not know it, or if the uid has been advanced since. A receiver that has not seen `prev` has missed a message,
+    /// unless `prev` was consumed by an attempt that `lost` counts.
     pub prev: u64,
-    /// Epoch of the ownership that allocated them, 1 or above; monotonic for one uid.
+    /// Epoch of the ownership that allocated the numbers, 1 or above; it never falls for one uid.
     pub epoch: u64,
     /// Count of the numbers, `1 ..= 1_000_000`.
     pub count: u32,
-    /// Earlier attempts of this call without a response, by this client or by a node that forwarded it. Each may have
-    /// consumed `count` numbers, which then are a gap. 0 unless a failure occurred.
+    /// Number of earlier attempts of this call that got no response, sent by this client or by a node that forwarded
+    /// the call. Each of them may have consumed `count` numbers, which are then skipped. 0 unless a failure occurred.
     pub lost: u32,
 }
 
 /// The last number of a uid, or an upper bound of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Current {
-    /// The last number allocated, or an upper bound of it, `0 ..= 2^63-1`. Never below a number returned before.
+    /// The last number allocated, or an upper bound of it, `0 ..= 2^63-1`. It is never below a value returned before.
     pub value: u64,
-    /// Whether `value` is the last number allocated; an exact 0 means that the uid never had one. If `false`, `value`
-    /// is an upper bound and no number above it was allocated: the state after an owner's crash, until the uid's next
-    /// allocation.
+    /// Whether `value` is the last number allocated. An exact 0 means that the uid never had a number. If `false`,
+    /// `value` is an upper bound, and no number above it was allocated. That is the state after an owner's crash until
+    /// the uid's next allocation.
     pub exact: bool,
     /// Epoch of the ownership that responded, 1 or above.
     pub epoch: u64,
@@ -51,7 +51,7 @@ impl Allocation {
         self.first()..=self.value
     }
 
-    /// Validates the fields of a response: the first number must exist and be above `prev`.
+    /// Validates the fields of a response. The first number must exist and be above `prev`.
     pub(crate) fn checked(
         value: u64,
         prev: u64,
@@ -85,7 +85,8 @@ impl Current {
     }
 }
 
-/// Returns the nodes' attempts with unknown outcome for items of a batch, as `(item index, attempts)`.
+/// Returns the numbers of attempts with unknown outcome that nodes made for items of a batch, as `(item index,
+/// attempts)`.
 pub(crate) fn lost(lost: Option<&v1::LostAttempts>) -> impl Iterator<Item = (usize, u32)> {
     lost.into_iter()
         .flat_map(|lost| lost.indexes.iter().map(|index| *index as usize).zip(lost.attempts.iter().copied()))

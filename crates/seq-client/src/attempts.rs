@@ -1,11 +1,13 @@
-//! The attempts of one call under one deadline: their targets, the backoff between them, and the error of the last.
+//! The attempts of one call under one deadline: their targets, the backoff between them, and the error of the last
+//! attempt.
 //!
-//! Only a retryable refusal and a failed connection are retried. The backoff doubles, is jittered, and is never shorter
-//! than the server requested. If the next backoff and attempt do not fit the deadline, the call fails at once with the
-//! last error.
+//! An attempt is repeated only after a retryable refusal or a failed connection. The backoff doubles, is jittered, and
+//! is never shorter than the server requested. If the deadline leaves no time for the next backoff and attempt, the
+//! call fails at once with the last error.
 //!
-//! A section that moved to another set is followed at once and without the retry budget, but only if the knowledge of
-//! its move is strictly newer than the route of the request: a call cannot circle between two nodes with old routes.
+//! If a refusal states that a section moved to another set, the next attempt goes to that set at once and does not
+//! spend from the retry budget. This happens only if the stated epoch is greater than the epoch of the route by which
+//! the request was sent, so a call cannot circle between two nodes with old routes.
 
 use std::iter;
 use std::sync::Arc;
@@ -29,17 +31,19 @@ use crate::error::{CallError, Refused, SetUnavailable, Unreachable};
 use crate::node_client;
 use crate::shared::Shared;
 
-/// First backoff: longer than a node needs to adopt a route that it just received.
+/// First backoff. It is longer than the time that a node needs to adopt a route that it just received.
 pub(crate) const FIRST_BACKOFF: Duration = Duration::from_millis(10);
 
-/// Longest backoff unless a server requests a longer backoff: short compared to a change of owner.
+/// Longest backoff, unless a server requests a longer one. It is short compared with the time that a change of owner
+/// takes.
 pub(crate) const MAX_BACKOFF: Duration = Duration::from_millis(500);
 
-/// Minimum time for an attempt. A shorter attempt would end in an exceeded deadline, which hides the refusal that the
-/// call already has and leaves open whether the attempt applied.
+/// Minimum time for an attempt. An attempt with less time would usually exceed its deadline. The call would then return
+/// that error instead of the refusal that it already has, and would not know whether the attempt was applied.
 pub(crate) const LEAST_ATTEMPT: Duration = Duration::from_millis(20);
 
-/// Most refusals that a call follows to another set at once: more than the moves of a section during a call.
+/// Largest number of refusals after which a call continues at once in another set. It is larger than the number of
+/// times that a section moves during a call.
 pub(crate) const MAX_FOLLOWED: u32 = 8;
 
 /// The attempts of one call.
@@ -50,36 +54,37 @@ pub(crate) struct Attempts<'a> {
     made: u32,
     /// Attempts with unknown outcome, which may have changed a counter.
     lost: u32,
-    /// Address of the last failure.
+    /// Address of the last attempt that failed. Other addresses are preferred to it.
     excluded: Option<Arc<str>>,
     /// Route of the last attempt; `None` before the first attempt.
     route: Option<SectionRoute>,
-    /// Number of refusals followed to another set at once.
+    /// Number of refusals after which the call continued at once in another set.
     followed: u32,
-    /// Whether an unreachable set fails the call without retries, because the caller also waits for items of other
-    /// sets.
+    /// Whether the call fails without retries if the set is unreachable. It does if its caller also waits for items of
+    /// other sets.
     fails_fast: bool,
-    /// Time until which the only attempt may take; its failure is the call's error. `None` for calls with retries.
+    /// End of the time for the only attempt. The failure of this attempt is the call's error. `None` for calls with
+    /// retries.
     once: Option<Instant>,
 }
 
-/// Node of an attempt, and the route information in its request.
+/// Node to which an attempt is sent, and the route information in its request.
 pub(crate) struct Target {
     pub(crate) addr: Arc<str>,
     pub(crate) client: SequenceServiceClient<CallerChannel>,
-    /// The client's version of the routes of the node's set; see [`v1::NextRequest`].
+    /// The client's version of the routes of the node's set, as in [`v1::NextRequest`].
     pub(crate) route_version: Option<u64>,
     /// Newest known epoch of the uid's section.
     pub(crate) epoch: u64,
 }
 
-/// Node of an attempt of a call for ids.
+/// Node to which an attempt of a call for ids is sent.
 pub(crate) struct IdTarget {
     pub(crate) addr: Arc<str>,
     pub(crate) client: IdServiceClient<CallerChannel>,
 }
 
-/// Batcher of a uid's owner, and the route information of the call.
+/// Batcher of a uid's owner, and the route information of the call that uses it.
 #[derive(Debug)]
 pub(crate) struct StreamTarget {
     pub(crate) batcher: Arc<NodeBatcher>,
@@ -89,7 +94,7 @@ pub(crate) struct StreamTarget {
     pub(crate) epoch: u64,
 }
 
-/// The set that a refusal names, and the epoch under which the section arrived there.
+/// The set that a refusal names, and the epoch under which the section arrived in that set.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct NamedSet {
     pub(crate) set: Option<SetId>,
@@ -99,7 +104,7 @@ pub(crate) struct NamedSet {
 /// A refusal, with its consequences for the retry.
 pub(crate) struct Classified {
     pub(crate) error: CallError,
-    /// Whether the call continues at once, in the section's new set.
+    /// Whether the call continues at once in the set to which the section moved.
     pub(crate) moved: bool,
     /// Set whose budget pays for a retry.
     pub(crate) charged: Option<SetIndex>,
@@ -123,18 +128,19 @@ impl<'a> Attempts<'a> {
         }
     }
 
-    /// With `yes`, makes an unreachable set fail the call without retries; for calls with items of other sets.
+    /// With `yes`, makes the call fail without retries if the set is unreachable. It is used for a part of a call whose
+    /// other items are in other sets.
     pub(crate) fn failing_fast(self, yes: bool) -> Attempts<'a> {
         Attempts { fails_fast: yes, ..self }
     }
 
-    /// Makes the first failure the call's error, also if the attempt has taken until `until`. The caller decides on the
-    /// retry, with [`Attempts::pause`]. `made` is the number of its attempts so far.
+    /// Limits the call to one attempt, which ends at `until`, and whose failure is the call's error. The caller decides
+    /// on retries, with [`Attempts::pause`]. `made` is the number of attempts that the caller has already made.
     pub(crate) fn once(self, until: Instant, made: u32) -> Attempts<'a> {
         Attempts { once: Some(until.min(self.deadline)), made, ..self }
     }
 
-    /// Copies the attempts so far, for some items of the call that continue separately; `charged` is the set whose
+    /// Returns a copy of this state, with which some items of the call continue separately. `charged` is the set whose
     /// budget pays for their next retry.
     pub(crate) fn fork(&self, charged: Option<SetIndex>) -> Attempts<'a> {
         let mut fork = Attempts { shared: self.shared, excluded: self.excluded.clone(), ..*self };
@@ -142,7 +148,7 @@ impl<'a> Attempts<'a> {
         fork
     }
 
-    /// Charges the next retry to the budget of this set.
+    /// Makes the budget of the set `set` pay for the next retry.
     fn charge(&mut self, set: Option<SetIndex>) {
         if let (Some(route), Some(set)) = (&mut self.route, set) {
             route.set = set;
@@ -159,7 +165,7 @@ impl<'a> Attempts<'a> {
         let excluded = self.excluded.as_deref();
         let is_suspect = |addr: &str| shared.pool.is_suspect(addr);
         let own = set.host(route.owner, excluded, is_suspect).map(|addr| (addr, set));
-        // If no address of the set is known, a node of another set forwards.
+        // If no address of the set is known, the request goes to a node of another set, which forwards it.
         let other = || directory.others(set).find_map(|set| Some((set.host(None, excluded, is_suspect)?, set)));
         let Some((addr, set)) = own.or_else(other) else {
             let named = NamedSet { set: Some(set.id()), since: None };
@@ -171,8 +177,9 @@ impl<'a> Attempts<'a> {
         }
     }
 
-    /// Returns the node of the next attempt of a call for ids: of the set that sent the cluster's routes first, or of
-    /// another set while none of its nodes can be reached. Nodes forward to the owners of lanes.
+    /// Returns the node of the next attempt of a call for ids. It is a node of the set that was the first to send the
+    /// cluster's routes, or a node of another set while no node of that set can be reached. Any node forwards to the
+    /// owners of lanes.
     pub(crate) fn id_target(&mut self, home: SetIndex) -> Result<IdTarget, CallError> {
         let shared = self.shared;
         let directory = shared.routes.load();
@@ -192,7 +199,8 @@ impl<'a> Attempts<'a> {
         }
     }
 
-    /// Returns the batcher of the uid's owner; `None` while the owner is suspect or unknown, or if coalescing is off.
+    /// Returns the batcher of the uid's owner; `None` while the owner is unknown or was recently unreachable, or if
+    /// coalescing is off.
     #[inline]
     pub(crate) fn stream_target(&mut self, uid: u64) -> Option<StreamTarget> {
         let batchers = self.shared.batchers.as_ref()?;
@@ -209,7 +217,7 @@ impl<'a> Attempts<'a> {
         Some(StreamTarget { batcher, route_version, epoch: route.epoch.0 })
     }
 
-    /// Begins an attempt. The call's first attempt earns retries.
+    /// Begins an attempt. The first attempt of a call adds to the retry budget of its set.
     fn begin(&mut self, directory: &Directory, route: SectionRoute) {
         if self.route.replace(route).is_none() {
             directory.set(route.set).state().budget.earn();
@@ -235,12 +243,12 @@ impl<'a> Attempts<'a> {
         request
     }
 
-    /// Returns the time until which an attempt may take.
+    /// Returns the time at which an attempt has to end.
     fn attempt_until(&self) -> Instant {
         self.once.unwrap_or(self.deadline)
     }
 
-    /// Makes one attempt, up to the deadline.
+    /// Makes one attempt, which ends at the deadline at the latest.
     pub(crate) async fn attempt<T>(
         &mut self,
         call: impl Future<Output = Result<Response<T>, Status>>,
@@ -257,8 +265,8 @@ impl<'a> Attempts<'a> {
         self.shared.adopt(routes, from);
     }
 
-    /// Classifies a failed attempt and waits out the backoff before the next attempt. Returns the call's error if there
-    /// is no next attempt. `uid` is `None` for a call for ids, which any node serves.
+    /// Classifies a failed attempt, and waits for the backoff before the next attempt. Returns the call's error if
+    /// there is no next attempt. `uid` is `None` for a call for ids, which any node serves.
     pub(crate) async fn prepare_retry(
         &mut self,
         uid: Option<u64>,
@@ -282,7 +290,8 @@ impl<'a> Attempts<'a> {
         }
     }
 
-    /// As [`Attempts::prepare_retry`], for a call in a stream that ended; `sent` states whether the call had been sent.
+    /// As [`Attempts::prepare_retry`], for a call in a stream that ended. `sent` is whether the call had been sent
+    /// before the stream ended.
     pub(crate) async fn prepare_stream_retry(
         &mut self,
         uid: u64,
@@ -312,7 +321,7 @@ impl<'a> Attempts<'a> {
         self.retry_after_refusal(addr, refused, named).await
     }
 
-    /// Returns the error of a call in a stream that got no response before its deadline.
+    /// Returns the error of a call in a stream that got no response before the call's deadline.
     pub(crate) fn timed_out(&mut self, sent: bool) -> CallError {
         self.made += u32::from(sent);
         self.lost += u32::from(sent);
@@ -344,7 +353,8 @@ impl<'a> Attempts<'a> {
         self.retry(error, None, at_once).await
     }
 
-    /// Returns the set of the last attempt, if none of its nodes can be reached and its cluster has other sets.
+    /// Returns the set of the last attempt, if none of its nodes can be reached and its cluster has other sets;
+    /// otherwise `None`.
     fn down_set(&self) -> Option<(SetIndex, SetId)> {
         let SectionRoute { set: index, .. } = self.route?;
         let directory = self.shared.routes.load();
@@ -353,8 +363,8 @@ impl<'a> Attempts<'a> {
         is_down.then(|| (index, set.id()))
     }
 
-    /// Returns whether the uid's section is known to have moved to another set since the last attempt, and may be
-    /// followed at once.
+    /// Returns whether, by the newest routes, the uid's section has moved to another set since the last attempt, and
+    /// the call may continue there at once.
     fn has_moved(&self, uid: Option<u64>) -> bool {
         let now = uid.and_then(|uid| self.shared.routes.load().route(uid));
         let moved = now.zip(self.route).is_some_and(|(now, by)| now.set != by.set && now.epoch > by.epoch);
@@ -382,13 +392,14 @@ impl<'a> Attempts<'a> {
         if let (Some(charged), Some(by)) = (charged, sent_by)
             && charged != by.set
         {
-            // So that the next attempt can go directly to the set that the node could not reach.
+            // Fetched so that the next attempt can go directly to the set that the node could not reach.
             discovery::refresh_from_others(self.shared, charged, Some((by.set, addr))).await;
         }
         self.retry(error, retry_after, at_once).await
     }
 
-    /// Classifies a refusal of an item that was sent by a route of epoch `sent_by`, and adopts the refusal's claim.
+    /// Classifies the refusal of an item, and adopts the new location of the section if the refusal states one.
+    /// `sent_by` is the epoch of the route by which the item was sent.
     pub(crate) fn classify(&self, refused: Refused, named: NamedSet, sent_by: Option<Epoch>) -> Classified {
         self.suspect_owner(refused.uid, &refused.reason);
         let retry_after = refused.retry_after;
@@ -407,18 +418,18 @@ impl<'a> Attempts<'a> {
         Classified { error: CallError::Refused(Box::new(refused)), moved, charged: None, retry_after }
     }
 
-    /// Returns whether an error fails the call although it is retryable.
+    /// Returns whether an error fails the call although the error is retryable.
     pub(crate) fn is_final(&self, error: &CallError) -> bool {
         self.fails_fast && matches!(error, CallError::SetUnavailable(_))
     }
 
-    /// Counts a response whose items were followed to another set.
+    /// Counts a response after which items continue at once in another set.
     pub(crate) fn count_followed(&mut self) {
         self.followed += 1;
     }
 
-    /// Excludes an address from further attempts. Returns `true` for the call's first exclusion: its retry needs no
-    /// backoff.
+    /// Excludes an address from further attempts, instead of the address excluded before. Returns `true` for the first
+    /// exclusion of the call, whose retry needs no backoff.
     fn exclude(&mut self, addr: &Arc<str>) -> bool {
         self.excluded.replace(addr.clone()).is_none()
     }
@@ -428,7 +439,7 @@ impl<'a> Attempts<'a> {
         if retries && self.pause(wait_for, at_once).await { Ok(()) } else { Err(error) }
     }
 
-    /// Waits out the backoff before the next attempt. Returns `false` at once if the deadline or the retry budget
+    /// Waits for the backoff before the next attempt. Returns `false` at once if the deadline or the retry budget
     /// allows no further attempt.
     pub(crate) async fn pause(&self, at_least: Option<Duration>, at_once: bool) -> bool {
         let wait = if at_once { Duration::ZERO } else { backoff(self.made, at_least, fastrand::f64()) };
@@ -440,12 +451,12 @@ impl<'a> Attempts<'a> {
         true
     }
 
-    /// Takes a retry from the budget of the last attempt's set.
+    /// Takes a retry from the budget of the set to which the last attempt was sent.
     fn spend(&self, now: Instant) -> bool {
         self.route.is_some_and(|route| self.shared.routes.load().set(route.set).state().budget.spend(now))
     }
 
-    /// Converts the error of an item in a response to a refusal.
+    /// Converts an item's error, in the response to a batch, to a refusal.
     pub(crate) fn item(&self, uid: u64, item: v1::ItemError) -> Refused {
         Refused {
             uid: Some(uid),
@@ -459,7 +470,8 @@ impl<'a> Attempts<'a> {
         }
     }
 
-    /// Marks the owner suspect if another node could not reach it: a direct request would most likely time out as well.
+    /// Marks the owner as suspect (recently unreachable) if another node could not reach it, because a direct request
+    /// would probably time out too.
     fn suspect_owner(&self, uid: Option<u64>, reason: &str) {
         use Reason::{OwnerConnectionLost, OwnerTimedOut, OwnerUnreachable};
 
@@ -497,7 +509,8 @@ impl<'a> Attempts<'a> {
         Refused {
             uid,
             code: failed.code(),
-            // A refusal without a reason may have an empty message; only the code then hints at its sender.
+            // If a refusal has no reason, its message may be empty. Then only the gRPC code indicates where the refusal
+            // comes from.
             message: if reason.is_empty() {
                 format!("{:?}: {}", failed.code(), failed.message())
             } else {
@@ -511,7 +524,7 @@ impl<'a> Attempts<'a> {
         }
     }
 
-    /// Returns the error for a set that cannot be reached.
+    /// Returns the error for a set whose nodes cannot be reached.
     fn set_unavailable(&self, uid: Option<u64>, named: NamedSet, refused: Option<Refused>) -> CallError {
         let name = named.set.and_then(|set| self.shared.routes.load().by_id(set).map(|set| set.name().to_owned()));
         CallError::SetUnavailable(Box::new(SetUnavailable {
@@ -549,11 +562,11 @@ fn number(failed: &Status, key: &str) -> Option<u64> {
 
 /// Kinds of failed attempts.
 enum FailureKind {
-    /// The call's deadline passed, noticed by this client or by a server.
+    /// The call's deadline passed, as this client or a server noticed.
     TimedOut,
     /// The connection failed.
     Connection,
-    /// A server refused; the reason is empty if the refusal does not come from the sequence service itself.
+    /// A server refused. `reason` is empty if the refusal does not come from the sequence service itself.
     Refusal { reason: String },
 }
 
@@ -568,7 +581,7 @@ impl FailureKind {
         if seq_channel::is_transport(failed) {
             return FailureKind::Connection;
         }
-        // Only the request's own timeout cancels this call; a server may notice it first.
+        // Only the timeout of the request cancels this call, but a server may notice the timeout before the client.
         match failed.code() {
             Code::Cancelled | Code::DeadlineExceeded => FailureKind::TimedOut,
             _ => FailureKind::Refusal { reason: String::new() },
@@ -576,14 +589,14 @@ impl FailureKind {
     }
 }
 
-/// Returns whether a refusal with this reason may have changed a counter: a forwarded request got no response, or the
-/// refusal does not come from the sequence service itself.
+/// Returns whether a refusal with this reason may have changed a counter. This is so if a forwarded request got no
+/// response, or if the refusal does not come from the sequence service itself.
 pub(crate) fn is_outcome_unknown(reason: &str) -> bool {
     reason.is_empty() || Reason::parse(reason).is_some_and(|reason| reason.outcome() == Outcome::Unknown)
 }
 
-/// Returns the backoff after `made` attempts. `jitter` is in `0.0 .. 1.0`; it shortens the doubled backoff by up to
-/// half, or lengthens the server's requested backoff by up to half.
+/// Returns the backoff after `made` attempts. `jitter` is in `0.0 .. 1.0`. It shortens the doubled backoff by up to
+/// half, or lengthens a backoff that a server requested by up to half.
 fn backoff(made: u32, at_least: Option<Duration>, jitter: f64) -> Duration {
     let doubled = FIRST_BACKOFF.saturating_mul(1 << made.saturating_sub(1).min(16)).min(MAX_BACKOFF);
     let own = doubled.mul_f64(1.0 - jitter / 2.0);

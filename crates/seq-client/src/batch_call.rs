@@ -1,8 +1,8 @@
-//! Batch calls: encodes `NextMany` and `CurrentMany` requests, decodes the responses, and retries items with a
+//! Batch calls: encodes `NextMany` and `CurrentMany` requests, decodes the responses, and retries items that got a
 //! retryable error.
 //!
-//! Invariant: items of different sets are retried separately, each under the budget of its set, so a set that is down
-//! delays no item of another.
+//! Invariant: items of different sets are retried separately, each under the budget of its set. So a set that is down
+//! does not delay items of another set.
 
 use std::time::Duration;
 
@@ -22,11 +22,12 @@ pub(crate) trait BatchMethod {
     /// Result of one item.
     type Answer: Send;
 
-    /// Adds earlier attempts with unknown outcome, which may have consumed numbers of the item.
+    /// Adds to a result the number of earlier attempts with unknown outcome, which may have consumed numbers of the
+    /// item.
     fn add_lost(answer: &mut Self::Answer, attempts: u32);
 
-    /// Sends one request and decodes its response. An empty `counts` means one number per item. `epochs` are the newest
-    /// known epochs of the uids' sections.
+    /// Sends one request and decodes its response. If `counts` is empty, each item gets one number. `epochs` are the
+    /// newest known epochs of the uids' sections.
     fn attempt(
         attempts: &mut Attempts<'_>,
         target: &mut Target,
@@ -38,8 +39,8 @@ pub(crate) trait BatchMethod {
 
 /// A decoded response to a batch.
 pub(crate) struct BatchResponse<T> {
-    /// Results in request order; the value of a refused item is arbitrary. `None` if the lengths of the lists do not
-    /// match the request.
+    /// Results in the order of the request. The value of a refused item has no meaning. `None` if the lists in the
+    /// response do not have the lengths that the request requires.
     pub(crate) items: Option<Vec<Result<T, CallError>>>,
     pub(crate) errors: Vec<v1::ItemError>,
     pub(crate) routes: Option<v1::Routes>,
@@ -126,13 +127,13 @@ impl BatchMethod for CurrentMany {
 
 /// Outcome of one request.
 enum Sent<T> {
-    /// A response: the result of each item, and the items to send again.
+    /// A response, with the result of each item and the items that have to be sent again.
     Response { results: Vec<Result<T, CallError>>, retries: Vec<Retry> },
-    /// No response to the request; all its items are sent again.
+    /// No response to the request, so all its items are sent again.
     Again,
-    /// No response and no retry.
+    /// No response to the request, and no retry.
     Failed(CallError),
-    /// No request was sent, because the deadline or the retry budget allows no retry.
+    /// No request, because the deadline or the retry budget allowed no retry.
     Nothing,
 }
 
@@ -142,34 +143,35 @@ struct Retry {
     index: usize,
     group: RetryGroup,
     retry_after: Option<Duration>,
-    /// Whether the item may have been applied.
+    /// Whether the item may have been applied in spite of its refusal.
     is_unknown: bool,
 }
 
-/// Group of the items that are sent again in the same request.
+/// Group of the items that are sent again in one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct RetryGroup {
     /// Set of the items' sections.
     set: Option<SetIndex>,
     /// Set whose budget pays for the retry; `None` for the set of the last attempt.
     charged: Option<SetIndex>,
-    /// Whether the items are sent without a backoff, because their sections moved.
+    /// Whether the items are sent without a backoff, because their sections moved to another set.
     moved: bool,
 }
 
 /// Items of a call that were sent together.
 struct Part<'a, T> {
     attempts: Attempts<'a>,
-    /// Indexes of the items in the call.
+    /// Indexes of the items in the call's list of items.
     indexes: Vec<usize>,
     sent: Sent<T>,
 }
 
-/// Sends requests until every item has a result or a permanent refusal, or the deadline or the retry budget is
+/// Sends requests until every item has a result or a permanent refusal, or until the deadline or the retry budget is
 /// exhausted. Returns one result per item, in order.
 ///
-/// After the first attempt only items with a retryable refusal are sent again, in one request to each set concerned;
-/// any node of a set forwards items of other owners. `uids` must not be empty and must fit one request.
+/// After the first attempt only items with a retryable refusal are sent again. There is one request for each set with
+/// such items, because any node of a set forwards items to their owners. `uids` must not be empty and must fit one
+/// request.
 pub(crate) async fn send_with_retries<A: BatchMethod>(
     mut attempts: Attempts<'_>,
     uids: &[u64],
@@ -179,20 +181,20 @@ pub(crate) async fn send_with_retries<A: BatchMethod>(
         Sent::Response { results, retries } if retries.is_empty() => results,
         sent => {
             let first = Part { attempts, indexes: (0..uids.len()).collect(), sent };
-            // Boxed to keep the future of the usual call small.
+            // Boxed to keep the future of the common call small.
             Box::pin(send_remaining::<A>(first, uids, counts)).await
         }
     }
 }
 
-/// Retries the items that the first request left without a final result, each group separately.
+/// Retries the items that have no final result after the first request. Each group is retried separately.
 async fn send_remaining<A: BatchMethod>(
     first: Part<'_, A::Answer>,
     uids: &[u64],
     counts: &[u32],
 ) -> Vec<Result<A::Answer, CallError>> {
     let mut results: Vec<Option<Result<A::Answer, CallError>>> = uids.iter().map(|_| None).collect();
-    // Number of refusals with unknown outcome, per item.
+    // Number of refusals with unknown outcome, for each item.
     let mut unknown = vec![0; uids.len()];
     let mut running = FuturesUnordered::new();
     let mut next = Some(first);
@@ -219,7 +221,7 @@ async fn send_remaining<A: BatchMethod>(
                 let sets: Vec<_> =
                     attempts.sets(indexes.iter().map(|index| uids[*index])).into_iter().zip(indexes).collect();
                 for (set, items) in grouped(&sets, |(set, _)| *set) {
-                    // `prepare_retry` has waited out the backoff.
+                    // `prepare_retry` has already waited for the backoff.
                     let group = RetryGroup { set, charged: None, moved: true };
                     running.push(again(group, None, items.iter().map(|(_, index)| *index).collect()));
                 }
@@ -243,7 +245,7 @@ async fn send_remaining<A: BatchMethod>(
     finished.collect()
 }
 
-/// Groups the items; both the groups and the items in them keep their order.
+/// Groups the items. Both the groups and the items in each group keep their order.
 fn grouped<T, G: PartialEq>(items: &[T], group: impl Fn(&T) -> G) -> Vec<(G, Vec<&T>)> {
     let mut groups: Vec<(G, Vec<&T>)> = Vec::new();
     for item in items {
@@ -257,7 +259,7 @@ fn grouped<T, G: PartialEq>(items: &[T], group: impl Fn(&T) -> G) -> Vec<(G, Vec
     groups
 }
 
-/// Sends some items again, after a backoff unless `wait` is `None`.
+/// Sends some items again. Waits for a backoff before, unless `wait` is `None`.
 async fn send_again<'a, A: BatchMethod>(
     mut attempts: Attempts<'a>,
     indexes: Vec<usize>,
@@ -279,13 +281,14 @@ async fn send_again<'a, A: BatchMethod>(
     Part { attempts, indexes, sent }
 }
 
-/// Replaces an item's refusal with a later result, keeping its `may_have_applied`.
+/// Replaces the result of an item by a later one. If the earlier result may have been applied, the later one is marked
+/// in the same way.
 fn replace<T>(result: &mut Option<Result<T, CallError>>, later: Result<T, CallError>) {
     let moved = matches!(result, Some(Err(error)) if error.may_have_applied());
     *result = Some(if moved { later.map_err(CallError::having_applied) } else { later });
 }
 
-/// Sends a request once. If it gets no response, waits out the backoff before its retry.
+/// Sends a request once. If it gets no response, waits for the backoff before the retry.
 async fn send_once<A: BatchMethod>(attempts: &mut Attempts<'_>, uids: &[u64], counts: &[u32]) -> Sent<A::Answer> {
     let mut target = match attempts.target(uids[0]) {
         Ok(target) => target,
@@ -310,7 +313,7 @@ type Results<T> = (Vec<Result<T, CallError>>, Vec<Retry>);
 /// Reads the response to a request.
 ///
 /// # Errors
-/// A description of the response's violation of the protocol.
+/// A description of the way in which the response violates the protocol.
 fn read<A: BatchMethod>(
     attempts: &mut Attempts<'_>,
     target: &Target,
@@ -340,7 +343,7 @@ fn read<A: BatchMethod>(
     if retries.iter().any(|retry| retry.group.moved) {
         attempts.count_followed();
     }
-    // Computed after all routes of the response were adopted.
+    // Computed after the routes of the response and all claims in it were adopted.
     let sets = attempts.sets(retries.iter().map(|retry| uids[retry.index]));
     for (retry, set) in retries.iter_mut().zip(sets) {
         retry.group.set = set;

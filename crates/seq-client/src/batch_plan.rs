@@ -1,6 +1,7 @@
-//! Splits a batch into one group per owner, and merges the groups' results back into request order.
+//! Splits a batch into one group per owner, and merges the results of the groups into the order of the request.
 //!
-//! Invariant: all items of a uid are in one group, in request order. The usual batch has one owner and is not copied.
+//! Invariant: all items of a uid are in one group, in the order of the request. A batch with only one owner, the common
+//! case, is not copied.
 
 use std::borrow::Cow;
 
@@ -8,18 +9,18 @@ use seq_core::NodeId;
 
 use crate::directory::sections::SetIndex;
 
-/// Destination of a uid's requests: the index of its set, and the owner of its section, if any.
+/// Destination of requests for a uid: the index of its section's set, and the owner of the section, if it is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Destination {
     pub(crate) set: SetIndex,
     pub(crate) owner: Option<NodeId>,
 }
 
-/// Items with the same destination, in request order.
+/// Items with the same destination, in the order of the request.
 #[derive(Debug)]
 pub(crate) struct Group<'a> {
     pub(crate) uids: Cow<'a, [u64]>,
-    /// Number of numbers per item; empty if each item requests one.
+    /// Count of numbers for each item; empty if each item requests one number.
     pub(crate) counts: Cow<'a, [u32]>,
     /// Set of the items' sections.
     pub(crate) set: SetIndex,
@@ -37,7 +38,7 @@ pub(crate) struct Plan<'a> {
 const OUTSIDE: u32 = u32::MAX;
 
 impl<'a> Plan<'a> {
-    /// Splits a batch, which must not be empty; `destination` returns `None` for a uid outside every set.
+    /// Splits a batch, which must not be empty. `destination` returns `None` for a uid outside every set.
     pub(crate) fn new(
         uids: &'a [u64],
         counts: &'a [u32],
@@ -82,7 +83,7 @@ impl<'a> Plan<'a> {
         self.groups.windows(2).any(|pair| pair[0].set != pair[1].set)
     }
 
-    /// Merges the results of the groups, in the order of [`Plan::groups`], into the order of the batch.
+    /// Merges the groups' results, in the order of [`Plan::groups`], into one list in the order of the batch.
     pub(crate) fn merge<T>(&self, uids: &[u64], results: Vec<Vec<T>>, outside: impl Fn(u64) -> T) -> Vec<T> {
         assert_eq!(results.len(), self.groups.len());
         if self.group_of.is_empty() {

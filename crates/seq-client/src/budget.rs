@@ -1,8 +1,8 @@
-//! The retry budget of a set: retries add at most 20 % to a client's requests to it.
+//! The retry budget of a set. Because of it, a client's retries add at most 20 % to its other requests to the set.
 //!
-//! When a node or a set fails, every caller retries; without a bound the retries themselves keep it overloaded. Calls
-//! earn retries, and each retry spends from the balance. A small income per second lets an idle client ride out a
-//! change of owner.
+//! When a node or a set fails, every caller retries. Without a limit these retries would keep the node or set
+//! overloaded. Each call adds to the balance of the budget, and each retry takes from it. A small income per second
+//! lets an idle client retry during a change of owner.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -12,17 +12,17 @@ use tokio::time::Instant;
 /// Retries that each call earns: 20 %.
 pub(crate) const RETRY_RATIO: f64 = 0.2;
 
-/// Retries that each second earns: several callers that retry at the longest backoff.
+/// Retries that each second adds to the balance. They are enough for several callers that retry at the longest backoff.
 pub(crate) const RETRIES_PER_SECOND: f64 = 10.0;
 
-/// Most retries that can be saved up, and the balance of a new client: one retry for each caller of a busy process. A
-/// broken stream spends them at once, because it carried the requests of all callers.
+/// Largest balance, in retries, which is also the balance of a new client. It allows one retry for each caller of a
+/// busy process. A broken stream spends as many at once, because it carried the requests of all callers.
 pub(crate) const MAX_SAVED_RETRIES: f64 = 1_000.0;
 
-/// The retries that a client may still make to a set.
+/// Retries that a client may still make to a set.
 #[derive(Debug)]
 pub(crate) struct Budget {
-    /// Calls since the account was last updated. A call that succeeds writes nothing else.
+    /// Calls since the account was last updated. A call that succeeds at its first attempt writes only this field.
     calls: AtomicU64,
     account: Mutex<Account>,
 }
@@ -39,7 +39,7 @@ impl Budget {
         Budget { calls: AtomicU64::new(0), account: Mutex::new(Account { saved: MAX_SAVED_RETRIES, updated_at: now }) }
     }
 
-    /// Counts a call on its first attempt.
+    /// Counts a call at its first attempt.
     pub(crate) fn earn(&self) {
         self.calls.fetch_add(1, Relaxed);
     }

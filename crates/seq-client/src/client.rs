@@ -1,4 +1,4 @@
-//! The client: the public calls, built on routes, attempts and batches.
+//! The client and its public calls, which are built on routes, attempts and batches.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -18,10 +18,10 @@ use crate::error::CallError;
 use crate::shared::Shared;
 use crate::stream_call;
 
-/// Default deadline of a call: longer than the sections of a lost host wait for their next owner.
+/// Default deadline of a call. It is longer than the time until sections of a lost host have their next owner.
 pub const DEADLINE: Duration = Duration::from_secs(5);
 
-/// Longest deadline of a call. Longer deadlines are clamped to it, because instants must not overflow.
+/// Longest deadline of a call. A longer deadline is reduced to it, because an [`Instant`] must not overflow.
 pub(crate) const MAX_DEADLINE: Duration = Duration::from_secs(24 * 3_600);
 
 /// Results of a batch, one per item in request order. The outer error means that no item got a response.
@@ -34,32 +34,33 @@ pub type BatchResult<T> = Result<Vec<Result<T, CallError>>, CallError>;
 /// working on a request when it passes.
 ///
 /// # Retries
-/// Retryable failures are retried until the deadline, within a retry budget per set: a fifth of the calls to the set,
-/// plus ten per second. After a connection failure the next attempt goes to another node of the set; any node serves
-/// any uid.
+/// Retryable failures are retried until the deadline, within a retry budget for each set: the number of retries is at
+/// most a fifth of the number of calls to the set, plus ten per second. After a connection failure the next attempt
+/// goes to another node of the set, because any node serves any uid.
 ///
 /// # Sets
-/// Sections of uids migrate between the sets of a cluster, under load. The client merges the routes of all sets,
-/// follows a section that moved without a backoff, and requests routes from the other sets if no node of a set can be
-/// reached. Connections and retry budgets are per set: a set that is down fails its own calls and items, with
-/// [`CallError::SetUnavailable`] if the cluster has other sets, and does not delay the others.
+/// Sections of uids migrate between the sets of a cluster, under load. The client merges the routes of all sets. If a
+/// section has moved, it sends the request to the new set without a backoff. If no node of a set can be reached, it
+/// requests routes from the other sets. Each set has its own connections and retry budget. So only the calls and items
+/// of a set that is down fail, with [`CallError::SetUnavailable`] if the cluster has other sets, and calls and items of
+/// other sets are not delayed.
 ///
 /// # Concurrency
 /// Concurrent calls of [`Client::next`] and [`Client::next_n`] share the messages of one stream per node; see
-/// [`crate::ClientBuilder::coalesce`]. No call is delayed to fill a message, and none waits for the response of
-/// another. At most 65,536 calls per node are in flight; further calls wait for a permit, up to their deadline.
+/// [`crate::ClientBuilder::coalesce`]. No call is delayed to fill a message, and no call waits for the response to
+/// another call. At most 65,536 calls per node are in flight; further calls wait for a permit, up to their deadline.
 ///
 /// # Cancel safety
-/// Dropping the future of any call abandons the call and leaves the client usable. Numbers may have been consumed: they
-/// become a gap, never a duplicate.
+/// Dropping the future of any call abandons the call and leaves the client usable. Numbers may have been consumed. Such
+/// numbers are skipped, and never allocated again.
 ///
 /// # Runtime
 /// The tokio runtime in which [`Client::connect`] was called drives the connections. Calls may come from other
 /// runtimes.
 ///
 /// # Tasks
-/// The client owns the tasks of its connections and streams. Dropping its last clone aborts them; there is nothing to
-/// await.
+/// The client owns the tasks of its connections and streams. Dropping its last clone aborts these tasks, and nothing
+/// has to be awaited.
 #[derive(Clone, Debug)]
 pub struct Client {
     shared: Arc<Shared>,
@@ -75,13 +76,13 @@ impl Client {
         &self.shared
     }
 
-    /// Returns the same client with another deadline for its calls, up to a day.
+    /// Returns a handle to the same client whose calls have another deadline, at most a day.
     #[must_use]
     pub fn with_deadline(&self, deadline: Duration) -> Client {
         Client { shared: self.shared.clone(), deadline: deadline.min(MAX_DEADLINE) }
     }
 
-    /// Returns the uid ranges of the clusters known so far, in order, end exclusive.
+    /// Returns the uid ranges of the clusters known so far, in order. The end of a range is exclusive.
     #[must_use]
     pub fn known_uids(&self) -> Vec<Range<u64>> {
         self.shared.routes.load().uids().collect()
@@ -111,7 +112,7 @@ impl Client {
         if let Some(allocation) = stream_call::next(&mut attempts, uid, count).await? {
             return Ok(allocation);
         }
-        // Boxed to keep the future of the usual call small.
+        // Boxed to keep the future of the common call small.
         Box::pin(self.next_unary(attempts, uid, count)).await
     }
 
@@ -140,17 +141,18 @@ impl Client {
         }
     }
 
-    /// Allocates one number for each uid, with one request to each owner concerned. A uid that occurs twice gets two
-    /// numbers, in that order, unless its first item had to be retried. The number of uids is not limited; more than
-    /// 10,000 uids of an owner are sent in several requests, one after the other.
+    /// Allocates one number for each uid, with one request to each owner of their sections. A uid that occurs twice
+    /// gets two numbers. The first occurrence gets the smaller number, unless its item had to be retried. The number of
+    /// uids is not limited. If more than 10,000 uids have the same owner, they are sent to it in several requests, one
+    /// after the other.
     ///
-    /// If the uids are in several sets, items of a set without a reachable node are not retried up to the deadline:
-    /// they fail with [`CallError::SetUnavailable`] as soon as the set's nodes have failed, and the other items do not
-    /// wait for them.
+    /// If the uids are in several sets, items of a set without a reachable node are not retried until the deadline.
+    /// They fail with [`CallError::SetUnavailable`] as soon as the nodes of that set have failed, and the other items
+    /// do not wait for them.
     ///
     /// # Errors
-    /// Inner errors belong to their item, [`CallError::UidOutside`] included. The outer error means that no item got a
-    /// response; its [`CallError::may_have_applied`] then covers all items.
+    /// Each inner error, including [`CallError::UidOutside`], is the error of its item. The outer error means that no
+    /// item got a response. In that case its [`CallError::may_have_applied`] covers all items.
     ///
     /// # Cancel safety
     /// Dropping the future may consume numbers of any of the uids.
@@ -158,8 +160,8 @@ impl Client {
         self.batch::<NextMany>(uids, &[]).await
     }
 
-    /// Allocates `count` numbers for each `(uid, count)`, as [`Client::next_many`] does; each count is `1 ..=
-    /// 1_000_000`.
+    /// Allocates `count` numbers for each `(uid, count)`, in the same way as [`Client::next_many`]. Each count is in `1
+    /// ..= 1_000_000`.
     ///
     /// # Errors
     /// As [`Client::next_many`], and an outer [`CallError::CountOutOfRange`] before any request is sent.
@@ -174,13 +176,13 @@ impl Client {
         self.batch::<NextMany>(&uids, &counts).await
     }
 
-    /// Raises a uid to a number, `0 ..= 2^62`, so that its next number is above it; used by imports. Idempotent.
-    /// Returns the epoch of the ownership that applied it, 1 or above.
+    /// Raises a uid to a number, `0 ..= 2^62`, so that its next number is above it. It is used by imports. Idempotent.
+    /// Returns the epoch of the ownership that applied the advance, 1 or above.
     ///
     /// # Errors
-    /// [`CallError`]. The refusal `ALREADY_PAST` means that the uid is above the number. This can be the effect of an
-    /// earlier attempt of the same call, which [`CallError::may_have_applied`] reports, followed by an allocation of
-    /// another call.
+    /// [`CallError`]. The refusal `ALREADY_PAST` means that the uid is above the number. An earlier attempt of the same
+    /// call can be the cause, if it was applied and another call then allocated a number.
+    /// [`CallError::may_have_applied`] reports whether there was such an attempt.
     ///
     /// # Cancel safety
     /// Dropping the future may raise the uid.
@@ -206,7 +208,8 @@ impl Client {
         }
     }
 
-    /// Reads the last number of a uid. Changes no counter, so [`CallError::may_have_applied`] has no meaning for it.
+    /// Reads the last number of a uid. Changes no counter, so [`CallError::may_have_applied`] has no meaning for this
+    /// call.
     ///
     /// # Errors
     /// [`CallError`].
@@ -234,7 +237,7 @@ impl Client {
         }
     }
 
-    /// Reads the last number of each uid, with one request to each owner concerned. Changes no counter.
+    /// Reads the last number of each uid, with one request to each owner of their sections. Changes no counter.
     ///
     /// # Errors
     /// As [`Client::next_many`].
@@ -278,7 +281,8 @@ impl Client {
         Attempts::new(&self.shared, Instant::now() + self.deadline)
     }
 
-    /// Fetches the seeds' routes, once, if a uid is outside every known set: new sets may have been added.
+    /// If a uid is outside every known set, fetches the routes of the seeds' sets once, because new sets may have been
+    /// added.
     async fn refresh_if_outside(&self, uid: u64, attempts: &Attempts<'_>) {
         let known = self.shared.routes.load().route(uid).is_some();
         if !known {
@@ -287,8 +291,8 @@ impl Client {
     }
 }
 
-/// Sends the items of one owner, in as many requests as they need. The requests are sequential, so a uid's items stay
-/// in order.
+/// Sends the items of one owner, in as many requests as they need. The requests are sent one after the other, so the
+/// items of a uid stay in order.
 async fn group_results<'a, A: BatchMethod>(
     group: &Group<'_>,
     attempts: impl Fn() -> Attempts<'a>,
@@ -299,7 +303,7 @@ async fn group_results<'a, A: BatchMethod>(
         let counts = counts.next().unwrap_or_default();
         let mut chunk = batch_call::send_with_retries::<A>(attempts(), uids, counts).await;
         if results.is_empty() {
-            // The usual group fits one request, whose results are not copied.
+            // In the common case the group fits one request, whose results are not copied.
             results = chunk;
         } else {
             results.append(&mut chunk);
@@ -312,8 +316,8 @@ fn check_count(uid: u64, count: u32) -> Result<(), CallError> {
     if (1..=MAX_COUNT).contains(&count) { Ok(()) } else { Err(CallError::CountOutOfRange { uid: Some(uid), count }) }
 }
 
-/// Returns the error of a batch without a response to any item: the first item's error, with `may_have_applied` if any
-/// item has it.
+/// Returns the error of a batch in which no item got a response. It is the error of the first item, with
+/// `may_have_applied` set if it is set for any item.
 fn batch_error<T>(results: Vec<Result<T, CallError>>) -> CallError {
     let mut errors = results.into_iter().filter_map(Result::err);
     let first = errors.next().expect("a batch has items");

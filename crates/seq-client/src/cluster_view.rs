@@ -1,4 +1,4 @@
-//! The client's view of its cluster, for proxies, which forward the requests of their callers.
+//! The client's view of its cluster. Proxies, which forward the requests of their callers, use it.
 
 use std::time::Duration;
 
@@ -11,12 +11,12 @@ use crate::directory::Directory;
 use crate::discovery;
 use crate::error::ConnectError;
 
-/// The section of a uid, according to the client's newest routes.
+/// The section of a uid by the client's newest routes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SectionView {
     /// Id of the section.
     pub section: SectionId,
-    /// Owner of the section in its set; `None` while it has no owner, or none is known.
+    /// Owner of the section in its set; `None` if it has no owner, or if the owner is not known.
     pub owner: Option<NodeId>,
 }
 
@@ -35,17 +35,18 @@ impl Client {
         self.shared().routes.load().home().map_or(RouteVersion(0), |(_, home)| home.version())
     }
 
-    /// Returns the merged routes as the whole table of one set: the home of the first cluster, which was the first set
-    /// to send that cluster's routes. Sections of other sets are `away` in it. `None` before any routes arrived.
+    /// Returns the merged routes in the form of a whole table of one set. This set is the home of the first cluster,
+    /// that is, the first set that sent the cluster's routes. Sections of other sets are `away` in the table. `None`
+    /// before any routes arrived.
     #[must_use]
     pub fn routes(&self) -> Option<RouteUpdate> {
         self.shared().routes.load().whole_table()
     }
 
-    /// Requests newer routes from one node of each of up to eight sets, and returns on the first response.
+    /// Requests newer routes from one node of each of up to eight sets. Returns at the first response.
     ///
     /// # Errors
-    /// [`ConnectError::Unreachable`] with the address of a node that failed, if none responded within `timeout`.
+    /// [`ConnectError::Unreachable`] with the address of a node that failed, if no node responded within `timeout`.
     ///
     /// # Cancel safety
     /// Dropping the future has no effect.
@@ -65,7 +66,7 @@ impl Directory {
             Some((section, if is_home { here } else { seq_core::route::Route::away(set, route.epoch) }))
         });
         let node = |(id, addr): (NodeId, &str)| {
-            // The names of nodes are not kept, because no request needs them.
+            // Names of nodes are not kept, because no request needs them.
             (id, RouteNode { name: format!("node-{id}"), addr: addr.to_owned() })
         };
         let other = |set: &std::sync::Arc<crate::directory::set_routes::SetRoutes>| {
@@ -90,5 +91,6 @@ impl Directory {
     }
 }
 
-/// Most addresses of another set in a table: enough to reach a node that is up.
+/// Limit on the addresses of another set in a table. It is large enough that one of the addresses usually reaches a
+/// running node.
 const MAX_NAMED_ADDRS: usize = 16;

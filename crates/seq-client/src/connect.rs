@@ -1,4 +1,4 @@
-//! Settings and connecting of a client. A connected client has the routes of at least one set.
+//! Settings of a client, and its connecting. A connected client has the routes of at least one set.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,8 @@ use crate::discovery::fetch_routes;
 use crate::error::ConnectError;
 use crate::shared::Shared;
 
-/// Most seeds of a client: half of the pool's addresses. The other half is for the nodes in their routes.
+/// Limit on the seeds of a client: half of the addresses that the pool can hold. The other half is for the nodes in the
+/// seeds' routes.
 pub(crate) const MAX_SEEDS: usize = seq_channel::MAX_ADDRESSES / 2;
 
 /// Settings of a new client.
@@ -49,28 +50,28 @@ impl ClientBuilder {
     }
 
     /// Adds a node to fetch routes from, as `host:port`, `http://host:port` or `https://host:port`; `https` needs
-    /// [`ClientBuilder::tls`]. A single node of any set of a cluster is enough, because its routes name the others;
-    /// with more seeds the client can start while some of them are down.
+    /// [`ClientBuilder::tls`]. One node of any set of a cluster is enough, because its routes name the nodes of the
+    /// other sets. With more seeds the client can start while some of them are down.
     pub fn seed(mut self, url: impl AsRef<str>) -> ClientBuilder {
         self.seeds.push(url.as_ref().to_owned());
         self
     }
 
-    /// Sets the deadline of each call and of [`ClientBuilder::connect`], up to a day; [`DEADLINE`] by default.
+    /// Sets the deadline of each call and of [`ClientBuilder::connect`], at most a day. The default is [`DEADLINE`].
     pub fn deadline(mut self, deadline: Duration) -> ClientBuilder {
         self.deadline = deadline.min(MAX_DEADLINE);
         self
     }
 
-    /// Sets the number of connections to each node, `1 ..=` [`seq_channel::MAX_CONNECTIONS`];
-    /// [`seq_channel::CONNECTIONS`] by default.
+    /// Sets the number of connections to each node, `1 ..=` [`seq_channel::MAX_CONNECTIONS`]. The default is
+    /// [`seq_channel::CONNECTIONS`].
     pub fn connections(mut self, connections: usize) -> ClientBuilder {
         self.connections = connections;
         self
     }
 
-    /// Sets whether concurrent calls of [`Client::next`] and [`Client::next_n`] share the messages of a stream to each
-    /// node; `true` by default. No call waits for another in either case.
+    /// Sets whether concurrent calls of [`Client::next`] and [`Client::next_n`] share the messages of one stream to
+    /// each node. The default is `true`. With either setting, no call waits for another call.
     pub fn coalesce(mut self, coalesce: bool) -> ClientBuilder {
         self.coalesce = coalesce;
         self
@@ -82,36 +83,37 @@ impl ClientBuilder {
         self
     }
 
-    /// Connects to every node over TLS: with [`Credentials`](crate::Credentials), which are a client's certificate and
-    /// the cluster's authorities, or with the [`Authorities`](crate::Authorities) alone and a [`ClientBuilder::token`].
+    /// Connects to every node over TLS. `trust` is either [`Credentials`](crate::Credentials), which are a client's
+    /// certificate and the cluster's authorities, or the [`Authorities`](crate::Authorities) alone, together with a
+    /// [`ClientBuilder::token`].
     pub fn tls(self, trust: impl Into<Trust>) -> ClientBuilder {
         ClientBuilder { tls: true, ..self.dial(seq_channel::tls::dial(trust)) }
     }
 
-    /// Accepts only AllocSvrs, over TLS. A node at an address that the routes state for a set must be of that set; a
-    /// seed that is in no routes may be of any set. By default any node is accepted, because callers may reach a
-    /// cluster through its proxies; the proxies themselves need this stricter check.
+    /// Accepts only AllocSvrs, over TLS. If the routes state an address for a set, the node at this address must be of
+    /// that set. A seed whose address is in no routes may be of any set. By default any node is accepted, because
+    /// callers may reach a cluster through its proxies. The proxies themselves need this stricter check.
     pub fn allocs_only(self) -> ClientBuilder {
         ClientBuilder { allocs_only: true, ..self }
     }
 
-    /// Sends the token of a tenant with every request. Others can use a token that they read in transit, so send it
-    /// over [`ClientBuilder::tls`].
+    /// Sends a tenant's token with every request. A party that reads the token in transit can use it, so send it over
+    /// [`ClientBuilder::tls`] only.
     pub fn token(self, token: Bearer) -> ClientBuilder {
         ClientBuilder { bearer: Some(token), ..self }
     }
 
-    /// Sets the connector; TCP by default.
+    /// Sets the connector. The default is TCP.
     pub fn dial(mut self, dial: Dial) -> ClientBuilder {
         self.dial = dial;
         self
     }
 
-    /// Fetches the routes of every seed's set. Succeeds if at least one seed has routes; seeds that respond without
-    /// routes are polled until the deadline.
+    /// Fetches the routes of every seed's set. Succeeds if at least one seed has routes. If all seeds that respond have
+    /// no routes yet, they are polled until the deadline.
     ///
     /// # Errors
-    /// [`ConnectError`], at once if no seed can be reached.
+    /// [`ConnectError`]. If no seed can be reached, it is returned at once.
     ///
     /// # Panics
     /// If called outside of a tokio runtime.

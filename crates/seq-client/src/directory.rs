@@ -1,12 +1,12 @@
-//! The client's routes: uid -> section -> set and owner -> address.
+//! The client's routes. They map a uid to its section, the section to its set and owner, and the owner to its address.
 //!
-//! Sections migrate between the sets of a cluster, so the routes of all its sets are merged into one table with the
-//! cluster's layout ([`sections`]); each set keeps its nodes and the version of its own routes ([`set_routes`]). The
-//! uids of different clusters do not overlap.
+//! Sections migrate between the sets of a cluster. Therefore the routes of all its sets are merged into one table that
+//! has the cluster's layout ([`sections`]). Each set keeps its nodes and the version of its own routes
+//! ([`set_routes`]). The uids of different clusters do not overlap.
 //!
-//! Readers load a snapshot without a lock; newer routes arrive in responses. Invariants: the clusters of a directory do
-//! not overlap and are in order of uid; the list of sets only grows, so the index of a set is valid in any later
-//! snapshot; the route version of a set and the route of a section are monotonic.
+//! Readers load a snapshot without a lock, and newer routes arrive in responses. Invariants: the clusters of a
+//! directory do not overlap and are in order of uid. The list of sets only grows, so the index of a set is valid in any
+//! later snapshot. The route version of a set and the route of a section never fall.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -28,39 +28,40 @@ pub(crate) mod set_routes;
 #[cfg(test)]
 mod tests;
 
-/// Most sets in a directory: the limit of a store. A pool cannot hold the addresses of that many sets of
-/// [`seq_core::limits::MAX_NODES`] nodes each, but it can for sets of usual size.
+/// Limit on the sets in a directory, which is the limit of a store. If each of so many sets had
+/// [`seq_core::limits::MAX_NODES`] nodes, a pool could not hold all addresses, but it can for sets of usual size.
 pub(crate) const MAX_SETS: usize = seq_core::limits::MAX_SETS;
 
 /// The newest directory, shared by all calls of a client.
 #[derive(Debug, Default)]
 pub(crate) struct Routes {
     current: ArcSwap<Directory>,
-    /// Serializes writers, because each builds a new directory from the current directory.
+    /// Lock of the writers. They run one at a time, because each builds a new directory from the current one.
     writer: Mutex<()>,
 }
 
 /// A snapshot of every known set.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Directory {
-    /// Clusters in order of uid; they do not overlap.
+    /// Clusters in order of uid, which do not overlap.
     clusters: Vec<Arc<Cluster>>,
     /// Sets of all clusters, in order of [`SetIndex`].
     sets: Vec<Arc<SetRoutes>>,
 }
 
-/// A range of uids that some sets share, and the location of each of its sections.
+/// A cluster: a range of uids that some sets share, and the location of each of its sections.
 #[derive(Clone, Debug)]
 struct Cluster {
     layout: Layout,
     sections: Sections,
-    /// The set that sent the layout first. Any of its nodes forwards requests for a section without a route.
+    /// The set that was the first to send the layout. If a section has no route, any node of this set forwards requests
+    /// for it.
     home: SetIndex,
-    /// The series, in the order in which they were created. A cluster only adds to them, so a longer list is newer.
+    /// The series, in the order in which they were created. A cluster only adds series, so a longer list is newer.
     series: Arc<[Arc<KnownSeries>]>,
 }
 
-/// A refusal's statement that a section has been in a set since an epoch; the section may have moved on since.
+/// A refusal's statement that a section has been in a set since an epoch. The section may have moved again since then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Claim {
     pub(crate) set: SetId,
@@ -76,20 +77,22 @@ pub(crate) struct Change {
     pub(crate) addrs: bool,
 }
 
-/// Reason for not adopting a route table.
+/// Reason why a route table is not adopted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RoutesError {
     /// The message is not a route table.
     #[error(transparent)]
     Bad(#[from] seq_proto::convert::RoutesError),
-    /// The table has changes relative to a version unknown to this client, or is of an unknown set.
+    /// The table has changes relative to a version that this client does not have, or is of a set that it does not
+    /// know.
     #[error("the routes of set {set:?} build on a version that is not known here")]
     Mismatch {
         /// Name of the table's set.
         set: String,
     },
-    /// The uids overlap the uids of another set with a different layout: the sets belong to different clusters.
+    /// The uids overlap the uids of another set that has a different layout, so the two sets belong to different
+    /// clusters.
     #[error("set {set:?} with uids {}..{} overlaps set {other:?} with uids {}..{}", uids.start, uids.end, other_uids.start, other_uids.end)]
     Overlap {
         /// Name of the table's set.
@@ -116,12 +119,12 @@ impl Routes {
         self.current.load()
     }
 
-    /// Adopts newer routes and returns the changes. `seed` is the sender, if it is a seed.
+    /// Adopts newer routes, and returns the changes. `seed` is the sender of the routes if the sender is a seed.
     pub(crate) fn adopt(&self, routes: &v1::Routes, seed: Option<&Arc<str>>) -> Result<Change, RoutesError> {
         if !self.load().would_change(routes, seed) {
             return Ok(Change::default());
         }
-        // A call for ids goes to any node, so the routes of lanes are left out.
+        // Calls for ids may go to any node, so the routes of lanes are left out.
         let update = RouteUpdate::try_from(routes)?.declared();
         let _writer = self.writer.lock();
         let mut directory = Directory::clone(&self.load());
@@ -136,7 +139,8 @@ impl Routes {
         Ok(change)
     }
 
-    /// Adopts claims that the sections of uids are in other sets, unless their known routes are as new.
+    /// Adopts claims that the sections of uids are in other sets. A claim is ignored if the known route of its section
+    /// is as new as the claim or newer.
     pub(crate) fn adopt_claims(&self, claims: &[(u64, Claim)]) {
         let is_news = |directory: &Directory, (uid, claim): &(u64, Claim)| {
             claim.set != SetId(0) && directory.route(*uid).is_some_and(|route| route.epoch < claim.since)
@@ -170,17 +174,18 @@ impl Directory {
         self.locate(uid).map(|(_, section)| section)
     }
 
-    /// Returns the layout of the first cluster, and the set that sent it first.
+    /// Returns the layout of the first cluster, and the set that was the first to send this layout.
     pub(crate) fn home(&self) -> Option<(&Layout, &Arc<SetRoutes>)> {
         self.clusters.first().map(|cluster| (&cluster.layout, self.set(cluster.home)))
     }
 
-    /// Returns the route of a section of the first cluster; `None` if no set sent a route for it.
+    /// Returns the route of a section of the first cluster; `None` if no set has sent a route for the section.
     pub(crate) fn merged(&self, section: SectionId) -> Option<SectionRoute> {
         self.clusters.first().and_then(|cluster| cluster.sections.get(section))
     }
 
-    /// Returns the series of all clusters, each with the set that sent the cluster's layout first.
+    /// Returns the series of all clusters. Each is together with the set that was the first to send the layout of its
+    /// cluster.
     pub(crate) fn series(&self) -> impl Iterator<Item = (SetIndex, &Arc<KnownSeries>)> {
         self.clusters.iter().flat_map(|cluster| cluster.series.iter().map(|series| (cluster.home, series)))
     }
@@ -190,7 +195,7 @@ impl Directory {
         &self.sets
     }
 
-    /// Returns the set with this index in any snapshot.
+    /// Returns the set with this index. The index may be from any snapshot.
     #[inline]
     pub(crate) fn set(&self, index: SetIndex) -> &Arc<SetRoutes> {
         &self.sets[usize::from(index.0)]
@@ -226,8 +231,8 @@ impl Directory {
         self.sets.iter().flat_map(|set| set.all_addrs()).map(|addr| &**addr).collect()
     }
 
-    /// Returns the name of the set at each address, for addresses that some routes assign to a set. A set's own routes
-    /// about its nodes take precedence over the statements of other sets.
+    /// Returns the name of the set at each address that any routes assign to a set. If a set's own routes and another
+    /// set's routes assign an address to different sets, the former take precedence.
     pub(crate) fn sets_by_addr(&self) -> BTreeMap<&str, &str> {
         let named = || self.sets.iter().filter(|set| !set.name().is_empty());
         let learned = named().flat_map(|set| set.learned().map(|addr| (addr, set.name())));
@@ -242,7 +247,8 @@ impl Directory {
         self.clusters[index].layout.locate(Uid(uid)).ok().map(|(section, _)| (index, section))
     }
 
-    /// Checks cheaply, before any conversion or copy, whether routes are new: the routes of most responses are not.
+    /// Checks, before any conversion or copy, whether routes are new. The check is cheap because the routes in most
+    /// responses are not new.
     fn would_change(&self, routes: &v1::Routes, seed: Option<&Arc<str>>) -> bool {
         self.by_id(SetId(routes.set_id))
             .is_none_or(|set| set.version.0 < routes.version || seed.is_some_and(|seed| !set.has_seed(seed)))
@@ -250,7 +256,7 @@ impl Directory {
 
     fn adopt(&mut self, update: &RouteUpdate, seed: Option<&Arc<str>>) -> Result<Change, RoutesError> {
         let mismatch = || RoutesError::Mismatch { set: update.set.clone() };
-        // Only a seed, or a known set, can add a set, so that every set has a host.
+        // Only a seed or a known set can add a set, so that every set has an address to send requests to.
         if self.by_id(update.id).is_none() && seed.is_none() {
             return Err(mismatch());
         }
@@ -291,7 +297,8 @@ impl Directory {
         Some(())
     }
 
-    /// Merges the newer routes of a set, and its knowledge of other sets. Returns whether an address changed.
+    /// Merges the newer routes that a set sent, including its routes and addresses for other sets. Returns whether an
+    /// address changed.
     fn adopt_sections(&mut self, own: SetIndex, update: &RouteUpdate) -> bool {
         let cluster = self.cluster(update).unwrap_or_else(|| self.add_cluster(own, &update.layout));
         let mut addrs_changed = false;
@@ -307,7 +314,8 @@ impl Directory {
                 None => Some(own),
             };
             let is_claim = set != Some(own);
-            // A claim for a set above the limit is left out: the section keeps its route, and nodes forward.
+            // If the claim's set is new and the number of sets is at its limit, the claim is left out. The section then
+            // keeps its route, and nodes forward its requests.
             let route = set.map(|set| SectionRoute { epoch: run.route.epoch, set, owner: run.route.owner, is_claim });
             routes.extend(route.map(|route| (run.first, run.sections, route)));
         }
@@ -340,8 +348,9 @@ impl Directory {
         at
     }
 
-    /// Removes the cluster that a set left for another layout, unless another set has sent routes of that cluster. Sets
-    /// known only from the statements of other sets move along.
+    /// Removes the cluster that has the layout `left`, after a set changed from this layout to `layout`. Does nothing
+    /// if another set has sent routes of the cluster. Sets that are known only from the statements of other sets change
+    /// to `layout` too.
     fn leave(&mut self, left: &Layout, layout: &Layout) {
         let stays = |set: &Arc<SetRoutes>| set.version > RouteVersion(0) && *set.layout() == *left;
         if self.sets.iter().any(stays) {
@@ -353,8 +362,8 @@ impl Directory {
         }
     }
 
-    /// Checks the layout of an update against the layouts of the other sets that have sent routes. Sets with the same
-    /// layout are in the same cluster.
+    /// Checks that the uids of an update do not overlap the uids of another set that has a different layout and has
+    /// sent routes. Sets with the same layout are in the same cluster.
     fn check_overlap(&self, update: &RouteUpdate) -> Result<(), RoutesError> {
         let uids = update.layout.uids();
         let overlaps = |other: &SetRoutes| {
@@ -373,8 +382,8 @@ impl Directory {
         }
     }
 
-    /// Returns the index of a set; adds the set, without routes or addresses, if it is new. Returns `None` if there is
-    /// no room.
+    /// Returns the index of a set. If the set is not in the list, adds it, without routes or addresses. Returns `None`
+    /// if the number of sets is at its limit.
     fn index_or_insert(&mut self, id: SetId, layout: &Layout) -> Option<SetIndex> {
         if let Some(index) = self.index_of(id) {
             return Some(index);

@@ -1,6 +1,6 @@
-//! Discovery of the sets. Fetches routes from the seeds when a client connects and when a uid is outside every known
-//! set; fetches them from other sets if no node of a section's set can be reached, because the section may have
-//! migrated.
+//! Discovery of the sets. Routes are fetched from the seeds when a client connects, and when a uid is outside every
+//! known set. They are fetched from other sets if no node of a section's set can be reached, because the section may
+//! have migrated.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -19,14 +19,15 @@ use crate::error::ConnectError;
 use crate::node_client;
 use crate::shared::Shared;
 
-/// Minimum interval between fetches from the seeds for uids outside every known set.
+/// Minimum interval between two fetches from the seeds that uids outside every known set cause.
 pub(crate) const MIN_REFRESH_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Timeout of a request for routes to another set, because a call waits for it before its next attempt.
+/// Timeout of a request for routes to another set. It is short, because a call waits for this request before its next
+/// attempt.
 const OTHERS_TIMEOUT: Duration = Duration::from_millis(250);
 
-/// Fetches routes from the seeds again, for a uid outside every known set. Concurrent calls wait for the fetch in
-/// progress; within [`MIN_REFRESH_INTERVAL`] of the last fetch, does nothing.
+/// Fetches routes from the seeds again, because a uid is outside every known set. If a fetch is in progress, waits for
+/// it. If the last fetch ended less than [`MIN_REFRESH_INTERVAL`] ago, does nothing.
 pub(crate) async fn refresh(shared: &Shared, deadline: Instant) {
     let refreshed = async {
         let mut refreshed = shared.refreshed.lock().await;
@@ -38,12 +39,12 @@ pub(crate) async fn refresh(shared: &Shared, deadline: Instant) {
         }
         *refreshed = Some(Instant::now());
     };
-    // On timeout the call continues with the known routes, and fails with its own error.
+    // After a timeout the call continues with the known routes, and fails with an error of its own.
     let _ = tokio::time::timeout_at(deadline, refreshed).await;
 }
 
-/// Fetches the routes of every seed and adopts the valid ones. Fails if no set is known afterwards, or if some routes
-/// are invalid or overlap another set.
+/// Fetches the routes of every seed and adopts the valid ones. Fails if no set is known afterwards, if some routes are
+/// invalid, or if some routes overlap another set's.
 pub(crate) async fn fetch_routes(shared: &Shared, deadline: Instant) -> Result<(), ConnectError> {
     let (mut bad, mut failed) = (None, None);
     let responses = join_all(shared.seeds.iter().map(|seed| get_routes(shared, seed, 0, deadline))).await;
@@ -71,9 +72,9 @@ pub(crate) async fn fetch_routes(shared: &Shared, deadline: Instant) -> Result<(
     }
 }
 
-/// Fetches newer routes from another set, or from the node `from`, for sections of a set that cannot be reached. Does
-/// nothing while such a fetch for the set is in progress, and within [`MIN_REFRESH_INTERVAL`] of the last: a set that
-/// is down costs the others one small request per second.
+/// Fetches newer routes from another set, or from the node `from`, because no node of the set `down` can be reached.
+/// Does nothing while such a fetch for `down` is in progress, or if the last fetch began less than
+/// [`MIN_REFRESH_INTERVAL`] ago. So a set that is down causes only one small request per second to the other sets.
 pub(crate) async fn refresh_from_others(shared: &Shared, down: SetIndex, from: Option<(SetIndex, &Arc<str>)>) {
     let state = shared.routes.load().set(down).state().clone();
     let Ok(mut asked) = state.others_asked.try_lock() else { return };
@@ -89,14 +90,16 @@ pub(crate) async fn refresh_from_others(shared: &Shared, down: SetIndex, from: O
     }
 }
 
-/// Most sets that a probe requests routes from at the same time.
+/// Limit on the sets from which a round of a probe requests routes.
 const PROBED_SETS: usize = 8;
 
-/// Most rounds of a probe. A node that has just stopped costs a round, and a rolling restart stops a node at a time.
+/// Limit on the rounds of a probe. A node that has just stopped costs a round, and a rolling restart stops one node at
+/// a time.
 const PROBE_ROUNDS: usize = 4;
 
-/// Requests newer routes from one node of each of some sets, and returns on the first response. If none of these nodes
-/// responds, requests them from other nodes of the sets: a set with one node that has just stopped still serves.
+/// Requests newer routes from one node of each of several sets, and returns at the first response. If none of these
+/// nodes responds, requests routes from other nodes of the sets, because a set still serves if only one of its nodes
+/// has just stopped.
 pub(crate) async fn probe(shared: &Shared, deadline: Instant) -> Result<(), ConnectError> {
     let (mut failed, mut tried) = (ConnectError::NoSeeds, HashSet::new());
     for _ in 0..PROBE_ROUNDS {
@@ -126,8 +129,8 @@ pub(crate) async fn probe(shared: &Shared, deadline: Instant) -> Result<(), Conn
     Err(failed)
 }
 
-/// Returns a node of each of some sets that was not tried yet, with the known route version of its set. Reachable sets
-/// come first.
+/// Returns for several sets one node that was not tried yet, with the route version of the set that this client has.
+/// Reachable sets come first.
 fn probed(shared: &Shared, tried: &HashSet<Arc<str>>) -> Vec<(Arc<str>, u64)> {
     let directory = shared.routes.load();
     let mut sets: Vec<_> = directory.sets().iter().collect();
@@ -143,8 +146,8 @@ fn probed(shared: &Shared, tried: &HashSet<Arc<str>>) -> Vec<(Arc<str>, u64)> {
     sets.into_iter().filter_map(node).take(PROBED_SETS).collect()
 }
 
-/// Returns the address to fetch routes from for a set that cannot be reached, and the known route version of that
-/// address' set.
+/// Returns the address from which routes are fetched while no node of the set `down` can be reached, and the route
+/// version that this client has of the set at that address.
 fn source(shared: &Shared, down: SetIndex, from: Option<(SetIndex, &Arc<str>)>) -> Option<(Arc<str>, u64)> {
     let is_suspect = |addr: &str| shared.pool.is_suspect(addr);
     let directory = shared.routes.load();

@@ -1,4 +1,4 @@
-//! Errors of calls and of connecting, with the facts that a caller needs to decide on a retry.
+//! Errors of calls and of connecting, with the facts that a caller needs to decide about a retry.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,11 +8,11 @@ use tonic::{Code, Status};
 
 use crate::directory::RoutesError;
 
-/// Error of a call, or of an item of a batch. Cheap to clone.
+/// Error of a call, or of one item of a batch. It is cheap to clone.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CallError {
-    /// The uid is in no set that the seeds know. No request was sent.
+    /// The uid is in no set that the seeds know, so no request was sent.
     #[error("uid {uid} is outside every known set")]
     UidOutside {
         /// The requested uid.
@@ -26,10 +26,10 @@ pub enum CallError {
         /// The requested count.
         count: u32,
     },
-    /// A server refused the request, and retries failed as well or would be useless.
+    /// A server refused the request. Retries failed too, or would have been useless.
     #[error(transparent)]
     Refused(Box<Refused>),
-    /// No node of the section's set could be reached, by this client or by a node that forwarded the request. Calls for
+    /// No node of the section's set could be reached by this client, or by a node that forwarded the request. Calls for
     /// sections of other sets are unaffected.
     #[error(transparent)]
     SetUnavailable(Box<SetUnavailable>),
@@ -44,7 +44,7 @@ pub enum CallError {
         /// Whether numbers may have been consumed.
         may_have_applied: bool,
     },
-    /// A server sent a response that does not match the request: it implements another protocol or has a bug.
+    /// A server sent a response that does not match the request, because it implements another protocol or has a bug.
     #[error("{addr} sent an invalid response: {what}")]
     BadAnswer {
         /// The server's address.
@@ -54,7 +54,7 @@ pub enum CallError {
     },
 }
 
-/// A server's refusal. It changed no counter, unless [`CallError::may_have_applied`].
+/// A server's refusal. It changed no counter, unless [`CallError::may_have_applied`] returns `true`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}{message}", of(*.uid))]
 pub struct Refused {
@@ -64,25 +64,25 @@ pub struct Refused {
     pub code: Code,
     /// The reason in capitals, e.g. `UNSERVED`; empty if the refusal does not come from the sequence service itself.
     pub reason: String,
-    /// Human-readable description, which names the series of a refused request for ids.
+    /// Description for humans. If a request for ids was refused, it names the series.
     pub message: String,
-    /// Time after which the server expects a retry to succeed; `None` for a permanent refusal, and if the deadline has
-    /// passed.
+    /// Time after which the server expects a retry to succeed; `None` if the refusal is permanent, or if the deadline
+    /// has passed.
     pub retry_after: Option<Duration>,
-    /// Highest number that an advance may currently raise the uid to; `None` unless the reason is `ADVANCE_TOO_FAR`.
+    /// Highest number to which an advance may raise the uid at present; `None` unless the reason is `ADVANCE_TOO_FAR`.
     pub bound: Option<u64>,
     /// Number of times that the item was sent.
     pub attempts: u32,
-    /// Whether numbers may have been consumed, by this attempt or an earlier one.
+    /// Whether this attempt or an earlier one may have consumed numbers.
     pub may_have_applied: bool,
 }
 
-/// Returns the begin of a message about a uid.
+/// Returns the beginning of a message about a uid.
 fn of(uid: Option<u64>) -> String {
     uid.map(|uid| format!("uid {uid}: ")).unwrap_or_default()
 }
 
-/// No node of a set could be reached, by this client or by a node that forwarded the request, and the cluster has other
+/// Failure to reach any node of a set, by this client or by a node that forwarded the request. The cluster has other
 /// sets.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}the section is in set {}, of which no node can be reached", of(*.uid), self.shown())]
@@ -93,22 +93,22 @@ pub struct SetUnavailable {
     pub set: u64,
     /// Name of the set; empty if unknown.
     pub name: String,
-    /// Time after which the node that forwarded the request expects a retry to succeed; `None` if this client itself
-    /// could not connect.
+    /// Time after which a retry may succeed, as stated by the node that forwarded the request; `None` if this client
+    /// itself could not connect.
     pub retry_after: Option<Duration>,
-    /// Number of times that the item was sent, or that a dial for it failed.
+    /// Number of times that the item was sent, or that connecting to send it failed.
     pub attempts: u32,
     /// Whether numbers may have been consumed.
     pub may_have_applied: bool,
 }
 
-/// The connection of a call's last attempt failed.
+/// Failure of the connection of a call's last attempt.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("the call to {addr} failed after {attempts} attempts")]
 pub struct Unreachable {
     /// Address of the last attempt.
     pub addr: Arc<str>,
-    /// Number of times that the request was sent, or that a dial for it failed.
+    /// Number of times that the request was sent, or that connecting to send it failed.
     pub attempts: u32,
     /// Whether numbers may have been consumed.
     pub may_have_applied: bool,
@@ -117,8 +117,8 @@ pub struct Unreachable {
 }
 
 impl CallError {
-    /// Returns whether the same call can succeed later. A retry never yields a duplicate; with
-    /// [`CallError::may_have_applied`] it can leave a gap.
+    /// Returns whether the same call may succeed later. A retry never yields a duplicate. If
+    /// [`CallError::may_have_applied`] returns `true`, a retry can skip numbers.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         match self {
@@ -141,7 +141,7 @@ impl CallError {
         }
     }
 
-    /// Returns the same error, marked as following an earlier attempt that may have consumed numbers.
+    /// Returns the same error, marked so that it also reports an earlier attempt that may have consumed numbers.
     pub(crate) fn having_applied(mut self) -> CallError {
         match &mut self {
             CallError::Refused(refused) => refused.may_have_applied = true,
@@ -153,7 +153,7 @@ impl CallError {
         self
     }
 
-    /// Returns the time after which the server expects a retry to succeed, if it stated one.
+    /// Returns the time after which the server expects a retry to succeed; `None` if the server stated none.
     pub(crate) fn retry_after(&self) -> Option<Duration> {
         match self {
             CallError::Refused(refused) => refused.retry_after,
@@ -162,7 +162,7 @@ impl CallError {
         }
     }
 
-    /// Returns whether there was no valid response: neither numbers nor a refusal.
+    /// Returns whether there was no valid response, that is, neither numbers nor a refusal.
     pub(crate) fn is_unanswered(&self) -> bool {
         let is_refusal = matches!(self, CallError::SetUnavailable(unavailable) if unavailable.retry_after.is_some());
         let is_unreachable = matches!(self, CallError::Unreachable(_) | CallError::SetUnavailable(_)) && !is_refusal;
@@ -200,7 +200,7 @@ pub enum ConnectError {
         /// Description of the fault.
         what: &'static str,
     },
-    /// There are more seeds than a client has connections for.
+    /// There are more seeds than the client can hold connections for.
     #[error("{seeds} seeds are more than a client can hold")]
     TooManySeeds {
         /// Number of seeds given.
@@ -214,7 +214,7 @@ pub enum ConnectError {
         /// Error of the request to that seed.
         source: Status,
     },
-    /// Seeds responded, but none had routes before the deadline, because their set is still starting.
+    /// Seeds responded, but none of them had routes before the deadline, because their set is still starting.
     #[error("{addr} responds, but has no routes yet")]
     NoRoutes {
         /// Address of one of the seeds.

@@ -1,5 +1,5 @@
-//! A server for tests of code that uses this crate: the real protocol on a loopback port, counters in memory, and
-//! faults on request.
+//! A server for tests of code that uses this crate. It has the real protocol on a loopback port, counters in memory,
+//! and faults that a test can inject.
 //!
 //! ```
 //! # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
@@ -15,7 +15,7 @@
 //! ```
 //!
 //! Each server runs on its own thread and runtime, so a test may pause its own clock. The servers of a cluster share
-//! their counters: any of them serves any uid, as if it had forwarded the request to the owner.
+//! their counters, so each of them serves any uid, as if it had forwarded the request to the owner.
 
 mod ids;
 mod series;
@@ -48,27 +48,28 @@ use world::World;
 pub struct FakeSet {
     /// Name of the set, a DNS label.
     pub name: String,
-    /// Uids of the set, end exclusive.
+    /// Uids of the set. The end is exclusive.
     pub uids: Range<u64>,
-    /// Uids per section, `1 ..= 16_777_216`; the servers own the sections in turn.
+    /// Uids per section, `1 ..= 16_777_216`. The sections are assigned to the servers in rotation: the first section to
+    /// the first server, the second section to the second server, and so on.
     pub section_size: u32,
     /// Number of servers, 1 or above.
     pub servers: usize,
 }
 
-/// Configuration of a cluster of fake sets, between which sections migrate.
+/// Configuration of a cluster of fake sets. Sections can migrate between these sets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FakeCluster {
-    /// The uids of the cluster, end exclusive.
+    /// The uids of the cluster. The end is exclusive.
     pub uids: Range<u64>,
-    /// Uids per section, `1 ..= 16_777_216`. Each set starts with an equal run of sections, in order of set; its
-    /// servers own them in turn.
+    /// Uids per section, `1 ..= 16_777_216`. Each set starts with an equal number of neighbouring sections, in the
+    /// order of the sets. The sections of a set are assigned to its servers in rotation.
     pub section_size: u32,
-    /// Name of each set, a DNS label, and number of its servers, 1 or above.
+    /// Name of each set, which is a DNS label, and number of the set's servers, 1 or above.
     pub sets: Vec<(String, usize)>,
 }
 
-/// A fake AllocSvr. It stops when dropped.
+/// A fake AllocSvr. It stops when this value is dropped.
 #[derive(Debug)]
 pub struct FakeServer {
     addr: SocketAddr,
@@ -93,10 +94,10 @@ impl Default for FakeSet {
 }
 
 impl FakeSet {
-    /// Starts the servers; they accept requests when this returns.
+    /// Starts the servers. They accept requests when this function returns.
     ///
     /// # Panics
-    /// If the configuration is invalid, or no loopback port or thread is available.
+    /// If the configuration is invalid, or if no loopback port or thread is available.
     #[must_use]
     pub fn start(&self) -> Vec<FakeServer> {
         let FakeSet { name, uids, section_size, servers } = self.clone();
@@ -105,10 +106,10 @@ impl FakeSet {
 }
 
 impl FakeCluster {
-    /// Starts the servers, by set; they accept requests when this returns.
+    /// Starts the servers, and returns them grouped by set. They accept requests when this function returns.
     ///
     /// # Panics
-    /// If the configuration is invalid, or no loopback port or thread is available.
+    /// If the configuration is invalid, or if no loopback port or thread is available.
     #[must_use]
     pub fn start(&self) -> Vec<Vec<FakeServer>> {
         let bind = |_| {
@@ -147,11 +148,12 @@ impl FakeServer {
         format!("http://{}", self.addr)
     }
 
-    /// Closes the port and every connection, as a killed process does. Counters and routes of the set stay.
+    /// Closes the port and every connection, as if the process had been killed. The counters and routes of the set
+    /// remain.
     pub fn stop(&self) {
         if let Some(Running { stop, thread }) = self.running.lock().take() {
             self.world.stopped(self.set);
-            // An error means that the server stopped by itself; the join returns its panic.
+            // The send fails if the server stopped by itself. In that case the join returns its panic.
             let _ = stop.send(());
             if thread.join().is_err() && !std::thread::panicking() {
                 panic!("the fake server at {} panicked", self.addr);
@@ -159,38 +161,42 @@ impl FakeServer {
         }
     }
 
-    /// Refuses the next requests with these statuses, one each, in order. Refused requests change no counter.
+    /// Refuses the next requests. Each request is refused with the next of these statuses, in order. Refused requests
+    /// change no counter.
     pub fn refuse(&self, refusals: impl IntoIterator<Item = Status>) {
         self.node.faults.lock().refusals.extend(refusals);
     }
 
-    /// Refuses the next items of a uid in any request, one item per refusal, without changing its counter.
+    /// Refuses the next items of a uid, in any requests. Each item is refused with the next of these refusals, and does
+    /// not change the uid's counter.
     pub fn refuse_uid(&self, uid: u64, refusals: impl IntoIterator<Item = Refusal>) {
         self.node.faults.lock().uids.entry(uid).or_default().extend(refusals);
     }
 
-    /// Delays the handling of each request; zero by default.
+    /// Delays the handling of each request by `delay`. The initial delay is zero.
     pub fn delay(&self, delay: Duration) {
         self.node.faults.lock().delay = delay;
     }
 
-    /// Holds every request, after it was recorded and before it changes a counter, until called with `false`.
+    /// With `true`, holds every request after the request was recorded and before it changes a counter, until this
+    /// method is called with `false`.
     pub fn hold(&self, hold: bool) {
         self.node.held.send_replace(hold);
     }
 
-    /// Sets whether the server has routes; `false` is the state of a starting set.
+    /// Sets whether the server has routes. With `false` it behaves like a server of a set that is still starting.
     pub fn know_routes(&self, known: bool) {
         self.node.faults.lock().no_routes = !known;
     }
 
-    /// Sets whether the server implements `NextStream`; `false` imitates an older version. Open streams stay open.
+    /// Sets whether the server implements `NextStream`. With `false` it behaves like an older version. Open streams
+    /// stay open.
     pub fn know_streams(&self, known: bool) {
         self.node.faults.lock().no_streams = !known;
     }
 
-    /// Moves the uid's section to this server without a gap, as a handover does, or as a migration does if the section
-    /// is in another set. The section gets a new epoch, and the routes get newer.
+    /// Moves the uid's section to this server without skipping numbers, as a handover does, or, if the section is in
+    /// another set, as a migration does. The section gets a new epoch, and the routes get a new version.
     ///
     /// # Panics
     /// If the uid is not in the cluster.
@@ -198,8 +204,8 @@ impl FakeServer {
         self.world.assign(uid, self.set, Some(self.index));
     }
 
-    /// Leaves the uid's section in this server's set, without an owner. Requests for it are refused until a server
-    /// takes it.
+    /// Assigns the uid's section to this server's set, without an owner. Requests for the section are refused until a
+    /// server takes it.
     ///
     /// # Panics
     /// If the uid is not in the cluster.
@@ -207,18 +213,18 @@ impl FakeServer {
         self.world.assign(uid, self.set, None);
     }
 
-    /// Sets whether the routes of this server's set follow moves between other sets; `true` by default.
+    /// Sets whether the routes of this server's set follow moves of sections between other sets. The default is `true`.
     pub fn learn_moves(&self, learn: bool) {
         self.world.learn(self.set, learn);
     }
 
-    /// Sets whether the servers of this server's set forward requests to other sets, the default. Otherwise they refuse
-    /// such requests with `MOVED`, as they would if another set had forwarded them.
+    /// Sets whether the servers of this server's set forward requests to other sets. The default is `true`. With
+    /// `false` they refuse such requests with `MOVED`, as if the requests had been forwarded to them by another set.
     pub fn forward_to_sets(&self, forward: bool) {
         self.world.forward(self.set, forward);
     }
 
-    /// Creates a series in the cluster. `named_lanes` states whether its callers name the lane.
+    /// Creates a series in the cluster. `named_lanes` is whether callers of the series name the lane.
     ///
     /// # Panics
     /// If the cluster has too many series.
@@ -232,8 +238,8 @@ impl FakeServer {
         self.world.set_id(self.set).0
     }
 
-    /// Moves the uid's section to this server, as a takeover after a crash of its owner does: a new epoch, every uid at
-    /// the ceiling, reads inexact until the next allocation.
+    /// Moves the uid's section to this server, as a takeover after a crash of the section's owner does. The section
+    /// gets a new epoch, every uid is at the ceiling, and reads of a uid are inexact until its next allocation.
     ///
     /// # Panics
     /// If the uid is not in the cluster.
@@ -242,7 +248,7 @@ impl FakeServer {
         self.world.assign(uid, self.set, Some(self.index));
     }
 
-    /// Returns the newest 4,096 requests for numbers or reads, oldest first.
+    /// Returns the last 4,096 requests for numbers or reads that the server received, oldest first.
     #[must_use]
     pub fn seen(&self) -> Vec<Seen> {
         self.node.seen.lock().iter().cloned().collect()
@@ -250,7 +256,7 @@ impl FakeServer {
 
     /// Waits until the server has received `calls` requests for numbers or reads since its start. Cancel safe.
     pub async fn until_seen(&self, calls: u64) {
-        // The wait cannot fail: the sender is in the node, which outlives this borrow.
+        // The wait cannot fail, because the sender is in the node, which outlives this borrow.
         let _ = self.node.calls.subscribe().wait_for(|seen| *seen >= calls).await;
     }
 

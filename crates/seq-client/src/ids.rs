@@ -10,14 +10,14 @@ use seq_proto::v1;
 
 use crate::error::CallError;
 
-/// Ids of one call, ascending: an iterator that makes each id as it is needed. No other call gets them.
+/// Ids of one call, in ascending order. This iterator computes each id when it is needed. No other call gets these ids.
 #[derive(Clone, Debug)]
 pub struct Ids {
-    /// The present run.
+    /// The run that the next id is from.
     run: v1::IdRun,
-    /// The runs after it.
+    /// The runs after the present run.
     runs: vec::IntoIter<v1::IdRun>,
-    /// Distance of neighbouring ids in a run, 1 or above.
+    /// Distance between neighbouring ids in a run, 1 or above.
     step: u64,
     /// Number of ids left.
     left: u32,
@@ -31,8 +31,8 @@ pub struct Ids {
 pub struct CurrentId {
     /// The last id, or an upper bound of it; `None` if the counter never had one.
     pub id: Option<Id>,
-    /// Whether `id` is exactly the last id. If `false`, it is an upper bound: the state after an owner's crash, until
-    /// the next id.
+    /// Whether `id` is exactly the last id. If `false`, `id` is an upper bound. That is the state after an owner's
+    /// crash until the next id is allocated.
     pub exact: bool,
     /// Epoch of the ownership that responded, 1 or above.
     pub epoch: u64,
@@ -47,12 +47,12 @@ pub struct DecodedId {
     pub number: u64,
     /// Time in the id; `None` for a counter.
     pub time: Option<SystemTime>,
-    /// Sequence number in its unit of time; `None` for a counter.
+    /// Sequence number within the id's unit of time; `None` for a counter.
     pub seq: Option<u64>,
 }
 
 impl Ids {
-    /// Validates a response: `count` ids, ascending, all of them above `after`.
+    /// Validates a response. It must have `count` ids in ascending order, all of them above `after`.
     pub(crate) fn checked(
         response: v1::NextIdsResponse,
         count: u32,
@@ -75,7 +75,7 @@ impl Ids {
         }
     }
 
-    /// Returns the last id, also after the iteration.
+    /// Returns the last id of the call, even after the iteration has passed it.
     #[must_use]
     pub fn last_id(&self) -> Id {
         self.last
@@ -87,7 +87,7 @@ impl Ids {
         self.lane
     }
 
-    /// Returns the epoch of the ownership that allocated them, 1 or above.
+    /// Returns the epoch of the ownership that allocated the ids, 1 or above.
     #[must_use]
     pub fn epoch(&self) -> u64 {
         self.epoch
@@ -104,7 +104,7 @@ impl Iterator for Ids {
         let id = Id::new(self.run.first);
         self.run.count -= 1;
         self.left -= 1;
-        // After the last id of a run, this is no id.
+        // After the last id of a run, this value is not an id.
         self.run.first = self.run.first.wrapping_add(self.step);
         id
     }

@@ -1,8 +1,8 @@
 //! The Rust SDK: routes, deadlines, retries with a budget.
 //!
-//! A [`Client`] fetches the routes (uid to owner) from its seed nodes, sends each request to the owner, and adopts
-//! newer routes from the responses. Sections migrate between the sets of a cluster, and all its sets share one table of
-//! routes, so a seed of any set leads to all of them.
+//! A [`Client`] fetches the routes, which map uids to owners, from its seed nodes. It sends each request to the owner,
+//! and adopts newer routes from the responses. Sections migrate between the sets of a cluster. The routes of each set
+//! name all sets of its cluster, so a client that has a seed in any set can reach all of them.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -35,14 +35,14 @@
 //! let credentials = Credentials::load(Files::in_dir("certs".as_ref(), "client/backend"))?;
 //! let client = Client::builder().seed("https://127.0.0.1:7400").tls(credentials.clone()).connect().await?;
 //!
-//! // After a rotation: new connections have the new certificate.
+//! // After a rotation, new connections use the new certificate.
 //! credentials.reload()?;
 //! # Ok(())
 //! # }
 //! ```
 //!
 //! Ids of a series are unique in the cluster: message ids, order numbers, or ids with a shard ([`Series`]).
-//! [`Segments`] fetches them ahead, [`Tickets`] takes them from counters of several sets in turn:
+//! [`Segments`] fetches ids before they are needed. [`Tickets`] takes ids from counters in several sets by rotation:
 //!
 //! ```no_run
 //! # async fn example(client: seq_client::Client) -> Result<(), seq_client::CallError> {
@@ -55,7 +55,7 @@
 //! The feature `serde` serializes ids as strings. The feature `fake` adds `fake`, a server for tests.
 //!
 //! # Order of the modules
-//! Each uses only modules further up in this list:
+//! Each module uses only modules further up in this list:
 //! * `budget` (retries), `directory` (routes of all sets, each with its budget), `batch_plan`, `node_client`.
 //! * `error`, then `allocation`: results.
 //! * `shared`: the state of a client; `discovery`: routes from seeds and other sets.
@@ -66,8 +66,9 @@
 //! * `series`: the calls for ids; `segments`: ids that are fetched ahead; `tickets`: ids of several
 //!   counters.
 //!
-//! **Architecture Invariant:** the client keeps no state per uid. The servers guarantee order and uniqueness; a client
-//! that prefetched or cached numbers could break the order between two processes that share a uid.
+//! **Architecture Invariant:** the client keeps no state per uid. The servers guarantee order and uniqueness. If a
+//! client fetched numbers before they are needed or cached them, it could break the order between two processes that
+//! use the same uid.
 
 mod allocation;
 mod attempts;

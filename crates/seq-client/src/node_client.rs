@@ -1,4 +1,4 @@
-//! The gRPC clients of a node, with the limits of this SDK.
+//! The gRPC clients of a node, with the size limits of this SDK.
 
 use seq_channel::{CallerChannel, Pool, PoolError};
 use seq_core::limits::MAX_RESPONSE_BYTES;

@@ -1,4 +1,4 @@
-//! Segments: a handle that fetches ranges of ids ahead and gives out their ids without a request.
+//! Segments: a handle that fetches ranges of ids before they are needed, and returns ids from them without a request.
 
 use std::time::Duration;
 
@@ -15,13 +15,13 @@ use buffer::{Buffer, Fetch, Limits, Taken};
 
 mod buffer;
 
-/// Default time for which a fetched range lasts: longer than any change of owner.
+/// Default time for which a fetched range lasts. It is longer than any change of owner.
 const HOLD: Duration = Duration::from_secs(10);
 
-/// Age above which ids with a time are dropped.
+/// Age above which fetched ids that contain a time are dropped.
 const MAX_AGE: Duration = Duration::from_secs(1);
 
-/// Most ids with a time in one request.
+/// Limit on the ids that contain a time in one request.
 const MAX_TIMED: u32 = 10_000;
 
 /// Settings of [`Segments`].
@@ -32,7 +32,7 @@ pub struct SegmentsBuilder {
     hold: Duration,
 }
 
-/// Ids that are fetched ahead, in ranges that grow with their use.
+/// Ids that are fetched before they are needed, in ranges that grow with the use of the handle.
 ///
 /// ```no_run
 /// # async fn example(client: seq_client::Client) -> Result<(), seq_client::CallError> {
@@ -45,12 +45,13 @@ pub struct SegmentsBuilder {
 /// # }
 /// ```
 ///
-/// The ids of one handle are unique and increase. Ids of different handles are unique, and in no order. Fetched ids
-/// that are not used are a gap: at most 2 and twice the used ids, so a handle that gives out one id wastes none.
+/// The ids of one handle are unique and increase. Ids of different handles are unique too, but in no order. Fetched ids
+/// that are never used are skipped. Their number is at most twice the number of used ids, plus 2. A handle from which
+/// only one id is taken skips none.
 ///
-/// A range lasts for [`SegmentsBuilder::hold`] at the present rate, and the next range is fetched when half of it is
-/// used, so a handle in use gives out ids while no node responds. Ids with a time are dropped when they were fetched
-/// more than a second ago.
+/// A range has enough ids for the time [`SegmentsBuilder::hold`] at the present rate of use, and the next range is
+/// fetched when half of the present range is used. So a handle in use still returns ids for a while if no node
+/// responds. If ids contain a time, unused ids are dropped a second after they were fetched.
 #[derive(Debug)]
 pub struct Segments {
     series: Series,
@@ -62,23 +63,23 @@ pub struct Segments {
 #[derive(Debug)]
 struct Fetching {
     result: oneshot::Receiver<Fetched>,
-    /// Ends the task when the handle is dropped.
+    /// Aborts the task when the handle is dropped.
     _task: AbortOnDropHandle<()>,
 }
 
-/// The ids of a fetch with the time of the response.
+/// The ids of a fetch, with the time at which the response arrived.
 type Fetched = Result<(Ids, Instant), CallError>;
 
 impl Series {
-    /// Returns the settings of a handle that fetches ids ahead, of the lane and above the id of this series. It sends
-    /// no request before its first id is taken.
+    /// Returns the settings of a handle that fetches ids before they are needed. The ids are of this series, of its
+    /// lane and above its `after` id. The handle sends no request before its first id is taken.
     pub fn segments(&self) -> SegmentsBuilder {
         SegmentsBuilder { series: self.clone(), hold: HOLD }
     }
 }
 
 impl SegmentsBuilder {
-    /// Sets the time for which a range lasts at the present rate, 10 s by default.
+    /// Sets the time for which a range lasts at the present rate of use. The default is 10 s.
     pub fn hold(self, hold: Duration) -> SegmentsBuilder {
         SegmentsBuilder { hold, ..self }
     }
@@ -89,7 +90,8 @@ impl SegmentsBuilder {
         let SegmentsBuilder { series, hold } = self;
         let limits = match series.shape() {
             Shape::Counter(_) => Limits { hold, max_age: None, max_size: MAX_COUNT },
-            // A range is fetched while half of the range before is left, and is used before it is dropped.
+            // The next range is fetched while half of the present range is left. With half of the maximum age, it is
+            // used up before its ids are too old.
             Shape::Timed(_) => Limits { hold: hold.min(MAX_AGE / 2), max_age: Some(MAX_AGE), max_size: MAX_TIMED },
         };
         Segments { buffer: Buffer::new(limits, series.floor()), series, fetch: None }
@@ -97,8 +99,8 @@ impl SegmentsBuilder {
 }
 
 impl Segments {
-    /// Takes the next id, if one is fetched; `None` while the first ids of the handle, or of a pause in which no node
-    /// responds, are being fetched.
+    /// Takes the next id if one has been fetched. Returns `None` while ids are being fetched and none is left. This
+    /// happens before the first id of the handle, and when the fetched ids run out while no node responds.
     #[inline]
     pub fn try_next(&mut self) -> Option<Id> {
         match self.buffer.quick() {
@@ -107,7 +109,7 @@ impl Segments {
         }
     }
 
-    /// Takes the next id. Waits only while none is fetched.
+    /// Takes the next id. Waits only if no fetched id is left.
     ///
     /// # Errors
     /// [`CallError`] of the fetch. A later call fetches again.
@@ -124,20 +126,20 @@ impl Segments {
                     let fetched = (&mut fetch.result).await;
                     self.collect(fetched.ok())?;
                 }
-                // A fetch has failed a moment ago.
+                // A fetch has just failed, so the next fetch has to wait.
                 None => tokio::time::sleep_until(self.buffer.retry_at().unwrap_or_else(Instant::now)).await,
             }
         }
     }
 
-    /// Returns the number of ids that were fetched and not used, with the ids that were dropped with age, and without
-    /// the ids of a fetch in flight.
+    /// Returns the number of ids that were fetched and not used. Ids that were dropped because of their age are
+    /// included. Ids of a fetch in flight are not.
     #[must_use]
     pub fn unused(&self) -> u64 {
         self.buffer.unused()
     }
 
-    /// Closes the handle. Returns the number of its unused ids, which become a gap.
+    /// Closes the handle. Returns the number of its unused ids, which are skipped.
     pub fn close(self) -> u64 {
         self.unused()
     }
@@ -146,7 +148,7 @@ impl Segments {
         let finished = self.fetch.as_mut().map(|fetch| fetch.result.try_recv());
         match finished {
             None | Some(Err(oneshot::error::TryRecvError::Empty)) => {}
-            // A failed fetch is repeated while ids are left, and reported by `next` otherwise.
+            // If a fetch failed while ids are left, it is repeated. If no id is left, `next` reports the failure.
             Some(result) => drop(self.collect(result.ok())),
         }
         let (taken, fetch) = self.buffer.take(Instant::now());
@@ -164,13 +166,14 @@ impl Segments {
         let (sender, result) = oneshot::channel();
         let task = self.series.runtime().spawn(async move {
             let fetched = series.take(size).await.map(|ids| (ids, Instant::now()));
-            // The handle may be closed.
+            // The send fails if the handle was closed.
             let _ = sender.send(fetched);
         });
         self.fetch = Some(Fetching { result, _task: AbortOnDropHandle::new(task) });
     }
 
-    /// Adds the result of the fetch in flight to the buffer; `None` for a task that ended with its runtime.
+    /// Adds the result of the fetch in flight to the buffer. `fetched` is `None` if the task of the fetch ended with
+    /// its runtime.
     fn collect(&mut self, fetched: Option<Fetched>) -> Result<(), CallError> {
         self.fetch = None;
         match fetched {

@@ -1,4 +1,4 @@
-//! Series: ids through any node of the cluster, with the attempts of every other call.
+//! Series: ids from any node of the cluster. A call makes its attempts in the same way as every other call.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -20,7 +20,7 @@ use crate::discovery;
 use crate::error::{CallError, Refused};
 use crate::ids::{CurrentId, DecodedId, Ids};
 
-/// The client of the node that an attempt goes to.
+/// The client of the node to which an attempt is sent.
 type Node = IdServiceClient<CallerChannel>;
 
 /// A series of ids. Clones share the connections of the client that opened it; [`Series::lane`] and [`Series::after`]
@@ -41,29 +41,29 @@ type Node = IdServiceClient<CallerChannel>;
 /// ```
 ///
 /// # Retries
-/// Any node serves a call. Failed attempts are repeated as by [`Client`]; ids of a lost response are a gap, never
-/// a duplicate.
+/// Any node serves a call. Failed attempts are repeated in the same way as by [`Client`]. The ids of a lost response
+/// are skipped and never allocated again.
 ///
 /// # Cancel safety
-/// Dropping the future of a call abandons it; ids may have been consumed.
+/// Dropping the future of a call abandons the call. Ids may have been consumed.
 #[derive(Clone, Debug)]
 pub struct Series {
     client: Client,
-    /// The set that sent the routes of the series' cluster first.
+    /// The set that was the first to send the routes of the series' cluster.
     home: SetIndex,
     known: Arc<KnownSeries>,
     shape: SeriesShape,
     lane: Option<u32>,
-    /// All ids are above it; 0 stands for no id.
+    /// Lower bound of the ids, all of which are above it; 0 if there is none.
     after: u64,
 }
 
 impl Client {
-    /// Returns the series of a name. Sends a request only if the client has no series of this name yet.
+    /// Returns the series with the name `name`. Sends a request only if the client does not know the series yet.
     ///
     /// # Errors
-    /// [`CallError::Refused`] with `UNKNOWN_SERIES` if the seeds know no such series. A new series is known within a
-    /// second.
+    /// [`CallError::Refused`] with `UNKNOWN_SERIES` if the seeds know no such series. The seeds know a new series
+    /// within a second.
     ///
     /// # Cancel safety
     /// Dropping the future has no effect.
@@ -79,7 +79,7 @@ impl Client {
         })
     }
 
-    /// Returns the series of a name, if the newest routes have it. Sends nothing.
+    /// Returns the series with the name `name`; `None` if the newest routes do not have it. Sends no request.
     #[must_use]
     pub fn known_series(&self, name: &str) -> Option<Series> {
         let directory = self.shared().routes.load();
@@ -87,7 +87,7 @@ impl Client {
         Series::new(self, home, known)
     }
 
-    /// Returns all series of the newest routes, in the order in which they were created. Sends nothing.
+    /// Returns all series in the newest routes, in the order in which they were created. Sends no request.
     #[must_use]
     pub fn all_known_series(&self) -> Vec<Series> {
         let directory = self.shared().routes.load();
@@ -96,19 +96,19 @@ impl Client {
 }
 
 impl Series {
-    /// Creates the handle of a series; `None` for a shape that only later releases know.
+    /// Creates the handle of a series; `None` if only later releases know the shape of the series.
     fn new(client: &Client, home: SetIndex, known: &Arc<KnownSeries>) -> Option<Series> {
         let (known, shape) = (known.clone(), known.shape?);
         Some(Series { client: client.clone(), home, known, shape, lane: None, after: 0 })
     }
 
-    /// Returns its record in the routes, for proxies.
+    /// Returns the record of this series in the routes. Proxies use it.
     #[must_use]
     pub fn record(&self) -> &seq_core::series::Series {
         &self.known.record
     }
 
-    /// Returns its shape with the rules of giving out ids, for proxies.
+    /// Returns the shape of this series and the rules of allocating its ids. Proxies use them.
     #[must_use]
     pub fn rules(&self) -> SeriesShape {
         self.shape
@@ -126,13 +126,14 @@ impl Series {
         self.shape.shape
     }
 
-    /// Returns the same series for the ids of one lane. Required where the caller names lanes, refused elsewhere.
+    /// Returns a handle of the same series for the ids of one lane. The lane is required if callers of the series name
+    /// lanes, and refused otherwise.
     #[must_use]
     pub fn lane(&self, lane: u32) -> Series {
         Series { lane: Some(lane), ..self.clone() }
     }
 
-    /// Returns the same series for ids above `id`.
+    /// Returns a handle of the same series whose ids are all above `id`.
     #[must_use]
     pub fn after(&self, id: Id) -> Series {
         Series { after: id.get(), ..self.clone() }
@@ -146,8 +147,8 @@ impl Series {
         self.take(1).await.map(|ids| ids.last_id())
     }
 
-    /// Takes the next `count` ids, `1 ..= 1_000_000`, of a series with a time up to 10,000. They are of one lane and
-    /// ascending.
+    /// Takes the next `count` ids. `count` is in `1 ..= 1_000_000`, or in `1 ..= 10_000` if the ids contain a time. The
+    /// ids are of one lane and ascending.
     ///
     /// # Errors
     /// [`CallError`]. With [`CallError::may_have_applied`], ids may be lost to a gap.
@@ -155,7 +156,7 @@ impl Series {
         self.take_by(&mut self.client.attempts(), count).await
     }
 
-    /// Takes ids, with the attempts that are left.
+    /// Takes ids, within the attempts that the call has left.
     pub(crate) async fn take_by(&self, attempts: &mut Attempts<'_>, count: u32) -> Result<Ids, CallError> {
         if !(1..=MAX_COUNT).contains(&count) {
             return Err(CallError::CountOutOfRange { uid: None, count });
@@ -172,10 +173,10 @@ impl Series {
         Ids::checked(response, count, after, &addr)
     }
 
-    /// Reads the last id of a counter. Moves nothing.
+    /// Reads the last id of a counter. Changes nothing.
     ///
     /// # Errors
-    /// [`CallError`]; `NOT_A_COUNTER` for a series with a time.
+    /// [`CallError`]. It is the refusal `NOT_A_COUNTER` for a series whose ids contain a time.
     pub async fn current(&self) -> Result<CurrentId, CallError> {
         let request = v1::CurrentIdRequest { series: self.name().to_owned() };
         let current = |mut node: Node, request| async move { node.current(request).await };
@@ -188,8 +189,8 @@ impl Series {
         }
     }
 
-    /// Raises a counter to one of its ids, so that the next id is above it; used by imports. Idempotent. Returns the
-    /// epoch of the ownership that applied it, 1 or above.
+    /// Raises a counter to one of its ids, so that its next id is above this id. It is used by imports. Idempotent.
+    /// Returns the epoch of the ownership that applied the advance, 1 or above.
     ///
     /// # Errors
     /// [`CallError`]. `ALREADY_PAST` means that the counter is above the id; see [`Client::advance`].
@@ -197,7 +198,7 @@ impl Series {
         self.advance_by(&mut self.client.attempts(), id).await
     }
 
-    /// Raises a counter, with the attempts that are left.
+    /// Raises a counter, within the attempts that the call has left.
     pub(crate) async fn advance_by(&self, attempts: &mut Attempts<'_>, id: Id) -> Result<u64, CallError> {
         let request = v1::AdvanceIdRequest { series: self.name().to_owned(), to: id.get() };
         let advance = |mut node: Node, request| async move { node.advance(request).await };
@@ -205,10 +206,10 @@ impl Series {
         Ok(response.epoch)
     }
 
-    /// Returns the parts of an id. Sends nothing.
+    /// Returns the parts of an id. Sends no request.
     ///
     /// # Errors
-    /// [`CallError::Refused`] with `NOT_AN_ID` for a number that is no id of the series.
+    /// [`CallError::Refused`] with `NOT_AN_ID` if the number is not an id of the series.
     pub fn decode(&self, id: Id) -> Result<DecodedId, CallError> {
         let Some(Parts { lane, value, timed }) = self.shape().parts(id) else {
             let text = format!("{id} is no id of series {:?}, whose ids are {}", self.name(), self.shape());
@@ -219,7 +220,7 @@ impl Series {
         Ok(DecodedId { lane, number: value, time, seq })
     }
 
-    /// Returns the id that all ids are above.
+    /// Returns the id above which all ids of this handle are.
     pub(crate) fn floor(&self) -> Option<Id> {
         Id::new(self.after)
     }
@@ -234,7 +235,8 @@ impl Series {
         self.client.shared().pool.runtime()
     }
 
-    /// Sends a request to nodes of the cluster until one responds. Returns the response and the node's address.
+    /// Sends a request to one node of the cluster after another until a node responds. Returns the response and the
+    /// node's address.
     async fn call<M: Clone, R, F: Future<Output = Result<Response<R>, Status>>>(
         &self,
         attempts: &mut Attempts<'_>,
@@ -252,7 +254,7 @@ impl Series {
     }
 }
 
-/// Returns the refusal of a request that was not sent.
+/// Returns a refusal that this client makes itself, without sending the request.
 pub(crate) fn refusal(reason: &str, code: Code, message: String) -> CallError {
     CallError::Refused(Box::new(Refused {
         uid: None,

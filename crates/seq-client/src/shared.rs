@@ -1,4 +1,5 @@
-//! State shared by all calls of a client: connections, routes with the retry budget of each set, batchers.
+//! State that all calls of a client share: the connections, the routes with the retry budget of each set, and the
+//! batchers.
 
 use std::sync::Arc;
 
@@ -10,24 +11,27 @@ use tokio::time::Instant;
 
 use crate::directory::Routes;
 
-/// State shared by all calls of a client.
+/// State that all calls of a client share.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) pool: Pool,
     pub(crate) routes: Routes,
     pub(crate) seeds: Vec<Arc<str>>,
-    /// `None` when coalescing is off: every call is a unary request.
+    /// Batchers of calls; `None` if coalescing is off. Then every call is a unary request.
     pub(crate) batchers: Option<Batchers>,
-    /// When routes were last refreshed from the seeds. Locked during the fetch.
+    /// Time of the last fetch of routes from the seeds. It is locked during the fetch.
     pub(crate) refreshed: tokio::sync::Mutex<Option<Instant>>,
-    /// Whether only AllocSvrs are accepted as nodes, each of the set that the routes state for its address.
+    /// Whether only AllocSvrs are accepted as nodes. If the routes state an address for a set, the AllocSvr at this
+    /// address must also be of that set.
     pub(crate) allocs_only: bool,
-    /// Held while the connections follow the addresses of the newest routes, so that older routes cannot replace them.
+    /// Lock that is held while the connections are adjusted to the addresses in the newest routes, so that older routes
+    /// cannot be applied last.
     pub(crate) addrs: Mutex<()>,
 }
 
 impl Shared {
-    /// Adopts the routes of a response. Logs invalid routes and ignores them otherwise: the response itself is valid.
+    /// Adopts the routes in a response. If the routes are invalid, logs and ignores them, because the response itself
+    /// is valid.
     pub(crate) fn adopt(&self, routes: Option<&v1::Routes>, from: &str) {
         let Some(routes) = routes else { return };
         match self.routes.adopt(routes, None) {
@@ -37,7 +41,8 @@ impl Shared {
         }
     }
 
-    /// Closes the connections to addresses that left every route table or now belong to another set.
+    /// Closes the connections to addresses that are in no route table any more, and to addresses that now belong to
+    /// another set.
     pub(crate) fn follow_addrs(&self) {
         let _addrs = self.addrs.lock();
         let directory = self.routes.load();

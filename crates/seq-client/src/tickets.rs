@@ -1,4 +1,4 @@
-//! Tickets: ids of several counters in turn, as of ticket servers.
+//! Tickets: ids from several counters by rotation, as ticket servers allocate them.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
@@ -15,10 +15,11 @@ use crate::error::CallError;
 use crate::ids::Ids;
 use crate::series::{Series, refusal};
 
-/// Time for which a counter that failed is left out while another one responds.
+/// Time for which a counter is left out after it failed, as long as another counter responds.
 const LEFT_OUT: Duration = Duration::from_secs(1);
 
-/// Ids of several counters in turn: of two sets or clusters, so that ids go on while one of them is down.
+/// Ids from several counters by rotation. The counters are, for example, in two sets or clusters, so that ids are still
+/// available while one set or cluster is down.
 ///
 /// ```no_run
 /// # async fn example(client: seq_client::Client) -> Result<(), seq_client::CallError> {
@@ -31,15 +32,16 @@ const LEFT_OUT: Duration = Duration::from_secs(1);
 /// # }
 /// ```
 ///
-/// Ids are unique, because no two counters have an id in common, and the ids of calls that follow each other increase.
-/// A call whose counter is unavailable continues with the next counter, within the retry budget of its set; the
-/// unavailable counter is left out for a second.
+/// Ids are unique, because no two counters have an id in common. If a call begins after another call ended, its ids are
+/// greater. If the counter of a call is unavailable, the call continues with the next counter, and the unavailable
+/// counter is left out for a second. Retries spend from the retry budget of the counter's set.
 #[derive(Debug)]
 pub struct Tickets {
     counters: Box<[Counter]>,
-    /// Index of the counter of the next call, modulo their number.
+    /// Number of calls so far. Modulo the number of counters, it is the index of the counter that the next call tries
+    /// first.
     turn: AtomicUsize,
-    /// The highest id of a response.
+    /// The highest id in any response so far.
     last: AtomicU64,
 }
 
@@ -51,11 +53,11 @@ struct Counter {
 }
 
 impl Tickets {
-    /// Returns the tickets of some counters.
+    /// Creates tickets over several counters.
     ///
     /// # Errors
-    /// [`CallError::Refused`], with `NOT_A_COUNTER` for a series with a time, and with `LANES_OVERLAP` if two counters
-    /// could give out one id.
+    /// [`CallError::Refused`], with `NOT_A_COUNTER` for a series whose ids contain a time, and with `LANES_OVERLAP` if
+    /// two counters could allocate the same id.
     ///
     /// # Panics
     /// If there is no series.
@@ -80,7 +82,7 @@ impl Tickets {
         Ok(Tickets { counters: counters.into(), turn: AtomicUsize::new(0), last: AtomicU64::new(0) })
     }
 
-    /// Takes the next id, above the ids of all calls that have ended.
+    /// Takes the next id. It is above the ids of all calls that have ended.
     ///
     /// # Errors
     /// [`CallError`] of the last attempt. With [`CallError::may_have_applied`], an id may be lost to a gap.
@@ -91,7 +93,8 @@ impl Tickets {
         self.take(1).await.map(|ids| ids.last_id())
     }
 
-    /// Takes the next `count` ids of one counter, `1 ..= 1_000_000`, above the ids of all calls that have ended.
+    /// Takes the next `count` ids of one counter, `1 ..= 1_000_000`. They are above the ids of all calls that have
+    /// ended.
     ///
     /// # Errors
     /// As [`Tickets::next`].
@@ -105,7 +108,7 @@ impl Tickets {
         for made in 0_u32.. {
             let place = made as usize % order.len();
             let counter = order[place];
-            // A counter that hangs leaves time for the others.
+            // The time is limited, so that a counter that does not respond leaves time for the other counters.
             let left = deadline.saturating_duration_since(Instant::now()) / (order.len() - place) as u32;
             let attempts = Attempts::new(counter.series.client().shared(), deadline);
             let mut attempts = attempts.once(Instant::now() + left, made / order.len() as u32);
@@ -123,7 +126,7 @@ impl Tickets {
                 return Err(error);
             }
             *counter.left_out_until.lock() = Some(Instant::now() + LEFT_OUT);
-            // The next counter is tried at once.
+            // Within one round, the next counter is tried without a pause.
             let (is_last, hint) = (place + 1 == order.len(), error.retry_after());
             if !attempts.pause(hint.filter(|_| is_last), !is_last).await {
                 return Err(error);
@@ -132,17 +135,18 @@ impl Tickets {
         unreachable!("the deadline ends the call")
     }
 
-    /// Returns the counters in the order of a call's attempts: in turn, with the counters that are left out at the end.
+    /// Returns the counters in the order in which a call tries them. Successive calls begin with successive counters,
+    /// and counters that are left out come last.
     fn order(&self) -> Vec<&Counter> {
         let (front, back) = self.counters.split_at(self.turn.fetch_add(1, Relaxed) % self.counters.len());
         let now = Instant::now();
         let mut order: Vec<&Counter> = back.iter().chain(front).collect();
-        // A stable sort.
+        // The sort is stable, so the order is otherwise unchanged.
         order.sort_by_key(|counter| counter.left_out_until.lock().is_some_and(|until| now < until));
         order
     }
 
-    /// Takes ids of one counter. A counter that is too far behind the others is raised first.
+    /// Takes ids of one counter. If the counter is too far behind the other counters, raises it first.
     async fn take_from(&self, counter: &Counter, attempts: &mut Attempts<'_>, count: u32) -> Result<Ids, CallError> {
         let last = Id::new(self.last.load(Relaxed));
         let series = last.map_or_else(|| counter.series.clone(), |last| counter.series.after(last));
@@ -162,7 +166,8 @@ fn is(error: &CallError, reason: Reason) -> bool {
     matches!(error, CallError::Refused(refused) if *refused.reason == reason)
 }
 
-/// Returns whether two counters have an id in common, apart from their ends.
+/// Returns whether two unbounded counters with these shapes have an id in common. The last ids of the counters are not
+/// taken into account.
 fn overlap(one: CounterShape, other: CounterShape) -> bool {
     let (mut a, mut b) = (one.increment, other.increment);
     while b > 0 {
@@ -171,7 +176,7 @@ fn overlap(one: CounterShape, other: CounterShape) -> bool {
     one.offset % a == other.offset % a
 }
 
-/// Returns the highest id of a counter up to `id`; `None` if the counter begins above it.
+/// Returns the highest id of a counter that is at most `id`; `None` if the counter begins above `id`.
 fn at_most(shape: CounterShape, id: Id) -> Option<Id> {
     let CounterShape { offset, increment, max_id } = shape;
     let above = id.get().min(max_id).checked_sub(offset)?;

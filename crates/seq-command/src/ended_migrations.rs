@@ -1,4 +1,4 @@
-//! Migrations that a restore ends, because they were open in the backup of the restored set.
+//! Finds the migrations that were open in the backup of a restored set. The restore ends them.
 
 use seq_core::state::{Phase, Scope, State};
 use serde::Serialize;
@@ -14,12 +14,12 @@ pub struct EndedMigration {
     /// The other set.
     to: String,
     sections: u32,
-    /// `rolled_back` if the arrived sections return by themselves, or `completed` for a migration that was itself a
-    /// return, whose sections stay where they are.
+    /// `rolled_back` if the sections that arrived in the other set return without a request, or `completed` if the
+    /// migration itself was returning sections, which then stay where they are.
     becomes: &'static str,
 }
 
-/// Returns the migrations that a restore of this state ends.
+/// Returns the migrations that end when a set is restored from a backup with this state.
 pub fn ended_migrations(state: &State) -> Vec<EndedMigration> {
     let open = state.migrations.iter().filter(|(_, migration)| migration.phase == Phase::Open);
     let ended = open.map(|(id, migration)| {

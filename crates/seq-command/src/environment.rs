@@ -1,13 +1,14 @@
-//! Environment variables of the process, except variables of arguments, which clap reads by `env = "..."`.
+//! Reads environment variables of the process. Variables that stand for arguments are read by clap instead, by
+//! `env = "..."`.
 //!
-//! Invariant: no other code of the product reads the environment; `cargo xtask tidy` checks it.
+//! Invariant: no other code of the product reads the environment. `cargo xtask tidy` checks this.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use std::time::Duration;
 
-/// Returns the variables that are UTF-8, because no settings key has another name or takes another value.
+/// Returns the variables whose name and value are UTF-8. Other variables cannot be settings.
 pub fn utf8_variables() -> impl Iterator<Item = (String, String)> {
     env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
 }
@@ -22,18 +23,20 @@ pub fn is_empty(name: &OsStr) -> bool {
     env::var_os(name).is_some_and(|value| value.is_empty())
 }
 
-/// Returns whether the user wants no colours, or the terminal has none.
+/// Returns whether the user has turned colours off, or the terminal has none.
 pub fn refuses_color() -> bool {
     env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
         || env::var_os("TERM").is_some_and(|term| term == "dumb")
 }
 
-/// Returns the socket of the supervisor that started the process, if there is one (`sd_notify(3)`).
+/// Returns the notification socket of the supervisor that started the process (`sd_notify(3)`); `None` without such a
+/// supervisor.
 pub fn notify_socket() -> Option<OsString> {
     env::var_os("NOTIFY_SOCKET").filter(|socket| !socket.is_empty())
 }
 
-/// Returns the timeout of the supervisor's watchdog for this process, if there is one (`sd_watchdog_enabled(3)`).
+/// Returns the timeout of the supervisor's watchdog for this process (`sd_watchdog_enabled(3)`); `None` without a
+/// watchdog.
 pub fn watchdog() -> Option<Duration> {
     let number = |name| env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     let is_other = number("WATCHDOG_PID").is_some_and(|pid| pid != u64::from(std::process::id()));

@@ -1,4 +1,4 @@
-//! Exit codes, and errors that carry one.
+//! Exit codes, and errors that have an exit code.
 
 use std::fmt;
 use std::process::ExitCode;
@@ -9,7 +9,8 @@ use serde::Serialize;
 
 use crate::output::{Color, Output, heading, note};
 
-/// A problem of a set file or of the settings, as JSON. A problem of the settings has its file and line in the text.
+/// A problem of a set file or of the settings, as JSON. For a problem of the settings, `text` contains the file and the
+/// line.
 #[derive(Clone, Debug, Serialize)]
 pub struct ProblemView {
     /// The set file; `None` for settings, whose text names their file.
@@ -18,7 +19,7 @@ pub struct ProblemView {
     /// The line in the file, from 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub line: Option<usize>,
-    /// The key, with the indexes of the file: `alloc[1].addr`.
+    /// The key, such as `alloc[1].addr`, with the index of a list entry in the file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
     /// The description of the problem, without file, line and key.
@@ -40,7 +41,7 @@ pub enum Exit {
     Unhealthy = 3,
     /// No node responded.
     CannotConnect = 4,
-    /// The preconditions of a plan have changed since it was made; nothing was changed.
+    /// The preconditions of a plan have changed since the plan was made, so the command changed nothing.
     StalePlan = 5,
     /// The user declined.
     Declined = 6,
@@ -55,7 +56,7 @@ pub enum Exit {
     Removed = 65,
     /// Another process took over this AllocSvr's name and serves in its place.
     Evicted = 66,
-    /// Ctrl-C ended a measurement early; the code that a shell reports for SIGINT.
+    /// Ctrl-C ended a measurement early. The code is the same as a shell reports for SIGINT.
     Interrupted = 130,
 }
 
@@ -84,7 +85,7 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// An error with an exit code, a hint, and the reason of the refusal behind it.
+/// An error with an exit code, a hint, and, if the error is a refusal, the reason of the refusal.
 #[derive(Debug)]
 pub struct Failure {
     exit: Exit,
@@ -119,25 +120,27 @@ impl Failure {
         self
     }
 
-    /// Marks a failure that the result of the command already states, so that no separate object is printed for it.
+    /// Marks a failure as stated in the result that the command has printed, so that no separate JSON object is printed
+    /// for the failure.
     pub fn in_result(mut self) -> Failure {
         self.in_result = true;
         self
     }
 
-    /// Sets the reason, in capitals as in `docs/reference/reasons.md`; the message also has it.
+    /// Sets the reason of a refusal, in capitals as in `docs/reference/reasons.md`. The message must also contain the
+    /// reason.
     pub fn reason(mut self, reason: impl Into<String>) -> Failure {
         self.reason = Some(reason.into());
         self
     }
 
-    /// Sets the list of the problems that the message joins, for programs.
+    /// Sets the list of problems for JSON output. The message contains the same problems as one text.
     pub fn problems(mut self, problems: Vec<ProblemView>) -> Failure {
         self.problems = problems;
         self
     }
 
-    /// Adds a hint about the next step of the user.
+    /// Adds a hint about the next step that the user can take.
     pub fn hint(mut self, hint: impl Into<String>) -> Failure {
         self.hint = Some(hint.into());
         self
@@ -152,13 +155,13 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-/// Prints an error with its causes on one line and its hint on the next line, and as one JSON object if the command
-/// prints JSON; returns the exit code.
+/// Prints an error with its causes on one line, and its hint on the next line. If the command prints JSON, the error is
+/// also printed as one JSON object. Returns the exit code.
 pub fn report(error: &anyhow::Error, output: &Output) -> Exit {
-    // A bare I/O error comes only from stdout.
+    // An I/O error that is no cause of another error is a failure to write to stdout.
     let stdout = error.downcast_ref::<std::io::Error>();
     if stdout.is_some_and(|stdout| stdout.kind() == std::io::ErrorKind::BrokenPipe) {
-        // The reader of the pipe has exited, as `head` does.
+        // The reader of the pipe has exited early, which is no error, because `head` does so.
         return Exit::Ok;
     }
     if stdout.is_none() {
@@ -180,14 +183,14 @@ struct ErrorView<'a> {
     message: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     hint: Option<&'a str>,
-    /// Problems of files, each with its file, line and key if it has them.
+    /// Problems of files. Each problem has its file, line and key if they are known.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     problems: &'a [ProblemView],
     exit: u8,
 }
 
-/// Prints the error of a command as one JSON object with `error`, if the command prints JSON. The object is the last
-/// line, after a result if the command has printed one. It is omitted if the result already states the error.
+/// If the command prints JSON, prints its error as one JSON object with the key `error`. The object is the last line,
+/// after the command's result if it has printed a result. It is omitted if the result already states the error.
 pub fn print_json(error: &anyhow::Error, output: &Output) {
     #[derive(Serialize)]
     struct Refused<'a> {
@@ -204,7 +207,7 @@ pub fn print_json(error: &anyhow::Error, output: &Output) {
         problems: failure.map_or(&[], |failure| &failure.problems),
         exit: failure.map_or(Exit::Failed, Failure::exit) as u8,
     };
-    // A closed stdout hides neither the error on stderr nor the exit code.
+    // The result is ignored, because even if stdout is closed, the error on stderr and the exit code must follow.
     let _ = output.json(&Refused { error });
 }
 

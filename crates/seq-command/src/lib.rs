@@ -1,5 +1,5 @@
-//! Shared parts of all commands of the program: exit codes and errors, output, the set file, credentials, signals, and
-//! clients of the store.
+//! Parts that the commands of the program share, such as exit codes and errors, output, the set file, credentials,
+//! signals, and clients of the store.
 
 pub mod ended_migrations;
 pub mod environment;
@@ -21,11 +21,11 @@ pub mod utc;
 pub mod version;
 pub mod whole_file;
 
-/// Makes the runtime of a client. It has one thread, which costs half the CPU time per call of a runtime with several
+/// Makes the runtime of a client. It has one thread, because a call then costs half as much CPU time as with several
 /// threads.
 ///
 /// # Errors
-/// The system refuses the runtime its resources.
+/// The system does not grant the resources that the runtime needs.
 pub fn client_runtime() -> anyhow::Result<tokio::runtime::Runtime> {
     Ok(tokio::runtime::Builder::new_current_thread().enable_all().build()?)
 }

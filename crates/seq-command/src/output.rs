@@ -1,4 +1,4 @@
-//! The output of commands: results on stdout, everything else on stderr.
+//! The output of commands. Results are written to stdout, and everything else to stderr.
 
 use std::borrow::Cow;
 use std::fmt::Display;
@@ -45,13 +45,12 @@ impl Output {
         self.format == Format::Wide
     }
 
-    /// Returns a progress bar as wide as the terminal, with `figures` after the bar; hidden if stderr is not a
-    /// terminal.
+    /// Returns a progress bar as wide as the terminal, followed by `figures`. It is hidden if stderr is not a terminal.
     pub fn progress_bar(&self, length: u64, figures: &str) -> ProgressBar {
         progress(Some(length), &format!("[{{wide_bar}}] {figures}"))
     }
 
-    /// Returns a progress line with a message that is cut at the width of the terminal; hidden if stderr is not a
+    /// Returns a progress line, whose message is cut at the width of the terminal. It is hidden if stderr is not a
     /// terminal.
     pub fn progress_line(&self) -> ProgressBar {
         progress(None, "{spinner} {elapsed:>4}  {wide_msg}")
@@ -65,7 +64,7 @@ impl Output {
         self.text(&format!("{line}\n"))
     }
 
-    /// Prints text that includes its line ends.
+    /// Prints text as it is, without adding a line end.
     ///
     /// # Errors
     /// Stdout cannot be written.
@@ -73,8 +72,8 @@ impl Output {
         io::stdout().lock().write_all(printable(text).as_bytes())
     }
 
-    /// Begins a new page of a repeated display. Clears a terminal, and separates pages elsewhere by an empty line. JSON
-    /// objects need no separator, because each is a line.
+    /// Begins a new page of a repeated display. On a terminal the screen is cleared; otherwise an empty line separates
+    /// the pages. JSON objects get no separator, because each object is one line.
     ///
     /// # Errors
     /// Stdout cannot be written.
@@ -94,8 +93,8 @@ impl Output {
         self.text(&table.render())
     }
 
-    /// Prints a list as a JSON object with `items`, so that the shape does not depend on the count, and keys can be
-    /// added.
+    /// Prints a list as a JSON object with the key `items`. The output is an object so that it has the same form for
+    /// any number of items, and so that later releases can add keys.
     ///
     /// # Errors
     /// Stdout cannot be written.
@@ -107,7 +106,7 @@ impl Output {
         self.json(&List { items })
     }
 
-    /// Prints one JSON object on its own line and flushes it, because a program may be waiting for it.
+    /// Prints one JSON object on its own line, and flushes stdout, because a program may be waiting for the object.
     ///
     /// # Errors
     /// Stdout cannot be written.
@@ -130,8 +129,8 @@ pub fn note(line: impl Display) {
     let _ = io::stderr().lock().write_all(printable(&format!("{line}\n")).as_bytes());
 }
 
-/// Returns text with its control characters escaped, because the text may come from another node or a file, and a
-/// terminal would obey them. Line ends, tabs and the colours of [`heading`] stay.
+/// Returns text with its control characters escaped. The text may come from another node or a file, and a terminal
+/// would execute its control sequences. Line ends, tabs and the colours of [`heading`] are not escaped.
 pub fn printable(text: &str) -> Cow<'_, str> {
     let is_unsafe = |char: char| {
         let turns = matches!(char, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
@@ -172,7 +171,7 @@ pub enum Color {
     Yellow = 33,
 }
 
-/// Returns a label such as `error:` for a line on stderr, in clap's colours if stderr is a colour terminal.
+/// Returns a label such as `error:` for a line on stderr. It is in clap's colours if stderr is a terminal with colours.
 pub fn heading(word: &str, color: Color) -> String {
     if takes_color() { colored(word, color) } else { word.to_owned() }
 }
@@ -181,7 +180,7 @@ fn colored(word: &str, color: Color) -> String {
     format!("\x1b[1m\x1b[{}m{word}\x1b[0m", color as u8)
 }
 
-/// Returns whether stderr is a terminal, and neither `NO_COLOR` nor `TERM=dumb` is set.
+/// Returns whether stderr is a terminal and the environment sets neither `NO_COLOR` nor `TERM=dumb`.
 fn takes_color() -> bool {
     io::stderr().is_terminal() && !environment::refuses_color()
 }
@@ -191,7 +190,7 @@ pub fn digits<S: Serializer>(number: &u64, serializer: S) -> Result<S::Ok, S::Er
     serializer.collect_str(number)
 }
 
-/// A table whose columns are aligned by spaces only, for `awk` and `cut`.
+/// A table whose columns are aligned with spaces only, so that `awk` and `cut` can process it.
 #[derive(Debug)]
 pub struct Table {
     table: comfy_table::Table,
@@ -220,7 +219,7 @@ impl Table {
 
     /// Adds a row.
     pub fn row(&mut self, cells: impl IntoIterator<Item = String>) {
-        // A line end in a cell would forge a row.
+        // Line ends are escaped, because a line end in a cell would look like the start of another row.
         self.table.add_row(cells.into_iter().map(|cell| cell.replace('\n', "\\n")));
     }
 
@@ -228,7 +227,8 @@ impl Table {
     pub fn render(&self) -> String {
         let mut text = String::new();
         for line in self.table.lines() {
-            // The preset pads each cell with a space on both sides: trim the first and the last.
+            // The preset pads each cell with a space on both sides. The spaces at the start and at the end of the line
+            // are removed.
             text.push_str(line.strip_prefix(' ').unwrap_or(&line).trim_end());
             text.push('\n');
         }
@@ -236,7 +236,7 @@ impl Table {
     }
 }
 
-/// Formats a number with thousands separators, as 1,000,000.
+/// Formats a number with thousands separators, as in 1,000,000.
 pub fn grouped(number: u64) -> String {
     indicatif::HumanCount(number).to_string()
 }

@@ -2,8 +2,8 @@
 
 use std::backtrace::Backtrace;
 
-/// Installs a hook that logs a panic on any thread and aborts the process. Servers need it: if only the panicking task
-/// or thread ended, all other threads would keep serving from a state that has failed an assertion.
+/// Installs a hook that logs a panic on any thread and aborts the process. Without the hook, a panic would end only its
+/// task or thread, and the other threads of a server would keep serving from a state that has failed an assertion.
 pub fn abort_on_panic() {
     std::panic::set_hook(Box::new(|info| {
         let thread = std::thread::current();

@@ -1,11 +1,11 @@
-//! Plans of changes: their arguments, confirmations and output.
+//! Plans of changes, with their arguments, confirmations and output.
 //!
 //! A command first requests a dry run. The store's leader returns the effects of the change, and a fingerprint of its
-//! preconditions. The command sends the change with this fingerprint, and the leader makes it only if the fingerprint
-//! has not changed.
+//! preconditions. The command then sends the change with this fingerprint, and the leader makes the change only if its
+//! preconditions still have this fingerprint.
 //!
-//! **Invariant:** the change that is made is the change that was shown. Otherwise no change is made, because another
-//! operator may have made a change between the dry run and the request.
+//! **Invariant:** the change that is made is the change that was shown. If the state was changed between the dry run
+//! and the request, for example by another operator, no change is made.
 
 use std::io::{self, BufRead, IsTerminal, Write};
 
@@ -39,7 +39,7 @@ pub struct ConfirmedPlanArgs {
     pub plan: PlanArgs,
 }
 
-/// The confirmation of a change without a fingerprint, or its dry run.
+/// The confirmation or the dry run of a change that has no fingerprint.
 #[derive(Clone, Copy, Debug, Args)]
 pub struct ConfirmArgs {
     /// Skips the confirmation.
@@ -55,12 +55,12 @@ pub struct ConfirmArgs {
 pub enum Mode {
     /// A dry run.
     Show,
-    /// A change that is made if its plan has this fingerprint, or with any plan for [`Fingerprint::NONE`].
+    /// A change that is made only if its plan has this fingerprint. [`Fingerprint::NONE`] allows any plan.
     Make(Fingerprint),
 }
 
 impl Mode {
-    /// Returns the fields `dry_run` and `plan` of a request.
+    /// Returns the values of the fields `dry_run` and `plan` for a request.
     pub fn fields(self) -> (bool, u64) {
         match self {
             Mode::Show => (true, Fingerprint::NONE.0),
@@ -70,10 +70,10 @@ impl Mode {
 }
 
 impl PlanArgs {
-    /// Checks that a plan is the required plan.
+    /// Checks that the fingerprint `now` of a plan is the required fingerprint, if a fingerprint is required.
     ///
     /// # Errors
-    /// `STALE_PLAN` if it is another plan.
+    /// `STALE_PLAN` if the fingerprint differs, or an error if the store compares no plans.
     pub fn check(self, now: Fingerprint) -> Result<(), Failure> {
         let Some(required) = self.required else { return Ok(()) };
         if now == Fingerprint::NONE {
@@ -88,20 +88,22 @@ impl PlanArgs {
 }
 
 impl ConfirmedPlanArgs {
-    /// Returns whether the change is confirmed, by `--yes`, by the plan that it requires, or at a prompt.
+    /// Returns whether the change is confirmed. `--yes` and `--plan` confirm it; without them, the user is prompted.
     pub fn confirmed(self, what: &str) -> anyhow::Result<bool> {
         Ok(self.yes || self.plan.required.is_some() || confirmed(what)?)
     }
 
-    /// Returns whether a change that nothing takes back is confirmed, as [`ConfirmedPlanArgs::confirmed`] does, but the
-    /// user types the name of the changed thing, for example of a `series`.
+    /// Returns whether a change that cannot be undone is confirmed, as [`ConfirmedPlanArgs::confirmed`] does, but with
+    /// a prompt at which the user must type `name`, the name of the changed thing. `thing` is the kind of the thing,
+    /// for example `series`.
     pub fn typed(self, thing: &str, name: &str, what: &str) -> anyhow::Result<bool> {
         Ok(self.yes || self.plan.required.is_some() || typed(thing, name, what, "pass --yes")?)
     }
 }
 
 impl ConfirmArgs {
-    /// Returns whether the change is to be made. Prints the effects of a dry run, and prompts without `--yes`.
+    /// Returns `Ok` if the change is to be made, and otherwise the exit code of the command. A dry run prints the
+    /// effects and makes no change. Without `--yes`, the user is prompted.
     pub fn proceeds(self, what: &str, output: &Output) -> anyhow::Result<Result<(), Exit>> {
         if !self.dry_run {
             return Ok(if self.yes || confirmed(what)? { Ok(()) } else { Err(Exit::Declined) });
@@ -127,7 +129,8 @@ pub fn print_dry_run(what: &str, plan: Option<Fingerprint>, output: &Output) -> 
     plan.map_or(Ok(()), |plan| print(plan, output))
 }
 
-/// Prints the fingerprint of a plan below its effects. JSON has it as a key.
+/// Prints the fingerprint of a plan on a line of its own. It prints nothing for JSON, which has the fingerprint under a
+/// key.
 pub fn print(plan: Fingerprint, output: &Output) -> io::Result<()> {
     match digits(plan) {
         Some(digits) if !output.is_json() => output.line(format_args!("plan: {digits}")),
@@ -135,7 +138,7 @@ pub fn print(plan: Fingerprint, output: &Output) -> io::Result<()> {
     }
 }
 
-/// Returns the key `plan` of a result; none if the store compares no plans.
+/// Returns the value of the key `plan` of a result; `None` if the store compares no plans.
 pub fn digits(plan: Fingerprint) -> Option<String> {
     (plan != Fingerprint::NONE).then(|| plan.to_string())
 }
@@ -156,10 +159,11 @@ pub fn confirmed(what: &str) -> anyhow::Result<bool> {
     Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
 }
 
-/// Prompts for the name of the set, unless it is `given`.
+/// Prompts for the name of the set, and returns whether it is correct. There is no prompt if the name is `given` by a
+/// flag.
 ///
 /// # Errors
-/// The given name is another name, or stdin is not a terminal.
+/// The given name is not the name of the set; or no name is given, and stdin is not a terminal.
 pub fn confirm_set(set: &str, given: Option<&str>, what: &str) -> anyhow::Result<bool> {
     if let Some(given) = given {
         if given == set {
@@ -171,10 +175,10 @@ pub fn confirm_set(set: &str, given: Option<&str>, what: &str) -> anyhow::Result
     typed("set", set, what, &format!("pass --confirm {set}"))
 }
 
-/// Prompts for the name of a thing.
+/// Prompts for the name of a thing, and returns whether it is correct.
 ///
 /// # Errors
-/// Stdin is not a terminal; the hint names the flag.
+/// Stdin is not a terminal. The error has `hint`, which names the flag to use instead.
 fn typed(thing: &str, name: &str, what: &str, hint: &str) -> anyhow::Result<bool> {
     if !io::stdin().is_terminal() {
         let message = format!("this would {what}, and there is no terminal to confirm it on");
@@ -187,7 +191,7 @@ fn typed(thing: &str, name: &str, what: &str, hint: &str) -> anyhow::Result<bool
     Ok(answer.trim() == name)
 }
 
-/// Returns the failure for a leader whose release compares no plans.
+/// Returns the failure of a command with a plan at a leader whose release compares no plans.
 pub fn no_plans() -> Failure {
     Failure::new(Exit::Failed, "the leader of the store runs a release that compares no plans")
         .hint("nothing was changed: upgrade the stores, or repeat the command without --dry-run and --plan")

@@ -1,5 +1,5 @@
-//! Identifies the server at an address that did not respond as a command expects, so that a user who named the wrong
-//! port of a node gets the kind of the port instead of the transport's error.
+//! Identifies the server at an address that did not respond as a command expects. If the user gave the wrong port of a
+//! node, the error can then name the kind of the port instead of repeating the transport's error.
 //!
 //! **Invariant:** the probes change nothing. They are a status request, `GET /livez` and `PING`.
 
@@ -17,10 +17,11 @@ use tonic::{Code, Status};
 use crate::exit::{Exit, Failure};
 use crate::security;
 
-/// Timeout of one probe, short because the address has just responded to another request, or refused it.
+/// Timeout of one probe. It is short because the address has just responded to another request, or refused the
+/// connection.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Limit on the bytes that are read of the response to a probe, enough for its first line.
+/// Maximum number of bytes that are read of the response to a probe. They suffice for the first line.
 const REPLY_BYTES: usize = 256;
 
 /// A request to which any HTTP port responds.
@@ -33,7 +34,7 @@ pub enum PortKind {
     Alloc,
     /// The port of an AllocSvr for its peers.
     AllocPeers,
-    /// The gRPC port of a StoreSvr, with the addresses of its set's AllocSvrs.
+    /// The gRPC port of a StoreSvr.
     Store {
         /// Name of the StoreSvr.
         name: String,
@@ -42,17 +43,17 @@ pub enum PortKind {
         /// Addresses of the AllocSvrs of its set.
         allocs: Vec<String>,
     },
-    /// The port for metrics and probes of a node.
+    /// The port of a node for metrics and probes.
     Metrics,
     /// A port that speaks the Redis protocol.
     Redis,
-    /// A port with TLS, dialled without TLS.
+    /// A port with TLS, which the command dials without TLS.
     Tls,
-    /// A port without TLS, dialled with TLS.
+    /// A port without TLS, which the command dials with TLS.
     Plaintext,
-    /// A port with TLS that refuses the certificate of this command, with the name of the alert.
+    /// A port with TLS that refuses the certificate of this command.
     Refuses {
-        /// The TLS alert, as the library names it.
+        /// Name of the TLS alert, as the TLS library writes it.
         alert: String,
     },
     /// Another HTTP server.
@@ -74,15 +75,15 @@ pub enum Needed {
     Redis,
 }
 
-/// Identifies the server as [`identify`] does, within a time limit of the command, because a process that hangs
-/// responds to no probe either.
+/// Identifies the server as [`identify`] does, but returns `None` at the time limit of the command. A process that
+/// hangs would let every probe wait for its timeout.
 pub async fn identify_until(addr: &str, limit: Instant) -> Option<PortKind> {
     tokio::time::timeout_at(limit.into(), identify(addr)).await.ok()?
 }
 
-/// Identifies the server at `host:port`; `None` if there is none, or it does not respond in time.
+/// Identifies the server at `host:port`. Returns `None` if no server responds in time, or if its kind is not known.
 pub async fn identify(addr: &str) -> Option<PortKind> {
-    // The pool is held until the response, because a dropped pool closes its connections.
+    // The pool is kept until the response has arrived, because dropping a pool closes its connections.
     let pool = security::pool();
     let mut admin = StatusServiceClient::new(pool.get(addr).ok()?);
     let status = match tokio::time::timeout(PROBE_TIMEOUT, admin.status(StatusRequest {})).await.ok()? {
@@ -102,7 +103,8 @@ pub async fn identify(addr: &str) -> Option<PortKind> {
     };
     match (security::is_tls(), speaks_tls(addr).await) {
         (true, Some(false)) => return Some(PortKind::Plaintext),
-        // The service behind the handshake is unknown.
+        // The probes without TLS cannot identify a service behind TLS. Only a refusal of the certificate can be
+        // recognised.
         (true, _) => return refusal(addr).await,
         (false, Some(true)) => return Some(PortKind::Tls),
         (false, _) => {}
@@ -118,7 +120,7 @@ pub async fn identify(addr: &str) -> Option<PortKind> {
     (status.code() == Code::Unimplemented).then_some(PortKind::Grpc)
 }
 
-/// Returns whether the service for callers is registered.
+/// Returns whether the service for callers is registered at the port.
 async fn has_sequences(pool: &Pool, addr: &str) -> bool {
     let Ok(channel) = pool.get(addr) else { return false };
     let mut node = SequenceServiceClient::new(channel);
@@ -133,29 +135,30 @@ pub async fn speaks_redis(addr: &str) -> bool {
     reply.starts_with(b"+PONG") || reply.starts_with(b"-NOAUTH")
 }
 
-/// Returns whether a server at `host:port` has TLS; `None` if it does not respond. A server with TLS refuses other
-/// bytes with an alert (RFC 8446, section 6: content type 21, legacy version 3.x).
+/// Returns whether a server at `host:port` has TLS; `None` if it does not respond. A server with TLS responds to a
+/// request without TLS with an alert (RFC 8446, section 6: content type 21, legacy version 3.x).
 pub async fn speaks_tls(addr: &str) -> Option<bool> {
     let reply = exchange(&Access::default(), addr, PROBE).await?;
     Some(matches!(*reply, [21, 3, ..]))
 }
 
-/// Returns the refusal of this command's certificate by the server at `host:port`; `None` if the server accepts the
-/// connection or has no TLS.
+/// Returns [`PortKind::Refuses`] if the server at `host:port` refuses this command's certificate; `None` if the server
+/// accepts the connection, or if this command's connections have no TLS.
 pub async fn refusal(addr: &str) -> Option<PortKind> {
     if !security::is_tls() {
         return None;
     }
     let probe = async {
         let mut stream = security::without_token().connect(addr, None).await?;
-        // The probe sends nothing, so an accepted connection stays silent until the timeout of the probe.
+        // The probe sends nothing, so a server that accepts the connection sends nothing either, and the probe times
+        // out.
         stream.read(&mut [0]).await
     };
     let outcome = tokio::time::timeout(PROBE_TIMEOUT, probe).await.ok()?;
     seq_auth::alert(&outcome.err()?).map(|alert| PortKind::Refuses { alert })
 }
 
-/// Returns whether the peer broke the connection because it does not speak HTTP/2.
+/// Returns whether a call failed because the peer does not speak HTTP/2.
 fn is_no_http2(status: &Status) -> bool {
     let text = Chain(status).to_string();
     text.contains("http2 error") || text.contains("h2 protocol error")
@@ -176,7 +179,8 @@ async fn exchange(access: &Access, addr: &str, request: &[u8]) -> Option<Vec<u8>
 }
 
 impl PortKind {
-    /// Returns a predicate of the address that explains why the command cannot use it; `None` if it can.
+    /// Returns the reason why a command cannot use the port, as the predicate of a sentence about the address; `None`
+    /// if the command can use the port.
     pub fn mismatch(&self, needed: Needed) -> Option<String> {
         Some(match (self, needed) {
             (PortKind::Alloc | PortKind::AllocPeers | PortKind::Store { .. }, Needed::Node)

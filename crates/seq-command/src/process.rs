@@ -12,21 +12,21 @@ pub fn cpu_time() -> Duration {
     Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32)
 }
 
-/// Returns [`cpu_time`] in whole microseconds, as in `StatusResponse`.
+/// Returns [`cpu_time`] in whole microseconds, the unit of `StatusResponse`.
 #[must_use]
 pub fn cpu_us() -> u64 {
     u64::try_from(cpu_time().as_micros()).unwrap_or(u64::MAX)
 }
 
-/// Draws the random number, not 0, that identifies a start of a node: `instance` of its status.
+/// Returns a random number, never 0, that identifies one start of a node. The node's status has it as `instance`.
 #[must_use]
 pub fn draw_instance() -> u64 {
     fastrand::u64(1..)
 }
 
-/// Keeps the memory of this process, with its keys and numbers, out of core dumps, and prevents other processes of its
-/// user from attaching a debugger. A limit of core files alone would have no effect if the kernel pipes them to a
-/// program.
+/// Keeps the memory of this process, which contains keys and numbers, out of core dumps, and prevents other processes
+/// of the same user from attaching a debugger. A limit on the size of core files would not suffice, because it has no
+/// effect if the kernel pipes core dumps to a program.
 ///
 /// # Errors
 /// The system refuses the call.
@@ -34,12 +34,12 @@ pub fn hide_memory() -> std::io::Result<()> {
     set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(Into::into)
 }
 
-/// Smallest open-file limit with which a server starts: enough for its own files, connections to other nodes, its
-/// metrics port, and a few clients.
+/// Smallest open-file limit with which a server starts. It suffices for the server's own files, connections to other
+/// nodes, the metrics port, and a few clients.
 pub const MIN_FILES: u64 = 512;
 
-/// Open-file limit below which a server logs a warning, because a thousand clients with a few connections each do not
-/// fit.
+/// Open-file limit below which a server logs a warning. A lower limit does not suffice for a thousand clients with a
+/// few connections each.
 pub const GOOD_FILES: u64 = 4_096;
 
 /// The open-file limit of the process is too low.
@@ -48,12 +48,12 @@ pub const GOOD_FILES: u64 = 4_096;
     "the process may open {most} files and a server needs {MIN_FILES}: raise the hard limit (LimitNOFILE, ulimit -Hn)"
 )]
 pub struct TooFewFiles {
-    /// The limit.
+    /// The hard limit of the process.
     pub most: u64,
 }
 
-/// Raises the open-file limit of the process from the soft to the hard limit, and returns the new limit. Otherwise
-/// connections, data and snapshots would share the usual soft limit of 1,024.
+/// Raises the soft limit of open files of the process to the hard limit, and returns the new limit. The usual soft
+/// limit of 1,024 is too low for the connections, data files and snapshots of a server.
 ///
 /// # Errors
 /// [`TooFewFiles`] if the limit stays below [`MIN_FILES`].

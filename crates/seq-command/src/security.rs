@@ -1,7 +1,8 @@
-//! TLS of this process: the certificate of a server, or the certificate that a command shows to servers.
+//! TLS of this process. A server has a certificate of its own, and a command presents a certificate to servers.
 //!
-//! Either all connections of a cluster are secured or none is, as its set file states, or the scheme of the address
-//! that a command is given. A command speaks to one cluster, so the scheme of its first address applies to the process.
+//! Either all connections of a cluster have TLS or none has. The set file states it, or the scheme of the address that
+//! the user gives to a command. Because a command connects to only one cluster, the scheme of its first address applies
+//! to the whole process.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -18,7 +19,7 @@ use crate::environment;
 use crate::exit::{Exit, Failure};
 use crate::set_file::SetFile;
 
-/// The heading of the options that every command has.
+/// Heading in the help, above the options that every command has.
 pub const OF_EVERY_COMMAND: &str = "Options of every command";
 
 /// The certificate of this process.
@@ -61,16 +62,17 @@ impl fmt::Debug for CertificateArgs {
 }
 
 fn holder(text: &str) -> Result<String, String> {
-    // The name of the cluster does not matter, because the directory has the certificates of only one cluster.
+    // Any name of a cluster serves to check the text, because the directory has the certificates of only one cluster.
     Identity::in_cluster("any", text).map(|_| text.to_owned()).map_err(|error| error.to_string())
 }
 
 static ARGS: OnceLock<CertificateArgs> = OnceLock::new();
 
-/// The trust for connections of this command; `None` once the command is known to speak to a cluster without TLS.
+/// The trust for connections of this command. It contains `None` once the command has an address of a cluster without
+/// TLS.
 static SHOWN: OnceLock<Option<Trust>> = OnceLock::new();
 
-/// Keeps the arguments of the process. Called once, before any command runs.
+/// Stores the arguments for the process. It must be called once, before any command runs.
 pub fn init(args: CertificateArgs) {
     ARGS.set(args).expect("the command line is read once");
 }
@@ -84,7 +86,7 @@ pub fn dir() -> &'static Path {
     &args().certs
 }
 
-/// Returns the flag or the variable that gave the directory.
+/// Returns whether a flag, a variable or the default determined the directory.
 pub fn origin_of_dir() -> Origin {
     if is_flag("--certs") {
         Origin::Flag { flag: "--certs".to_owned() }
@@ -95,20 +97,20 @@ pub fn origin_of_dir() -> Origin {
     }
 }
 
-/// Returns the holder of the certificate that this command shows, as `operator/admin`.
+/// Returns the holder of the certificate that this command presents, such as `operator/admin`.
 pub fn identity() -> &'static str {
     &args().identity
 }
 
-/// Returns the environment variables with which another process of this program shows the same certificate.
+/// Returns the environment variables with which another process of this program presents the same certificate.
 pub fn variables() -> [(&'static str, &'static std::ffi::OsStr); 2] {
     [("SEQSVR_CERTS", dir().as_os_str()), ("SEQSVR_IDENTITY", args().identity.as_ref())]
 }
 
-/// Reads the credentials that a command shows, if the cluster needs them.
+/// Determines whether this command's connections have TLS, and if they do, reads the credentials of the command.
 ///
 /// # Errors
-/// The credentials are missing or damaged, or an earlier address of this command had the other scheme.
+/// The credentials are missing or damaged, or an earlier address of this command had the opposite value of `secure`.
 pub fn use_tls(secure: bool) -> Result<(), Failure> {
     let shown = match SHOWN.get() {
         Some(shown) => shown.as_ref(),
@@ -132,8 +134,8 @@ pub fn use_tls(secure: bool) -> Result<(), Failure> {
     Err(Failure::new(Exit::Usage, what).hint("write https:// before all of them, or http://"))
 }
 
-/// Returns the trust of this command's connections, and the token of its requests. Without an earlier [`use_tls`] the
-/// connections have no TLS, and a later [`use_tls`] for TLS fails.
+/// Returns the trust of this command's connections, and the token of its requests. If [`use_tls`] was not called
+/// before, the connections have no TLS, and a later call of `use_tls(true)` fails.
 ///
 /// # Errors
 /// The token is malformed.
@@ -144,7 +146,8 @@ pub fn access() -> Result<Access, Failure> {
     Ok(Access { bearer, ..without_token() })
 }
 
-/// Returns the flag or the variable that gave the token. Its value is secret, so messages name the origin instead.
+/// Returns the flag or the variable from which the token was read. Messages name it instead of the token, which is
+/// secret.
 fn origin_of_token() -> &'static str {
     if is_flag("--token") { "--token" } else { "$SEQSVR_TOKEN" }
 }
@@ -155,12 +158,12 @@ fn is_flag(flag: &str) -> bool {
     std::env::args_os().any(|word| word.to_str().is_some_and(is_it))
 }
 
-/// Returns the trust of this command's connections, for requests without a token.
+/// Returns the trust of this command's connections without the token, for requests that need no token.
 pub fn without_token() -> Access {
     Access { trust: SHOWN.get_or_init(|| None).clone(), bearer: None }
 }
 
-/// Returns the dial of this command's connections.
+/// Returns the [`Dial`] that makes this command's connections.
 pub fn dial() -> Dial {
     without_token().dial()
 }
@@ -170,7 +173,7 @@ pub fn is_tls() -> bool {
     matches!(SHOWN.get(), Some(Some(_)))
 }
 
-/// Returns a pool of this command's connections, one to each node.
+/// Returns a new pool for this command's connections, with one connection to each node.
 pub fn pool() -> Pool {
     Pool::with_dial(1, dial())
 }

@@ -1,7 +1,8 @@
-//! The sections that a command selects: uids or sections of the command line, as runs of sections.
+//! Converts the uids and sections that a command line names to runs of sections. A run is a range of neighbouring
+//! sections.
 //!
-//! **Invariant:** a run covers exactly the named sections. Uids that do not begin or end with a section are refused,
-//! and the error names the nearest uids that do.
+//! **Invariant:** the runs contain exactly the named uids and sections. A range of uids must begin and end at the
+//! bounds of sections. If it does not, it is refused with an error that names the nearest bounds.
 
 use std::fmt::Display;
 use std::ops::Range;
@@ -24,7 +25,7 @@ pub struct Selection {
     pub sections: Vec<Range<u64>>,
 }
 
-/// Parses a range such as "0..1_000_000", the end exclusive.
+/// Parses a range such as "0..1_000_000", whose end is exclusive.
 pub fn range(text: &str) -> Result<Range<u64>, String> {
     let wrong = || "it must be a range such as 0..1_000_000".to_owned();
     let (start, end) = text.split_once("..").ok_or_else(wrong)?;
@@ -46,12 +47,12 @@ pub struct Sections {
     start: u64,
     end: u64,
     size: u64,
-    /// Number of sections with lanes of series, after the sections of uids.
+    /// Number of sections that contain lanes of series. Their indexes follow the indexes of the sections with uids.
     with_lanes: u64,
 }
 
 impl Sections {
-    /// Returns the layout of a set, as its store describes it.
+    /// Returns the sections in the layout of a set, as its store reports it.
     pub fn of(set: &SetInfo) -> anyhow::Result<Sections> {
         let SetInfo { uid_start: start, uid_end: end, section_size, lane_sections, .. } = *set;
         let size = u64::from(section_size);
@@ -81,20 +82,21 @@ impl Sections {
         self.count() + self.with_lanes
     }
 
-    /// Returns the uids of a run of sections; none for sections with lanes of series.
+    /// Returns the uids of a run of sections. The range is empty if the sections contain lanes of series.
     pub fn uids(&self, run: &SectionRange) -> Range<u64> {
         let at = |section: u64| (self.start + section * self.size).min(self.end);
         let first = u64::from(run.first_section);
         at(first)..at(first + u64::from(run.sections))
     }
 
-    /// Returns the number of sections with lanes of series in a run.
+    /// Returns the number of the sections in a run that contain lanes of series.
     pub fn with_lanes(&self, run: &SectionRange) -> u32 {
         let end = u64::from(run.first_section) + u64::from(run.sections);
         index(end.saturating_sub(self.count())).min(run.sections)
     }
 
-    /// Returns the section that begins at a uid, or the number of sections for the end of the uids.
+    /// Returns the index of the section that begins at a uid. For the end of the set's uids, it returns the index after
+    /// the last section of uids.
     fn boundary(&self, uid: u64) -> anyhow::Result<u64> {
         if !(self.start..=self.end).contains(&uid) {
             let message = format!("uid {uid} is outside of the uids {}..{}", self.start, self.end);
@@ -143,7 +145,8 @@ impl Sections {
         Ok(runs.into_iter().map(|run| run_of(&run)).collect())
     }
 
-    /// Returns the run from the section that begins at `uid` to the end of the resident sections around it.
+    /// Returns the run of resident sections that starts with the section that begins at `uid`. It ends before the next
+    /// section that is not resident in the set.
     pub fn run_from(&self, uid: u64, set: &str, records: &[SectionInfo]) -> anyhow::Result<Vec<SectionRange>> {
         self.of_uid(uid)?;
         let first = self.boundary(uid)?;
@@ -173,22 +176,23 @@ fn run_of(range: &Range<u64>) -> SectionRange {
     SectionRange { first_section: index(range.start), sections: index(range.end - range.start) }
 }
 
-/// Returns a range with thousands separators, as 3,000,000..4,000,000.
+/// Returns a range with thousands separators, as in 3,000,000..4,000,000.
 pub fn range_text(range: &Range<u64>) -> impl Display + use<> {
     format!("{}..{}", grouped(range.start), grouped(range.end))
 }
 
-/// Returns the contents of sections without other contents: uids as 3,000,000..4,000,000, or lanes.
+/// Returns the contents of a run of sections as text. The text is `lanes of series` if `uids` is empty, and otherwise a
+/// range such as 3,000,000..4,000,000.
 pub fn contents_text(uids: &Range<u64>) -> String {
     if uids.is_empty() { "lanes of series".to_owned() } else { range_text(uids).to_string() }
 }
 
-/// Returns a number of sections as text: `1 section`, `1,000 sections`.
+/// Returns a number of sections as text, such as `1 section` or `1,000 sections`.
 pub fn sections_text(count: u32) -> String {
     format!("{} section{}", grouped(count.into()), if count == 1 { "" } else { "s" })
 }
 
-/// Returns the indexes of a run, as 30..40.
+/// Returns the indexes of a run as a range such as 30..40.
 pub fn run_text(run: &SectionRange) -> String {
     let first = u64::from(run.first_section);
     range_text(&(first..first + u64::from(run.sections))).to_string()

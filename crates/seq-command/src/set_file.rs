@@ -1,6 +1,6 @@
-//! Set files: TOML that becomes a [`SetSpec`], or errors with file, line, key and reason.
+//! Set files. Their TOML text is converted to a [`SetSpec`], or to problems with file, line, key and reason.
 //!
-//! All problems of all files are reported together. This module opens no socket.
+//! All problems of all files are reported at once. This module opens no sockets.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -27,8 +27,8 @@ pub const DEV: &str = include_str!("../../../sets/dev.toml");
 /// The second set of `seqsvr dev --sets 2`.
 pub const DEV_B: &str = include_str!("../../../sets/dev-b.toml");
 
-/// Depth to which directories below a directory are read: enough for a tree of clusters, and the end of a link to a
-/// directory above.
+/// Number of levels of directories that are read below a given directory. They suffice for one directory per cluster
+/// and set. The limit ends an endless descent through a link to a directory above.
 const MAX_DEPTH: usize = 3;
 
 /// A parsed set file.
@@ -38,10 +38,10 @@ pub struct SetFile {
     pub path: PathBuf,
     /// The set, its layout and its nodes.
     pub spec: SetSpec,
-    /// The key `cluster`, or the name of the set without it. Sets with the same value form one cluster, see
-    /// [`check_sets`].
+    /// The value of the key `cluster`, or the name of the set if the file lacks the key. Sets with the same value form
+    /// one cluster; see [`check_sets`].
     cluster: String,
-    /// Whether the ports of the set's nodes have TLS, which they do unless the key `plaintext` is set.
+    /// Whether the ports of the set's nodes have TLS. They have TLS unless the file contains `plaintext = true`.
     secure: bool,
     index: Index,
 }
@@ -51,7 +51,8 @@ pub struct SetFile {
 pub struct Problem {
     path: PathBuf,
     line: Option<usize>,
-    /// The key, such as `step` or `alloc[1].addr`, with the indexes of the file; `None` for a problem of the file.
+    /// The key, such as `step` or `alloc[1].addr`, with the index of a list entry in the file; `None` for a problem of
+    /// the whole file.
     key: Option<String>,
     what: String,
 }
@@ -62,7 +63,7 @@ impl Problem {
         at_file(path, format!("cannot be read: {}", without_os_error(&error.to_string())))
     }
 
-    /// Returns the problem of a flaw in a file's text.
+    /// Converts a flaw in a file's text to a problem of the file.
     pub fn in_file(path: &Path, flaw: Flaw) -> Problem {
         Problem { path: path.to_owned(), line: Some(flaw.line), key: flaw.key, what: flaw.what }
     }
@@ -95,18 +96,18 @@ pub fn load(path: &Path) -> Result<SetFile, Vec<Problem>> {
     parse(path, &text)
 }
 
-/// Reads a set file for a command that connects to no node.
+/// Reads a set file, for a command. It does not determine whether the command's connections have TLS.
 pub fn read(path: &Path) -> anyhow::Result<SetFile> {
     Ok(load(path).map_err(|problems| failure(Exit::Usage, &problems))?)
 }
 
-/// Reads and checks a set file for a server, like [`load`]. All problems are one error, whose exit code stops a
-/// supervisor from restarting the server.
+/// Reads and checks a set file for a server, as [`load`] does, but returns all problems as one error. The exit code of
+/// the error prevents a supervisor from restarting the server.
 pub fn load_for_server(path: &Path) -> Result<SetFile, Failure> {
     load(path).map_err(|problems| failure(Exit::Config, &problems))
 }
 
-/// Joins problems into one error.
+/// Joins problems into one error with the exit code `exit`.
 pub fn failure(exit: Exit, problems: &[Problem]) -> Failure {
     Failure::new(exit, lines(problems)).problems(problems.iter().map(Problem::view).collect())
 }
@@ -116,8 +117,8 @@ pub fn lines(problems: &[Problem]) -> String {
     problems.iter().map(Problem::to_string).collect::<Vec<_>>().join("\n       ")
 }
 
-/// Reads set files and directories of set files, and checks the sets against each other. Returns the valid sets and
-/// every problem.
+/// Reads set files and directories of set files, and checks that the sets of a cluster do not conflict with each other.
+/// Returns the sets whose files are valid, and all problems.
 pub fn load_all(paths: &[PathBuf]) -> (Vec<SetFile>, Vec<Problem>) {
     let mut sets = Vec::new();
     let mut problems = Vec::new();
@@ -139,7 +140,7 @@ pub fn load_all(paths: &[PathBuf]) -> (Vec<SetFile>, Vec<Problem>) {
     (sets, problems)
 }
 
-/// Checks the sets of each cluster against each other.
+/// Checks that the sets of each cluster do not conflict with each other.
 fn check_clusters(sets: &[SetFile]) -> Vec<Problem> {
     let mut clusters: BTreeMap<&str, Vec<&SetFile>> = BTreeMap::new();
     for set in sets {
@@ -163,8 +164,8 @@ fn check_clusters(sets: &[SetFile]) -> Vec<Problem> {
     problems
 }
 
-/// Returns the file itself, or the .toml files of a directory followed by the files of its directories, in order of
-/// name.
+/// Returns `path` itself if it is a file. For a directory, it returns the .toml files in it, followed by the files in
+/// its subdirectories, both in the order of their names.
 fn files_of(path: &Path, depth: usize) -> std::io::Result<Vec<PathBuf>> {
     if !path.is_dir() {
         return Ok(vec![path.to_owned()]);
@@ -197,7 +198,8 @@ impl SetFile {
         self.secure
     }
 
-    /// Returns the place of a key of the spec, such as `step` or `alloc[1].addr`; the default if the file lacks it.
+    /// Returns the file and line of a key of the spec, such as `step` or `alloc[1].addr`; [`Origin::Default`] if the
+    /// file lacks the key.
     pub fn origin(&self, key: &str) -> Origin {
         let line = self.index.own_line(key);
         line.map_or(Origin::Default, |line| Origin::File { path: self.path.clone(), line })
@@ -210,7 +212,7 @@ impl SetFile {
     }
 }
 
-/// Reads the text of a set file and checks it; `path` is for messages.
+/// Parses and checks the text of a set file. `path` is only used in messages.
 pub fn parse(path: &Path, text: &str) -> Result<SetFile, Vec<Problem>> {
     let content = read::content(text);
     let mut index = Index::new(content.reader.lines().clone(), content.followed.clone());
@@ -237,8 +239,8 @@ pub fn parse(path: &Path, text: &str) -> Result<SetFile, Vec<Problem>> {
     Ok(SetFile { path: path.to_owned(), cluster, spec, secure: !content.plaintext, index })
 }
 
-/// Checks the values of a file. A key whose value could not be read causes no further problem, and neither does a value
-/// that is missing because of it.
+/// Checks the values of a file. Values that could not be read are excluded, and so are values that are missing because
+/// of them, because each cause must be reported only once.
 fn spec_problems(path: &Path, spec: &SetSpec, index: &Index, content: &Content) -> Vec<Problem> {
     let reader = &content.reader;
     let has_value = |key: &str| !reader.has_failed(&index.in_file(key));
@@ -272,7 +274,7 @@ fn plaintext_problem(path: &Path, spec: &SetSpec, index: &Index, content: &Conte
     let ports = spec.stores.iter().flat_map(StoreSpec::ports).chain(spec.allocs.iter().flat_map(AllocSpec::ports));
     let addrs = ports.flat_map(|port| port.addr.into_iter().chain(port.listen));
     let may_be_reached = content.plaintext_on_network || content.reader.has_failed("plaintext_on_network");
-    // An address with a flaw of its own is skipped, because its host is unknown.
+    // An address that could not be read is empty here. It is skipped, because its own flaw is reported.
     let mut known = addrs.filter(|addr| !addr.is_empty());
     let reachable = known.find(|addr| !is_loopback(addr)).filter(|_| !may_be_reached)?;
     let reason = format!(
@@ -282,7 +284,7 @@ fn plaintext_problem(path: &Path, spec: &SetSpec, index: &Index, content: &Conte
     Some(problem("plaintext", reason))
 }
 
-/// Returns whether only this machine reaches an address.
+/// Returns whether an address can be reached only from this machine.
 pub fn is_loopback(addr: &str) -> bool {
     let host = host(addr);
     host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())

@@ -1,5 +1,5 @@
-//! Signals. The first SIGINT or SIGTERM ends the process in order, the second ends it at once. At SIGHUP a server reads
-//! its settings again, and a process whose terminal is closed ends.
+//! Signals. The first SIGINT or SIGTERM shuts the process down in order, and the second ends it at once. At SIGHUP a
+//! server reads its settings again, while a process that runs in a terminal ends, because the terminal was closed.
 
 use std::io;
 use std::sync::Arc;
@@ -11,11 +11,12 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-/// Exit code after a second signal; the code that a shell reports for SIGINT.
+/// Exit code after a second signal. It is the same as a shell reports for SIGINT.
 const EXIT_INTERRUPTED: i32 = 130;
 
-/// Time within which a further signal is a duplicate, because `timeout` and wrappers that forward signals send them to
-/// the process and to its group. It is shorter than the time between two presses of Ctrl-C.
+/// Time after a signal during which a further signal counts as a duplicate. Duplicates occur because `timeout` and
+/// wrappers that forward signals send each signal both to the process and to its process group. The time is shorter
+/// than the time between two presses of Ctrl-C.
 const REPEAT_WINDOW: Duration = Duration::from_millis(100);
 
 /// The signals that end a process, without duplicates.
@@ -27,7 +28,7 @@ pub struct Interrupts {
 }
 
 impl Interrupts {
-    /// Handles SIGINT and SIGTERM from now on.
+    /// Installs handlers for SIGINT and SIGTERM, so that these signals no longer end the process.
     ///
     /// # Errors
     /// The system refuses the handlers.
@@ -51,7 +52,7 @@ impl Interrupts {
     }
 }
 
-/// Handles SIGHUP from now on, so that the signal no longer ends the process.
+/// Installs a handler for SIGHUP, so that this signal no longer ends the process.
 ///
 /// # Errors
 /// The system refuses the handler.
@@ -64,12 +65,12 @@ pub fn exit_at_once() -> ! {
     std::process::exit(EXIT_INTERRUPTED)
 }
 
-/// A wait that a signal ends. Clones share the wait.
+/// A wait that ends at the next signal. Clones share the wait.
 #[derive(Clone, Debug, Default)]
 pub struct Wait(Arc<Mutex<Option<oneshot::Sender<()>>>>);
 
 impl Wait {
-    /// Waits until the next signal, which then has no other effect.
+    /// Waits until the next signal. This signal only ends the wait, and does not count for [`watch`].
     pub async fn until_signal(&self) {
         let (ended, end) = oneshot::channel();
         *self.0.lock() = Some(ended);
@@ -82,9 +83,9 @@ impl Wait {
     }
 }
 
-/// Cancels `process` at the first signal, which may also be one of `hangups`. Exits at the second signal, which is
-/// SIGINT or SIGTERM, or at the third if the second ended the wait. The handler runs on the current runtime, in the
-/// group `signals`, which must be shut down last, because the second signal ends a shutdown that hangs.
+/// Spawns a handler that cancels `process` at the first SIGINT, SIGTERM or signal of `hangups`, and exits the process
+/// at the second SIGINT or SIGTERM. If the second signal ended `wait`, the handler exits at the third. The handler is a
+/// task of the group `signals`, which must be shut down last, so that a signal can also end a shutdown that hangs.
 ///
 /// # Errors
 /// The system refuses the handlers.
@@ -99,8 +100,8 @@ pub fn watch(process: &TaskGroup, wait: &Wait, signals: &TaskGroup, mut hangups:
             }
         };
         let name = tokio::select! {
-            // A hangup never counts as the second signal, so if both kinds arrive together, the other signal comes
-            // first.
+            // If a hangup and another signal arrive together, the other signal counts as the first signal. The hangup
+            // then has no effect, because it never counts as the second signal.
             biased;
             name = interrupts.next() => name,
             _ = hangup => {
@@ -124,7 +125,8 @@ pub fn watch(process: &TaskGroup, wait: &Wait, signals: &TaskGroup, mut hangups:
     Ok(())
 }
 
-/// Handles SIGHUP from now on as the end of the terminal; `None` under `nohup`, which makes a process ignore it.
+/// Installs a handler for SIGHUP, which a process gets when its terminal is closed. Returns `None`, without a handler,
+/// if the process ignores SIGHUP because it was started by `nohup`.
 ///
 /// # Errors
 /// The system refuses the handler.
@@ -133,7 +135,8 @@ pub fn closed_terminal() -> io::Result<Option<Signal>> {
     if ignores_hangup(&status) { Ok(None) } else { hangups().map(Some) }
 }
 
-/// Returns whether a process ignores SIGHUP, which is bit 0 of a mask in hexadecimal digits in its `/proc/self/status`.
+/// Returns whether a process ignores SIGHUP. `status` is the text of `/proc/self/status`; SIGHUP is bit 0 of its
+/// hexadecimal mask `SigIgn`.
 fn ignores_hangup(status: &str) -> bool {
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask & 1 == 1)

@@ -1,12 +1,12 @@
-//! The client of a store: finds an admin port from any address of the set, and sends requests to it, which the leader
-//! handles.
+//! The client of a store. From any address of the set it finds an admin port of the store, and sends requests to this
+//! port. The leader of the store handles the requests.
 //!
-//! Every request is idempotent. A member that does not lead forwards the request to the leader. Any other port of the
-//! set returns the addresses of the set's admin ports. A member that does not respond is skipped. A refusal that is
-//! neither transient nor about the leader is final.
+//! Every request is idempotent. A member that is not the leader forwards a request to the leader. Any other port of the
+//! set returns the addresses of the admin ports. If a member does not respond, the client tries the next address. A
+//! refusal ends the search, unless it is transient or its reason is that the leader is not known.
 //!
-//! **Invariant:** no command outlasts its own deadline, even if a node hangs. A command that needs a majority ends at
-//! once with NO_MAJORITY if the store has none.
+//! **Invariant:** no command runs longer than its own deadline, even if a node hangs. If the store has no majority, a
+//! command that needs one ends with NO_MAJORITY before its deadline.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -42,26 +42,28 @@ mod changes;
 mod series;
 mod sets;
 
-/// Limit on the search for a leader while members respond: several elections, and a leader transfer in progress.
+/// Limit on the search for a leader if members respond. It is long enough for a leader transfer in progress and several
+/// elections.
 const LEADER_SEARCH_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Time for which all responding members may report no leader, longer than an election. After it, there is no majority.
+/// Time for which all responding members may report that they have no leader. It is longer than an election. After this
+/// time the client concludes that the store has no majority.
 const ELECTION_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Limit on the search while no member responds. A starting store responds within it.
+/// Limit on the search for a leader if no member responds. A store that is starting responds within this time.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Timeout of a read request. After it the next member is tried, so that a member that hangs does not block the
-/// command.
+/// Timeout of a read request. After the timeout the client tries the next member, so that a member that hangs does not
+/// block the command.
 const READ_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Timeout of a change: it waits for two log entries, and a leader transfer may precede it.
+/// Timeout of a change. It is long enough for the commit of two log entries, even after a leader transfer.
 const CHANGE_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Pause between attempts.
 const RETRY_INTERVAL: Duration = Duration::from_millis(200);
 
-/// Seed addresses of a set.
+/// Addresses of a set from which the client starts.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Addrs {
     /// Address of a node of the set to start from, as http://host:port; repeat the flag for more.
@@ -69,7 +71,7 @@ pub struct Addrs {
     pub addrs: Vec<String>,
 }
 
-/// A set that is named by its file or by an address.
+/// A set, given by its set file or by addresses of its nodes.
 #[derive(Debug, clap::Args)]
 pub struct SetAddress {
     /// The set file, which has the addresses of its nodes.
@@ -80,24 +82,24 @@ pub struct SetAddress {
 }
 
 impl SetAddress {
-    /// Returns whether the nodes are from a set file.
+    /// Returns whether a set file supplies the nodes.
     pub fn is_set_file(&self) -> bool {
         self.set.is_some()
     }
 }
 
-/// A node that the command line names.
+/// A node that a command connects to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Node {
-    /// Name of the node, if a set file has it.
+    /// Name of the node; `None` if no set file states it.
     pub name: Option<String>,
     /// Address of the gRPC port, as `host:port`.
     pub addr: String,
-    /// Address of the port for metrics and probes, if a set file has it.
+    /// Address of the port for metrics and probes; `None` if no set file states it.
     pub http: Option<String>,
-    /// Address of the Redis port, if a set file has it.
+    /// Address of the Redis port; `None` if no set file states it.
     pub redis: Option<String>,
-    /// Name of the set and role of the node in it, if a set file has them.
+    /// Name of the node's set, and role of the node in the set; `None` if no set file states them.
     pub of: Option<(String, NodeRole)>,
 }
 
@@ -136,8 +138,8 @@ pub fn nodes_of(set: &SetFile) -> impl Iterator<Item = Node> {
 }
 
 impl SetAddress {
-    /// Returns the nodes of the set file and the given addresses, or by default the first allocator of a development
-    /// cluster.
+    /// Returns the nodes of the set file, followed by a node for each given address. If there are neither, it returns
+    /// the first allocator of a development cluster.
     pub fn nodes(&self) -> anyhow::Result<Vec<Node>> {
         let set = self.set.as_deref().map(load_set).transpose()?;
         let mut nodes: Vec<Node> = set.iter().flat_map(nodes_of).collect();
@@ -155,7 +157,7 @@ impl SetAddress {
         Ok(nodes)
     }
 
-    /// Returns the flags that name the same set in another command, each after a space.
+    /// Returns the flags with which another command names the same set. A space precedes each flag.
     pub fn flags(&self) -> String {
         let set = self.set.iter().map(|set| format!(" --set {}", set.display()));
         set.chain(self.addrs.addrs.iter().map(|addr| format!(" --addr {addr}"))).collect()
@@ -178,7 +180,7 @@ pub struct TimeoutArgs {
 }
 
 impl TimeoutArgs {
-    /// The default limit, for commands that have a time limit of another kind.
+    /// The default time limit, for commands that have no flag `--timeout` of this kind.
     pub const DEFAULT: Duration = Duration::from_secs(20);
 
     /// Returns the time limit.
@@ -190,10 +192,10 @@ impl TimeoutArgs {
 /// Sends requests to the leader of a store.
 pub struct StoreClient {
     pool: Pool,
-    /// Known addresses, which are tried in turn from `next`.
+    /// Known addresses. The client tries them one after another, starting with the index `next`.
     known: Vec<String>,
     next: usize,
-    /// Name of the set, once it is known.
+    /// Name of the set; empty until it is known.
     set: String,
     /// Whether the leader compares plans; `None` until the leader has stated it.
     plans: Option<bool>,
@@ -202,19 +204,20 @@ pub struct StoreClient {
     timeout: Duration,
 }
 
-/// Responses about the leader since a member last named one.
+/// Progress of the search for a leader. It is reset when a member names a leader.
 #[derive(Default)]
 struct Search {
-    /// Time at which a member first reported no leader.
+    /// Time at which a member first reported that it has no leader.
     leaderless_since: Option<Instant>,
     leaderless: BTreeSet<usize>,
     silent: BTreeSet<usize>,
-    /// Ports of other kinds, which return the addresses of admin ports.
+    /// Indexes of known addresses that are no admin ports. These ports return the addresses of admin ports.
     others: BTreeSet<usize>,
 }
 
 impl Search {
-    /// Returns whether none of the `known` addresses has reported a leader for longer than an election takes.
+    /// Returns whether the search has failed. It has failed if all known addresses were tried without finding a leader,
+    /// and members have reported no leader for longer than an election takes. `known` is the number of known addresses.
     fn is_over(&self, known: usize) -> bool {
         let tried = &(&self.leaderless | &self.silent) | &self.others;
         tried.len() >= known && self.leaderless_since.is_some_and(|since| since.elapsed() >= ELECTION_TIMEOUT)
@@ -222,8 +225,8 @@ impl Search {
 }
 
 impl StoreClient {
-    /// Returns a client of the stores that the set file and `addrs` list together. If they list none, the client uses
-    /// the stores of the development cluster.
+    /// Returns a client that starts from the stores of the set file and from `addrs`. If both are empty, it starts from
+    /// the first allocator of a development cluster.
     pub fn new(set: Option<&SetFile>, addrs: &Addrs, timeout: Duration) -> StoreClient {
         let stores = set.map(admin_addrs).unwrap_or_default().into_iter();
         let mut known: Vec<String> = stores.chain(addrs.addrs.iter().map(|addr| host_port(addr).to_owned())).collect();
@@ -234,7 +237,8 @@ impl StoreClient {
         StoreClient { pool: security::pool(), known, next: 0, set, plans: None, since: Instant::now(), timeout }
     }
 
-    /// Returns a client of the stores of a set file, whose set need not be defined yet.
+    /// Returns a client of the stores of a set file. The stores may still be without a set, so the client does not
+    /// check the set's name.
     pub fn of_file(set: &SetFile, timeout: Duration) -> StoreClient {
         let known = admin_addrs(set);
         StoreClient {
@@ -248,13 +252,14 @@ impl StoreClient {
         }
     }
 
-    /// Returns a client of the store of a set, by addresses of its admin ports or of any other ports.
+    /// Returns a client of a set's store. `stores` are addresses of its admin ports or of any other ports.
     pub fn at(set: &str, stores: &[String], timeout: Duration) -> StoreClient {
         let (known, set) = (stores.to_vec(), set.to_owned());
         StoreClient { pool: security::pool(), known, next: 0, set, plans: None, since: Instant::now(), timeout }
     }
 
-    /// Lists the members. Takes the set's name from the response if no file gave it.
+    /// Requests the list of members. If no set file states the set's name, the client adopts the name from the
+    /// response.
     pub async fn list(&mut self) -> anyhow::Result<ListMembersResponse> {
         let list =
             self.call(READ_TIMEOUT, async |to| StoreAdmin::new(to).list_members(ListMembersRequest {}).await).await?;
@@ -263,8 +268,8 @@ impl StoreClient {
         Ok(list)
     }
 
-    /// Requests whether the leader compares plans. An older leader would make the change of a dry run, because it does
-    /// not know the field.
+    /// Returns whether the leader compares plans, and requests it if it is not known yet. No dry run may be sent to a
+    /// leader that compares no plans. Its older release does not know the field `dry_run`, so it would make the change.
     pub async fn compares_plans(&mut self) -> anyhow::Result<bool> {
         match self.plans {
             Some(plans) => Ok(plans),
@@ -283,14 +288,15 @@ impl StoreClient {
         Ok(())
     }
 
-    /// Lists the AllocSvrs. Takes the set's name from the response if no file gave it.
+    /// Requests the list of AllocSvrs. If no set file states the set's name, the client adopts the name from the
+    /// response.
     pub async fn nodes(&mut self) -> anyhow::Result<ListNodesResponse> {
         let list = self.call(READ_TIMEOUT, async |to| NodeAdmin::new(to).list_nodes(ListNodesRequest {}).await).await?;
         self.learn_set(&list.set)?;
         Ok(list)
     }
 
-    /// Requests the events that the audit log still has, and whether operations are recorded.
+    /// Requests the events that are still in the audit log. Also returns whether the set records operations.
     pub async fn events(&mut self) -> anyhow::Result<(Vec<AuditEvent>, bool)> {
         let mut events: Vec<AuditEvent> = Vec::new();
         loop {
@@ -314,7 +320,8 @@ impl StoreClient {
         Ok(page)
     }
 
-    /// Requests the events of the set as they are added. The stream ends when the member stops.
+    /// Requests a stream that returns events of the set when they are added. The stream ends when the member at the
+    /// other end stops.
     pub async fn watch_set_events(
         &mut self,
         request: &WatchSetEventsRequest,
@@ -322,14 +329,15 @@ impl StoreClient {
         self.call(READ_TIMEOUT, async |to| EventClient::new(to).watch_set_events(request.clone()).await).await
     }
 
-    /// Requests a backup; returns its parts.
+    /// Requests a backup, and returns the stream of its parts.
     pub async fn backup(&mut self) -> anyhow::Result<Streaming<CreateBackupResponse>> {
         let request = CreateBackupRequest { set: self.set.clone() };
         let limit = self.left();
         self.call(limit, async |to| BackupClient::new(to).create_backup(timed(request.clone(), limit)).await).await
     }
 
-    /// Restarts the command's time limit, after a confirmation.
+    /// Restarts the command's time limit. Commands call it after a confirmation, because the user's time to confirm
+    /// must not count.
     pub fn restart_time(&mut self) {
         self.since = Instant::now();
     }
@@ -339,7 +347,8 @@ impl StoreClient {
         self.timeout.saturating_sub(self.since.elapsed())
     }
 
-    /// Sends a request until the leader responds. `limit` is the timeout of one attempt.
+    /// Sends a request again and again until the leader responds, the search for a leader fails or the time of the
+    /// command ends. `limit` is the timeout of one attempt.
     async fn call<T>(
         &mut self,
         limit: Duration,
@@ -362,10 +371,10 @@ impl StoreClient {
                     if status::metadata(&status, key::LEADER).is_some() {
                         search = Search::default();
                     }
-                    // The member forwards the next attempt, or another member does.
+                    // A member that now knows the leader will forward the next attempt.
                     self.next_member();
                 }
-                // A follower that reaches no leader has lost its leader, or is cut off from the leader.
+                // This member has no leader, or has no connection to the leader.
                 (Some(reason), _) if *reason == Reason::NoLeader || *reason == Reason::LeaderUnreachable => {
                     search.leaderless.insert(place);
                     search.leaderless_since.get_or_insert_with(Instant::now);
@@ -382,7 +391,8 @@ impl StoreClient {
                         return Err(no_admin_port(&addr).into());
                     }
                 }
-                // The leader has decided. The same request would be refused and recorded again.
+                // The leader has recorded its decision. If the request were sent again, it would be refused and
+                // recorded again.
                 (Some(reason), _) if *reason == Reason::MemberNotReached => {
                     return Err(refused(reason, &status).into());
                 }
@@ -396,7 +406,7 @@ impl StoreClient {
                 }
                 (Some(reason), _) => return Err(refused(reason, &status).into()),
             }
-            // There is no time for another attempt after a pause.
+            // The remaining time does not suffice for a pause and another attempt.
             if self.left() <= RETRY_INTERVAL {
                 return Err(timed_out(self.timeout, &addr, &status).into());
             }
@@ -415,8 +425,8 @@ impl StoreClient {
         self.next = (self.next + 1) % self.known.len();
     }
 
-    /// Adds the admin ports that a node states, and selects the first new port. Returns whether the node states any, or
-    /// does not respond.
+    /// Requests the addresses of admin ports from a node, adds them to the known addresses, and selects the first new
+    /// address. Returns `false` only if the node responds without any address.
     async fn learn_admin_ports(&mut self, channel: Channel) -> bool {
         let known = self.known.len();
         let mut node = StatusServiceClient::new(channel);
@@ -437,23 +447,24 @@ impl StoreClient {
     }
 }
 
-/// Returns the admin ports of a set file, or if there are none, the ports that may state admin ports.
+/// Returns the admin ports in a set file. If the file has none, it returns the gRPC ports of the stores, which may
+/// report admin ports.
 fn admin_addrs(set: &SetFile) -> Vec<String> {
     let stores = &set.spec.stores;
     let mut admins: Vec<String> = stores.iter().filter_map(|store| store.admin.clone()).collect();
-    // The admin ports of different machines may have the same address on loopback.
+    // Admin ports are often on loopback, so the admin ports of different machines may have the same address.
     admins.dedup();
     if admins.is_empty() { stores.iter().map(|store| store.addr.clone()).collect() } else { admins }
 }
 
-/// Sets the request's deadline, so the server gives up when the client does.
+/// Sets the deadline of a request, so that the server stops its work when the client stops waiting.
 fn timed<T>(request: T, limit: Duration) -> Request<T> {
     let mut request = Request::new(request);
     request.set_timeout(limit);
     request
 }
 
-/// Returns a refusal as a failure of the command, with a hint.
+/// Converts a refusal to a failure of the command, with an exit code and a hint.
 fn refused(reason: &str, status: &Status) -> Failure {
     let known = Reason::parse(reason);
     let exit = match known {
@@ -487,7 +498,8 @@ fn refused(reason: &str, status: &Status) -> Failure {
 const START_SILENT_MEMBERS: &str =
     "restart the silent members, `seqsvr status` lists them; a change of members needs a majority that responds";
 
-/// Returns the failure for an address that is not a gRPC port of a node; `None` if it is.
+/// Returns the failure for an address that is not a gRPC port of a node. Returns `None` if it is, or if the server
+/// cannot be identified.
 async fn wrong_port(addr: &str, status: &Status) -> Option<Failure> {
     if status.code() == Code::DeadlineExceeded {
         return None;

@@ -1,5 +1,5 @@
-//! Surveys of the nodes of a set: whether the set is alive, and the ceilings that its allocators know. All nodes are
-//! queried at the same time; a node that does not respond in time is reported.
+//! Surveys of the nodes of a set, which find out whether its store has a majority and which ceilings its AllocSvrs
+//! know. Requests are sent to all nodes at the same time.
 
 use std::time::Duration;
 
@@ -15,21 +15,21 @@ use crate::exit::{Exit, Failure};
 use crate::security;
 use crate::set_file::SetFile;
 
-/// Timeout of one request. A node in the same network responds in a fraction of it.
+/// Timeout of one request. A node in the same network responds in a fraction of this time.
 pub const TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Maximum number of pages of ceilings that are requested from a node, more than the largest set has.
+/// Maximum number of pages of ceilings that are requested from a node. It is more than the largest set has.
 const MAX_PAGES: usize = 1_000;
 
-/// A store of the set file that responds.
+/// A StoreSvr of the set file that responded.
 pub struct StoreState {
     /// Name of the store.
     pub name: String,
-    /// Whether the store sees a majority of the set.
+    /// Whether the StoreSvr reports that a majority of the store's members is connected.
     pub alive: bool,
 }
 
-/// The ceilings that an allocator knows, or the reason why it does not report them.
+/// The ceilings that an AllocSvr reported, or the error of the request.
 pub struct Ceilings {
     /// Name of the allocator.
     pub name: String,
@@ -37,7 +37,7 @@ pub struct Ceilings {
     pub outcome: Result<Vec<SectionCeiling>, String>,
 }
 
-/// Returns the stores of a set that respond.
+/// Requests the state of all StoreSvrs of a set, and returns the state of each that responded.
 pub async fn stores(set: &SetFile) -> Vec<StoreState> {
     let pool = security::pool();
     let ask = async |name: &str, addr: &str| {
@@ -53,7 +53,7 @@ pub async fn stores(set: &SetFile) -> Vec<StoreState> {
     join_all(asked).await.into_iter().flatten().collect()
 }
 
-/// Counts the AllocSvrs of a set at these addresses that respond and have a lease.
+/// Returns how many of the AllocSvrs at the addresses `allocs` respond, belong to the set and have a lease.
 pub async fn leased(set: &str, allocs: &[String]) -> u32 {
     let pool = security::pool();
     let ask = async |addr: &String| {
@@ -65,7 +65,8 @@ pub async fn leased(set: &str, allocs: &[String]) -> u32 {
     join_all(allocs.iter().map(ask)).await.into_iter().flatten().count() as u32
 }
 
-/// Refuses a set of which a store sees a majority, because it has lost nothing that a copy could bring back.
+/// Returns an error if the set's store has a majority. The set has then lost no state that a recovery from a copy could
+/// restore.
 pub fn refuse_alive(set: &SetFile, stores: &[StoreState]) -> Result<(), Failure> {
     let Some(alive) = stores.iter().find(|store| store.alive) else { return Ok(()) };
     let message = format!("set {} is alive: its store {} sees a majority", set.spec.name, alive.name);

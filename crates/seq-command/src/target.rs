@@ -34,7 +34,7 @@ pub struct Target {
     addrs: Vec<String>,
 }
 
-/// Reads a set file for a client command. From then on the command's connections have TLS if the file states it.
+/// Reads a set file for a client command. The file determines whether the command's later connections have TLS.
 pub fn load_set(path: &Path) -> anyhow::Result<SetFile> {
     let set = set_file::read(path)?;
     security::use_tls(set.is_secure())?;
@@ -42,7 +42,8 @@ pub fn load_set(path: &Path) -> anyhow::Result<SetFile> {
 }
 
 impl Target {
-    /// Returns the addresses. From then on the command's connections have TLS if the addresses have https://.
+    /// Returns the addresses of the arguments and the set file, or the default address. The command's later connections
+    /// have TLS if the addresses begin with https://.
     pub fn addrs(&self) -> anyhow::Result<Vec<String>> {
         let mut addrs = self.addrs.clone();
         if let Some(path) = &self.set {
@@ -57,7 +58,7 @@ impl Target {
         Ok(addrs)
     }
 
-    /// Connects through the first nodes that respond.
+    /// Connects to the cluster through the nodes that respond first.
     pub async fn connect(&self, deadline: Duration) -> anyhow::Result<Client> {
         let addrs = self.addrs()?;
         let Access { bearer, .. } = security::access()?;
@@ -71,12 +72,13 @@ impl Target {
     }
 }
 
-/// Secures this command's connections by the schemes of its addresses. An address without a scheme has no TLS.
+/// Determines by the schemes of the addresses whether this command's connections have TLS. An address without a scheme
+/// has no TLS.
 pub fn use_scheme_of(addrs: &[String]) -> Result<(), Failure> {
     addrs.iter().try_for_each(|addr| security::use_tls(addr.starts_with("https://")))
 }
 
-/// Validates the syntax of an address to connect to, without a scheme.
+/// Checks that an address to connect to has the form `host:port`, without a scheme.
 pub fn host_and_port(text: &str) -> Result<String, String> {
     if is_address(text) { Ok(text.to_owned()) } else { Err("the address must have the form host:port".to_owned()) }
 }
@@ -87,7 +89,7 @@ fn is_address(text: &str) -> bool {
     })
 }
 
-/// Validates the syntax of a node's URL.
+/// Checks the syntax of a node's URL, in which the scheme is optional.
 pub fn node_url(text: &str) -> Result<String, String> {
     let addr = match text.split_once("://") {
         None => text,
@@ -112,8 +114,9 @@ async fn connect_failure(error: &ConnectError, deadline: Duration) -> Failure {
     }
 }
 
-/// Returns the failure of a command to which no AllocSvr responded within `deadline`. The node at `addr` failed last,
-/// with `source`; `message` states so if nothing more is known about the node.
+/// Returns the failure of a command that could not connect to any AllocSvr within `deadline`. The last attempt was at
+/// `addr` and ended with `source`. If the probes of this address find no better explanation, the failure has the text
+/// `message`.
 pub async fn unreachable(addr: &str, source: &Status, message: String, deadline: Duration) -> Failure {
     match source.code() {
         Code::PermissionDenied | Code::Unauthenticated | Code::ResourceExhausted => {
@@ -123,7 +126,8 @@ pub async fn unreachable(addr: &str, source: &Status, message: String, deadline:
         }
         // The transport reports its own timeout as `Cancelled`.
         Code::DeadlineExceeded | Code::Cancelled => {
-            // The transport dials again and again if a server ends each connection because of the certificate.
+            // A server that refuses the certificate closes each connection, and the transport dials again until the
+            // deadline. So a refused certificate also appears as a timeout.
             let refusal = port_kind::refusal(addr).await;
             refusal.and_then(|kind| kind.failure(addr, Needed::Alloc)).unwrap_or_else(|| {
                 Failure::new(Exit::Deadline, format!("no response from {addr} within the deadline of {deadline:?}"))
@@ -140,7 +144,8 @@ pub async fn unreachable(addr: &str, source: &Status, message: String, deadline:
     }
 }
 
-/// Opens the transports of a load, after a check that the addresses have the endpoint.
+/// Opens the transports of a load test, after checking that the addresses have ports of the right kind for the
+/// endpoint.
 pub async fn open(endpoint: Endpoint, options: &EndpointOptions, workers: usize) -> Result<Vec<AnyTransport>, Failure> {
     check_ports(endpoint, options).await?;
     match endpoint::open(endpoint, options, workers).await {
@@ -152,8 +157,8 @@ pub async fn open(endpoint: Endpoint, options: &EndpointOptions, workers: usize)
     }
 }
 
-/// Refuses an address that is known to have a port of another kind, because each call to it would fail. Unknown servers
-/// are not refused, and the SDK checks its seeds itself.
+/// Returns an error if an address has a port that the endpoint cannot use, because each call to it would fail. A server
+/// of an unknown kind is no error. The addresses of the SDK are not checked, because the SDK checks them itself.
 async fn check_ports(endpoint: Endpoint, options: &EndpointOptions) -> Result<(), Failure> {
     let (addrs, needed): (Vec<&str>, Needed) = match endpoint {
         Endpoint::Sdk => return Ok(()),
@@ -172,7 +177,7 @@ async fn check_ports(endpoint: Endpoint, options: &EndpointOptions) -> Result<()
     Ok(())
 }
 
-/// Counts the ceiling raises of a cluster, over its own connections.
+/// Returns a watch that counts the ceiling raises of a cluster. It has connections of its own.
 pub fn raise_watch(addrs: &[String]) -> RaiseWatch {
     RaiseWatch::new(security::pool(), addrs.iter().map(|addr| host_port(addr).to_owned()))
 }
@@ -195,7 +200,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_refused_connection_is_one_short_line() {
-        // No TCP port is likely to listen where the system just gave a UDP one.
+        // The test needs a TCP port on which no process listens. The system has just assigned the number to a UDP port,
+        // so a TCP listener is unlikely.
         let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
         let addr = format!("127.0.0.1:{}", socket.local_addr().unwrap().port());
         let target = Target { set: None, addrs: vec![addr.clone()] };

@@ -1,4 +1,4 @@
-//! Times of the command line, as a number with its unit, in the same form for every command.
+//! Parses times of the command line. A time is a number with a unit, in the same form for every command.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The wall clock, for texts and certificates. The protocol does not depend on it.
+//! The wall clock and texts of times, for output and certificates. The protocol of the cluster does not depend on them.
 
 use std::time::{Duration, SystemTime};
 
@@ -7,7 +7,8 @@ use time::format_description::well_known::Rfc3339;
 
 pub use seq_kit::wall_clock::{now, now_ms};
 
-/// The largest time with a text, in the year 9999; a damaged file may have any number of milliseconds.
+/// The largest time that is converted to text, at the end of the year 9999. The limit is needed because a damaged file
+/// may contain any number of milliseconds.
 const LAST_MS: u64 = 253_402_300_799_999;
 
 /// Returns a time as date and time in UTC, to the second.
@@ -32,8 +33,8 @@ pub fn text_with_ms(unix_ms: u64) -> String {
     text_to_ms(SystemTime::UNIX_EPOCH + Duration::from_millis(unix_ms.min(LAST_MS)))
 }
 
-/// Parses a time of the command line such as `2026-01-01T00:00:00.5Z`, or a date, which stands for its first moment in
-/// UTC. Returns milliseconds since 1970.
+/// Parses a time of the command line such as `2026-01-01T00:00:00.5Z`, or a date, which stands for its start in UTC.
+/// Returns milliseconds since 1970.
 ///
 /// # Errors
 /// The text does not have this form, or the time is not in the years 1970 to 9999.
@@ -45,7 +46,8 @@ pub fn parse_ms(text: &str) -> Result<u64, String> {
     ms.ok_or_else(|| "it must be in the years 1970 to 9999".to_owned())
 }
 
-/// Returns an age in the largest unit of which it has at least two.
+/// Returns an age in the largest unit that makes the number at least 2. For example, 90 seconds stay seconds, and 120
+/// seconds become minutes.
 pub fn age(seconds: u64) -> String {
     match seconds {
         0..120 => format!("{seconds} s"),

@@ -1,5 +1,5 @@
-//! Writes of files that are complete whenever they are visible: a file is written under another name, and renamed once
-//! all of it is on the disk. Only the owner may read the files.
+//! Writes files that are complete as soon as they are visible under their names. A file is written under a temporary
+//! name, and renamed after its whole content is on disk. Only the owner may read the files.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -10,7 +10,7 @@ use tempfile::NamedTempFile;
 /// Writes a file that must not exist.
 ///
 /// # Errors
-/// [`io::ErrorKind::AlreadyExists`], or the file cannot be written; in that case no file is left.
+/// [`io::ErrorKind::AlreadyExists`], or the file cannot be written. After an error, no incomplete file remains.
 pub fn create(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let (unfinished, dir) = unfinished(path, bytes)?;
     unfinished.persist_noclobber(path).map_err(|error| error.error)?;
@@ -20,7 +20,7 @@ pub fn create(path: &Path, bytes: &[u8]) -> io::Result<()> {
 /// Writes a file, which replaces an existing file.
 ///
 /// # Errors
-/// The file cannot be written; the existing file stays.
+/// The file cannot be written. In that case an existing file is unchanged.
 pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let (unfinished, dir) = unfinished(path, bytes)?;
     unfinished.persist(path).map_err(|error| error.error)?;

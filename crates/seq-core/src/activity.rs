@@ -1,15 +1,17 @@
-//! Activity of sections over time: how many numbers each allocated and how often its ceiling was raised, in rings of
-//! columns with bounded memory.
+//! Activity of sections over time: how many numbers each section allocated, and how often its ceiling was raised. A
+//! *column* has the activity of all sections in one period. The columns are kept in rings, so that their memory is
+//! bounded.
 //!
-//! The caller measures figures with the time that they cover ([`Activity::record`]) and closes columns when their time
-//! is over ([`Activity::close_until`]). A column keeps a [`Level`] of one byte for each section, deflated: a column
-//! without activity takes some bytes, and a column of 42,950 sections at scattered levels about 20 kB. Sections that
-//! left keep their columns until those are dropped from the ring.
+//! The caller records the counts of a section together with the time in which they were counted ([`Activity::record`]),
+//! and closes a column when its period is over ([`Activity::close_until`]). A closed column has a [`Level`] of one byte
+//! for each section, compressed with deflate. A column without activity takes a few bytes, and a column of 42,950
+//! sections at scattered levels about 20 kB. The levels of a section that is no longer recorded remain until the ring
+//! drops their columns.
 //!
-//! A section that enters or leaves within a column has the rate over the whole column, so that the rates of its two
-//! owners in this column add up to its rate.
+//! If a section gets another owner during a period, the old and the new owner each divide their own count by the whole
+//! period, so that their two rates add up to the rate of the section.
 //!
-//! Times are milliseconds since any origin, the same in all calls.
+//! Times are in milliseconds since any origin that is the same in all calls.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::Arc;
@@ -26,8 +28,8 @@ mod columns;
 mod level;
 mod raises;
 
-/// Places of a column. In a layout with more sections, neighbouring sections share a place, which has the level of the
-/// busiest of them.
+/// Most places in a column; each place has one level. In a layout with more sections than this, neighbouring sections
+/// share a place, which has the level of the busiest section among them.
 pub const MAX_PLACES: u32 = 131_072;
 
 /// Length of columns.
@@ -65,7 +67,8 @@ impl Resolution {
         }
     }
 
-    /// Returns the finest resolution whose columns reach back so far, or the coarsest.
+    /// Returns the finest resolution whose columns cover the last `back_ms` milliseconds, or the coarsest resolution if
+    /// none does.
     #[must_use]
     pub fn reaching(back_ms: u64) -> Resolution {
         let reaches =
@@ -97,7 +100,7 @@ pub struct Figures {
     pub raised: u64,
     /// Count of the raises of the ceiling.
     pub writes: u32,
-    /// Time in which they were counted, in milliseconds; 0: nothing was measured.
+    /// Time in which these counts were taken, in milliseconds; 0 if nothing was counted.
     pub ms: u32,
 }
 
@@ -118,13 +121,13 @@ impl Figures {
         }
     }
 
-    /// Returns the level of the rate of a layer; no record if nothing was measured.
+    /// Returns the level of the rate in a layer; [`Level::NO_RECORD`] if nothing was counted.
     #[must_use]
     pub fn level(&self, layer: Layer) -> Level {
         if self.ms == 0 { Level::NO_RECORD } else { Level::of(self.count(layer), self.ms.into()) }
     }
 
-    /// Compares the rates of a layer. Figures that cover no time are the lowest.
+    /// Compares the two rates in a layer. Figures that cover no time have the lowest rate.
     #[must_use]
     pub fn cmp_rate(&self, other: &Figures, layer: Layer) -> core::cmp::Ordering {
         let rate = |mine: &Figures, theirs: &Figures| u128::from(mine.count(layer)) * u128::from(theirs.ms.max(1));
@@ -143,7 +146,7 @@ struct Recorded {
     last: Figures,
     /// The figures of the last fine column with a record.
     closed: Figures,
-    /// Whether the section left. Its open columns are closed when their time is over.
+    /// Whether the section left. Its open columns are still closed at the end of their periods.
     has_left: bool,
     /// Whether its numbers are counted.
     counts_numbers: bool,
@@ -165,7 +168,7 @@ pub struct Activity {
 }
 
 impl Activity {
-    /// Begins the records of a section. If its numbers are not counted, it has no record in [`Layer::Numbers`].
+    /// Begins the records of a section. Without `counts_numbers`, the section has no record in [`Layer::Numbers`].
     pub fn enter(&mut self, section: SectionId, counts_numbers: bool) {
         let recorded = self.sections.entry(section).or_default();
         let open = recorded.open;
@@ -186,8 +189,9 @@ impl Activity {
         }
     }
 
-    /// Closes the columns whose time is over. A section that was not measured within a column has the rate of its last
-    /// figures there, because a pass over many uids takes longer than a column.
+    /// Closes the columns whose periods are over at `now_ms`. The caller counts the numbers of all sections in passes,
+    /// and a pass over many uids takes longer than a short period. So if no figures of a section were recorded during a
+    /// column, the section has the rate of its last figures there.
     pub fn close_until(&mut self, now_ms: u64) {
         for (place, resolution) in Resolution::ALL.into_iter().enumerate() {
             let period = u64::from(resolution.period_ms());
@@ -229,22 +233,23 @@ impl Activity {
         levels.map(|levels| Column::new(since_ms, shift, &levels))
     }
 
-    /// Returns the columns of a resolution that began at or after a time. The call copies pointers only.
+    /// Returns the closed columns of a resolution that began at `since_ms` or later. The call copies only pointers to
+    /// the columns.
     #[must_use]
     pub fn columns(&self, layer: Layer, resolution: Resolution, since_ms: u64) -> Columns {
         let columns = &self.rings[resolution as usize].columns[layer as usize];
         Columns::new(columns.iter().filter(|column| column.since_ms() >= since_ms).cloned().collect())
     }
 
-    /// Returns the figures of a section in the last fine column with a record; before the first column, the figures
-    /// that were recorded last.
+    /// Returns the figures of a section in its last closed fine column with a record. If there is no such column yet,
+    /// returns the figures that were recorded last.
     #[must_use]
     pub fn figures(&self, section: SectionId) -> Option<Figures> {
         self.sections.get(&section).filter(|recorded| !recorded.has_left).map(Recorded::figures)
     }
 
-    /// Returns the [figures](Activity::figures) of all sections, without sections at rest in this layer, to be passed
-    /// to [`top`].
+    /// Returns the [figures](Activity::figures) of all sections whose count in this layer is above 0, as input for
+    /// [`top`].
     #[must_use]
     pub fn all_figures(&self, layer: Layer) -> Vec<(SectionId, Figures)> {
         let sections = self.sections.iter().filter(|(_, recorded)| !recorded.has_left);
@@ -260,7 +265,7 @@ impl Activity {
     }
 }
 
-/// Returns the `count` sections with the highest rates in a layer, in descending order.
+/// Returns the `count` sections with the highest rates in a layer, in descending order of their rates.
 #[must_use]
 pub fn top(mut figures: Vec<(SectionId, Figures)>, layer: Layer, count: usize) -> Vec<(SectionId, Figures)> {
     figures.sort_by(|(section, mine), (other, theirs)| theirs.cmp_rate(mine, layer).then(section.cmp(other)));

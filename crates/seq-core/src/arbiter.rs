@@ -1,23 +1,25 @@
 //! The arbiter, which runs at the store's leader and proposes changes of owner.
 //!
-//! A node's liveness counter grows when the store applies a renewal, a raise or a transfer of it. If the counter of an
-//! incarnation does not change for the whole wait, on the arbiter's own clock, the incarnation counts as dead, and the
-//! arbiter proposes other nodes for its sections. The proposal carries the counter, so a command of the owner that is
-//! applied first refuses the proposal.
+//! A node's liveness counter grows when the store applies a renewal, a raise or a transfer that the node requested. If
+//! the counter does not change for the whole wait, measured by the arbiter's own clock, the node's incarnation counts
+//! as dead, and the arbiter proposes other owners for its sections. The proposal names the value of the counter. If the
+//! store applies a command of the old owner before the proposal, the counter has changed, and the store refuses the
+//! proposal.
 //!
-//! The wait is data: it comes from the terms of the set and from the lease that an incarnation registered with, never
-//! from a setting of the member that runs the arbiter. The clock is read after the state. If it were read before, a
-//! pause between the two would date the commands that were applied in the pause too early, and shorten the wait by as
-//! much.
+//! The length of the wait is computed from replicated values: the terms of the set, and the lease with which the
+//! incarnation registered. Settings of the member that runs the arbiter do not affect it. The arbiter reads its clock
+//! after it has taken the state. If it read the clock first and paused before it took the state, it would date commands
+//! that were applied during the pause too early, and their owners' waits would end too early.
 //!
-//! An [`Arbiter`] starts empty, counts every wait from its first evaluation, and is dropped when its member of the
-//! store is no longer the leader, so an election leaves no timer to restart. Two arbiters at a time do no harm.
+//! Each new leader creates an [`Arbiter`], and drops it when it is no longer the leader. A new arbiter has no
+//! observations and counts every wait from its first evaluation, so no timers are carried over an election. Two
+//! arbiters at the same time do no harm, because the store refuses proposals whose epoch or counter is outdated.
 //!
-//! A section that an operator moved is placed at that node while the node is a candidate, and like all other sections
-//! while it is not. A pause of balancing stops only handovers that even the load: dead owners are replaced, and drains
-//! and moves continue.
+//! A section that an operator moved to a node is placed at that node for as long as the node is a candidate. Otherwise
+//! it is placed like all other sections. A pause of balancing stops only handovers that even the load. Dead owners are
+//! still replaced, and drains and moves by operators continue.
 //!
-//! The shell reads the clock, commits the proposals, and divides them into log entries.
+//! The caller reads the clock, divides the proposals into log entries, and commits them.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
@@ -31,8 +33,8 @@ use crate::state::{EventRecord, NodeRecord, Note, Noted, Reassign, Residence, St
 
 pub use reserve::NotReserved;
 
-/// Most changes of owner in one log entry: half as many as raises, because each change is twice as wide. The entry is
-/// one write of the log.
+/// Most changes of owner in one log entry. It is half of the limit on raises, because a change of owner has about twice
+/// as many bytes as a raise, and the log should store the entry in one write.
 pub const MAX_REASSIGNS: usize = crate::limits::MAX_RAISES / 2;
 
 /// An AllocSvr that the set file names.
@@ -47,17 +49,18 @@ pub struct Declared<'a> {
 /// Timeouts of an arbiter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ArbiterTimeouts {
-    /// Time for which sections that were never owned wait for declared nodes that have not registered yet.
+    /// Time for which the arbiter waits for declared nodes to register before it assigns sections that were never
+    /// owned.
     pub registration_grace: Duration,
-    /// Time for which the candidates must have been the same before handovers are planned only to even the load,
-    /// because a node that joins and leaves would move sections back and forth.
+    /// Time for which the candidates must have been the same before the arbiter plans handovers from nodes that are not
+    /// draining. Otherwise sections would move back and forth whenever a node joins and leaves again.
     pub stable_for: Duration,
 }
 
 /// An incarnation of an AllocSvr.
 type Session = (NodeId, Incarnation);
 
-/// A planned handover: the owner should hand the section over with its exact counters.
+/// A planned handover. The owner of the section should hand it over to the next owner with its exact counters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlannedHandover {
     /// The section.
@@ -74,7 +77,7 @@ pub struct PlannedHandover {
     pub departure: Option<Arc<Departure>>,
 }
 
-/// The other set of a handover by which a section departs from this set.
+/// The target set of a handover by which a section departs from this set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Departure {
     /// The set.
@@ -87,15 +90,15 @@ pub struct Departure {
     pub addr: String,
 }
 
-/// A section without a living owner that no node of the set can take: an operator may migrate it to another set.
+/// A section without a live owner, which no node of the set can take over. An operator may migrate it to another set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stranded {
     /// The section.
     pub section: SectionId,
     /// Epoch of the section in the plan.
     pub expected: Epoch,
-    /// The liveness counter for which the wait for its owner ran; `None` if it has no owner, or its owner's incarnation
-    /// is over.
+    /// The owner's liveness counter, which did not change during the arbiter's wait. `None` if the section has no
+    /// owner, or the owner's incarnation is over.
     pub liveness: Option<Liveness>,
 }
 
@@ -108,25 +111,26 @@ pub struct Plan {
     pub stranded: Vec<Stranded>,
     /// Sections that their live owners should hand over, in order of section.
     pub handovers: Vec<PlannedHandover>,
-    /// Number of sections that are to be handed over only to even the load, including sections that wait for stable
-    /// candidates or for the end of a pause.
+    /// Number of sections that should be handed over only to even the load. It includes sections whose handover is not
+    /// planned yet, because the candidates are not stable or balancing is paused.
     pub uneven: u32,
     /// Nodes whose newest incarnation is live.
     pub living: BTreeSet<NodeId>,
-    /// Nodes to drain at once; handovers of other nodes only even the load and are not urgent.
+    /// Nodes that hand over all their sections without delay, because they are drained or leave. Handovers from other
+    /// nodes are not urgent.
     pub draining: BTreeSet<NodeId>,
-    /// Draining nodes without another candidate for their sections.
+    /// Nodes in `draining` for whose sections there is no other candidate.
     pub no_other_candidate: BTreeSet<NodeId>,
     /// Nodes that may be given sections, each with its weight.
     pub candidates: Vec<(NodeId, u32)>,
-    /// Incarnations that stopped to renew and whose sections are to be reassigned, each with the time since its last
-    /// renewal.
+    /// Incarnations whose liveness counters no longer change and whose sections are to be reassigned. Each has the time
+    /// since the arbiter observed the last change of its counter.
     pub silent: Vec<(NodeId, Incarnation, Duration)>,
 }
 
 impl Plan {
-    /// Returns notes of the silence of nodes whose sections are to be reassigned, except of silences that the state has
-    /// noted already.
+    /// Returns a note for the set's events for each incarnation in [`Plan::silent`], except for silences that the
+    /// events in `state` already have. `unix_ms` is the time of the notes.
     #[must_use]
     pub fn notes(&self, state: &State, unix_ms: u64) -> Vec<Note> {
         let note = |&(node, incarnation, silent): &(NodeId, Incarnation, Duration)| {
@@ -142,8 +146,9 @@ impl Plan {
         self.silent.iter().filter_map(note).collect()
     }
 
-    /// Returns the owners that sections would get if they came to this set. They are candidates, and are chosen as if
-    /// the sections were here together with the set's sections. Empty without a candidate.
+    /// Returns the owners that `sections` of another set would get in this set. They are chosen from the candidates as
+    /// if these sections were already in this set together with its own sections. The result is empty if there is no
+    /// candidate.
     fn place(&self, state: &State, sections: &[SectionId]) -> Vec<(NodeId, Incarnation)> {
         let candidate = |(id, weight): &(NodeId, u32)| {
             let name = state.node(*id)?.name.as_str();
@@ -176,32 +181,32 @@ struct Observed {
 /// Input of a plan: equal inputs have equal plans.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Inputs {
-    /// Version that grows with each change of the sections in the set, and of their owners.
+    /// Version of the routes. It grows when a section enters or leaves the set, or gets another owner.
     routes: RouteVersion,
-    /// Live sessions, each with whether it is drained and whether it is leaving.
+    /// Live sessions, each with two flags: whether its node is drained, and whether it is leaving.
     living: BTreeMap<Session, (bool, bool)>,
     /// Sessions that are over or dead, and still own sections.
     dead: BTreeSet<Session>,
-    /// Whether sections that were never owned wait for no more registrations.
+    /// Whether the arbiter assigns sections that were never owned now, instead of waiting for more nodes to register.
     registration_over: bool,
     /// Whether the candidates have been the same for [`ArbiterTimeouts::stable_for`].
     stable: bool,
     /// Whether committed entries of the set are gone.
     lost: bool,
-    /// Version that grows with each move of sections by an operator, and each pause.
+    /// Version that grows when an operator moves sections, or begins or ends a pause of balancing.
     balancing: u64,
 }
 
-/// The arbiter of one set, while one member of its store leads.
+/// The arbiter of one set. A member of the set's store has an arbiter for as long as it is the leader.
 #[derive(Debug)]
 pub struct Arbiter {
     timeouts: ArbiterTimeouts,
     observed: BTreeMap<Session, Observed>,
     /// Sessions that own sections, as of a version of the routes.
     owners: (RouteVersion, BTreeSet<Session>),
-    /// The sessions that may own sections, and the time since when they are the same.
+    /// The sessions that may be given sections, and the time when this group of sessions last changed.
     candidates: (BTreeSet<Session>, Duration),
-    /// Time since when sections that were never owned wait for nodes.
+    /// Time since which sections that were never owned wait for nodes to register.
     waits_since: Option<Duration>,
     inputs: Option<Inputs>,
     placement: Placement,
@@ -209,7 +214,8 @@ pub struct Arbiter {
     deadline: Option<Duration>,
 }
 
-/// The proposed owners of the sections of uids, and of the sections of lanes, which only some candidates can own.
+/// The proposed owners of sections. Sections of uids and sections of lanes are placed separately, because only some
+/// candidates can own sections of lanes.
 #[derive(Debug, Default)]
 struct Placement {
     uids: PlacementOf,
@@ -217,7 +223,8 @@ struct Placement {
 }
 
 impl Placement {
-    /// Returns the proposed owner of each section, in their order; `None` for a section that no candidate can own.
+    /// Returns the proposed owner of each section, in the order of `sections`; `None` for a section that no candidate
+    /// can own.
     fn propose(&mut self, state: &State, sections: &[SectionId], candidates: &[Candidate<'_>]) -> Vec<Option<NodeId>> {
         let first_lane = state.set.as_ref().map_or(u32::MAX, |set| set.layout.declared().sections());
         let (uids, lanes) = sections.split_at(sections.partition_point(|section| section.0 < first_lane));
@@ -231,8 +238,8 @@ impl Placement {
     }
 }
 
-/// The proposed owner of each section, kept while the sections and the candidates are the same: each applied handover
-/// makes a new plan, and hashing every section anew costs far more than the rest of the plan.
+/// The proposed owner of each section, cached until the sections or the candidates change. Each applied handover
+/// requires a new plan, and placing all sections again would cost far more than the rest of the plan.
 #[derive(Debug, Default)]
 struct PlacementOf {
     sections: Vec<SectionId>,
@@ -269,11 +276,12 @@ impl Arbiter {
         }
     }
 
-    /// Evaluates the applied state. `clock` returns the arbiter's time, from any origin, and never falls. It is called
-    /// once, while the state is borrowed, so that no observation is dated earlier than the state.
+    /// Evaluates the applied state, and returns the plan. `clock` returns the time by the arbiter's clock since any
+    /// origin, and never falls. It is called once, while the state is borrowed, so that an observation is never dated
+    /// earlier than the state.
     ///
-    /// The plan holds until the next evaluation. It does not depend on earlier proposals, so a proposal that was lost
-    /// is made again.
+    /// The plan holds until the next evaluation. It does not depend on earlier proposals, so it contains a lost
+    /// proposal again.
     pub fn evaluate(
         &mut self,
         state: &State,
@@ -295,7 +303,8 @@ impl Arbiter {
         &self.plan
     }
 
-    /// Returns the time of the next evaluation even if nothing is applied: a wait or a timeout ends then.
+    /// Returns the time when the next wait or timeout ends. [`Arbiter::evaluate`] must be called then, even if no
+    /// command was applied.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Duration> {
         self.deadline
@@ -307,8 +316,8 @@ impl Arbiter {
         self.inputs.as_ref().is_some_and(|inputs| inputs.living.contains_key(&(node, incarnation)))
     }
 
-    /// Updates the observations: one for each node's newest incarnation, and one for each earlier incarnation that
-    /// still owns sections.
+    /// Updates the observations. There is one for the newest incarnation of each node, and one for each earlier
+    /// incarnation that still owns sections.
     fn observe(&mut self, now: Duration, state: &State) {
         if self.owners.0 != state.route_version {
             let session = |(_, record): (SectionId, &Residence)| Some((record.owner?, record.incarnation));
@@ -327,8 +336,9 @@ impl Arbiter {
             let first = Observed { liveness: Liveness(0), since: now, over: true };
             let observed = self.observed.entry(*session).or_insert(first);
             if !observed.over {
-                // The counter may have grown once more since the last evaluation, so the wait begins when the
-                // incarnation is first observed to be over, unless it ended with the count that was observed last.
+                // The counter may have grown once more since the last evaluation. So the wait begins when the
+                // incarnation is first observed to be over, unless the incarnation ended with the count that was
+                // observed last.
                 let ended_as_observed = state.node(session.0).is_some_and(|node| {
                     node.incarnation == session.1.next() && node.registered_at == observed.liveness
                 });
@@ -444,8 +454,8 @@ fn plan(
     plan
 }
 
-/// Returns the nodes that may be given sections: the declared nodes that are live and not draining. If there are none,
-/// nodes that an operator drained are candidates too, because a drained owner is better than no owner.
+/// Returns the nodes that may be given sections: the declared nodes that are live and neither drained nor leaving. If
+/// there are none, returns the live nodes that are drained, because a drained owner is better than no owner.
 fn candidates<'a>(state: &State, declared: &[Declared<'a>], inputs: &Inputs) -> Vec<Candidate<'a>> {
     let living = |may: &dyn Fn(&NodeRecord) -> bool| -> Vec<Candidate<'a>> {
         let find = |one: &Declared<'a>| {

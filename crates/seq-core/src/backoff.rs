@@ -1,8 +1,9 @@
-//! Waits between failed attempts: they double, are bounded, and are spread so that nodes do not come back in step.
+//! Waits between failed attempts. The waits double up to a maximum, and are partly random so that nodes do not retry at
+//! the same time.
 
 use core::time::Duration;
 
-/// The waits of one series of attempts. The random number of each wait comes from the shell.
+/// The waits of one series of attempts. The caller draws the random number of each wait.
 #[derive(Clone, Copy, Debug)]
 pub struct Backoff {
     min: Duration,
@@ -11,13 +12,14 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// Creates waits of which the first is up to `min`, and none is longer than `max`.
+    /// Creates a series of waits. The first wait is at most `min`, and no wait is longer than `max`.
     #[must_use]
     pub fn new(min: Duration, max: Duration) -> Backoff {
         Backoff { min, max, next: min }
     }
 
-    /// Returns the next wait: half of the current step, and a random part of the other half. `random` is any 32 bits.
+    /// Returns the next wait, which is half of the current step plus a random part of the other half. Then doubles the
+    /// step, up to the maximum. `random` is any 32 bits.
     pub fn wait(&mut self, random: u32) -> Duration {
         let step = self.next;
         self.next = (step * 2).min(self.max);

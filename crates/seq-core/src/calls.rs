@@ -1,19 +1,19 @@
 //! Pending calls: the decisions about a call that cannot be served at once.
 //!
 //! A section may be at its ceiling, frozen for a handover, on its way to another node, or without an owner until the
-//! lease of a dead owner has ended. A call for such a section stays pending: until its deadline it is served here,
-//! forwarded to the owner or to the set that the section is in, or it waits. A handover refuses no call, whether it is
-//! to a node of this set or of another set.
+//! lease of a dead owner has ended. A call for such a section stays pending until its deadline. In the meantime this
+//! node serves the call, forwards it to the section's owner or to the set that has the section, or lets it wait. No
+//! call is refused because of a handover, whether the target of the handover is a node of this set or of another set.
 //!
-//! [`PendingCall`] is the machine of the items of one section in one call; the shell serves, sends and waits. Calls
-//! live on the threads of their endpoints, so there is a machine for each call and no lock around all of them. Time is
-//! the [`Duration`] since the call became pending, on any clock that never goes back; only the epoch rule compares
-//! clocks of a lease.
+//! A [`PendingCall`] is a state machine for the items of one call that are in one section. It only decides; its caller
+//! serves, sends and waits. A call is handled on the thread of its endpoint and has its own machine, so no lock is
+//! shared by all calls. Times are [`Duration`]s since the call became pending, on any clock that never goes back. Only
+//! [`PendingCall::epoch`] compares readings of the clocks of a lease.
 //!
-//! **Invariant:** an attempt at an owner whose response does not arrive is counted in the item's result. A call that
-//! was forwarded as often as allowed is not forwarded again. Only the first node sends a call to another set, and it
-//! follows a section that moved at once only on a claim that is strictly newer than the claim or route that it used, so
-//! no call circles.
+//! **Invariant:** if a request to an owner gets no response, it is counted in the results of its items. A call that was
+//! forwarded as often as allowed is not forwarded again. Only the node that first received a call sends it to another
+//! set. If that set refuses the call because the section moved, the node sends the call again at once only if the
+//! refusal names a newer epoch than the route or claim by which the call was sent. So no call circles.
 
 use core::time::Duration;
 
@@ -25,27 +25,29 @@ use crate::refusal::Refusal;
 #[cfg(all(test, not(loom)))]
 mod scenarios;
 
-/// Limit on the calls that are pending at a node: with a kilobyte or two each they take as much memory as a large
-/// batch, and a node with more pending calls is not about to catch up.
+/// Most calls that are pending at a node. With one or two kilobytes for each call, they take as much memory as a large
+/// batch. A node with more pending calls is unlikely to catch up soon.
 pub const MAX_PENDING: usize = 16_384;
 
-/// Limit on the calls that are pending for sections of one other set, and on the calls in flight to it: an eighth of
-/// all, so that sets which do not respond leave room for the calls of this set.
+/// Most calls that are pending for sections of any one other set, and also most calls that are in flight to that set.
+/// It is an eighth of [`MAX_PENDING`], so that other sets which do not respond leave room for calls for this set's own
+/// sections.
 pub const MAX_PENDING_OF_SET: usize = MAX_PENDING / 8;
 
 /// Intervals of a pending call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CallTimeouts {
-    /// First interval after which a waiting call is tried again although nothing changed, because an owner that could
-    /// not be reached may be back. Doubles with each retry.
+    /// Interval before the first retry of a waiting call if nothing changed in the meantime. It is needed because an
+    /// owner that could not be reached may be reachable again. The interval doubles with each retry.
     pub first_retry: Duration,
     /// Limit on the interval between retries.
     pub last_retry: Duration,
-    /// Time that an owner which was replaced has to respond: longer than a planned handover takes to complete, but not
-    /// much longer, because the callers of a lost host wait for as long.
+    /// Time for which the node still waits for the response of an owner after the routes have named another owner. It
+    /// is longer than a planned handover takes, but not much longer, because callers wait for this time if the old
+    /// owner's host has failed.
     pub replaced_owner: Duration,
-    /// Time without a response after which newer routes are requested at the shorter interval: longer than a live owner
-    /// takes, and short compared with a lease.
+    /// Time without a response after which the node requests newer routes at a shorter interval. It is longer than a
+    /// live owner takes to respond, and short compared with a lease.
     pub suspect_owner: Duration,
 }
 
@@ -61,16 +63,16 @@ impl CallTimeouts {
 
 /// Ownership of a section as a node knows it when a call is evaluated.
 pub trait OwnershipView {
-    /// Returns whether the lease holds, if this node serves the section; `None` if it does not.
+    /// Returns whether this node's lease holds; `None` if this node does not serve the section.
     fn lease_here(&self) -> Option<bool>;
 
-    /// Returns another node that owns the section, by the newest routes known here.
+    /// Returns the other node that owns the section according to the newest routes known here, if there is one.
     fn other_owner(&self) -> Option<NodeId>;
 
     /// Returns whether a handover of the section to this node is in progress.
     fn is_expected(&self) -> bool;
 
-    /// Returns the set that the section is in, by the newest routes known here.
+    /// Returns the set that the section is in according to the newest routes known here.
     fn set_route(&self) -> SetRoute;
 }
 
@@ -90,12 +92,12 @@ pub struct SetRoute {
 pub enum Destination {
     /// The section's owner in this set.
     Node(NodeId),
-    /// Another set; any of its nodes serves the call, or forwards it to the owner.
+    /// Another set. Any node of that set serves the call or forwards it to the owner.
     Set(SetId),
 }
 
 impl Destination {
-    /// Returns the refusal of items of unknown outcome.
+    /// Returns the refusal of items whose request to this destination got no response.
     #[must_use]
     pub fn timed_out(self, section: SectionId) -> Refusal {
         match self {
@@ -105,16 +107,17 @@ impl Destination {
     }
 }
 
-/// Next action of the shell for the remaining items of a call.
+/// Next action of the caller for the remaining items of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Step {
-    /// Serve the items in order from the section, under the lease; then call [`PendingCall::on_served`].
+    /// Serve the items from the section in order, under the lease. Then call [`PendingCall::on_served`].
     Serve,
-    /// Send the items to their owner in one request, with one hop more, and [`PendingCall::watch`] it; then call
-    /// [`PendingCall::on_response`].
+    /// Send the items to their owner in one request, with a hop count one higher. Call [`PendingCall::watch`] while the
+    /// request is in flight, and [`PendingCall::on_response`] after its response.
     Forward(NodeId),
-    /// Like [`Step::Forward`], but to another set; the forwarded call carries [`PendingCall::route_epoch`].
+    /// Send the items to another set, otherwise as in [`Step::Forward`]. The request carries
+    /// [`PendingCall::route_epoch`].
     ForwardToSet(SetId),
     /// Neither serve nor forward now.
     Rest(Rest),
@@ -126,8 +129,8 @@ pub enum Step {
 pub enum Rest {
     /// No item is left.
     Done,
-    /// The items wait. [`PendingCall::evaluate`] is called when the ownership, the lease or the ceiling changes, and at
-    /// the latest at this time.
+    /// The items wait. Call [`PendingCall::evaluate`] when the ownership, the lease or the ceiling changes, and at the
+    /// latest at [`Wait::until`].
     Wait(Wait),
     /// The items are refused.
     Refuse(Refusal),
@@ -137,10 +140,10 @@ pub enum Rest {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Watch {
-    /// The request goes on. [`PendingCall::watch`] is called when the ownership changes, and at the latest at this
-    /// time.
+    /// The request stays in flight. Call [`PendingCall::watch`] again when the ownership changes, and at the latest at
+    /// [`Wait::until`].
     Wait(Wait),
-    /// Drop the request and count it with [`UnknownAttempts::add`] for each item; then call [`PendingCall::evaluate`].
+    /// Drop the request and count it with [`UnknownAttempts::add`] for each item. Then call [`PendingCall::evaluate`].
     Abandon(Destination),
     /// Drop the request, count it with [`UnknownAttempts::add`] for each item, and refuse the items.
     Refuse(Destination, Refusal),
@@ -153,7 +156,8 @@ pub struct Wait {
     pub until: Duration,
     /// Whether the call waits for an ownership update. While it waits, renewals are sent at their shortest interval.
     pub awaits_owner: bool,
-    /// Whether it waits for the ceiling of a section that is served here, or for the section's handover.
+    /// Whether the call waits until this node, which serves the section, has raised the section's ceiling or handed the
+    /// section over.
     pub stalled: bool,
 }
 
@@ -162,7 +166,7 @@ pub struct Wait {
 struct Forwarded {
     to: Destination,
     sent: Duration,
-    /// Time since which the section is routed to another node, or another set.
+    /// Time since which the routes name another destination for the section; `None` while they name this one.
     replaced: Option<Duration>,
     suspected: bool,
 }
@@ -182,33 +186,36 @@ enum State {
     Waiting(Waiting),
 }
 
-/// The items of one section in one call, in order: a later item of a uid is never served before an earlier one.
+/// The items of one call that are in one section, in their order. If several items have the same uid, they are served
+/// in this order.
 #[derive(Clone, Copy, Debug)]
 pub struct PendingCall {
     section: SectionId,
-    /// Number of times that servers have forwarded it.
+    /// Number of times that servers have forwarded the call.
     hops: u32,
     /// The newest epoch of the section in the request.
     epoch: Epoch,
-    /// The epoch of the route that sent the last request; `None` before the first.
+    /// The epoch of the route or claim by which the last request was sent; `None` before the first request.
     used: Option<Epoch>,
-    /// The set in the newest refusal of a node because the section moved, and the epoch since which it is there.
+    /// The set that has the section according to the newest [`Refusal::Moved`] of a node, and the epoch since which the
+    /// section is there.
     claim: Option<(SetId, Epoch)>,
     /// Clocks of the lease when the call had arrived.
     arrived: Clocks,
-    /// Time at which the call is refused, since it became pending.
+    /// Time at which the call is refused, counted from when it became pending.
     deadline: Duration,
     timeouts: CallTimeouts,
     /// Interval to the next retry. Invariant: never above `timeouts.last_retry`.
     retry: Duration,
     state: State,
-    /// Whether a renewal is to be sent now: the routes known here proved old, or may be.
+    /// Whether a renewal is to be sent now, because the routes known here are outdated, or may be.
     renewal_due: bool,
 }
 
 impl PendingCall {
-    /// Creates a call that becomes pending now. `arrived` was read after the request was received; `deadline` is the
-    /// time until its client stops waiting. `epoch` is the newest epoch that the request names for the items.
+    /// Creates a call that becomes pending now. `hops` is the number of times that servers have forwarded the call, and
+    /// `epoch` is the newest epoch that the request names for the items. `arrived` is a reading of the clocks from
+    /// after the request was received. `deadline` is the time from now until the client stops waiting.
     #[must_use]
     pub fn new(
         section: SectionId,
@@ -228,21 +235,21 @@ impl PendingCall {
         self.section
     }
 
-    /// Returns the epoch of the route that sent the last request. Items that are sent to another set carry it, if they
-    /// carry no newer epoch.
+    /// Returns the epoch of the route or claim by which the last request was sent. An item that is sent to another set
+    /// carries this epoch, unless the item already has a newer epoch.
     #[must_use]
     pub fn route_epoch(&self) -> Epoch {
         self.used.unwrap_or_default()
     }
 
-    /// Returns whether a renewal is to be sent now, because of the last decision.
+    /// Returns whether decisions since the last call of this function require that a renewal be sent now.
     #[must_use]
     pub fn take_renewal(&mut self) -> bool {
         core::mem::take(&mut self.renewal_due)
     }
 
-    /// Decides the next action. Called when the call becomes pending, whenever the ownership, the lease or the ceiling
-    /// changed, at the end of a wait, and after a request was abandoned.
+    /// Decides the next action. The caller calls it when the call becomes pending, whenever the ownership, the lease or
+    /// the ceiling has changed, at the end of a wait, and after a request was abandoned.
     ///
     /// # Panics
     /// While a request is in flight.
@@ -265,13 +272,13 @@ impl PendingCall {
         }
     }
 
-    /// Decides the next action for a section that is not served here. With `early`, the call waits, and its next retry
-    /// is not due yet.
+    /// Decides the next action for a section that is not served here. `early` is the current wait of the call if its
+    /// next retry is not due yet.
     fn elsewhere(&mut self, now: Duration, view: &impl OwnershipView, early: Option<Waiting>) -> Step {
         let section = self.section;
         let SetRoute { own, other, epoch } = view.set_route();
         match self.claim.filter(|(_, since)| *since > epoch).or(other.map(|set| (set, epoch))) {
-            // The section returned to this set: the routes will name its owner here.
+            // The section returned to this set, and the routes will soon name its owner here.
             Some((set, _)) if set == own => {
                 self.renewal_due = true;
                 return Step::Rest(self.wait(now, Refusal::Unserved { section }, false));
@@ -291,18 +298,18 @@ impl PendingCall {
                 Step::Forward(to)
             }
             Some(_) if view.is_expected() => Step::Rest(self.wait(now, Refusal::NotOwner { section, owner }, false)),
-            // The call waits better at the node that sent it here: that node may be granted the section at any moment,
-            // and would have to wait for the response of this node.
+            // The call is refused, so that it waits at the node that sent it here. That node may be granted the section
+            // at any moment, and could not serve the call before this node has responded.
             Some(_) => Step::Rest(Rest::Refuse(Refusal::NotOwner { section, owner })),
         }
     }
 
-    /// Decides the next action for a section that is in another set since this epoch.
+    /// Decides the next action for a section that is in the other set `set` since the epoch `since`.
     fn in_other_set(&mut self, now: Duration, set: SetId, since: Epoch, early: Option<Waiting>) -> Step {
         let section = self.section;
         if self.hops == 0 {
-            // The set has refused exactly this claim: without a newer claim it gets another request only after the
-            // interval.
+            // The set has already refused a request that was sent by exactly this claim. Without a newer claim it gets
+            // the next request only after the retry interval.
             if let Some(waiting) = early.filter(|_| self.used == Some(since)) {
                 self.state = State::Waiting(waiting);
                 return Step::Rest(Rest::Wait(Wait { until: waiting.retry_at, awaits_owner: true, stalled: false }));
@@ -313,8 +320,8 @@ impl PendingCall {
             self.forward(now, Destination::Set(set), since);
             return Step::ForwardToSet(set);
         }
-        // Another node sent the call here, and the routes of one of the two are old. If that node's routes are old, it
-        // follows the refusal.
+        // Another node sent the call here, and the routes of one of the two nodes are old. If the other node's routes
+        // are old, it sends the call to the set that the refusal names.
         self.renewal_due = true;
         if since >= self.epoch {
             return Step::Rest(Rest::Refuse(Refusal::Moved { section, set, since }));
@@ -328,14 +335,16 @@ impl PendingCall {
         self.state = State::Forwarded(Forwarded { to, sent: now, replaced: None, suspected: false });
     }
 
-    /// Returns the epoch under which to serve an item that names `callers`, the newest epoch that its client has seen.
+    /// Returns the epoch under which to serve an item. `callers` is the newest epoch that the item's client has seen,
+    /// and `mine` is the epoch of this node's ownership.
     ///
-    /// `confirmed` is the time, on the clock since boot, at which this node sent the newest request to which the store
-    /// has responded. If the client names an epoch above `mine`, the item is served only if that request was sent after
-    /// the call arrived: then the store has confirmed this node's ownership since, and the client's epoch is wrong.
+    /// `confirmed` is the send time, on the clock since boot, of this node's newest request to which the store has
+    /// responded. If `callers` is above `mine`, the item is served only if this request was sent after the call
+    /// arrived. In that case the store has confirmed this node's ownership after the client saw its epoch, so the
+    /// client's epoch is wrong.
     ///
     /// # Errors
-    /// [`Refusal::StaleEpoch`]: the call waits, and a renewal is sent now.
+    /// [`Refusal::StaleEpoch`]. The call then waits, and a renewal is sent now.
     pub fn epoch(&self, callers: Epoch, mine: Epoch, confirmed: u64) -> Result<Epoch, Refusal> {
         if callers > mine && confirmed <= self.arrived.boottime {
             return Err(Refusal::StaleEpoch { section: self.section, mine, callers });
@@ -343,15 +352,15 @@ impl PendingCall {
         Ok(callers.min(mine))
     }
 
-    /// Continues after all items that could be served were served. `blocked` is the reason why the others could not;
-    /// `None`: no item is left.
+    /// Continues after all items that could be served were served. `blocked` is the reason why the remaining items
+    /// could not be served; `None` if no item is left.
     pub fn on_served(&mut self, now: Duration, blocked: Option<Refusal>) -> Rest {
         self.remain(now, blocked, true)
     }
 
     /// Continues after the owner, or the other set, responded. `remaining` is the refusal of the items that stay
-    /// pending; `None`: no item is left. If the section moved since the route or claim that sent the request, the items
-    /// are tried again at once.
+    /// pending; `None` if no item is left. If it is a [`Refusal::Moved`] with a newer epoch than the route or claim by
+    /// which the request was sent, the items are tried again at once.
     pub fn on_response(&mut self, now: Duration, remaining: Option<Refusal>) -> Rest {
         if let Some(Refusal::Moved { set, since, .. }) = remaining
             && Some(since) > self.used
@@ -374,9 +383,10 @@ impl PendingCall {
         self.wait(now, reason, here)
     }
 
-    /// Watches a request in flight, by the destination and the epoch that the newest routes have for the section. An
-    /// owner that hands a section over responds to late calls as well, through the next owner, so an owner that was
-    /// replaced and does not respond is gone. A claim that is newer than the routes counts in addition to them.
+    /// Decides whether to keep waiting for the request in flight. `routed` and `epoch` are the destination and the
+    /// epoch of the section in the newest routes; a destination in a newer claim is also valid. If the destination of
+    /// the request is no longer valid, the request is abandoned after [`CallTimeouts::replaced_owner`]: an owner that
+    /// has handed the section over would respond by then, because it forwards late calls to the next owner.
     ///
     /// # Panics
     /// Without a request in flight.
@@ -404,13 +414,14 @@ impl PendingCall {
         Watch::Wait(Wait { until, awaits_owner: request.suspected, stalled: false })
     }
 
-    /// Continues after the request in flight was dropped, because [`Watch::Abandon`] of another call in the same
-    /// request required it.
+    /// Continues after the request in flight was dropped, because another call whose items are in the same request got
+    /// [`Watch::Abandon`].
     pub fn on_abandoned(&mut self) {
         self.state = State::Ready;
     }
 
-    /// Waits for this reason, found here or at another node, or refuses with it once the deadline has passed.
+    /// Lets the call wait because of `reason`, or refuses it with `reason` once the deadline has passed. `here` is
+    /// whether this node found the reason, instead of another node.
     fn wait(&mut self, now: Duration, reason: Refusal, here: bool) -> Rest {
         if now >= self.deadline {
             return Rest::Refuse(reason);
@@ -423,7 +434,8 @@ impl PendingCall {
     }
 }
 
-/// Attempts of an item whose outcome is unknown: each attempt may have consumed as many numbers as the item requests.
+/// Attempts to serve an item that have an unknown outcome. Each of these attempts may have consumed as many numbers as
+/// the item requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnknownAttempts {
     attempts: u32,
@@ -438,7 +450,7 @@ impl Default for UnknownAttempts {
 }
 
 impl UnknownAttempts {
-    /// Counts a request to an owner, or to another set, that was abandoned.
+    /// Counts an abandoned request to an owner or to another set.
     pub fn add(&mut self, to: Destination) {
         *self = UnknownAttempts { attempts: self.attempts.saturating_add(1), to };
     }
@@ -449,8 +461,8 @@ impl UnknownAttempts {
         self.attempts
     }
 
-    /// Returns the refusal of an item after these attempts: after any attempt it may not state that no number was
-    /// consumed.
+    /// Returns the refusal to send for an item. Without attempts it is `refusal`; after any attempt it states that
+    /// numbers may have been consumed.
     #[must_use]
     pub fn refusal(&self, section: SectionId, refusal: Refusal) -> Refusal {
         if self.attempts == 0 { refusal } else { self.to.timed_out(section) }

@@ -1,10 +1,11 @@
-//! Compares the wall clocks of two machines by a request and its response. The result is for people and certificates
-//! alone: no part of the protocol depends on it.
+//! Compares the wall clocks of two machines by a request and its response. The result is used only for reports to
+//! operators and for the times in certificates. No allocation depends on it.
 
 use alloc::vec::Vec;
 use core::time::Duration;
 
-/// Largest error of a comparison that counts, in milliseconds: half of a difference that people are to notice.
+/// Largest error in milliseconds with which a comparison is used: half of the difference between two clocks that
+/// operators should notice.
 const MAX_ERROR_MS: i64 = 500;
 
 /// The wall clock of another machine, compared with this machine's clock.
@@ -12,13 +13,15 @@ const MAX_ERROR_MS: i64 = 500;
 pub struct ClockOffset {
     /// Milliseconds that the other clock is ahead; below 0 if it is behind.
     pub ahead_ms: i64,
-    /// Largest error in milliseconds: half of the round trip, in the middle of which the other clock counts as read.
+    /// Largest error of `ahead_ms`, in milliseconds. It is half of the round trip, because the other clock is assumed
+    /// to have been read in the middle of the round trip.
     pub error_ms: i64,
 }
 
 impl ClockOffset {
-    /// Compares a clock in a response with this machine's clock when the request was sent, both in milliseconds since
-    /// 1970. `None` for 0, which is the value from releases that do not state their clock.
+    /// Compares the time `theirs_ms` in a response with `sent_ms`, the time on this machine's clock when the request
+    /// was sent. Both are in milliseconds since 1970. Returns `None` if `theirs_ms` is 0, because releases that do not
+    /// state their clock send 0.
     #[must_use]
     pub fn measure(theirs_ms: u64, sent_ms: u64, round_trip: Duration) -> Option<ClockOffset> {
         let half = i64::try_from(round_trip.as_millis() / 2).ok()?;
@@ -27,15 +30,16 @@ impl ClockOffset {
             .then(|| ClockOffset { ahead_ms: theirs.saturating_sub(sent).saturating_sub(half), error_ms: half + 1 })
     }
 
-    /// Returns the milliseconds that the other clock is ahead, if they are wrong by half a second at most.
+    /// Returns the milliseconds by which the other clock is ahead, if their error is at most half a second.
     #[must_use]
     pub fn precise(self) -> Option<i64> {
         (self.error_ms <= MAX_ERROR_MS).then_some(self.ahead_ms)
     }
 }
 
-/// Returns the middle of clocks, in milliseconds that each is ahead of this machine's; `None` without clocks. If one of
-/// three or more clocks is wrong, the middle stays. If two clocks are in the middle, it is the lower.
+/// Returns the median of `clocks`, which are given as the milliseconds by which each is ahead of this machine's clock;
+/// `None` if there are no clocks. With three or more clocks, one wrong clock cannot move the median out of the range of
+/// the others. If two clocks are in the middle, the result is the lower of them.
 #[must_use]
 pub fn middle(clocks: impl IntoIterator<Item = i64>) -> Option<i64> {
     let mut sorted: Vec<i64> = clocks.into_iter().collect();

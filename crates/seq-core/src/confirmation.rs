@@ -1,21 +1,24 @@
-//! Confirms an arrival before it is proposed: the sets that had the sections must state that they departed to this set.
+//! Confirms an arrival before it is proposed to this set's store. The sets that had the sections before must state that
+//! the sections departed to this set.
 //!
-//! A request which states that sections departed to this set is a hint, no matter which process sent it. The receiver
-//! begins at the set that its own log knows to have had a section last, sends that set a request over a connection of
-//! its own, and follows the tombstones: each tombstone names the next set under a higher epoch, up to the tombstone
-//! that names this set. A set that never had the section gets no request, so it can confirm nothing.
+//! A request which states that sections departed to this set is only a hint, because any process may have sent it. For
+//! each section, the receiver begins a walk at the set that had the section last according to the receiver's own log.
+//! Over a connection of its own, it requests the section's tombstone from that set. The tombstone names the next set,
+//! under a higher epoch, and the receiver continues there, until a tombstone names the receiver's set. A set that never
+//! had the section gets no request, so it can confirm nothing.
 //!
 //! ```text
 //! own log: section 7 is in set b since 4        b: departed to c, epoch 5        c: departed here, epoch 8
 //! request of c: section 7, epoch 8                ask b ----------------------->  ask c -----------> confirmed
 //! ```
 //!
-//! The content comes from the last tombstone, with the highest ceiling of all followed tombstones; nothing of the
-//! request is used. A set on the way that was restored since may have learned from the sender that the section departed
-//! here. Its tombstone ends the walk as well, and the section starts at its ceiling, without the copy that the sender
-//! has.
+//! The content of the arrival comes from the last tombstone, and its ceiling is the highest ceiling of all tombstones
+//! of the walk. The content of the request is not used. If a set on the walk was restored from a backup, it may have
+//! learned from the sender of the request that the section departed to this set. The tombstone of such a set also ends
+//! the walk, but names no copy, so the section starts at its ceiling.
 //!
-//! **Invariant:** epochs rise along the way, and each set gets one request about a section, so the walk ends.
+//! **Invariant:** the epochs rise along a walk, and no set gets a second request about the same section, so every walk
+//! ends.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
@@ -30,8 +33,9 @@ use crate::state::{Arrive, Arriving, State, Tombstone};
 pub struct Confirmation {
     own: SetId,
     arrive: Arrive,
-    /// The walks, in order of the request; `None` if there is nothing to confirm, because the record here is past that
-    /// epoch, or the section is here and the arrival is refused.
+    /// The walk of each section, in the order of the request. `None` if there is nothing to confirm, because this set's
+    /// record of the section has reached the epoch in the request, or because the section is in this set and its
+    /// arrival will be refused.
     walks: Vec<Option<Walk>>,
     failure: Option<Unconfirmed>,
 }
@@ -39,10 +43,11 @@ pub struct Confirmation {
 /// The walk along the tombstones of a section.
 #[derive(Clone, Debug)]
 struct Walk {
-    /// The next set to request the tombstone from, and the epoch since which it has the section; `None`: confirmed.
+    /// The set from which the next tombstone is requested, and the epoch since which that set had the section. `None`
+    /// once the section is confirmed.
     at: Option<Claim>,
     asked: BTreeSet<SetId>,
-    /// The highest ceiling on the way.
+    /// The highest ceiling of the walk so far.
     ceiling: Seq,
 }
 
@@ -71,7 +76,8 @@ impl Confirmation {
                 return None;
             }
             let known = state.directory.get(one.section);
-            // An earlier release also learned from third sets that sections are on their way here.
+            // In earlier releases the directory may name this set already, because a third set stated that the section
+            // is on its way here. Then the walk begins at the sender.
             let at =
                 known.filter(|known| known.set != own).unwrap_or(Claim { since: record.fence(), set: arrive.from });
             Some(Walk { at: Some(at), asked: BTreeSet::new(), ceiling: record.max_seq() })
@@ -80,8 +86,8 @@ impl Confirmation {
         Confirmation { own, arrive, walks, failure: None }
     }
 
-    /// Returns the sets to request from now, each with the sections whose tombstones it should send; none: the walks
-    /// have ended.
+    /// Returns the sets from which tombstones are to be requested now, each with the sections whose tombstones it
+    /// should send. The result is empty once all walks have ended.
     #[must_use]
     pub fn asks(&self) -> BTreeMap<SetId, Vec<SectionId>> {
         let mut asks: BTreeMap<SetId, Vec<SectionId>> = BTreeMap::new();
@@ -91,7 +97,8 @@ impl Confirmation {
         asks
     }
 
-    /// Follows the tombstones that a set of this lineage has of the requested sections.
+    /// Continues the walks with the tombstones of requested sections that `set`, in `lineage`, has sent in its
+    /// response.
     pub fn on_records(&mut self, state: &State, set: SetId, lineage: Lineage, records: &[(SectionId, Tombstone)]) {
         let fenced = state.sets.get(&set).map_or(Lineage(0), |peer| peer.fenced);
         if lineage < fenced {
@@ -114,7 +121,8 @@ impl Confirmation {
                 Some(found) if found.epoch <= at.since => Some("it has sent the section away before it got it"),
                 Some(found) if found.epoch > one.epoch => Some("the section is past that epoch"),
                 Some(found) if (found.to.set == own) != (found.epoch == one.epoch) => Some("it names another way"),
-                // The set has it from the sender, because it was restored: then it knows of no copy.
+                // Only a set that was restored and learned of the departure from the sender may name this set, and it
+                // knows of no copy.
                 Some(found) if found.to.set == own && set != from && starts_from_copy(found) => {
                     Some("it has sent the section away itself")
                 }
@@ -153,7 +161,7 @@ impl Confirmation {
         }
     }
 
-    /// Takes the rest of the walks as confirmed, because a set on the way is of a release that cannot respond.
+    /// Treats the walks that are at `set` as confirmed, because that set runs a release that cannot send tombstones.
     pub fn trust(&mut self, set: SetId) {
         for walk in self.walks.iter_mut().flatten().filter(|walk| walk.at.is_some_and(|at| at.set == set)) {
             walk.at = None;
@@ -163,7 +171,7 @@ impl Confirmation {
     /// Returns the arrival with the content of the tombstones, once no more requests are needed.
     ///
     /// # Errors
-    /// [`Unconfirmed`]: nothing may be proposed.
+    /// [`Unconfirmed`]. The arrival must not be proposed then.
     ///
     /// # Panics
     /// While requests are still needed.
@@ -180,14 +188,15 @@ impl Confirmation {
         Ok(self.arrive)
     }
 
-    /// Returns the sections whose walks have not ended, each with its place on the way.
+    /// Returns the sections whose walks have not ended, each with the set at which its walk is now.
     fn open(&self) -> impl Iterator<Item = (&Arriving, Claim)> {
         let walks = self.arrive.sections.iter().zip(&self.walks);
         walks.filter_map(|(one, walk)| Some((one, walk.as_ref()?.at?)))
     }
 }
 
-/// Returns whether the next owner may start from the copy of an attempt, or was named when the section departed.
+/// Returns whether the section departed by a handover, whose copy the next owner may start from, or with a named next
+/// owner.
 fn starts_from_copy(tombstone: &Tombstone) -> bool {
     tombstone.handover_id != HandoverId(0) || tombstone.to.node.is_some()
 }

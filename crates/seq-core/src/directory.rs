@@ -1,13 +1,16 @@
 //! The directory of sets states which set has a section, as claims that merge in any order.
 //!
-//! A claim is a fact of the past: the section arrived in the set, or departed to it, under the epoch `since`. Every
-//! ownership of a section anywhere has an epoch of its own, so the larger `since` is the newer fact. A merge keeps the
-//! newer fact. It is commutative, associative and idempotent, so no order of messages takes a directory backwards.
+//! A claim states a past event: the section arrived in the set, or departed to the set, under the epoch `since`. No two
+//! ownerships of a section have the same epoch, even in different sets, so of two claims the claim with the larger
+//! `since` is newer. A merge keeps the newer claim. It is commutative, associative and idempotent, so a directory never
+//! returns to an older claim, in whichever order messages arrive.
 //!
-//! **Invariant:** the claim of a section never falls, and neighbouring sections with the same claim are one run.
+//! **Invariant:** a claim of a section is only replaced by a newer claim, and neighbouring sections with the same claim
+//! are stored as one run.
 //!
-//! A directory routes requests. It fences nothing; only the section records in a store's log do (see [`crate::state`]).
-//! An old copy makes requests slower, never wrong.
+//! A directory is used only to route requests. Which set may allocate numbers of a section is decided only by the
+//! section records in the stores' logs (see [`crate::state`]). A request that is routed by an old copy takes longer,
+//! but its result is right.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -17,11 +20,12 @@ use crate::layout::SectionRun;
 
 /// The set that a section is in.
 ///
-/// Ordered by `since`. Two sets never have a section under one epoch. If two such claims come nevertheless, the set's
-/// id decides, so that every copy that received both keeps the same claim.
+/// Claims are ordered by `since`. Two sets never have a section under the same epoch. If two claims with the same epoch
+/// arrive nevertheless, the claim with the larger set id is kept, so that every directory that received both keeps the
+/// same claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Claim {
-    /// The epoch under which the section arrived there; 0 for the first home of a section.
+    /// The epoch under which the section arrived in the set; 0 if the section has been in the set from the beginning.
     pub since: Epoch,
     /// The set.
     pub set: SetId,
@@ -41,7 +45,7 @@ pub struct ClaimRun {
 pub struct Directory {
     /// Version of the last merge that changed a claim.
     version: RouteVersion,
-    /// The runs by their first section. They do not overlap, and neighbours differ in their claim.
+    /// The runs, by their first section. Runs do not overlap, and adjacent runs have different claims.
     runs: BTreeMap<u32, Run>,
 }
 
@@ -50,12 +54,13 @@ struct Run {
     /// Index past the last section.
     end: u32,
     claim: Claim,
-    /// The version that changed a section of this run last.
+    /// The version that last changed a section of this run.
     changed: RouteVersion,
 }
 
 impl ClaimRun {
-    /// Splits the run into the sections before a section, and the section with those after it.
+    /// Splits the run into two parts: the sections before `section`, and the sections from `section` on. A part without
+    /// sections is `None`.
     #[must_use]
     pub fn split_at(self, section: SectionId) -> (Option<ClaimRun>, Option<ClaimRun>) {
         let ClaimRun { sections: SectionRun { first, sections }, claim } = self;
@@ -68,8 +73,9 @@ impl ClaimRun {
 }
 
 impl Directory {
-    /// Keeps the newer claim of each section. Claims that change do so in this version of the copy's owner, which never
-    /// falls. Returns whether any claim changed. A run that no layout can have, see [`SectionRun::end`], is skipped.
+    /// Merges claims, and keeps the newer claim of each section. Returns whether any claim changed. If so, `version`
+    /// becomes the version of the directory and of the changed claims; it must not be below the version of an earlier
+    /// call. A run for which [`SectionRun::end`] returns `None` is skipped.
     pub fn merge<'a>(&mut self, claims: impl IntoIterator<Item = &'a ClaimRun>, version: RouteVersion) -> bool {
         debug_assert!(version >= self.version, "the versions of a directory never fall");
         let mut changed = false;
@@ -85,7 +91,8 @@ impl Directory {
     }
 
     fn merge_run(&mut self, first: u32, end: u32, claim: Claim, changed: RouteVersion) -> bool {
-        // Sections of the run whose claim is newer or equal keep it; `newer` has the gaps between them.
+        // Sections whose known claim is newer than `claim` or equal to it keep their claim. `newer` has the ranges of
+        // the other sections.
         let mut newer = Vec::new();
         let mut replaced = Vec::new();
         let mut at = first;
@@ -118,8 +125,8 @@ impl Directory {
         !newer.is_empty()
     }
 
-    /// Inserts a run where there is none, and joins it with neighbours that have the same claim. The joined run counts
-    /// as changed, because it takes no more bytes in an update than the part that did change.
+    /// Inserts a run into a gap, and joins it with adjacent runs that have the same claim. The whole joined run counts
+    /// as changed, because in an update it takes no more bytes than its changed part alone.
     fn insert(&mut self, mut first: u32, mut run: Run) {
         if let Some((&start, left)) = self.runs.range(..first).next_back()
             && left.end == first
@@ -136,7 +143,7 @@ impl Directory {
         self.runs.insert(first, run);
     }
 
-    /// Drops the claims of a set, so that nothing is known of their sections.
+    /// Drops all claims that name `set`. Afterwards no claim is known for their sections.
     pub fn forget(&mut self, set: SetId, version: RouteVersion) {
         let before = self.runs.len();
         self.runs.retain(|_, run| run.claim.set != set);
@@ -164,13 +171,14 @@ impl Directory {
         self.runs.iter().map(claim_run)
     }
 
-    /// Returns every run with the version that changed it last. A stored copy consists of these.
+    /// Returns every run with the version that last changed it. A stored copy of the directory consists of these pairs.
     pub fn changes(&self) -> impl Iterator<Item = (ClaimRun, RouteVersion)> {
         self.runs.iter().map(|entry| (claim_run(entry), entry.1.changed))
     }
 
-    /// Creates the copy that consisted of these changes. Returns `None` if no copy can have them, because they overlap,
-    /// are out of order or newer than the copy, or neighbours have the same claim.
+    /// Creates a directory from a stored copy, that is, from its version and its [`Directory::changes`]. Returns `None`
+    /// if no directory can have these changes: if runs overlap or are out of order, adjacent runs have the same claim,
+    /// or a change is newer than `version`.
     #[must_use]
     pub fn from_changes(
         version: RouteVersion,

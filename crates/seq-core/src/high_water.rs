@@ -1,20 +1,21 @@
 //! Detects a store that lost committed entries, by a response that is behind an earlier response.
 //!
-//! A store applies commands in order and loses none that it responded to. So a response to a request that was sent
-//! after an earlier response was received covers more commands. A response that covers fewer comes from a store that
-//! lost committed entries: its data directories were restored from older copies, or a majority of them is gone. Numbers
-//! that were allocated since would be allocated again, so the process must stop before it uses such a response.
+//! A store applies commands in order, and normally never loses a command to which it has responded. So if a process
+//! sends a request after it has received a response, the response to this request covers more commands than the earlier
+//! response. If it does not, the store has lost committed entries: its data directories were restored from older
+//! copies, or a majority of them is gone. Numbers that were allocated up to a lost ceiling would be allocated again, so
+//! the process must stop before it uses such a response.
 //!
-//! Two counters are compared. The revision covers all commands of the set; after a loss the commands of other nodes can
-//! raise it again before this process sends its next request. The liveness counter is moved by the process' own
-//! commands alone, so the loss of such a command shows in the next response.
+//! Two counters are compared. The revision counts all commands of the set. After a loss, commands of other nodes can
+//! raise it to its earlier value before this process sends its next request. The liveness counter of a node counts only
+//! commands of this node's process, so the loss of such a command shows in the next response.
 //!
-//! A refusal carries no counters. The record that it names is compared with earlier responses about that record, see
-//! [`Refused`].
+//! A refusal has no counters. Instead, the incarnation or the renewal that a refusal names is compared with those in
+//! earlier responses, see [`Refused`].
 //!
-//! Two losses are not detected: a loss of entries of which no running process has received a response; and a loss after
-//! which as many commands of the process as were lost, and as many of the set, were applied without a response that the
-//! process received.
+//! Two kinds of losses are not detected. The first is a loss of entries for which no running process has received a
+//! response. The second is a loss after which the store applied at least as many new commands as it had lost, both of
+//! the process and of the whole set, before the process received its next response.
 
 use crate::id::{Incarnation, Liveness, RenewSeq, Revision};
 use crate::state::CommandRefusal;
@@ -28,7 +29,7 @@ pub struct Mark {
     pub liveness: Liveness,
 }
 
-/// The response is read from a state that lacks commands which an earlier response covered.
+/// A response from a store whose state lacks commands that an earlier response covered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the store is behind an earlier response: revision {} and liveness {} after revision {} and liveness {}; committed \
@@ -47,18 +48,19 @@ pub struct StoreBehind {
 pub struct HighWater(Mark);
 
 impl HighWater {
-    /// Returns the newest mark. It is read before a request is sent, and passed to [`HighWater::on_response`] with its
-    /// response.
+    /// Returns the newest mark. The caller reads it before it sends a request, and passes it to
+    /// [`HighWater::on_response`] together with the mark in the response.
     #[must_use]
     pub fn mark(&self) -> Mark {
         self.0
     }
 
-    /// Checks and keeps the mark of a response to a request that was sent when [`HighWater::mark`] was `seen`.
-    /// `counts`: the request was a renewal, a raise or a transfer, which moves the liveness counter.
+    /// Checks the mark in a response, and keeps it. `seen` is the result of [`HighWater::mark`] from before the request
+    /// was sent. `counts` is whether the request was a renewal, a raise or a transfer, which increases the liveness
+    /// counter.
     ///
     /// # Errors
-    /// [`StoreBehind`]: nothing of the response may be used.
+    /// [`StoreBehind`]. No part of the response may be used then.
     pub fn on_response(&mut self, seen: Mark, response: Mark, counts: bool) -> Result<(), StoreBehind> {
         let liveness = if counts { response.liveness > seen.liveness } else { response.liveness >= seen.liveness };
         if response.revision <= seen.revision || !liveness {
@@ -74,7 +76,7 @@ impl HighWater {
 /// The record in a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
-    /// The store itself found that it lacks the revision in the request.
+    /// The store itself detected that it has not reached the revision in the request.
     Behind,
     /// No such node ever registered.
     UnknownNode,
@@ -85,7 +87,7 @@ pub enum Refused {
 }
 
 impl Refused {
-    /// Returns the record in the refusal of a command; `None` if it names none of these records.
+    /// Returns the record in the refusal of a command; `None` if the refusal names none of these records.
     #[must_use]
     pub fn of(refusal: &CommandRefusal) -> Option<Refused> {
         match refusal {
@@ -99,8 +101,8 @@ impl Refused {
         }
     }
 
-    /// Returns whether only a store that lost committed entries refuses so, given earlier responses with the node in
-    /// `incarnation` and `renewed` renewals applied. Both never fall.
+    /// Returns whether only a store that lost committed entries can send this refusal. According to earlier responses,
+    /// the node was in `incarnation` and its last applied renewal was `renewed`. Without a loss neither of them falls.
     #[must_use]
     pub fn shows_loss(self, incarnation: Incarnation, renewed: RenewSeq) -> bool {
         match self {

@@ -1,4 +1,4 @@
-//! The words of the domain as types, so that two bare integers never stand next to each other.
+//! Types for the numbers of the domain, so that integers with different meanings cannot be confused.
 
 use core::fmt;
 
@@ -25,7 +25,7 @@ number! {
     Seq(u64)
 }
 number! {
-    /// Index of a section in the cluster's layout, from 0. It stays when the section migrates to another set.
+    /// Index of a section in the cluster's layout, from 0. It does not change when the section migrates to another set.
     SectionId(u32)
 }
 number! {
@@ -37,16 +37,17 @@ number! {
     Step(u64)
 }
 number! {
-    /// Distance above its section's ceiling to which a uid may be raised by an advance.
+    /// Distance above a section's ceiling up to which an advance may raise a uid of the section.
     AdvanceLimit(u64)
 }
 number! {
-    /// Number of an ownership of a section; every change of owner adds one. The upper 32 bits are the count of the
-    /// lineage whose restore it followed last, see [`Lineage::restores`]. 0: never owned.
+    /// Number of an ownership of a section. Every change of owner adds one. When a restore renumbers the section, the
+    /// upper 32 bits become the count of restores of the lineage that the restore began, see [`Lineage::restores`]. 0
+    /// if the section was never owned.
     Epoch(u64)
 }
 number! {
-    /// Number of a registration of an AllocSvr; continues across lineages. 0: never registered.
+    /// Number of a registration of an AllocSvr. It also grows across lineages. 0 if the AllocSvr never registered.
     Incarnation(u64)
 }
 number! {
@@ -54,45 +55,47 @@ number! {
     RenewSeq(u64)
 }
 number! {
-    /// Number of renewals, raises and transfers applied for an AllocSvr, across incarnations: the arbiter's liveness
-    /// counter. 0: none.
+    /// Liveness counter of an AllocSvr: the number of renewals, raises and transfers that the store has applied for all
+    /// its incarnations together. 0 if there were none.
     Liveness(u64)
 }
 number! {
-    /// Number of commands that a set's store has applied. In a response: the number when the response was read. 0:
-    /// none.
+    /// Number of commands that a set's store has applied. In a response, it is the number at the time when the store
+    /// read its state for the response. 0 if there were none.
     Revision(u64)
 }
 number! {
-    /// Number of an attempt to hand a section over, drawn at random by its owner, so that it cannot be guessed. 0: no
-    /// attempt.
+    /// Number of an attempt to hand a section over. The section's owner draws it at random, so that no other process
+    /// can guess it. 0 if there was no attempt.
     HandoverId(u64)
 }
 number! {
-    /// Version of a set's table section -> owner. 0: no table yet.
+    /// Version of a set's route table. 0 if there is no table yet.
     RouteVersion(u64)
 }
 number! {
-    /// An AllocSvr's id within its set, given by the store to its name, 1 or above.
+    /// Id of an AllocSvr within its set, which the store assigns to the AllocSvr's name; 1 or above.
     NodeId(u32)
 }
 number! {
-    /// Id of a set, which never changes, even if its name does: drawn at random when the set is created, 1 or above.
+    /// Id of a set, 1 or above. It is drawn at random when the set is created, and never changes, even if the set's
+    /// name does.
     SetId(u64)
 }
 number! {
-    /// Number of a set's history: a restore from a backup begins another lineage. The upper 32 bits count the restores
-    /// of all sets of the cluster, so a larger lineage is newer. The lower bits are random except for the lowest byte,
-    /// which marks lineages that no operator began. 0: never restored.
+    /// Number of a set's history. A restore of the set from a backup begins another lineage. The upper 32 bits count
+    /// the restores of all sets of the cluster, so a larger lineage is newer. The lower 32 bits are random, except that
+    /// one value of the lowest byte marks lineages that no operator began. 0 if the set was never restored.
     Lineage(u64)
 }
 number! {
-    /// Id of a migration, which is permanent and the same in every set: drawn at random when it is planned. 0: no
-    /// migration.
+    /// Id of a migration. It is drawn at random when the migration is planned, never changes, and is the same in every
+    /// set. 0 stands for no migration.
     MigrationId(u64)
 }
 number! {
-    /// Hash of a cluster's layout up to one of its spaces, see [`Layout::id_of`](crate::layout::Layout::id_of).
+    /// Hash of a cluster's layout up to and including one of its spaces, see
+    /// [`Layout::id_of`](crate::layout::Layout::id_of).
     LayoutId(u64)
 }
 
@@ -103,37 +106,40 @@ impl Seq {
     pub const MAX: Seq = Seq(i64::MAX as u64);
 }
 
-/// The lowest byte of a lineage that a restored set began by itself.
+/// Value of the lowest byte of a lineage that a restored set began by itself.
 const OF_SET: u64 = 0xa5;
 
 impl Lineage {
-    /// Returns the lineage of a restore under the count that an operator gave.
+    /// Returns the lineage that a restore begins. `count` is the count of restores that an operator gave.
     #[must_use]
     pub fn of_restore(count: u32, random: u32) -> Lineage {
         let lineage = Lineage(u64::from(count) << 32 | u64::from(random));
         if lineage.is_of_set() { Lineage(lineage.0 ^ 1) } else { lineage }
     }
 
-    /// Returns the lineage that a restored set begins by itself, because the log of another set counts more.
+    /// Returns the lineage that a restored set begins by itself, because the count of restores that an operator gave
+    /// was too low.
     #[must_use]
     pub fn of_set(count: u32, random: u32) -> Lineage {
         Lineage(u64::from(count) << 32 | u64::from(random) & !0xff | OF_SET)
     }
 
-    /// Returns whether a restored set began it by itself, so that no operator gave its count.
+    /// Returns whether a restored set began this lineage by itself, so that no operator gave its count of restores.
     #[must_use]
     pub fn is_of_set(self) -> bool {
         self.restores() > 0 && self.0 & 0xff == OF_SET
     }
 
-    /// Returns how many restores of the cluster's sets there were, up to the restore that began this lineage.
+    /// Returns the count of restores of all sets of the cluster, up to and including the restore that began this
+    /// lineage.
     #[must_use]
     pub fn restores(self) -> u32 {
         (self.0 >> 32) as u32
     }
 
-    /// Returns the number above which epochs, incarnations and route versions begin after this lineage's restore, so
-    /// that they are above all earlier ones, because no lineage has 2^32 of them.
+    /// Returns the number above which epochs, incarnations and route versions continue after the restore that began
+    /// this lineage. They are then above all epochs, incarnations and route versions of earlier lineages, because no
+    /// lineage uses 2^32 of them.
     #[must_use]
     pub fn first_number(self) -> u64 {
         u64::from(self.restores()) << 32
@@ -141,7 +147,7 @@ impl Lineage {
 }
 
 impl Epoch {
-    /// Returns the count in the lineage whose restore the section followed last.
+    /// Returns the count of restores of the lineage whose restore last renumbered the section, from the upper 32 bits.
     #[must_use]
     pub fn restores(self) -> u32 {
         (self.0 >> 32) as u32
@@ -150,7 +156,7 @@ impl Epoch {
     /// Returns the epoch of the next ownership.
     ///
     /// # Panics
-    /// After 2^64-1 changes of owner; one a microsecond takes 584,000 years.
+    /// After 2^64-1 changes of owner, which take 584,000 years at one per microsecond.
     #[must_use]
     pub fn next(self) -> Epoch {
         Epoch(self.0.checked_add(1).expect("epochs do not run out"))
@@ -161,7 +167,7 @@ impl Liveness {
     /// Returns the count plus one.
     ///
     /// # Panics
-    /// After 2^64-1 counted commands; one a microsecond takes 584,000 years.
+    /// After 2^64-1 counted commands, which take 584,000 years at one per microsecond.
     #[must_use]
     pub fn next(self) -> Liveness {
         Liveness(self.0.checked_add(1).expect("liveness counters do not run out"))
@@ -172,7 +178,7 @@ impl Incarnation {
     /// Returns the next incarnation.
     ///
     /// # Panics
-    /// After 2^64-1 incarnations; one a microsecond takes 584,000 years.
+    /// After 2^64-1 incarnations, which take 584,000 years at one per microsecond.
     #[must_use]
     pub fn next(self) -> Incarnation {
         Incarnation(self.0.checked_add(1).expect("incarnations do not run out"))
@@ -183,7 +189,7 @@ impl RouteVersion {
     /// Returns the next version.
     ///
     /// # Panics
-    /// After 2^64-1 changes; one a microsecond takes 584,000 years.
+    /// After 2^64-1 changes, which take 584,000 years at one per microsecond.
     #[must_use]
     pub fn next(self) -> RouteVersion {
         RouteVersion(self.0.checked_add(1).expect("route versions do not run out"))
@@ -194,7 +200,7 @@ impl Revision {
     /// Returns the revision after one more command.
     ///
     /// # Panics
-    /// After 2^64-1 commands; one a microsecond takes 584,000 years.
+    /// After 2^64-1 commands, which take 584,000 years at one per microsecond.
     #[must_use]
     pub fn next(self) -> Revision {
         Revision(self.0.checked_add(1).expect("revisions do not run out"))

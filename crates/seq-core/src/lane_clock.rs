@@ -1,8 +1,8 @@
-//! Lanes of series at the time of a clock: the window of the next number, the choice of a lane, and the sections that
-//! are served without a lease.
+//! Allocation from lanes of series: the window in which the clock allows the next number, the choice of a section for a
+//! call, and the choice of the sections that are served without a lease.
 //!
-//! **Invariant:** the numbers of a lane are unique and rise whatever the clock reads, because the clock only moves the
-//! first number of a call forwards.
+//! **Invariant:** the numbers of a lane are unique and rise for any reading of the clock, because the clock can only
+//! raise the first number of a call, never lower it.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -13,7 +13,7 @@ use crate::limits;
 use crate::request::Count;
 use crate::section::{Section, Take, Window};
 
-/// The clock of a section's lanes under one ownership, with the rules of their series.
+/// The clock of the lanes of a section under one ownership, with the rules of the lanes' series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LaneClock {
     /// The clock that the numbers follow.
@@ -22,7 +22,8 @@ pub struct LaneClock {
     pub ahead_ms: u32,
     /// Whether the sequence number continues in a new unit of time, instead of starting at 0.
     pub spreads: bool,
-    /// Whether the node chooses the lane of a call. Callers of such lanes are promised no order in real time.
+    /// Whether the node chooses the lane of a call, instead of the caller. If the node chooses, successive calls may
+    /// get numbers from different lanes, so callers are not promised increasing numbers.
     pub is_chosen: bool,
 }
 
@@ -31,12 +32,12 @@ pub struct LaneClock {
 pub enum NotTaken {
     /// The first number would be too far ahead of the clock. The caller retries when the clock has moved.
     Ahead,
-    /// The number that all numbers are to be above is too far ahead itself.
+    /// The number above which the caller wants all numbers is itself too far ahead.
     AfterTooFar,
 }
 
 impl LaneClock {
-    /// Returns the window of the first number at a time in milliseconds since 1970.
+    /// Returns the window for the first number of a call at the time `unix_ms`, in milliseconds since 1970.
     #[must_use]
     pub fn window(&self, unix_ms: u64) -> Window {
         let limit = self.clock.last_tick(unix_ms.saturating_add(self.ahead_ms.into()));
@@ -44,25 +45,27 @@ impl LaneClock {
         Window { floor: self.clock.tick(unix_ms), limit, spread }
     }
 
-    /// Returns whether no lane of a section has a number at this time: the ownership began ahead of the clock. So does
-    /// a handover of such a section, because its untouched lanes keep the base.
+    /// Returns whether no lane of a section can allocate a number at the time `unix_ms`, because the ownership began at
+    /// a number ahead of the clock. After a handover of such a section the next ownership rests too, because lanes
+    /// without numbers keep the base.
     #[must_use]
     pub fn rests(&self, section: &Section, unix_ms: u64) -> bool {
         section.base() >= self.window(unix_ms).limit
     }
 }
 
-/// Returns whether the lanes of an owned section are served up to its ceiling without a lease: only where the node
-/// chooses the lane. Their numbers are unique without a lease, because the next ownership begins at the committed
-/// ceiling, which no number of this ownership is above. Numbers of counters and of lanes that callers name would not be
-/// in the order of real time.
+/// Returns whether the lanes of an owned section are served up to its ceiling even without a lease, which is so only if
+/// the node chooses the lane of a call. Numbers are unique without a lease, because the next ownership begins at the
+/// committed ceiling, and no number of this ownership is above that ceiling. But after the next ownership has begun,
+/// this ownership would still allocate smaller numbers. Callers of counters, and callers that name the lane, are
+/// promised increasing numbers, so their sections require a lease.
 #[must_use]
 pub fn serves_unleased(clock: Option<&LaneClock>) -> bool {
     clock.is_some_and(|clock| clock.is_chosen)
 }
 
-/// Takes numbers of a lane, all of them above a number, at a time in milliseconds since 1970. `clock` is `None` for a
-/// counter.
+/// Takes `count` numbers of the lane in `slot`, all of them greater than `above`, at the time `unix_ms`, in
+/// milliseconds since 1970. `clock` is `None` for a counter, whose numbers follow no clock.
 ///
 /// # Errors
 /// [`NotTaken`].
@@ -97,7 +100,7 @@ pub fn take(
     section.take_within(slot, count, window).map_err(|_| NotTaken::Ahead)
 }
 
-/// The position of a choice among others.
+/// The position of a choice of a section among other choices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Turn {
     /// Number of choices before this one, for all calls.
@@ -106,15 +109,17 @@ pub struct Turn {
     pub attempt: u32,
 }
 
-/// Chooses the section of a call's lane: a section that is owned here and does not rest, in order, then a section of
-/// another owner, else a section that rests.
+/// Chooses the section for a call whose lane the node chooses. The first choice is a section that this node owns and
+/// that does not rest; the second is a section of another owner; the last is a section that rests. Sections that the
+/// call has tried in vain are passed over.
 ///
-/// `rests` returns whether a section that is owned here rests, and `None` for the others; `elsewhere` the other node or
-/// set that has a section.
+/// `rests` returns whether a section rests, or `None` if this node does not own it. `elsewhere` returns the other node
+/// or set that has a section, if there is one.
 ///
-/// The owners of other sections take turns, and each of them gets the calls for its first section, which it uses for
-/// its own callers as well. So the other sections of a node are not raised, and their ceilings are in the past when a
-/// crash leaves the used section at rest.
+/// Other owners are chosen in turn, and the choice is always the first section of an owner, which this owner also uses
+/// for its own callers. So the ceilings of an owner's other sections are not raised. If the owner crashes and its first
+/// section rests for that reason, the ceilings of its other sections are in the past, and these sections can be used at
+/// once.
 pub fn choose<P: PartialEq>(
     sections: SectionRun,
     Turn { turn, attempt }: Turn,

@@ -1,12 +1,13 @@
 //! The layout of the cluster: section and slot of a uid.
 //!
-//! A layout has the uids that set files declare, cut into sections, and then the lanes of series in the order in which
-//! they were appended (`lanes.rs`). Sections are numbered through all of these spaces, so a [`SectionId`] means the
-//! same counters in every set, and a section keeps it when it migrates.
+//! A layout begins with the uids that set files declare, cut into sections. After them come the lanes of series, in the
+//! order in which they were appended (`lanes.rs`). The sections of all these spaces are numbered consecutively. A
+//! [`SectionId`] stands for the same counters in every set, and a section keeps its id when it migrates.
 //!
-//! **Invariant:** a space never changes, and lanes are only appended, because any other change would give uids other
-//! counters. Two layouts of one cluster are equal, or one begins with the other. [`LayoutId`] names the part that a
-//! section depends on, so that a message of a process with another layout is refused.
+//! **Invariant:** a space never changes, and lanes are only appended, because any other change would assign uids to
+//! other counters. Two layouts of one cluster are equal, or one begins with the other. A [`LayoutId`] is a hash of the
+//! part of a layout on which a section depends. It is compared so that messages of a process with another layout are
+//! refused.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -30,14 +31,15 @@ pub struct SectionRun {
 }
 
 impl SectionRun {
-    /// Returns the index past the last section; `None` for a run without sections, or past the last possible id.
+    /// Returns the index after the last section; `None` if the run has no sections, or extends past the last possible
+    /// id.
     #[must_use]
     pub fn end(self) -> Option<u32> {
         self.first.0.checked_add(self.sections).filter(|_| self.sections > 0)
     }
 
-    /// Returns the part of the run from the first to the last of these sections, which are in order; `None` if it has
-    /// none of them.
+    /// Returns the smallest part of the run that contains all of those `sections` that are in the run; `None` if none
+    /// of them is. `sections` must be in ascending order.
     pub(crate) fn around(self, sections: &[SectionId]) -> Option<SectionRun> {
         let end = SectionId(self.end()?);
         let of_run = sections.get(sections.partition_point(|one| *one < self.first)..)?;
@@ -52,7 +54,7 @@ impl SectionRun {
     }
 }
 
-/// A range of uids that is cut into sections of neighbours.
+/// A range of uids that is cut into sections of consecutive uids.
 ///
 /// Invariant: `start < end`, at most `MAX_SECTIONS` sections. The last section may be shorter than the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,13 +63,13 @@ pub struct Dense {
     end: u64,
     /// `1 ..= MAX_SECTION_SIZE`.
     section_size: u32,
-    /// `u64::MAX / section_size`. Multiplying by it costs a third of dividing by the size, and every request for a
-    /// number locates its uid.
+    /// `u64::MAX / section_size`. A multiplication by it takes a third of the time of a division by the size. The time
+    /// matters, because every request for a number locates its uid.
     reciprocal: u64,
 }
 
 impl Dense {
-    /// Cuts `uids` into sections of `section_size` neighbours.
+    /// Cuts `uids` into sections of `section_size` consecutive uids.
     ///
     /// # Errors
     /// [`LayoutError`] names the bound that does not hold.
@@ -95,7 +97,7 @@ impl Dense {
         uid.0 >= self.start && uid.0 < self.end
     }
 
-    /// Returns the index of the section of a uid that the space contains, and the slot.
+    /// Returns the section, as its index in this space, and the slot of a uid. The space must contain the uid.
     #[inline]
     fn locate(&self, uid: Uid) -> (u32, SlotIndex) {
         let (section, slot) = self.divide(uid.0 - self.start);
@@ -103,17 +105,18 @@ impl Dense {
         (section as u32, SlotIndex(slot as u32))
     }
 
-    /// Returns the quotient and the remainder of a division by the section's size.
+    /// Returns the quotient and the remainder of a division of `offset` by the section's size.
     #[inline]
     fn divide(&self, offset: u64) -> (u64, u64) {
         let size = u64::from(self.section_size);
-        // The reciprocal is too small by at most 1 part in 2^64 of the offset, so the quotient is right or less by 1.
+        // The reciprocal is too small by at most 1 part in 2^64 of the offset, so the quotient is exact or too small by
+        // 1.
         let quotient = ((u128::from(offset) * u128::from(self.reciprocal)) >> 64) as u64;
         let remainder = offset - quotient * size;
         if remainder < size { (quotient, remainder) } else { (quotient + 1, remainder - size) }
     }
 
-    /// Returns the uids of the section with this index; none past the last section.
+    /// Returns the uids of the section with this index; an empty range past the last section.
     fn uids_of(&self, index: u32) -> Range<u64> {
         let size = u64::from(self.section_size);
         let first = u64::from(index) * size;
@@ -124,8 +127,8 @@ impl Dense {
         self.start + first..self.start + first + len
     }
 
-    /// Continues the hash of a layout. The hashed values are a format, because versions of the program compare the
-    /// hashes.
+    /// Continues the hash of a layout with this space. The hashed bytes must not change, because different versions of
+    /// the program compare their hashes.
     fn hash(&self, layout: LayoutId) -> LayoutId {
         /// Kind of a dense space.
         const DENSE: u8 = 1;
@@ -139,22 +142,24 @@ impl Dense {
 /// Hash of the layout without spaces: the offset basis of FNV-1a.
 pub(crate) const NO_SPACES: LayoutId = LayoutId(0xcbf2_9ce4_8422_2325);
 
-/// Continues the FNV-1a hash with more bytes. It distinguishes layouts that differ by mistake, and protects from no
-/// attacker.
+/// Continues an FNV-1a hash with more bytes. The hash distinguishes layouts that differ by mistake; it does not protect
+/// against attackers.
 pub(crate) fn fnv1a(hash: u64, bytes: &[u8]) -> u64 {
     bytes.iter().fold(hash, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
-/// The uids of a cluster, cut into sections.
+/// The uids and the lanes of a cluster, cut into sections.
 ///
 /// Invariant: at most `MAX_SECTIONS` sections in all spaces together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
-    /// The uids that the set files declare, apart from other spaces, so that locating a uid follows no pointer.
+    /// The uids that the set files declare. They are stored separately from the lanes, so that locating a uid follows
+    /// no pointer.
     uids: Dense,
     /// The lanes that were appended, in order; `None` for none.
     lanes: Option<Arc<[Appended]>>,
-    /// Number of sections in all spaces, with which each read of a route table compares.
+    /// Number of sections in all spaces. It is stored because each read of a route table compares it with the section's
+    /// id.
     sections: u32,
 }
 
@@ -175,7 +180,8 @@ impl Layout {
         Ok(Layout { uids, lanes: None, sections: uids.sections() })
     }
 
-    /// Returns the layout with more lanes, and their sections. The ids of the sections so far stay.
+    /// Returns a layout with `lanes` in addition, and the sections of these lanes. The existing sections keep their
+    /// ids.
     ///
     /// # Errors
     /// [`AppendError`] names the bound that does not hold.
@@ -198,10 +204,10 @@ impl Layout {
         Ok((Layout { uids: self.uids, lanes: Some(appended.into()), sections }, run))
     }
 
-    /// Adopts another process's layout of the cluster if it is longer. Returns whether it was.
+    /// Adopts the layout of another process if it is longer than this layout. Returns whether it was longer.
     ///
     /// # Errors
-    /// [`OtherLayout`]: neither layout begins with the other. Nothing changed.
+    /// [`OtherLayout`] if neither layout begins with the other. Nothing is changed then.
     pub fn adopt(&mut self, other: &Layout) -> Result<bool, OtherLayout> {
         if !self.agrees(other) {
             return Err(OtherLayout { ours: self.id(), theirs: other.id() });
@@ -213,7 +219,8 @@ impl Layout {
         Ok(longer)
     }
 
-    /// Returns whether both are layouts of the same cluster, in which the shorter layout begins the longer.
+    /// Returns whether both layouts may belong to the same cluster, which is so if they are equal or one begins with
+    /// the other.
     #[must_use]
     pub fn agrees(&self, other: &Layout) -> bool {
         let common = self.appended().iter().zip(other.appended()).all(|(mine, theirs)| mine == theirs);
@@ -223,7 +230,7 @@ impl Layout {
     /// Returns the section and the slot of a uid, or of the address of a lane.
     ///
     /// # Errors
-    /// [`Refusal::UidOutOfRange`] when no section has it.
+    /// [`Refusal::UidOutOfRange`] when no section contains the uid or address.
     #[inline]
     pub fn locate(&self, uid: Uid) -> Result<(SectionId, SlotIndex), Refusal> {
         if self.uids.contains(uid) {
@@ -247,7 +254,7 @@ impl Layout {
         self.sections
     }
 
-    /// Returns the uids of a section, or the addresses of its lanes; none for a section that the layout does not have.
+    /// Returns the uids of a section, or the addresses of its lanes; an empty range if the layout has no such section.
     #[must_use]
     pub fn uids_of(&self, section: SectionId) -> Range<u64> {
         match self.lanes_of(section) {
@@ -259,8 +266,8 @@ impl Layout {
         }
     }
 
-    /// Returns the clock that the numbers of a section follow; `None` for uids, lanes without a clock, and a section
-    /// that the layout does not have.
+    /// Returns the clock that the numbers of a section follow; `None` for a section of uids or of lanes without a
+    /// clock, and if the layout has no such section.
     #[must_use]
     pub fn clock_of(&self, section: SectionId) -> Option<TickClock> {
         self.lanes_of(section).filter(|_| section.0 < self.sections)?.lanes.clock
@@ -278,14 +285,14 @@ impl Layout {
         self.uids.section_size
     }
 
-    /// Returns the lanes that were appended, each with its sections, in order.
+    /// Returns the lanes of each series with their sections, in the order in which they were appended.
     pub fn lanes(&self) -> impl Iterator<Item = (Lanes, SectionRun)> {
         self.appended().iter().map(|Appended { lanes, first_section }| {
             (*lanes, SectionRun { first: SectionId(*first_section), sections: lanes.sections() })
         })
     }
 
-    /// Returns the lanes with a section; `None` for a section of uids.
+    /// Returns the lanes to which a section belongs; `None` for a section of uids.
     #[must_use]
     pub fn lanes_at(&self, section: SectionId) -> Option<Lanes> {
         self.lanes_of(section).map(|one| one.lanes)
@@ -303,8 +310,8 @@ impl Layout {
         self.hash(self.appended())
     }
 
-    /// Returns the hash of the spaces up to the space of this section: the part that the section depends on, which a
-    /// space that is appended later does not change. `None` when the layout has no such section.
+    /// Returns the hash of all spaces up to and including the space of this section. Spaces that are appended later do
+    /// not change this hash. `None` if the layout has no such section.
     #[must_use]
     pub fn id_of(&self, section: SectionId) -> Option<LayoutId> {
         let with = self.appended().partition_point(|one| one.first_section <= section.0);
@@ -315,8 +322,8 @@ impl Layout {
         appended.iter().fold(self.uids.hash(NO_SPACES), |hash, one| one.lanes.hash(hash))
     }
 
-    /// Returns the lanes that a section is part of; past the last section, the last lanes. Sections of uids, which are
-    /// the most, search nothing.
+    /// Returns the lanes to which a section belongs, or the last lanes if the section is past the last section. For
+    /// sections of uids, which are most sections, nothing is searched.
     fn lanes_of(&self, section: SectionId) -> Option<&Appended> {
         let appended = self.appended();
         appended.first().filter(|first| first.first_section <= section.0)?;
@@ -329,7 +336,7 @@ impl Layout {
     }
 }
 
-/// Neither of two layouts begins with the other, because they belong to two clusters.
+/// Two layouts of which neither begins with the other, because they belong to different clusters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("layout {theirs} does not continue layout {ours}, nor the other way round")]
 pub struct OtherLayout {
@@ -357,7 +364,7 @@ pub enum AppendError {
         /// End of the cluster's uids, exclusive.
         end: u64,
     },
-    /// There would be no lane, or a section without or with too many lanes.
+    /// There would be no lane, a section without lanes or with too many lanes, or too many sections.
     #[error(
         "{count} lanes, {per_section} in a section: 1 to {} in a section, in at most {} sections",
         limits::MAX_SECTION_SIZE,

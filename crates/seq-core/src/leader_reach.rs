@@ -1,29 +1,31 @@
-//! Decides when a leader that AllocSvrs do not reach transfers leadership.
+//! Decides when a leader that no AllocSvr reaches transfers leadership to another member of the store.
 //!
-//! Followers forward control calls to a leader if only the AllocSvrs are cut off from it. If the followers do not reach
-//! it either, while its own connections to them work, it stays the leader of a majority, and nothing is renewed or
-//! raised. No other member detects this, because its heartbeats arrive.
+//! If only the AllocSvrs are cut off from the leader, the followers forward the calls of AllocSvrs to it. If the
+//! followers cannot reach the leader either, although its own connections to them work, it remains the leader of a
+//! majority, but no lease is renewed and no ceiling is raised. The other members cannot detect this, because the
+//! leader's heartbeats still arrive.
 //!
-//! **Invariant:** stopped AllocSvrs cause no transfers. A leader keeps leadership for longer than its arbiter takes to
-//! find an incarnation dead, and without a live incarnation it keeps it permanently.
+//! **Invariant:** stopped AllocSvrs cause no transfers of leadership. A leader keeps leadership for longer than its
+//! arbiter takes to count a stopped incarnation as dead, and does not transfer it while no incarnation is live.
 //!
-//! The shell reads the clock, counts the calls, and makes the transfer.
+//! The caller reads the clock, counts the calls that it receives, and makes the transfer.
 
 use core::time::Duration;
 
 use crate::arbiter::Plan;
 use crate::state::State;
 
-/// Silences in one lease. Half a lease is two and a half of the default renewal intervals, and more than any renewal
-/// interval that `renew * 3 < lease` allows. In the other half the AllocSvrs find the next leader.
+/// Divisor of the lease: a leader counts as not reached after a silence of the lease divided by this number. Half a
+/// lease is two and a half default renewal intervals, and longer than any renewal interval that the rule
+/// `renew_interval * 3 < lease` allows. In the other half of the lease the AllocSvrs can find the next leader.
 const SILENCES_PER_LEASE: u32 = 2;
 
-/// A leader keeps leadership for at least this many waits of the arbiter. After the first wait, stopped incarnations no
-/// longer count as live; the second wait is for an arbiter that began late.
+/// Least number of the arbiter's waits for which a leader keeps leadership. After the first wait, stopped incarnations
+/// no longer count as live. The second wait allows for an arbiter that began later than the leadership.
 const WAITS_OF_TENURE: u32 = 2;
 
-/// A member transfers leadership at most once in this many waits: in a store that is not reached at all, leadership
-/// moves a few times a minute at most.
+/// A member transfers leadership at most once in this number of the arbiter's waits. So even if AllocSvrs reach no
+/// member of the store, leadership moves only a few times a minute.
 const WAITS_BETWEEN_TRANSFERS: u32 = 12;
 
 /// The inputs of a decision.
@@ -31,9 +33,10 @@ const WAITS_BETWEEN_TRANSFERS: u32 = 12;
 pub struct Observation {
     /// The term that the member leads; `None` while it does not lead.
     pub term: Option<u64>,
-    /// Whether a majority acknowledged it lately. Without a majority no other member can be made the leader.
+    /// Whether a majority of the members acknowledged this member's leadership lately. Without a majority no other
+    /// member can become the leader.
     pub quorum: bool,
-    /// Control calls received so far.
+    /// Number of calls of AllocSvrs that the member has received so far.
     pub calls: u64,
     /// The live incarnations; `None` if there are none.
     pub live: Option<Live>,
@@ -49,7 +52,8 @@ pub struct Live {
 }
 
 impl Live {
-    /// Returns the leases of the plan's live nodes. A node that is about to exit sends no more renewals.
+    /// Returns the leases of the plan's live nodes, without nodes that are about to exit, because those soon send no
+    /// more renewals.
     #[must_use]
     pub fn of(state: &State, plan: &Plan) -> Option<Live> {
         let staying = plan.living.iter().filter_map(|id| state.node(*id)).filter(|node| !node.leaving);
@@ -64,15 +68,16 @@ pub struct LeaderReach {
     /// The term that the member leads, and the time since when.
     leads: Option<(u64, Duration)>,
     calls: u64,
-    /// Time since when it receives no call although it leads and an incarnation is live.
+    /// Time since which the member receives no call although it leads and an incarnation is live.
     silent_since: Duration,
     /// Time when leadership was transferred last.
     transferred: Option<Duration>,
 }
 
 impl LeaderReach {
-    /// Takes the inputs at `now`, on a monotonic clock. If leadership is to be transferred, returns for how long the
-    /// member was not reached. It is returned again until [`LeaderReach::transferred`] is called.
+    /// Takes the inputs at the time `now` of a monotonic clock. If leadership is to be transferred, returns the time
+    /// for which no call has reached the member. Later calls also return this time, until [`LeaderReach::transferred`]
+    /// is called.
     pub fn observe(&mut self, now: Duration, inputs: Observation) -> Option<Duration> {
         let led = self.leads.filter(|(term, _)| inputs.term == Some(*term));
         let reached = inputs.calls != self.calls || inputs.live.is_none() || led.is_none();

@@ -1,15 +1,15 @@
 //! The lease: the time until which an owner may serve.
 //!
-//! A lease starts before its renewal request is sent, not when the response arrives. Otherwise the lease could end
-//! after the time that the store waits before it gives the sections to another owner. The lease has an end for each of
-//! three clocks, and ends as soon as one of the clocks reaches its end, because each clock can stop while the others
-//! run: the monotonic clock (`CLOCK_MONOTONIC_RAW`) while the machine sleeps, the boot clock if a hypervisor froze it,
-//! the wall clock if it is set back. A wall clock that is set forward ends a lease early, which costs a renewal and
-//! nothing else.
+//! The time of a lease is counted from before the renewal request is sent, not from when its response arrives.
+//! Otherwise an owner could serve for longer than the arbiter waits before it assigns the sections to another owner. A
+//! lease has one end for each of three clocks, and is over as soon as one of the clocks has reached its end. This is
+//! necessary because each clock can stop while the others run: the monotonic clock (`CLOCK_MONOTONIC_RAW`) while the
+//! machine sleeps, the boot clock if a hypervisor freezes it, and the wall clock if it is set back. A wall clock that
+//! is set forward ends a lease early, which costs no more than a renewal.
 //!
 //! **Order matters.** A serving thread first receives the whole request, then reads the clocks, then the lease, and
-//! then the table of owned sections. A renewal writes the table first and the lease last. So a thread never combines a
-//! renewed lease with an older table.
+//! then the table of owned sections. The response to a renewal is applied in the opposite order: to the table first,
+//! and to the lease last. So a thread never combines a renewed lease with an older table.
 
 use core::time::Duration;
 
@@ -28,7 +28,8 @@ pub struct Clocks {
 }
 
 impl Clocks {
-    /// Returns the time since an earlier reading, as an owner counts it: the largest difference of any clock.
+    /// Returns the time since an earlier reading, as an owner counts it: the largest of the differences of the three
+    /// clocks.
     #[must_use]
     pub fn since(&self, earlier: Clocks) -> Duration {
         let boottime = self.boottime.saturating_sub(earlier.boottime);
@@ -36,8 +37,8 @@ impl Clocks {
         Duration::from_nanos(boottime.max(raw).max(self.realtime.saturating_sub(earlier.realtime)))
     }
 
-    /// Returns the time since an earlier reading, as an arbiter counts it: the smaller difference of the clocks that
-    /// cannot be set.
+    /// Returns the time since an earlier reading, as an arbiter counts it: the smaller of the differences of the two
+    /// clocks that cannot be set.
     #[must_use]
     pub fn at_least_since(&self, earlier: Clocks) -> Duration {
         let boottime = self.boottime.saturating_sub(earlier.boottime);
@@ -48,19 +49,19 @@ impl Clocks {
 /// Durations of leases and of the arbiter's wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeaseTerms {
-    /// Time that a response of the store grants, counted from when its request was sent.
+    /// Duration of the lease that a response of the store grants, counted from when the request was sent.
     pub lease: Duration,
-    /// Time by which the owner stops sooner.
+    /// Time before the end of the lease at which the owner stops serving.
     pub margin: Duration,
-    /// Time without a change of an owner's liveness counter after which the arbiter reassigns its sections.
+    /// Time without a change of an owner's liveness counter after which the arbiter reassigns the owner's sections.
     pub wait: Duration,
     /// Time between renewals.
     pub renew_interval: Duration,
 }
 
-/// Deviation from real time that is allowed for the rate of a clock, in hundredths. Quartz is off by 0.01 % and a clock
-/// under correction by 0.05 %; the allowance is for a virtual machine whose clock drifts badly and is not yet
-/// corrected.
+/// Allowed deviation of the rate of a clock from real time, in percent. A quartz clock deviates by 0.01 %, and a clock
+/// that is being corrected by 0.05 %. The larger allowance is for a virtual machine whose clock drifts badly and is not
+/// corrected yet.
 const RATE_MARGIN_PERCENT: u32 = 11;
 
 /// Renewals that fit into a lease; two of them may be lost.
@@ -75,10 +76,11 @@ impl LeaseTerms {
         renew_interval: Duration::from_millis(400),
     };
 
-    /// Checks the relations that promise 2 and an undisturbed lease rest on.
+    /// Checks the relations between the terms. They ensure promise 2 of `docs/safety.md`, and that two lost renewals in
+    /// a row do not end a lease.
     ///
     /// # Errors
-    /// [`TermsError`]: the relation that does not hold, and the reason why it must.
+    /// [`TermsError`] with the relation that does not hold, and the reason why it must hold.
     pub fn validate(&self) -> Result<(), TermsError> {
         let broken = |what, why| Err(TermsError { what, why, terms: *self });
         if self.renew_interval.is_zero() {
@@ -102,7 +104,8 @@ impl LeaseTerms {
     /// The relation that [`LeaseTerms::outlasted`] checks.
     pub const OUTLASTED: &'static str = "wait >= lease * 1.11 / 0.89";
 
-    /// Returns the shortest wait that outlasts a lease, although the owner's clock may run slow and the arbiter's fast.
+    /// Returns the shortest wait that is longer than a lease, even if the owner's clock runs as slow and the arbiter's
+    /// clock as fast as is allowed.
     #[must_use]
     pub fn shortest_wait(lease: Duration) -> Duration {
         let nanos = lease.as_nanos() * u128::from(100 + RATE_MARGIN_PERCENT);
@@ -110,8 +113,8 @@ impl LeaseTerms {
         Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 
-    /// Returns whether the arbiter waits longer than any lease lasts, although the owner's clock may run slow and its
-    /// own fast.
+    /// Returns whether the arbiter waits for longer than a lease lasts, even if the owner's clock runs as slow and the
+    /// arbiter's clock as fast as is allowed.
     #[must_use]
     pub fn outlasted(&self) -> bool {
         self.wait >= LeaseTerms::shortest_wait(self.lease)
@@ -136,11 +139,11 @@ pub struct TermsError {
     pub terms: LeaseTerms,
 }
 
-/// A lease as serving threads read it: without a lock, one load for each clock.
+/// A lease that serving threads read without a lock, by one load for each clock.
 ///
-/// Each clock's end only grows within an incarnation. A reader may see the end of one clock from before an extension
-/// and the end of another clock from after it. Because all clocks must hold, it then sees a lease that is shorter than
-/// the extended lease, never longer.
+/// The end on each clock only grows within an incarnation. A reader may see the end on one clock from before an
+/// extension, and the end on another clock from after the extension. A lease holds only if it holds on all clocks, so
+/// such a reader sees a lease that is shorter than the extended lease, never longer.
 #[derive(Debug)]
 pub struct Lease {
     boottime_end: AtomicU64,
@@ -170,7 +173,7 @@ impl Lease {
         self.realtime_end.store(0, Release);
     }
 
-    /// Returns whether the lease holds at a reading that was taken after the request had arrived.
+    /// Returns whether the lease holds at `now`, a reading of the clocks that was taken after the request had arrived.
     #[inline]
     #[must_use]
     pub fn holds(&self, now: Clocks) -> bool {

@@ -1,15 +1,23 @@
-//! The rules of the sequence service, without I/O, clocks or threads of its own.
+//! The rules of the sequence service. The crate has no I/O, no clocks and no threads.
 //!
-//! Every decision is made and tested here: which section a uid is in ([`layout`]), how a number is taken ([`section`]),
-//! also at the time of a clock ([`lane_clock`]), when a ceiling is raised ([`raise`]), how long an owner may serve
-//! ([`lease`]), which sections an AllocSvr owns ([`owner`]), which ceilings it requests ([`raises`]), when it renews
-//! ([`renewals`]) and through which member of the store ([`store_calls`]), how a call waits that cannot be served at
-//! once ([`calls`]), which commands the store accepts ([`state`]), how far a raise may go ([`raise_bound`]) and how
-//! fast ceilings rise ([`raise_rate`]), how routes are versioned ([`route`]), which set has a section ([`directory`])
-//! and whether it was sent here ([`confirmation`]), which owner is proposed ([`placement`]) and when ([`arbiter`]), how
-//! sections move to another set ([`migration`]), when another set counts as down ([`set_health`]), when a leader that
-//! nothing reaches steps down ([`leader_reach`]), which facts a plan of an operator rests on ([`plan`]), and how busy
-//! sections were ([`activity`]). The crates around it move bytes.
+//! Every decision of the service is made and tested here. Other crates read the clocks, send the messages and write the
+//! files. The main decisions, by module:
+//!
+//! * [`layout`]: which section a uid is in
+//! * [`section`]: how a number is taken; [`lane_clock`]: how a number that follows a clock is taken
+//! * [`raise`]: when a ceiling is raised; [`raises`]: which ceilings an AllocSvr requests; [`raise_bound`]: how far a
+//!   raise may go; [`raise_rate`]: how fast a ceiling may rise
+//! * [`lease`]: how long an owner may serve; [`renewals`]: when an AllocSvr renews; [`store_calls`]: to which member of
+//!   the store it sends a renewal
+//! * [`owner`]: which sections an AllocSvr owns; [`calls`]: how a call that cannot be served at once waits
+//! * [`state`]: which commands the store accepts
+//! * [`route`]: how routes are versioned; [`directory`]: which set has a section
+//! * [`placement`]: which owner is proposed for a section; [`arbiter`]: when an owner is proposed
+//! * [`migration`]: how sections move to another set; [`confirmation`]: whether sections were really sent to this set;
+//!   [`set_health`]: when another set counts as down
+//! * [`leader_reach`]: when a leader that no AllocSvr reaches transfers leadership
+//! * [`plan`]: which facts an operator's plan is based on
+//! * [`activity`]: how busy sections were
 //!
 //! **Architecture Invariant:** nothing in this crate reads a clock, a file, a socket or a random number, and nothing in
 //! it iterates a map in random order. All such inputs are arguments.

@@ -1,18 +1,20 @@
-//! The coordinator of migrations, which runs at the leader of the set that sections leave.
+//! The coordinator of migrations, which runs at the leader of the source set's store.
 //!
-//! It acts on committed state alone, so a new leader continues where the leader before it stopped: the section records
-//! show which sections are here, which departed, and which arrived. All other state of the coordinator is advice, and
-//! is lost without harm: the owners that the other set named, the current rate, and the times of the last requests.
+//! The coordinator acts on committed state alone, so a new leader continues where the previous leader stopped. The
+//! section records show which sections are still in this set, which have departed, and which have arrived in the target
+//! set. All other state of the coordinator can be lost without harm: the owners that the target set named, the current
+//! rate, and the times of the last requests.
 //!
-//! A section moves in these steps. The other set is *armed*: it names the next owner. The owner here hands the section
-//! over to that owner, as it would inside the set, and the commit is the tombstone. The tombstone is sent until the
-//! other set has it; then the arrival is noted. A section whose owner is dead, and which no node of this set can take,
-//! is armed in the same way and departs without an owner.
+//! A section moves in these steps. First the section is *armed*: the target set names the section's next owner. Then
+//! the current owner hands the section over to the next owner, as it would inside the set. The commit of this handover
+//! makes the section's record a tombstone. The coordinator sends the tombstone to the target set until that set
+//! confirms the arrival of the section, and then notes the arrival in this set's log. If a section's owner is dead and
+//! no node of this set can take the section, the section is armed in the same way, and departs without a handover.
 //!
-//! **Invariant:** the pace of a migration, including its pause, takes effect when the next section is armed or planned.
-//! A departure that an owner has requested is never refused because of it.
+//! **Invariant:** a change of a migration's pace, also a pause, affects only sections whose handover is not planned
+//! yet. A departure that an owner has already requested is never refused because of the pace.
 //!
-//! The shell reads the clock, sends the requests, and commits the proposals.
+//! The caller reads the clock, sends the requests, and commits the proposals.
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -30,32 +32,36 @@ use crate::state::{
     Scope, SectionRecord, StartReturn, State, Tombstone,
 };
 
-/// Most sections of an owner that are armed, planned or on their way at a time. So many sections are without an owner
-/// for a while if the other set loses its quorum at that moment.
+/// Most sections of one owner that are armed, planned or on their way at the same time. If the target set loses its
+/// quorum at that moment, up to this many sections are without an owner for a while.
 pub const MAX_IN_FLIGHT: usize = 16;
 
 /// Time for which a request to arm waits for its response.
 pub const ARM_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Time for which the response to a request to arm counts: it shows that the other set had a quorum and an owner then.
+/// Time for which the response to a request to arm is valid. The response shows only that the target set had a quorum
+/// and an owner when it responded.
 pub const ARMED_FOR: Duration = Duration::from_secs(5);
 
-/// Pause after the other set refused to be armed.
+/// Pause after the target set refused a request to arm.
 pub const REFUSED_FOR: Duration = Duration::from_secs(1);
 
 /// Interval at which tombstones and ends of migrations are sent again until the other set confirms them.
 pub const SEND_AGAIN: Duration = Duration::from_millis(200);
 
-/// Time without a confirmed arrival after which a set is sent no more sections, until it confirms.
+/// Time after which an unconfirmed tombstone stops a migration: no more sections are armed until the target set has
+/// confirmed the tombstone.
 pub const STALLED_AFTER: Duration = Duration::from_secs(2);
 
-/// Time without a pause above the limit after which a halved rate is doubled again.
+/// Time after which a halved rate is doubled again, if no section was paused for longer than the migration's limit in
+/// the meantime.
 pub const RECOVERS_AFTER: Duration = Duration::from_secs(3);
 
-/// Most halvings of a rate, down to a sixteenth of it. If a pause is still too long, it has another cause.
+/// Most times that a rate is halved, down to a sixteenth of the rate. If the pauses of sections are still too long
+/// then, the rate is not their cause.
 const MAX_HALVINGS: u32 = 4;
 
-/// The next owner that the other set named for a section when it was armed.
+/// The next owner of a section, which the target set named when the section was armed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Armed {
     /// The section.
@@ -68,11 +74,11 @@ pub struct Armed {
     pub addr: String,
 }
 
-/// An action that the shell carries out.
+/// An action that the caller carries out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// Ask a set to name the owners of sections that will arrive. Its response goes to [`Coordinator::on_armed`] or
-    /// [`Coordinator::on_arm_refused`].
+    /// Request that the target set name owners for sections that will arrive there. Pass the response to
+    /// [`Coordinator::on_armed`] or [`Coordinator::on_arm_refused`].
     Arm {
         /// The migration.
         migration: MigrationId,
@@ -81,29 +87,32 @@ pub enum Effect {
         /// The sections, at most [`limits::MAX_MOVES`].
         sections: Vec<SectionId>,
     },
-    /// Have a set commit sections that departed to it. Its response goes to [`Coordinator::on_arrive`].
+    /// Request that the target set commit the arrival of sections that departed to it. Pass the response to
+    /// [`Coordinator::on_arrive`].
     Arrive {
         /// The other set.
         to: SetId,
         /// The sections.
         arrive: Arrive,
     },
-    /// Have a set commit that the sections which came to it return. Its response goes to [`Coordinator::on_end`].
+    /// Request that the target set commit the start of a return of all sections that it got by a migration. Pass the
+    /// response to [`Coordinator::on_end`].
     StartReturn {
         /// The other set.
         to: SetId,
         /// The return.
         start: StartReturn,
     },
-    /// Have a set commit that the sections which came to it stay. Its response goes to [`Coordinator::on_end`].
+    /// Request that the target set commit that all sections that it got by a migration stay there. Pass the response to
+    /// [`Coordinator::on_end`].
     Complete {
         /// The other set.
         to: SetId,
         /// The migration.
         complete: Complete,
     },
-    /// Ask a set that was restored whether it knows a migration of its own by which sections came here. Its response
-    /// goes to [`Coordinator::on_asked`].
+    /// Ask a source set that was restored whether it still knows a migration by which sections arrived in this set.
+    /// Pass the response to [`Coordinator::on_asked`].
     Ask {
         /// The other set.
         of: SetId,
@@ -117,7 +126,7 @@ pub enum Effect {
 /// A command of the coordinator for the log of its own set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Proposal {
-    /// Notes that sections arrived, or that the other set has the end of a migration.
+    /// Notes that sections arrived in the other set, or that the other set has committed the end of a migration.
     Arrived(Arrived),
     /// Completes a migration.
     Complete(Complete),
@@ -141,9 +150,9 @@ struct Move {
     migration: MigrationId,
     epoch: Epoch,
     owner: Owner,
-    /// Time when the request, or its response, stops counting.
+    /// Time when the request to arm, or the response to it, is no longer valid.
     until: Duration,
-    /// The planned handover to the owner that the other set named; `None` until it responds.
+    /// The planned handover to the owner that the target set named; `None` until that set responds.
     planned: Option<PlannedHandover>,
 }
 
@@ -151,7 +160,7 @@ struct Move {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Owner {
     Living(NodeId),
-    /// No owner, or a dead owner, with the liveness counter for which the arbiter waited.
+    /// No owner, or a dead owner with its liveness counter, which did not change during the arbiter's wait.
     None(Option<Liveness>),
 }
 
@@ -176,27 +185,30 @@ struct Bucket {
     changed: Duration,
 }
 
-/// The coordinator of one set's migrations, while one member of its store leads.
+/// The coordinator of one set's migrations. A member of the set's store has a coordinator for as long as it is the
+/// leader.
 #[derive(Debug, Default)]
 pub struct Coordinator {
     moves: BTreeMap<SectionId, Move>,
-    /// The unconfirmed tombstones. The records are read again if their number differs from the count of
+    /// The unconfirmed tombstones. The section records are searched for more if the number of entries differs from
     /// [`SectionRecords::unconfirmed`](crate::state::SectionRecords::unconfirmed).
     sent: BTreeMap<SectionId, Sent>,
     buckets: BTreeMap<MigrationId, Bucket>,
-    /// Time when the end of a migration is sent again, or requested again.
+    /// Time when the end of each migration is sent next, or requested next.
     ends: BTreeMap<MigrationId, Duration>,
-    /// Migrations of other sets that those sets know, each with the set's lineage in which it knows the migration.
+    /// Migrations by which sections arrived in this set, and which their source sets have confirmed that they know.
+    /// Each has the lineage of its source set at the time of the confirmation.
     known: BTreeMap<MigrationId, Lineage>,
-    /// Sections that arrived since [`Coordinator::take_arrived`], each with the approximate time that it was on its
-    /// way.
+    /// Sections that arrived since the last [`Coordinator::take_arrived`]. Each is listed as its migration and the
+    /// approximate time that it was on its way.
     arrived: Vec<(MigrationId, Duration)>,
     deadline: Option<Duration>,
 }
 
 impl Coordinator {
-    /// Evaluates the applied state. `stranded` comes from the arbiter's last plan, `living` returns whether an
-    /// incarnation is live, and `now` is the coordinator's time, from any origin, which never falls.
+    /// Evaluates the applied state, and returns the effects to carry out. `stranded` comes from the arbiter's last
+    /// plan, and `living` returns whether an incarnation is live. `now` is the time by the coordinator's clock since
+    /// any origin, and never falls.
     pub fn evaluate(
         &mut self,
         state: &State,
@@ -217,8 +229,8 @@ impl Coordinator {
         }
         self.observe(state, now);
         if !state.is_quarantined() {
-            // The tombstones of a backup may belong to a history that was given up, so other sets state newer records
-            // first.
+            // In quarantine the tombstones come from a backup and may be outdated, so this set first waits for newer
+            // records from other sets.
             self.send_tombstones(state, set.id, now, &mut effects);
         }
         for (id, migration) in &state.migrations {
@@ -237,18 +249,18 @@ impl Coordinator {
         effects
     }
 
-    /// Returns the sections that their owners should hand over to another set now, in order of section.
+    /// Returns the planned handovers of sections to another set that owners should make now, in order of section.
     pub fn planned(&self) -> impl Iterator<Item = &PlannedHandover> {
         self.moves.values().filter_map(|one| one.planned.as_ref())
     }
 
-    /// Returns the sections that arrived since the last call, each with the time from its tombstone to the note of its
-    /// arrival as this coordinator observed them.
+    /// Returns the sections that arrived since the last call. Each is listed as its migration and the time between its
+    /// tombstone and the note of its arrival, as this coordinator observed them.
     pub fn take_arrived(&mut self) -> Vec<(MigrationId, Duration)> {
         take(&mut self.arrived)
     }
 
-    /// Returns the numbers of sections that are armed, planned or on their way, by migration.
+    /// Returns, for each migration, how many of its sections are armed, planned or on their way.
     #[must_use]
     pub fn in_flight_by_migration(&self) -> BTreeMap<MigrationId, usize> {
         let mut count = BTreeMap::new();
@@ -259,14 +271,14 @@ impl Coordinator {
         count
     }
 
-    /// Returns the time of the next evaluation even if nothing is applied.
+    /// Returns the time when [`Coordinator::evaluate`] must be called next even if no command is applied.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Duration> {
         self.deadline
     }
 
-    /// Continues after the other set named owners. Sections with a living owner are planned, the others depart without
-    /// an owner.
+    /// Continues after the target set named owners. For sections with a live owner a handover is planned. If there are
+    /// sections without a live owner, returns the effect that commits their departure.
     pub fn on_armed(&mut self, migration: MigrationId, armed: &[Armed], now: Duration) -> Option<Effect> {
         let mut departs = Vec::new();
         for Armed { section, set: (set, lineage), owner: (to, incarnation), addr } in armed {
@@ -289,7 +301,8 @@ impl Coordinator {
         (!departs.is_empty()).then_some(Effect::Commit(Proposal::DepartSilent(departs)))
     }
 
-    /// Continues after the other set could not be armed: it has no quorum, takes no sections, or did not respond.
+    /// Continues after a request to arm failed, because the target set has no quorum, takes no sections, or did not
+    /// respond.
     pub fn on_arm_refused(&mut self, migration: MigrationId, now: Duration) {
         self.moves.retain(|_, one| one.migration != migration || one.planned.is_some());
         let bucket = self.buckets.entry(migration).or_default();
@@ -298,8 +311,8 @@ impl Coordinator {
         self.wake(next);
     }
 
-    /// Notes the sections that the other set has, by its response to [`Effect::Arrive`] with the lineage that it
-    /// states.
+    /// Continues after the target set `at` responded to [`Effect::Arrive`]; `lineage` is the lineage in the response.
+    /// Returns the effect that notes the sections which have arrived there, if there are any.
     #[must_use]
     pub fn on_arrive(&self, (at, lineage): (SetId, Lineage), arrive: &Arrive, outcome: &[Arrival]) -> Option<Effect> {
         let known = |outcome: &Arrival| matches!(outcome, Arrival::Arrived | Arrival::Past);
@@ -309,16 +322,18 @@ impl Coordinator {
         noted.then(|| Effect::Commit(Proposal::Arrived(Arrived { at, lineage, sections, ended: Vec::new() })))
     }
 
-    /// Notes that the other set, in this lineage, has committed the end of a migration; for a return, a settled return.
+    /// Continues after the target set `at`, in `lineage`, committed the end of a migration. Returns the effect that
+    /// notes this. For [`Effect::StartReturn`], call it only if the committed return was `settled`.
     #[must_use]
     pub fn on_end(&self, (at, lineage): (SetId, Lineage), migration: MigrationId) -> Effect {
         let (sections, ended) = (Vec::new(), Vec::from([migration]));
         Effect::Commit(Proposal::Arrived(Arrived { at, lineage, sections, ended }))
     }
 
-    /// Continues after the response to [`Effect::Ask`], with the lineage that the set states and whether it knows the
-    /// migration. If the migration began after the backup of a restore, no log but this set's knows it, so its sections
-    /// stay.
+    /// Continues after the source set `of` responded to [`Effect::Ask`]. `lineage` is the lineage in the response, and
+    /// `knows` is whether that set knows the migration. If it does not, it was restored from a backup that is older
+    /// than the migration, and only this set's log knows the migration. Then the sections stay in this set, and the
+    /// returned effect commits this.
     #[must_use]
     pub fn on_asked(
         &mut self,
@@ -337,7 +352,8 @@ impl Coordinator {
         Some(Effect::Commit(Proposal::Complete(Complete { id: migration, by: Some(of) })))
     }
 
-    /// Asks the sets that were restored for their migrations by which sections came here, once in each lineage.
+    /// Adds effects that ask restored source sets about the migrations by which sections arrived in this set, until
+    /// each source set has confirmed its migration in its new lineage.
     fn ask(&mut self, state: &State, now: Duration, effects: &mut Vec<Effect>) {
         let foreign = &state.foreign_migrations;
         self.known.retain(|migration, _| foreign.contains_key(migration));
@@ -354,7 +370,7 @@ impl Coordinator {
         }
     }
 
-    /// Drops moves and tombstones that the state is past, and requests that waited too long.
+    /// Drops moves and tombstones that are no longer in the state, and requests to arm that got no response in time.
     fn observe(&mut self, state: &State, now: Duration) {
         self.moves.retain(|section, one| {
             let open = state.migrations.get(&one.migration).filter(|migration| migration.phase == Phase::Open);
@@ -444,8 +460,8 @@ impl Coordinator {
             };
             to == Some(migration.to) && now - sent.since >= STALLED_AFTER
         });
-        // A set that was closing may name owners again after it was restored from a backup of the time before; this log
-        // refuses each departure to it.
+        // A target set that was closing, and was then restored from an older backup, may name owners again. But this
+        // set's log refuses each departure to a closing set.
         let is_closing = state.sets.get(&migration.to).is_some_and(|peer| peer.closing);
         let rests = migration.pace.paused || is_stalled || is_closing;
         if rests || state.is_quarantined() || state.loss.is_some() {
@@ -484,7 +500,7 @@ impl Coordinator {
         }
     }
 
-    /// Returns the numbers of sections that are armed, planned or on their way, by owner.
+    /// Returns, for each owner, how many of its sections are armed, planned or on their way.
     fn in_flight(&self, state: &State) -> BTreeMap<Option<NodeId>, usize> {
         let mut count: BTreeMap<Option<NodeId>, usize> = BTreeMap::new();
         for one in self.moves.values() {
@@ -500,10 +516,10 @@ impl Coordinator {
         count
     }
 
-    /// Takes the right to arm one section.
+    /// Takes a token from the migration's bucket. One token allows one section to be armed.
     ///
     /// # Errors
-    /// The time when the next right is due.
+    /// The time when the next token is available, if there is none now.
     fn take_token(&mut self, id: MigrationId, rate: u32, now: Duration) -> Result<(), Duration> {
         let bucket = self.buckets.entry(id).or_default();
         if bucket.halvings > 0 && now.saturating_sub(bucket.changed) >= RECOVERS_AFTER {
@@ -513,12 +529,13 @@ impl Coordinator {
             return Err(bucket.next);
         }
         let between = Duration::from_secs(1) / rate.max(1) * (1 << bucket.halvings);
-        // Unused rights are lost, except those of an evaluation that came late.
+        // Unused tokens are lost, except for tokens of the last `SEND_AGAIN`, because an evaluation may be late by this
+        // time.
         bucket.next = bucket.next.max(now.saturating_sub(SEND_AGAIN)) + between;
         Ok(())
     }
 
-    /// Sends the end of a migration to the other set until that set has it.
+    /// Adds the effect that sends the end of a migration to the target set, repeatedly until that set has committed it.
     fn end(
         &mut self,
         state: &State,
@@ -543,7 +560,7 @@ impl Coordinator {
         }
     }
 
-    /// Returns whether the end of a migration is to be sent now, or requested now.
+    /// Returns whether the end of a migration is to be sent or requested now. If so, schedules the next repeat.
     fn is_due(&mut self, id: MigrationId, now: Duration) -> bool {
         let again = self.ends.entry(id).or_insert(now);
         let due = *again <= now;
@@ -560,7 +577,7 @@ impl Coordinator {
     }
 }
 
-/// Returns the sections of a migration that are still here, in order.
+/// Returns the sections of a migration that are still in this set, in order.
 fn covered<'a>(
     state: &'a State,
     migration: &'a Migration,
@@ -575,7 +592,8 @@ fn covered<'a>(
     of_runs.chain(returning)
 }
 
-/// Returns the owner that would hand a section over; `None`: the section waits for the arbiter to assign an owner.
+/// Returns the owner that would hand a section over; `None` if the section must wait until the arbiter assigns an
+/// owner.
 fn owner_of(
     section: SectionId,
     record: &Residence,
@@ -593,7 +611,8 @@ fn owner_node(owner: Owner) -> Option<NodeId> {
     if let Owner::Living(node) = owner { Some(node) } else { None }
 }
 
-/// Returns the id of the return of a migration. It is the same for every coordinator, so that there is only one return.
+/// Returns the id of the migration by which the sections of the migration `of` return. Every coordinator computes the
+/// same id, so that there is only one return.
 #[must_use]
 pub fn return_id(of: MigrationId) -> MigrationId {
     MigrationId(layout::fnv1a(layout::NO_SPACES.0, &of.0.to_le_bytes()).max(1))

@@ -1,11 +1,11 @@
 //! The sections that an AllocSvr owns, and its side of handovers.
 //!
-//! The machine decides. Its shell keeps the sections, sends the requests and carries the effects out in the order in
-//! which they are given. The ownership update of a response is adopted first, and only then does the response extend
-//! the lease, so sections that have another owner leave before they could be served for longer.
+//! [`Owner`] is a state machine. It only decides; its caller keeps the sections, sends the requests, and carries out
+//! the effects in the given order. The ownership update of a response is adopted before the response extends the lease.
+//! So sections that now have another owner leave before the extended lease could apply to them.
 //!
-//! An ownership that left is never entered again. A section that was frozen for a handover which failed permanently is
-//! thawed, under the same ownership. Handovers are in [`handover`].
+//! After a section has left, it is never entered again under the same ownership. If a handover fails permanently, the
+//! section that was frozen for it is thawed, and continues under the same ownership. Handovers are in [`handover`].
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -49,13 +49,14 @@ pub struct Session {
 pub struct OwnershipUpdate {
     /// Routes newer than the version that the request named; `None` if there are none.
     pub routes: Option<RouteUpdate>,
-    /// The sections that the requesting incarnation owns, among sections with newer routes.
+    /// The sections in `routes` that the requesting incarnation owns.
     pub grants: Vec<Grant>,
     /// Sections that the node should hand over.
     pub handovers: Vec<PlannedHandover>,
     /// Whether the node is draining, and no other node is a candidate for its sections.
     pub no_other_candidate: bool,
-    /// Copies from which granted sections start. An update has some of them, until the node has noted that it has them.
+    /// Copies from which granted sections start. An update has as many of them as fit. The store repeats a copy in its
+    /// updates until a renewal of the node notes that the section has started from the copy.
     pub copies: Vec<GrantedCopy>,
     /// Progress of the store, as of this read.
     pub mark: Mark,
@@ -76,7 +77,8 @@ pub struct Grant {
     pub copied: bool,
 }
 
-/// A renewal to be sent. A raise and a transfer renew as well, with the same [`OwnershipUpdate`] in their responses.
+/// A renewal to be sent. A raise and a transfer also extend the lease, and their responses also have an
+/// [`OwnershipUpdate`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Renewal {
     /// The incarnation.
@@ -85,14 +87,14 @@ pub struct Renewal {
     pub renew_seq: RenewSeq,
     /// Version of the routes that the node knows.
     pub route_version: RouteVersion,
-    /// Parts of copies: the counters of the sections that the node has frozen.
+    /// Parts of copies of sections that the node has frozen before it releases them.
     pub copies: Vec<CopyPart>,
     /// Ownerships that the node gives up.
     pub released: Vec<(SectionId, Epoch)>,
     /// Ownerships that have started from their kept copies.
     pub taken: Vec<(SectionId, Epoch)>,
-    /// Whether other nodes should take all its sections, because the process is about to exit or callers do not reach
-    /// it.
+    /// Whether other nodes should take all sections of this node, because its process is about to exit or callers do
+    /// not reach it.
     pub leaving: bool,
 }
 
@@ -112,7 +114,7 @@ impl Renewal {
     }
 }
 
-/// Reason why an ownership update cannot be adopted. Nothing of it was adopted, and no lease was extended.
+/// Reason why an ownership update cannot be adopted. No part of the update was adopted, and the lease was not extended.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AdoptError {
     /// The store's set is not the set for which this node is configured.
@@ -126,7 +128,8 @@ pub enum AdoptError {
         /// Layout of the store's set.
         layout: Layout,
     },
-    /// The update does not build on the table that the node has. The next request asks for the whole table.
+    /// The update changes a version of the route table that the node does not have. The node's next request asks for
+    /// the whole table.
     #[error("the routes at version {version} build on version {base}, which is not held here")]
     Gap {
         /// The version of the update.
@@ -149,21 +152,21 @@ pub struct Owner {
     routes: Option<Arc<RouteTable>>,
     /// Whether the next request must ask for the whole table.
     whole: bool,
-    /// The newest epoch that was ever entered, for each section. Invariant: a section is entered only under a higher
-    /// epoch. No shorter than the layout.
+    /// For each section, the newest epoch under which this node ever entered it. Invariant: a section is entered only
+    /// under an epoch above this one. The vector has at least as many entries as the layout has sections.
     held: Vec<Epoch>,
-    /// The served sections, each with a route that names this node and the epoch, or an older epoch. Invariant: empty
-    /// without an incarnation.
+    /// The served sections, with the epochs of their ownerships. The route of each section names this node under the
+    /// same epoch, or has an older epoch. Invariant: empty without an incarnation.
     owned: BTreeMap<SectionId, Epoch>,
     /// Ownerships that the node gave up, and that are not yet released in the store.
     released: BTreeMap<SectionId, Epoch>,
-    /// Ownerships whose raises fail, and the time since when.
+    /// Ownerships whose raises fail, each with the time of the first failure.
     failing: BTreeMap<SectionId, (Epoch, Clocks)>,
     leaving: bool,
     /// Whether the store knows that this incarnation is about to exit, so that no section is handed to it any more.
     leaving_noted: bool,
-    /// Whether callers do not reach this node. Then other nodes should take its sections, and it serves until they have
-    /// them.
+    /// Whether callers do not reach this node. If so, other nodes should take its sections, and this node serves the
+    /// sections until then.
     withdrawn: bool,
     outgoing: Outgoing,
     incoming: Incoming,
@@ -195,8 +198,8 @@ impl Owner {
         }
     }
 
-    /// Draws the numbers of handover attempts from a random secret, so that a forged request cannot stage a copy under
-    /// the number of an attempt that the store will commit.
+    /// Sets the random secret from which the numbers of handover attempts are drawn. Without the secret, the number of
+    /// an attempt could be guessed, and a forged request could stage a copy for an attempt that the store will commit.
     #[must_use]
     pub fn with_secret(mut self, secret: u64) -> Owner {
         self.outgoing = Outgoing::with_secret(secret);
@@ -233,17 +236,18 @@ impl Owner {
         if self.whole { RouteVersion(0) } else { version }
     }
 
-    /// Returns whether all sections are handed over or given up, and the store has applied it. A node that is about to
-    /// exit is not empty before the store knows that it exits, because until then a section may be handed to it.
+    /// Returns whether this node has handed over or given up all its sections, and the store has applied this. A node
+    /// that is about to exit counts as empty only after the store knows that the node exits, because until then a
+    /// section may be handed to it.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         let none_comes = !self.leaving || self.leaving_noted || self.session.is_none();
         self.owned.is_empty() && self.released.is_empty() && !self.releases.awaits_copies() && none_comes
     }
 
-    /// Returns whether the next response of the store is likely to bring an awaited change: more sections to hand over,
-    /// or the first sections of this node. Without sections it reads the routes up to the first section that may come
-    /// here.
+    /// Returns whether the next response of the store is likely to have a change for which this node waits: more
+    /// sections to hand over, or the first sections of this node. If the node has no sections, the call searches the
+    /// routes for a section that the node may get.
     #[must_use]
     pub fn expects_update(&self) -> bool {
         let withdraws = self.withdrawn && !self.owned.is_empty();
@@ -259,18 +263,20 @@ impl Owner {
         self.owned.is_empty() && (0..self.layout.sections()).any(may_come)
     }
 
-    /// Prepares for the exit of the process: the next renewals request that all sections be handed over.
+    /// Prepares for the exit of the process. From now on, renewals request that all sections be handed over.
     pub fn leave(&mut self) {
         self.leaving = true;
     }
 
-    /// Sets whether the node is withdrawn because callers do not reach it. While it is, renewals request that all
-    /// sections be handed over, if there is another candidate. The node serves its sections until they are handed over.
+    /// Sets whether the node is withdrawn because callers do not reach it. While the node is withdrawn, its renewals
+    /// request that all its sections be handed over, if there is another candidate. The node serves its sections until
+    /// they are handed over.
     pub fn withdraw(&mut self, withdrawn: bool) {
         self.withdrawn = withdrawn;
     }
 
-    /// Returns whether the node is withdrawn. It is no longer withdrawn once the store had no other candidate.
+    /// Returns whether the node is withdrawn. The withdrawal ends when the store reports that there is no other
+    /// candidate for its sections.
     #[must_use]
     pub fn is_withdrawn(&self) -> bool {
         self.withdrawn
@@ -282,11 +288,12 @@ impl Owner {
         self.leaving
     }
 
-    /// Begins an incarnation that the store registered. Its first request is for all routes, because a restored set
-    /// numbers its nodes anew, and a change does not fit the routes from before.
+    /// Begins an incarnation that the store registered. The first request of the incarnation asks for the whole route
+    /// table instead of changes. The set may have been restored in the meantime, and a restored set numbers its nodes
+    /// anew, so changes would not fit the routes that this node has.
     ///
     /// # Panics
-    /// When the incarnation before is not over.
+    /// When the previous incarnation is not over.
     pub fn on_registered(&mut self, session: Session) {
         assert_eq!(self.session, None, "two incarnations at a time");
         self.session = Some(session);
@@ -295,8 +302,9 @@ impl Owner {
         self.renewed = RenewSeq(0);
     }
 
-    /// Returns the renewal to send now. It is the same until its response, except for ownerships given up in the
-    /// meantime. It carries as many of these as one call may, and the next renewals carry the rest.
+    /// Returns the renewal to send now; `None` without an incarnation. Until a renewal got its response, each call
+    /// returns the same renewal, except for ownerships given up in the meantime. A renewal has as many given-up
+    /// ownerships as one request may have, and the next renewals have the rest.
     #[must_use]
     pub fn renewal(&self) -> Option<Renewal> {
         let session = self.session?;
@@ -316,7 +324,7 @@ impl Owner {
     /// Adopts the response to a renewal that was sent at `sent`.
     ///
     /// # Errors
-    /// [`AdoptError`]. The renewal is not repeated, and the lease is not extended.
+    /// [`AdoptError`]. Then the renewal is not repeated, and the lease is not extended.
     pub fn on_renewed(
         &mut self,
         renewal: &Renewal,
@@ -371,8 +379,9 @@ impl Owner {
         Ok(())
     }
 
-    /// Adopts the newer routes of a peer. They can revoke a section, but never grant a section or extend the lease. The
-    /// next request asks the store for the whole table, so that no grant among the routes is missed.
+    /// Adopts newer routes from a peer. Because of such routes a section can leave, but no section enters, and the
+    /// lease is not extended. The next request asks the store for the whole table, so that this node gets every grant
+    /// that belongs to the peer's routes.
     ///
     /// # Errors
     /// [`AdoptError`].
@@ -424,7 +433,8 @@ impl Owner {
         }
     }
 
-    /// Gives up sections that cannot be raised although the store responds to renewals: another node may be able to.
+    /// Gives up sections whose raises fail although the store responds to renewals, because another node may be able to
+    /// raise them.
     fn give_up(&mut self, sent: Clocks, effects: &mut Effects) {
         let timeout = self.terms.lease / 2;
         let timed_out = |(_, (_, since)): &(&SectionId, &(Epoch, Clocks))| sent.since(*since) >= timeout;
@@ -440,7 +450,8 @@ impl Owner {
         }
     }
 
-    /// Adopts routes and grants: sections that are routed elsewhere leave, newly granted sections enter.
+    /// Adopts routes and grants. Sections that the routes assign to another owner or set leave, and newly granted
+    /// sections enter.
     fn adopt(&mut self, session: Session, update: &OwnershipUpdate, effects: &mut Effects) -> Result<(), AdoptError> {
         if let Some(routes) = &update.routes {
             self.adopt_grants(session, routes, &update.grants, update.mark, effects)?;
@@ -459,7 +470,7 @@ impl Owner {
     ) -> Result<(), AdoptError> {
         let Some(routes) = self.adopt_routes(session, update, effects)? else { return Ok(()) };
         if update.base == RouteVersion(0) && update.version >= routes.version() {
-            // Older updates, even whole tables, may lack grants that the routes show.
+            // An update that is older than the known routes, even a whole table, may lack grants for these routes.
             self.whole = false;
         }
         for grant in grants {
@@ -473,11 +484,11 @@ impl Owner {
         Ok(())
     }
 
-    /// Adopts routes: a section that is routed elsewhere leaves. Returns the newest routes.
+    /// Adopts routes. Sections that the routes assign to another owner or set leave. Returns the newest routes.
     ///
-    /// Only sections that the update names are compared: when a section enters, its route names this node and its
-    /// epoch, and the route of a section changes only with an update that names it. So a step costs as much as the
-    /// routes changed, not as much as the node owns.
+    /// Only sections in the update are compared with the owned sections. This is enough, because the route of a section
+    /// names this node and its epoch when the section enters, and changes only by an update that has the section. So
+    /// the cost of a call grows with the number of changed routes, not with the number of owned sections.
     fn adopt_routes(
         &mut self,
         session: Session,
@@ -486,12 +497,13 @@ impl Owner {
     ) -> Result<Option<Arc<RouteTable>>, AdoptError> {
         if let Some(next) = self.next_routes(update)? {
             self.layout.clone_from(next.layout());
-            // A restore may have lost lanes. Their epochs stay, because sections that are appended again continue them.
+            // A restore may have lost lanes. The entries of their sections stay, because sections that are appended
+            // again continue the epochs.
             self.held.resize(self.held.len().max(self.layout.sections() as usize), Epoch(0));
             self.routes = Some(Arc::new(next));
             effects.push(TableEffect::Publish.into());
             for run in &update.runs {
-                // The section after the run. It cannot overflow, because ids end at the number of sections.
+                // The section after the run. The sum cannot overflow, because ids end at the number of sections.
                 let end = SectionId(run.first.0 + run.sections);
                 let moved = |(_, epoch): &(&SectionId, &Epoch)| {
                     // The route may be older than the ownership, if the section was handed to this node after the
@@ -528,7 +540,8 @@ impl Owner {
         self.start(grant, copy, effects);
     }
 
-    /// Starts an ownership from a copy, or at the ceiling; `Err` if there should have been a copy.
+    /// Starts an ownership from a copy, or at the ceiling if there is no copy. `copy` is `Err` if there should have
+    /// been a copy.
     fn start(&mut self, grant: &Grant, copy: Result<Option<SectionCopy>, CopyLoss>, effects: &mut Effects) {
         let Grant { section, epoch, ceiling, .. } = *grant;
         let held = &mut self.held[section.0 as usize];
@@ -545,7 +558,8 @@ impl Owner {
         effects.push(TableEffect::Enter { section, epoch, ceiling, copy: copy.ok().flatten() }.into());
     }
 
-    /// Stops serving a section under an ownership; returns whether it was served under it.
+    /// Stops serving a section under the ownership `epoch`. Returns whether the section was served under this
+    /// ownership.
     fn drop_section(&mut self, section: SectionId, epoch: Epoch, effects: &mut Effects) -> bool {
         if self.owned.get(&section) != Some(&epoch) {
             return false;
@@ -558,7 +572,7 @@ impl Owner {
         true
     }
 
-    /// Returns the table after an update; `None` if the update is not newer.
+    /// Returns the route table after an update; `None` if the update is not newer than the known table.
     fn next_routes(&self, update: &RouteUpdate) -> Result<Option<RouteTable>, AdoptError> {
         if update.set != self.set || update.layout.declared() != self.layout.declared() {
             return Err(AdoptError::OtherSet { set: update.set.clone(), layout: update.layout.clone() });

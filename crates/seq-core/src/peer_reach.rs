@@ -1,30 +1,32 @@
-//! Reachability of the other nodes of a set, as one node observes it at their addresses for callers.
+//! Reachability of the other nodes of a set, as one node observes it when it connects to their ports for callers.
 //!
-//! A node dials one other node in each round, in turn, and also each node that has just failed. So the rate does not
-//! grow with the set, and a node is reported after a few failures in a row.
+//! In each round a node connects to one other node, each in turn, and also to nodes that it did not reach in the last
+//! rounds. So the rate of connections does not grow with the size of the set, and a node that is not reached is
+//! reported after a few rounds.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use core::ops::Bound::{Excluded, Unbounded};
 
 use crate::id::NodeId;
 
-/// Dials in a row that must fail before a node counts as unreached; a success ends it.
+/// Number of connections in a row that must fail before a node counts as not reached. After one success it counts as
+/// reached again.
 const FAILURES: u32 = 3;
 
-/// Most nodes that are dialled in one round.
+/// Most nodes to which a node connects in one round.
 const MOST_DUE: usize = 4;
 
 /// Reachability of the other nodes, as one node observes it.
 #[derive(Clone, Debug, Default)]
 pub struct PeerReach {
-    /// Failures in a row of each node, without zeros.
+    /// Number of failures in a row for each node; nodes without a failure are missing.
     failures: BTreeMap<NodeId, u32>,
-    /// The node that was dialled in turn last.
+    /// The node whose turn was last.
     last: NodeId,
 }
 
 impl PeerReach {
-    /// Returns the nodes to dial in a round, out of all other nodes.
+    /// Returns the nodes to connect to in the next round. `others` are all other nodes of the set.
     pub fn due(&mut self, others: &BTreeSet<NodeId>) -> BTreeSet<NodeId> {
         self.failures.retain(|id, _| others.contains(id));
         let next = others.range((Excluded(self.last), Unbounded)).next().or_else(|| others.first()).copied();
@@ -33,7 +35,7 @@ impl PeerReach {
         next.into_iter().chain(failing).take(MOST_DUE).collect()
     }
 
-    /// Counts the result of a dial.
+    /// Counts the result of a connection.
     pub fn dialled(&mut self, id: NodeId, reached: bool) {
         if reached {
             self.failures.remove(&id);

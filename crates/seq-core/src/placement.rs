@@ -1,12 +1,13 @@
 //! Proposes an owner for each section, by consistent hashing with bounded load.
 //!
-//! The stored route table is the only authority; the placement is only a proposal for it. A node's points on the ring
-//! depend on its name and weight alone, so a node that joins or leaves moves few sections in addition to its own share,
-//! and a dead node's sections spread over all others. The bound on the load keeps the fullest node near its share.
+//! The result is only a proposal; the stored route table alone decides which node owns a section. A node's points on
+//! the hash ring depend only on the node's name and weight. So if a node joins or leaves, few sections move in addition
+//! to the node's own share, and the sections of a dead node spread over all other nodes. The bound on the load keeps
+//! even the node with the most sections near its share.
 //!
-//! The ring comes from the crate `consistent_hash`. It gets explicit little-endian bytes, because the bytes from a
-//! derived `Hash` depend on the compiler and the machine. Golden vectors pin the result: two versions of the program
-//! that propose differently would move sections back and forth.
+//! The ring comes from the crate `consistent_hash`. Its keys are explicit little-endian bytes, because the bytes from a
+//! derived `Hash` depend on the compiler and the machine. Tests compare the results with stored results, because two
+//! versions of the program that propose different owners would move sections back and forth.
 
 use alloc::vec::Vec;
 use core::hash::{Hash, Hasher};
@@ -24,21 +25,23 @@ pub struct Candidate<'a> {
     /// Name of the node, unique among the candidates. The name, not the id, places the node on the ring, because ids
     /// are assigned in the order of first registration, and that order must not matter.
     pub name: &'a str,
-    /// Weight relative to the other candidates, up to [`limits::MAX_WEIGHT`]; with 0 the node gets nothing.
+    /// Weight relative to the other candidates, up to [`limits::MAX_WEIGHT`]. A node with weight 0 gets no sections.
     pub weight: u32,
 }
 
-/// Points on the ring for each unit of weight. With 160 points an unbounded ring's fullest node has 1.10 of its share;
-/// with 40 points it would have 1.36, so that the bound below would move many sections off their first candidate.
+/// Points on the ring for each unit of weight. Without a bound on the load, the fullest node has 1.10 times its share
+/// with 160 points, and 1.36 times its share with 40 points. So with 40 points [`LOAD_BOUND_PERCENT`] would move many
+/// sections away from their first candidate.
 const POINTS_PER_WEIGHT: u32 = 160;
 
-/// Largest load of a node, in hundredths of its share. Tighter bounds move more sections when nodes join and leave.
+/// Most sections of a node, in percent of its share. With a lower bound, more sections would move when nodes join and
+/// leave.
 const LOAD_BOUND_PERCENT: u64 = 110;
 
-/// Proposes an owner for each of the sections, in their order.
+/// Returns a proposed owner for each of the sections, in their order.
 ///
-/// The result depends on the set of candidates only, not on their order. It is empty if no candidate has a weight. No
-/// candidate gets more than 1.10 of its share by weight, rounded up.
+/// The result does not depend on the order of `nodes`. It is empty if no node has a weight above 0. No node gets more
+/// than 1.10 times its share by weight, rounded up.
 #[must_use]
 pub fn propose(sections: &[SectionId], nodes: &[Candidate<'_>]) -> Vec<NodeId> {
     let weight_of = |node: &Candidate<'_>| node.weight.min(limits::MAX_WEIGHT);

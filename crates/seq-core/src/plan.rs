@@ -1,8 +1,9 @@
-//! Plans of operators: a change is checked first, shown, and made only if the facts that its plan rests on still hold.
+//! Plans of operators: a change is first checked and shown, and later made only if the facts on which its plan is based
+//! are still the same.
 //!
-//! **Invariant:** a fingerprint covers preconditions alone: values that only another change of an operator moves, or
-//! that make it the plan of another change. Values that move by themselves are not covered (ceilings, owners, renewals,
-//! positions in the log), so a plan stays valid while the set serves.
+//! **Invariant:** a fingerprint covers only preconditions. These are the kind and the arguments of the change, and
+//! values that change only if an operator makes another change. Values that change without an operator are not covered
+//! (ceilings, owners, renewals, positions in the log), so a plan stays valid while the set serves.
 
 use core::fmt;
 use core::str::FromStr;
@@ -12,15 +13,15 @@ use crate::layout::{NO_SPACES, fnv1a};
 /// Hexadecimal digits of a fingerprint in text.
 const DIGITS: usize = 16;
 
-/// Hash of the facts that the plan of a change rests on; 0: of no plan.
+/// Hash of the facts on which the plan of a change is based; 0 stands for no plan.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Fingerprint(pub u64);
 
 impl Fingerprint {
-    /// Fingerprint of no plan, which a change that requires no plan states.
+    /// Fingerprint that stands for no plan. A change states it if it does not require a plan.
     pub const NONE: Fingerprint = Fingerprint(0);
 
-    /// Refuses a change that requires this plan, if the plan would be different now.
+    /// Refuses a change that requires this plan, if the plan of the change would have another fingerprint `now`.
     ///
     /// # Errors
     /// [`StalePlan`].
@@ -61,14 +62,15 @@ pub struct StalePlan {
 #[error("it is not 16 hexadecimal digits, as --dry-run prints them")]
 pub struct MalformedFingerprint;
 
-/// The facts that a plan rests on, value by value. The order of the values is a part of the hash; no two lists of
-/// values have the same bytes.
+/// Hash of the facts on which a plan is based, to which the values are added one by one. The order of the values
+/// matters, and different lists of values are always hashed as different bytes.
 #[derive(Clone, Copy, Debug)]
 #[must_use]
 pub struct Preconditions(u64);
 
 impl Preconditions {
-    /// Begins the preconditions of a kind of change: plans of two kinds differ, even with equal values.
+    /// Begins the preconditions of a kind of change. The kind is hashed too, so plans of two kinds of changes differ
+    /// even if their values are equal.
     pub fn of(change: &str) -> Preconditions {
         Preconditions(NO_SPACES.0).text(change)
     }

@@ -1,12 +1,13 @@
-//! Decides when the leader of a restored set ends the quarantine of the set, and when a newer lineage begins first.
+//! Decides when the leader of a restored set's store ends the quarantine of the set, and whether a newer lineage must
+//! begin before.
 //!
-//! **Invariant:** the machine proposes the end of a quarantine only when no response of another set is awaited, and
-//! when the leases of the earlier lineages are over: after [`State::quarantine_wait`], counted from when this leader
-//! has the restored state. A new leader starts the count again, and so does a leader that learns of a newer lineage of
-//! another set.
+//! **Invariant:** the end of a quarantine is proposed only when every awaited response of another set is there, and
+//! when the leases of the earlier lineages are over. The leases are over after the time [`State::quarantine_wait`],
+//! counted from when this leader first has the restored state. The count begins again at a new leader, and when a
+//! leader learns of a newer lineage of another set.
 //!
-//! The shell reads the clock, sends requests to other sets and to members of the store, proposes, and draws the random
-//! part of a lineage. The state checks the responses again when the end is applied.
+//! The caller reads the clock, sends requests to other sets and to members of the store, commits the proposals, and
+//! draws the random part of a lineage. When the end of the quarantine is applied, the state checks the responses again.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -22,19 +23,20 @@ pub struct Quarantine {
     lineages: (Lineage, BTreeMap<SetId, Lineage>),
     /// Time when the wait began, by the leader's clock.
     began: Duration,
-    /// The lineage with the highest count of a rival group that may have served. It counts at least as many restores as
-    /// the set's own lineage.
+    /// The lineage with the highest count of restores among rival groups that may have served. Its count is not below
+    /// the count of the set's own lineage. `None` if there is no such group.
     rival: Option<Lineage>,
 }
 
 /// The next step of a quarantine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Sends the fence to these sets, each with the first section of the awaited page of its response.
+    /// Sends the fence to these sets. Each set is listed with the section at which the next page of its response must
+    /// begin.
     Fence(Vec<(SetId, SectionId)>),
-    /// Waits for this time: leases of the earlier lineages may last until then.
+    /// Waits for this time, because leases of the earlier lineages may last until its end.
     Wait(Duration),
-    /// Another set was restored as well, so the wait begins again with [`Quarantine::of`].
+    /// Begins the wait again with [`Quarantine::of`], because another set was restored in the meantime.
     Restart,
     /// Notes the time by the clock of the store.
     NoteClock,
@@ -42,8 +44,8 @@ pub enum Step {
     End(EndQuarantine),
 }
 
-/// A listed member of the store that responds as a member of another group, because it was restored from another file,
-/// or under another count.
+/// A member of the store, according to the set file, that responds as a member of another Raft group. It was restored
+/// from another backup file, or under another count of restores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rival {
     /// The lineage of its group.
@@ -61,14 +63,15 @@ pub enum Contest {
     None,
     /// The quarantine waits until the rivals are stopped, and restored like the other members.
     Waits,
-    /// A rival group may have served under a count that is not below this group's count, so both groups would have the
-    /// same numbers. A lineage begins that counts this many restores or more.
+    /// A new lineage begins, which counts at least this many restores. It is necessary because a rival group may have
+    /// served under a count that is not below this group's count, and both groups would allocate the same numbers.
     Begin(u32),
 }
 
 impl Quarantine {
-    /// Returns the quarantine that a state is in at a time of the leader's clock, or `None` outside of a quarantine. It
-    /// continues from `known`, the result of the leader's last call, unless a lineage has changed since.
+    /// Returns the quarantine of a state at the time `now` of the leader's clock; `None` if the state is not in
+    /// quarantine. `known` is the result of the leader's previous call. Its wait continues, unless a lineage has
+    /// changed since that call.
     #[must_use]
     pub fn of(known: Option<Quarantine>, state: &State, now: Duration) -> Option<Quarantine> {
         state.quarantine_wait()?;
@@ -106,8 +109,8 @@ impl Quarantine {
         }
     }
 
-    /// Compares the group of this leader with the rivals that respond now. A rival with a high count is remembered,
-    /// because it may have served, whether or not it responds again.
+    /// Compares this leader's group with the rivals that respond now. A rival group with a majority and with at least
+    /// this group's count is remembered, even if it does not respond again, because it may have served.
     pub fn contest(&mut self, rivals: &[Rival]) -> Contest {
         let own = self.lineage().restores();
         let is_ahead = |rival: &&Rival| rival.has_majority && rival.lineage.restores() >= own;
@@ -123,11 +126,11 @@ impl Quarantine {
     }
 }
 
-/// Returns how many restores the lineage after `refused` must count, of which another set or a rival requires `least`;
-/// `None` if `refused` is no longer the lineage of a set in quarantine.
+/// Returns how many restores the lineage that follows `refused` must count. `least` is the count that another set or a
+/// rival requires. `None` if the set is no longer in quarantine under the lineage `refused`.
 #[must_use]
 pub fn next_count(state: &State, refused: Lineage, least: u32) -> Option<u32> {
-    // Other sets may require more by now, which the log has learned.
+    // The log may have learned by now that other sets require a higher count.
     (state.is_quarantined() && state.lineage == refused).then(|| state.least_restores().max(least))
 }
 

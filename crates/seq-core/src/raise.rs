@@ -1,36 +1,39 @@
 //! The ceiling that a raise requests, and the time when a raise is due.
 //!
-//! A raise starts while half a step is left, so that its round trip hides behind numbers that are still free. Each
-//! section has at most one raise in flight. The target is absolute, so repeated messages do not raise further.
+//! A raise is requested when half a step is left, so that there are still numbers to allocate during its round trip.
+//! Each section has at most one raise in flight. A raise names the new ceiling instead of a distance, so a repeated
+//! message does not raise the ceiling further.
 
 use crate::id::{Seq, Step};
 use crate::limits;
 
-/// Returns whether the next raise is due once `value` is allocated under `ceiling`: half a step or less is left, and
-/// there are numbers above the ceiling.
+/// Returns whether the next raise is due once `value` is allocated under `ceiling`. It is due if half a step or less is
+/// left, and the ceiling is below [`Seq::MAX`].
 #[inline]
 #[must_use]
 pub fn is_due(value: Seq, ceiling: Seq, step: Step) -> bool {
     ceiling.0.saturating_sub(value.0) <= step.0 / 2 && ceiling < Seq::MAX
 }
 
-/// Returns the ceiling to request: one step above `ceiling`, or `wanted` if a call waits for more than that. Never more
-/// than [`limits::MAX_RAISE`] above `ceiling`, and never above [`Seq::MAX`].
+/// Returns the ceiling to request: one step above `ceiling`, or `wanted` if a call waits for a higher number. The
+/// result is never more than [`limits::MAX_RAISE`] above `ceiling`, and never above [`Seq::MAX`].
 #[must_use]
 pub fn target(ceiling: Seq, wanted: Seq, step: Step) -> Seq {
     let target = ceiling.0.saturating_add(step.0).max(wanted.0);
     Seq(target.min(ceiling.0.saturating_add(limits::MAX_RAISE))).min(Seq::MAX)
 }
 
-/// Returns the ceiling of ticks to request: a lead above the `wanted` tick, at most [`Seq::MAX`]. The first raise of a
-/// section goes from its start to the present, so no distance bounds it; the store's leader bounds it by its own clock.
+/// Returns the ceiling to request for lanes with a clock: `lead` ticks above the tick `wanted`, at most [`Seq::MAX`].
+/// The distance of such a raise is not bounded, because the first raise of a section goes from its start to the
+/// present. Instead, the store's leader bounds the ceiling by its own clock.
 #[must_use]
 pub fn tick_target(wanted: Seq, lead: Step) -> Seq {
     Seq(wanted.0.saturating_add(lead.0)).min(Seq::MAX)
 }
 
-/// Returns the most numbers of a section that are skipped when an ownership begins at its ceiling: its last raise was
-/// requested with half a step left, for a whole step. An advance or a large count may skip more.
+/// Returns the most numbers that a section usually skips when an ownership begins at its ceiling. It is one and a half
+/// steps, because a raise by a whole step is requested when half a step is left. After an advance or a call with a
+/// large count, more numbers may be skipped.
 #[must_use]
 pub fn most_skipped(step: Step) -> u64 {
     step.0.saturating_add(step.0 / 2)

@@ -1,13 +1,16 @@
 //! Bounds the raises of a request at the leader of the store, before they are proposed.
 //!
-//! **Invariant:** no raise moves a ceiling by more than its distance here, or, for ticks, above the highest ceiling at
-//! the time of the store. The distance is counted from the committed ceiling as read here; ceilings never fall, so an
-//! applied raise moves the ceiling by this distance at most. A raise whose ownership is not on record has no distance,
-//! so that a node cannot exhaust the bucket of another node's section in [`raise_rate`](crate::raise_rate). It moves
-//! nothing either: its target is lowered to the ceiling as read, in case the ownership begins before the raise is
+//! **Invariant:** no raise moves a ceiling by more than the distance that is computed here. A raise of lanes with a
+//! clock moves the ceiling at most to the highest ceiling that is allowed at the present time of the leader's clock. A
+//! distance is counted from the committed ceiling as read here. Ceilings never fall, so an applied raise moves the
+//! ceiling by at most this distance.
+//!
+//! A raise gets no distance if its sender is not the section's owner on record, so that a node cannot exhaust the
+//! bucket of another node's section in [`raise_rate`](crate::raise_rate). The target of such a raise is lowered to the
+//! committed ceiling, so that the raise moves nothing, even if the sender's ownership begins before the raise is
 //! applied.
 //!
-//! The bounds are part of no command, because a command that was proposed may be applied much later.
+//! The bounds are not part of a command, because a proposed command may be applied much later.
 
 use alloc::vec::Vec;
 
@@ -16,18 +19,18 @@ use crate::limits;
 use crate::owner::Session;
 use crate::state::{Raise, SectionRecord, State};
 
-/// The largest distances by which raises of one request move the ceilings of their sections.
+/// The largest distances by which the raises of one request move the ceilings of their sections.
 pub type Distances = Vec<(SectionId, u64)>;
 
-/// Raises of one request whose target was lowered because their ownership is not on record, each with its position in
-/// the request and its requested target.
+/// Raises of one request whose targets were lowered because the sender is not the owner on record. Each has its
+/// position in the request and the target that was requested.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Lowered(Vec<(usize, Seq)>);
 
 impl Lowered {
-    /// Returns the position of the first such raise that was accepted all the same, because its ownership began after
-    /// it was looked up. The request is to be repeated then. `ceilings` are the committed ceilings, in the order of the
-    /// request.
+    /// Returns the position of the first of these raises that the store accepted nevertheless, because the sender's
+    /// ownership began after [`bound`] had read the record. Then the request must be repeated. `ceilings` are the
+    /// committed ceilings in the response, in the order of the request.
     #[must_use]
     pub fn first_accepted(&self, ceilings: &[Option<Seq>]) -> Option<usize> {
         let accepted = |(index, requested): &(usize, Seq)| {
@@ -37,9 +40,10 @@ impl Lowered {
     }
 }
 
-/// Returns the largest distance by which each raise by the owner on record moves its ceiling, and lowers the targets of
-/// all other raises to the committed ceiling. A raise of ticks has no distance: its target is lowered to the highest
-/// ceiling at this time of the store, in milliseconds since 1970.
+/// Bounds the raises of one request of `session`. Returns the largest distance by which each raise of an owner on
+/// record moves its ceiling, and the other raises, whose targets it lowers to the committed ceiling. A raise of lanes
+/// with a clock has no distance. Instead its target is lowered to the highest ceiling that is allowed at `unix_ms`, the
+/// time of the leader's clock in milliseconds since 1970.
 pub fn bound(state: &State, session: Session, raises: &mut [Raise], unix_ms: u64) -> (Distances, Lowered) {
     let layout = state.set.as_ref().map(|set| &set.layout);
     let (mut distances, mut lowered) = (Vec::with_capacity(raises.len()), Vec::new());

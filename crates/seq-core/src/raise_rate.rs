@@ -1,15 +1,16 @@
 //! Bounds how fast ceilings rise, with a token bucket for each section at the leader of the store.
 //!
-//! A raise is bounded by [`limits::MAX_RAISE`], but the number of raises is not: without this bound, a faulty or
-//! compromised AllocSvr could spend the numbers of its sections within hours. A bucket has [`limits::RAISE_BURST`]
-//! numbers, and gets [`limits::RAISE_RATE`] more each second; a raise takes as many as it moves the ceiling.
+//! [`limits::MAX_RAISE`] bounds the distance of a raise, but not the number of raises. Without a bound on the rate, a
+//! faulty or compromised AllocSvr could use up the numbers of its sections within hours. A full bucket has
+//! [`limits::RAISE_BURST`] numbers, and a bucket that is not full gets [`limits::RAISE_RATE`] more each second. A raise
+//! takes as many numbers as it moves the ceiling.
 //!
 //! **Invariant:** within any time `t`, the admitted raises of a section move its ceiling by at most
 //! `RAISE_BURST + RAISE_RATE * t`.
 //!
-//! The buckets are no part of the replicated state, because clocks differ between members and a committed raise is
-//! never taken back. A new leader begins with full buckets. Time is a duration since any origin, the same in all calls;
-//! the shell reads it.
+//! The buckets are not part of the replicated state, because clocks differ between members, and because a raise cannot
+//! be refused after it is committed. A new leader begins with full buckets. Times are durations since any origin that
+//! is the same in all calls; the caller reads the clock.
 
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -20,8 +21,8 @@ use crate::limits;
 /// Time that an empty bucket takes to fill.
 pub const FILL_TIME: Duration = Duration::from_secs(limits::RAISE_BURST / limits::RAISE_RATE);
 
-/// The longest time after which a refused raise is admitted, unless other raises of the section come first: a raise
-/// moves a ceiling by at most [`limits::MAX_RAISE`].
+/// Longest time after which a refused raise is admitted, if no other raise of the section is admitted before. It is
+/// bounded because a raise moves a ceiling by at most [`limits::MAX_RAISE`].
 pub const LONGEST_WAIT: Duration = Duration::from_secs(limits::MAX_RAISE.div_ceil(limits::RAISE_RATE));
 
 /// Nanoseconds of a second.
@@ -34,19 +35,19 @@ const _: () = assert!(limits::RAISE_BURST.is_multiple_of(limits::RAISE_RATE), "w
 /// The buckets of a set's sections.
 #[derive(Clone, Debug, Default)]
 pub struct RaiseRate {
-    /// Time when the bucket of each section is full again, in nanoseconds, by section; a section beyond the end has a
-    /// full bucket. It ends at the last section that was raised by its owner on record
-    /// ([`raise_bound`](crate::raise_bound)), so it has at most [`limits::MAX_SECTIONS`] entries, 8 MiB, and 344 kB
-    /// for 42,950 sections.
+    /// Time in nanoseconds when the bucket of each section is full again, by section. Sections beyond the end of the
+    /// vector have full buckets. The vector ends at the last section that was raised by its owner on record
+    /// ([`raise_bound`](crate::raise_bound)), so it has at most [`limits::MAX_SECTIONS`] entries, which take 8 MiB. For
+    /// 42,950 sections it takes 344 kB.
     full_at: Vec<u64>,
 }
 
-/// A refused request: the section whose bucket does not have enough numbers, and the time until it has.
+/// Refusal of a request because the bucket of a section does not have enough numbers yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooFast {
-    /// The first such section of the request.
+    /// The first such section in the request.
     pub section: SectionId,
-    /// Time after which its raise is admitted, above 0 and up to [`LONGEST_WAIT`].
+    /// Time after which the raise of the section is admitted, above 0 and up to [`LONGEST_WAIT`].
     pub after: Duration,
 }
 
@@ -57,9 +58,9 @@ impl RaiseRate {
         RaiseRate::default()
     }
 
-    /// Takes the numbers of all raises of a request, or of none. Each raise has its section and the distance that it
-    /// moves the ceiling, `0 ..= limits::MAX_RAISE`; a larger distance counts as that limit, because only raises of
-    /// ticks go further. `now` never falls.
+    /// Takes the numbers for all raises of a request from the buckets, or takes nothing. Each raise is a section and
+    /// the distance by which the raise moves the ceiling, `0 ..= limits::MAX_RAISE`. A larger distance counts as this
+    /// limit, because only raises of lanes with a clock go further. `now` never falls.
     ///
     /// # Errors
     /// [`TooFast`] if any of the raises would exceed the bound; nothing is taken then.
@@ -104,8 +105,8 @@ impl RaiseRate {
     }
 }
 
-/// Returns the nanoseconds that a bucket takes to get so many numbers, rounded up, so that nothing is admitted for
-/// free.
+/// Returns the nanoseconds after which a bucket has got this number of numbers. They are rounded up, so that no number
+/// is free.
 fn fill_nanos(numbers: u64) -> u64 {
     (numbers.min(limits::MAX_RAISE) * NANOS).div_ceil(limits::RAISE_RATE)
 }

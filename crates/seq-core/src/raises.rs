@@ -1,12 +1,14 @@
 //! The raise queue of an AllocSvr: it decides which ceilings are requested from the store, in which batches, and when.
 //!
-//! A section is queued by its only [`RaiseTicket`], so at most one raise of a section is queued or in flight. A raise
-//! that failed is queued again, and no batch is sent before its wait has ended, so a store that does not respond gets
-//! one round of calls for each wait. A raise that the store refused is not repeated, because the ownership is over. If
-//! the ceiling of a section would rise too fast, only that section is delayed: its ownership continues, and the other
-//! sections are raised at once. The same holds for a section of ticks that the store raised by less than requested.
+//! A section is queued together with its [`RaiseTicket`]. Each section has only one ticket, so at most one raise of a
+//! section is queued or in flight. A raise that failed is queued again. After a failed call no batch is sent until a
+//! wait has ended, so a store that does not respond gets only one round of calls in each wait. A raise that the store
+//! refused is not repeated, because the ownership is over. If the store refuses a batch because the ceiling of one
+//! section would rise too fast, only that section is delayed. Its ownership continues, and the other sections of the
+//! batch are raised at once. A section of lanes with a clock is also delayed if the store raised its ceiling by less
+//! than requested.
 //!
-//! Time is a duration since any origin, the same in all calls; the shell reads it.
+//! Times are durations since any origin that is the same in all calls; the caller reads the clock.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
@@ -22,8 +24,8 @@ use crate::renewals::RenewalOptions;
 use crate::section::RaiseTicket;
 use crate::state::Raise;
 
-/// Pause after a raise of ticks that the store cut short. A node whose clock is wrong requests at every call, and must
-/// not fill the store's log.
+/// Pause after a raise of lanes with a clock for which the store committed a lower ceiling than requested. A node whose
+/// clock is wrong would request a raise at every call. The pause keeps such a node from filling the store's log.
 const SHORT_RAISE_PAUSE: Duration = Duration::from_millis(100);
 
 /// Batches and intervals of raises.
@@ -33,14 +35,15 @@ pub struct RaiseOptions {
     pub batch: usize,
     /// Most calls in flight, 1 or above.
     pub in_flight: usize,
-    /// Wait after the first failed call; doubles with each further one.
+    /// Wait after the first failed call. The wait doubles with each further failed call.
     pub retry_min: Duration,
     /// Longest wait after a failed call.
     pub retry_max: Duration,
 }
 
 impl RaiseOptions {
-    /// Options for a network within a region. If more calls are in flight, they queue in the store's log.
+    /// Options for a network within a region. If more calls were in flight, they would only wait for each other in the
+    /// store's log.
     pub const DEFAULTS: RaiseOptions = RaiseOptions {
         batch: limits::MAX_RAISES,
         in_flight: 4,
@@ -49,7 +52,8 @@ impl RaiseOptions {
     };
 }
 
-/// A section as the raise queue needs it. The queue holds handles that the shell shares with its table.
+/// Functions of a section that the raise queue needs. The queue holds handles of sections, which are also in the
+/// caller's table of sections.
 pub trait RaisedSection {
     /// Returns the section's id.
     fn id(&self) -> SectionId;
@@ -73,15 +77,16 @@ pub trait RaisedSection {
 #[derive(Debug)]
 pub struct RaiseQueue<S> {
     options: RaiseOptions,
-    /// Sections to raise, oldest first. A section that left may be here together with its successor until it is dropped
-    /// from a batch.
+    /// Sections to raise, oldest first. If a section left and entered again, its old and its new ownership may both be
+    /// here, until the old one is left out of a batch and dropped.
     pending: VecDeque<(S, RaiseTicket)>,
-    /// Sections whose ceiling would rise too fast, or whose last raise was cut short, with the time from which they are
-    /// pending again. At most one for each ticket; few, because a section that raises its ceiling as fast as it
-    /// allocates numbers is never delayed.
+    /// Sections whose ceiling would rise too fast, or for which the store last committed a lower ceiling than
+    /// requested. Each has the time from which it is pending again. There is at most one entry for each ticket. Usually
+    /// there are few entries, because a section that raises its ceiling only as fast as it allocates numbers is never
+    /// delayed.
     delayed: Vec<(Duration, S, RaiseTicket)>,
-    /// Sections whose last raise was cut short, with the time before which they request no other. At most one entry for
-    /// each section of ticks.
+    /// Sections of lanes with a clock for which the store last committed a lower ceiling than requested. Each has the
+    /// time before which its next raise is not requested. There is at most one entry for each section.
     cut_short: BTreeMap<SectionId, Duration>,
     in_flight: usize,
     backoff: Backoff,
@@ -128,8 +133,9 @@ impl<S: Deref<Target: RaisedSection>> RaiseBatch<S> {
         self.raises.iter().map(|(section, _, to)| Raise { section: section.id(), epoch: section.epoch(), to: *to })
     }
 
-    /// Returns whether a response fits: for each raise it has `None` if the raise is refused, or else a ceiling that
-    /// covers the requested ceiling, as far as one raise goes. Ticks may get any ceiling.
+    /// Returns whether a response fits the batch. It must have one entry for each raise: `None` if the raise is
+    /// refused, or else a ceiling that is at least the requested ceiling or at least [`limits::MAX_RAISE`]. For lanes
+    /// with a clock any ceiling fits. No ceiling may be above [`Seq::MAX`].
     #[must_use]
     pub fn fits(&self, ceilings: &[Option<Seq>]) -> bool {
         let fits = |((section, _, to), ceiling): (&(S, RaiseTicket, Seq), &Option<Seq>)| {
@@ -159,7 +165,7 @@ impl<S: Deref<Target: RaisedSection>> RaiseQueue<S> {
         }
     }
 
-    /// Queues a section, for a later time if its last raise was cut short.
+    /// Queues a section. If the store last committed a lower ceiling for it than requested, delays the section.
     pub fn enqueue(&mut self, section: S, ticket: RaiseTicket) {
         match self.cut_short.remove(&section.id()) {
             Some(at) => self.delayed.push((at, section, ticket)),
@@ -167,10 +173,11 @@ impl<S: Deref<Target: RaisedSection>> RaiseQueue<S> {
         }
     }
 
-    /// Returns the batch to send now, under the current incarnation; `None` if there is none, or it must wait.
+    /// Returns the batch to send now, under the current incarnation; `None` if no section is pending, or the batch must
+    /// wait.
     ///
-    /// `owns` returns whether exactly this section is in the table, read after the sections were queued: a missing
-    /// section has left permanently, and is dropped.
+    /// `owns` returns whether the caller's table has exactly this section, under this ownership. The table must be read
+    /// after the sections were queued. A section that is missing in the table has left permanently, and is dropped.
     pub fn next_batch(
         &mut self,
         now: Duration,
@@ -196,7 +203,7 @@ impl<S: Deref<Target: RaisedSection>> RaiseQueue<S> {
             };
             let owned = self.pending.drain(..most).filter(|(section, _)| owns(section));
             let mut raises: Vec<_> = owned.filter_map(target).collect();
-            // In this order the store checks without a copy that no section is in a batch twice.
+            // Because of this order the store can check without a copy of the batch that no section is in it twice.
             raises.sort_unstable_by_key(|(section, ..)| section.id());
             if !raises.is_empty() {
                 self.in_flight += 1;
@@ -206,15 +213,15 @@ impl<S: Deref<Target: RaisedSection>> RaiseQueue<S> {
         None
     }
 
-    /// Returns the time when [`RaiseQueue::next_batch`] may return a batch even if nothing was queued and no response
-    /// came.
+    /// Returns the time when [`RaiseQueue::next_batch`] may return a batch even if no section is queued and no response
+    /// arrives until then.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Duration> {
         self.paused_until.or_else(|| self.delayed.iter().map(|(at, ..)| *at).min())
     }
 
-    /// Adopts the committed ceilings of a response that [fits](RaiseBatch::fits). Only now do the sections use them, so
-    /// a ceiling is durable before it is visible.
+    /// Adopts the committed ceilings of a response that [fits](RaiseBatch::fits). The sections use the ceilings only
+    /// after this call, so no number is allocated under a ceiling before the ceiling is durable.
     ///
     /// # Panics
     /// When there are fewer ceilings than raises.
@@ -253,8 +260,8 @@ impl<S: Deref<Target: RaisedSection>> RaiseQueue<S> {
     /// Handles a refusal of the batch because the ceiling of `section` would rise too fast. Delays this section for
     /// `after`, limited to the range from the first wait of a failed call to [`LONGEST_WAIT`], and queues the other
     /// sections of the batch again at once. Each refusal delays one section, so the number of refusals in a row is
-    /// bounded by the sections of the batch. `random` is any 32 bits. Returns no ownership; if the section is not in
-    /// the batch, handles the refusal as [`RaiseQueue::on_failed`] and returns the same ownerships.
+    /// bounded by the number of sections in the batch. Returns no ownerships. But if the section is not in the batch,
+    /// handles the refusal like [`RaiseQueue::on_failed`], with the same result. `random` is any 32 bits.
     pub fn on_too_fast(
         &mut self,
         mut batch: RaiseBatch<S>,

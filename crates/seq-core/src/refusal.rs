@@ -3,7 +3,8 @@
 use crate::id::{Epoch, NodeId, SectionId, Seq, SetId, Uid};
 use crate::limits;
 
-/// A refusal is a response, not a fault, so it is compared, counted and sent, never logged as an error.
+/// Reason why a request for numbers is refused. A refusal is a response, not a fault. It is compared, counted and sent,
+/// but never logged as an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// The node's set does not hold the uid.
@@ -16,10 +17,10 @@ pub enum Refusal {
         /// End of the set's uids, exclusive.
         end: u64,
     },
-    /// The request has no uid, which is not the same as user 0.
+    /// The request has no uid. A missing uid does not mean user 0.
     #[error("the request has no uid: send its field uid, also for user 0")]
     UidMissing,
-    /// The request to advance has no number, which is not the same as the number 0.
+    /// The request to advance has no number. A missing number does not mean the number 0.
     #[error("the request has no number to advance to: send its field to")]
     ToMissing,
     /// The count is 0, or more than a call may take.
@@ -136,7 +137,7 @@ pub enum Refusal {
         /// The uid's section.
         section: SectionId,
     },
-    /// The queue of calls that wait for sections which cannot be served now is full.
+    /// Sections cannot be served now, and the queue of the calls that wait for such sections is full.
     #[error("section {section} cannot be served now, and {pending} calls are pending already")]
     TooManyPending {
         /// The uid's section.
@@ -144,7 +145,8 @@ pub enum Refusal {
         /// The bound.
         pending: usize,
     },
-    /// As many calls as allowed are pending for sections of one other set, or in flight to it.
+    /// The section is in another set, and as many calls as allowed are already pending for sections of that set, or in
+    /// flight to it.
     #[error("section {section} is in set {set}, and {pending} calls for that set are pending already")]
     TooManyPendingOfSet {
         /// The uid's section.
@@ -179,7 +181,7 @@ pub enum Refusal {
         /// The highest number that is accepted now.
         bound: Seq,
     },
-    /// The advance goes to a number that the uid is past, or may be past.
+    /// The uid has passed the number to which it should be advanced, or may have passed it.
     #[error("uid {uid} is past that number, and numbers never go back")]
     AlreadyPast {
         /// The uid.
@@ -197,7 +199,8 @@ pub enum Refusal {
         /// The lane's section.
         section: SectionId,
     },
-    /// The clock of the lane's owner is so far ahead that the store raises no ceiling up to it.
+    /// The clock of the lane's owner is so far ahead of the store's clock that the store does not raise the ceiling to
+    /// the time of the owner's clock.
     #[error(
         "the clock of node {node}, the owner of section {section}, is {}.{:03} s ahead of its store's clock, so the store \
          raises no ceiling as far: check the time synchronization of the node, and of the store's members",
@@ -212,7 +215,7 @@ pub enum Refusal {
         /// Milliseconds by which its clock is ahead of the store's.
         ahead_ms: u64,
     },
-    /// The number to be above is further ahead than a request may go.
+    /// The number above which the caller wants numbers is further ahead than a request may skip.
     #[error("the lane in section {section} would skip to {above}, more than {} numbers ahead", limits::MAX_AFTER)]
     AfterTooFar {
         /// The lane's section.
@@ -223,7 +226,8 @@ pub enum Refusal {
     /// The node is about to exit.
     #[error("the node is shutting down")]
     ShuttingDown,
-    /// The section is in another set, and the call already came from another set, which follows the section itself.
+    /// The section is in another set, and the call was already forwarded to this node. The node that forwarded the call
+    /// sends it to the other set itself.
     #[error("section {section} is in set {set} since epoch {since}")]
     Moved {
         /// The uid's section.
@@ -244,8 +248,8 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// Returns whether an owner that refuses a forwarded item with it has consumed nothing, and another attempt, here
-    /// or at another owner, may succeed soon.
+    /// Returns whether the refusal is transient. If an owner refuses a forwarded item with a transient refusal, it has
+    /// consumed no numbers, and another attempt, at this or another node, may succeed soon.
     #[must_use]
     pub fn is_transient(&self) -> bool {
         matches!(

@@ -4,8 +4,9 @@
 //! The next renewal follows after the usual interval, sooner if an update is expected, and at once if a peer reports a
 //! grant.
 //!
-//! [`Owner::renewal`](crate::owner::Owner::renewal) decides the content of a renewal. Time is a duration since any
-//! origin, the same in all calls; the shell reads it, and separately the clocks with which the lease is counted.
+//! [`Owner::renewal`](crate::owner::Owner::renewal) decides the content of a renewal. Times are durations since any
+//! origin that is the same in all calls. They are not readings of the clocks with which a lease is counted; the caller
+//! reads those separately.
 
 use core::time::Duration;
 
@@ -13,21 +14,22 @@ use crate::backoff::Backoff;
 use crate::id::Incarnation;
 use crate::lease::LeaseTerms;
 
-/// The least time between two renewals that wait for the grants of handovers, which is about the time that the store
-/// takes to commit an entry. Handovers that are activated in the meantime share the next renewal, and forged Activates
-/// cost no more than these renewals.
+/// Shortest time between two renewals that are sent because peers reported that handovers to this node are committed.
+/// It is about the time that the store takes to commit an entry. Handovers that are reported within this time share the
+/// next renewal, and forged reports cannot cause renewals more often.
 pub const GRANT_INTERVAL: Duration = Duration::from_millis(5);
 
-/// The longest pause between two short incarnations. Two processes with one name end each other's incarnations. The
-/// pause keeps them from filling the store's log, and is long enough for the other process to be granted sections until
-/// then.
+/// Longest pause between two short incarnations. If two processes register under the same name, they end each other's
+/// incarnations. The pause keeps them from filling the store's log. It is long enough for the store to grant sections
+/// to one process before the other registers again.
 pub const MAX_SESSION_PAUSE: Duration = Duration::from_secs(5);
 
-/// Duration from which an incarnation is not short any more: then the pauses start over.
+/// Duration up to which an incarnation counts as short. After a longer incarnation the pauses begin again with the
+/// shortest pause.
 pub const SHORT_SESSION: Duration = Duration::from_secs(10);
 
-/// Interval at which the lease is checked, and at which routes are fetched from a peer while it is over. It is the
-/// interval at which pending calls retry.
+/// Interval at which the lease is checked. While the lease is over, it is also the interval at which routes are fetched
+/// from a peer.
 pub const PEER_ROUTES_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Intervals of renewals and registrations.
@@ -68,7 +70,7 @@ pub enum Poll {
 enum State {
     /// No incarnation.
     Ended,
-    /// The next renewal is due by the intervals since the last renewal was sent; before the first renewal, at once.
+    /// The next renewal is due after an interval from when the last renewal was sent. The first renewal is due at once.
     Paced {
         last_sent: Option<Duration>,
     },
@@ -99,7 +101,7 @@ impl Renewals {
         Renewals { options, backoff, state: State::Ended, stale: false, grant: false }
     }
 
-    /// Begins an incarnation: its first renewal is due at once.
+    /// Begins an incarnation, whose first renewal is due at once.
     pub fn on_registered(&mut self) {
         self.state = State::Paced { last_sent: None };
         self.backoff.reset();
@@ -115,13 +117,13 @@ impl Renewals {
         self.stale = true;
     }
 
-    /// Makes the next renewal due at once, because a peer reported that a handover to this node is committed: the
+    /// Makes the next renewal due at once, because a peer reported that a handover to this node is committed. The
     /// response to the renewal grants the section.
     pub fn on_grant_reported(&mut self) {
         self.grant = true;
     }
 
-    /// Returns the next action. `expects_update`: whether the next response is likely to bring an awaited update.
+    /// Returns the next action. `expects_update` returns whether the next response is likely to have an awaited update.
     pub fn poll(&mut self, now: Duration, expects_update: impl FnOnce() -> bool) -> Poll {
         let RenewalOptions { renew_interval, min_interval, .. } = self.options;
         let due = match self.state {
@@ -196,8 +198,9 @@ impl Registrations {
         self.retry.reset();
     }
 
-    /// Notes the newest incarnation that the store knows. Returns whether it is newer than the incarnation that the
-    /// registration follows: then the process registers again at once, after it.
+    /// Notes the newest incarnation of this node that the store knows. Returns whether it is newer than
+    /// [`Registrations::follows`]. If it is, the process registers again at once, and the registration follows this
+    /// newest incarnation.
     #[must_use]
     pub fn on_newer(&mut self, current: Incarnation) -> bool {
         let newer = current > self.follows;

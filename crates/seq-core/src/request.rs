@@ -1,4 +1,4 @@
-//! The values of a request, validated: a value outside its range is refused before anything is changed.
+//! Validated values of a request. A value outside its range is refused before any state is changed.
 
 use core::num::NonZeroU32;
 
@@ -6,7 +6,7 @@ use crate::id::Seq;
 use crate::limits;
 use crate::refusal::Refusal;
 
-/// The number that a uid is raised to, `0 ..= limits::MAX_ADVANCE`.
+/// The number to which an advance raises a uid, `0 ..= limits::MAX_ADVANCE`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Target(Seq);
 

@@ -1,8 +1,9 @@
-//! The route table of a set: for each section the owner, or the other set that it is in; the versions of the table, and
-//! the updates between two versions.
+//! The route table of a set, its versions, and the updates between two versions. For each section the table has the
+//! owner, or the other set that the section is in.
 //!
-//! The store's committed state is the only authority; every other process holds a copy that [`RouteTable::adopt`]
-//! updates. A copy never goes back to an older version: an update that is not newer changes nothing.
+//! Only the store's committed state decides on routes. Every other process has a copy of the table, which
+//! [`RouteTable::adopt`] updates. A copy never goes back to an older version, because an update that is not newer
+//! changes nothing.
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -13,7 +14,7 @@ use crate::id::{Epoch, NodeId, RouteVersion, SectionId, SetId};
 use crate::layout::Layout;
 use crate::series::Series;
 
-/// The owner of a section and its epoch, or the set that it is in.
+/// The owner of a section with the epoch of its ownership, or the other set that the section is in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Route {
     /// The owner; `None` while the section has none, or is in another set.
@@ -21,7 +22,7 @@ pub struct Route {
     /// Number of this ownership, 0 if the section was never owned. For a section in another set, the epoch since which
     /// it is there.
     pub epoch: Epoch,
-    /// The other set that the section is in; `SetId(0)`: it is in this set.
+    /// The other set that the section is in; `SetId(0)` if the section is in this set.
     pub away: SetId,
 }
 
@@ -32,13 +33,13 @@ impl Route {
         Route { owner, epoch, away: SetId(0) }
     }
 
-    /// Creates the route of a section in another set, since this epoch.
+    /// Creates the route of a section that is in the other set `set` since the epoch `since`.
     #[must_use]
     pub fn away(set: SetId, since: Epoch) -> Route {
         Route { owner: None, epoch: since, away: set }
     }
 
-    /// Returns the other set that the section is in; `None`: it is in this set.
+    /// Returns the other set that the section is in; `None` if the section is in this set.
     #[must_use]
     pub fn other_set(&self) -> Option<SetId> {
         (self.away != SetId(0)).then_some(self.away)
@@ -83,9 +84,9 @@ pub struct RouteUpdate {
     pub id: SetId,
     /// The cluster's uids and sections.
     pub layout: Layout,
-    /// Version of the table with this update in it.
+    /// Version of the table after this update.
     pub version: RouteVersion,
-    /// Version of the table that the update changes; 0: it is the whole table.
+    /// Version of the table to which the changes apply; 0 if the update is a whole table.
     pub base: RouteVersion,
     /// Every node of the set.
     pub nodes: BTreeMap<NodeId, RouteNode>,
@@ -104,13 +105,13 @@ pub struct RouteTable {
     id: SetId,
     layout: Layout,
     version: RouteVersion,
-    /// Sets of the cluster other than the set of this table, each with the version of the table that last changed its
-    /// entry. A set that a route names is missing here until its addresses arrive.
+    /// The other sets of the cluster, each with the version of the table that last changed its entry. A route may name
+    /// a set that is missing here, until an update has the set's addresses.
     sets: BTreeMap<SetId, (RouteSet, RouteVersion)>,
     /// Every node of the set. Invariant: every owner in `chunks` is here.
     nodes: BTreeMap<NodeId, RouteNode>,
-    /// The routes of all sections, in order. Shared between copies of the table, so that a change of one section copies
-    /// one chunk and not the route of every section.
+    /// The routes of all sections, in order. The chunks are shared between copies of the table, so that a change of one
+    /// section copies one chunk instead of the routes of all sections.
     chunks: Vec<Arc<Chunk>>,
     series: Arc<[Series]>,
 }
@@ -140,14 +141,15 @@ pub enum Adopted {
     Newer,
     /// The table was as new already; it is unchanged.
     NotNewer,
-    /// The update builds on a version that the table does not have, lacks a node that the table has and is not whole,
-    /// or is of another set or layout. The table is unchanged; the caller requests the whole table.
+    /// The update cannot be applied, and the table is unchanged; the caller requests the whole table. The update may
+    /// apply to a version that the table does not have, lack a node of the table although it is not whole, or belong to
+    /// another set or layout.
     Mismatch,
 }
 
 impl RouteTable {
-    /// Creates a table from a whole update; `None` if the update is not whole, runs past the layout or names an owner
-    /// that it does not list.
+    /// Creates a table from a whole update; `None` if the update is not whole, has sections past the end of its layout,
+    /// or names an owner that is not among its nodes.
     #[must_use]
     pub fn from_whole(update: &RouteUpdate) -> Option<RouteTable> {
         if update.base != RouteVersion(0) || !update.fits() {
@@ -200,7 +202,8 @@ impl RouteTable {
         Adopted::Newer
     }
 
-    /// Returns the part of the table that is newer than `since`; `None` if nothing is. Version 0 gets the whole table.
+    /// Returns the changes of the table since version `since`; `None` if the table is not newer. For version 0, returns
+    /// the whole table.
     #[must_use]
     pub fn since(&self, since: RouteVersion) -> Option<RouteUpdate> {
         if since >= self.version {
@@ -315,8 +318,8 @@ fn chunks_of(layout: &Layout) -> usize {
 }
 
 impl RouteUpdate {
-    /// Returns the update for a process that locates no lane: with the layout that the set files declare, the
-    /// routes of its sections, and the series.
+    /// Returns the update for a process that locates no lanes. Its layout is the part that the set files declare, and
+    /// its routes are those of the sections in this part. The series stay.
     #[must_use]
     pub fn declared(self) -> RouteUpdate {
         let layout = self.layout.declared();
@@ -327,8 +330,8 @@ impl RouteUpdate {
         RouteUpdate { runs: runs.collect(), layout, ..self }
     }
 
-    /// Returns whether the runs are in order within the layout, every owner is listed, and only sections in this set
-    /// have one.
+    /// Returns whether the runs are in order and within the layout, every owner is among the nodes, and only sections
+    /// in this set have owners.
     fn fits(&self) -> bool {
         let mut end = 0u64;
         self.runs.iter().all(|run| {
@@ -342,7 +345,7 @@ impl RouteUpdate {
     }
 }
 
-/// Joins neighbouring sections with the same route; `routes` must be in order of section.
+/// Joins neighbouring sections with the same route into runs. `routes` must be in order of section.
 pub fn runs(routes: impl Iterator<Item = (SectionId, Route)>) -> Vec<RouteRun> {
     let mut runs: Vec<RouteRun> = Vec::new();
     for (section, route) in routes {

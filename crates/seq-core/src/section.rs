@@ -1,8 +1,8 @@
 //! A section in its owner's memory: the counters of neighbouring uids under one durable ceiling.
 //!
-//! A section is safe to use from many threads without a lock. A taker does one compare-and-swap on its uid's slot;
-//! nothing else is written except once per raise. The compare-and-swap fails on a frozen slot, so a copy taken by
-//! [`Section::freeze`] is exact.
+//! A section can be used by many threads without a lock. To take numbers, a thread does one compare-and-swap on the
+//! slot of the uid; other memory is written only once per raise. The compare-and-swap fails on a frozen slot, so a copy
+//! that [`Section::freeze`] takes is exact.
 
 use alloc::vec::Vec;
 
@@ -23,14 +23,17 @@ pub use within::{Ahead, Window};
 /// The counters and the ceiling of one section under one ownership.
 #[derive(Debug)]
 pub struct Section {
-    /// Start of every untouched uid: the ceiling that was committed when this ownership began, or 0 for a section
-    /// without an earlier owner. Distances in the slots count from here.
+    /// The number after which every untouched uid starts; the distances in the slots are relative to it. After a
+    /// handover, it is the base of the copy. Otherwise it is the ceiling that was committed when this ownership began,
+    /// or 0 for a section without an earlier owner.
     base: Seq,
     /// The last number that a slot can hold: [`Distance::MAX`] above the base, or [`Seq::MAX`].
     last: Seq,
-    /// The step of a raise, above 0. Any value is right at any time, so the model checker does not track it.
+    /// The step of a raise, above 0. Safety does not depend on its value, so it is an atomic of `core`, which the model
+    /// checker (loom) does not track.
     step: core::sync::atomic::AtomicU64,
-    /// The committed ceiling, or `last` if that is less. Invariant: never falls, and no slot's value is ever above it.
+    /// The committed ceiling, or `last` if `last` is less. **Invariant:** the ceiling never falls, and no slot's value
+    /// is ever above it.
     ceiling: AtomicU64,
     /// The highest number for which a raise is requested; 0 for none. If not 0, a [`RaiseTicket`] exists, in the raise
     /// queue or on its way there, and [`Section::raised`] will be called.
@@ -40,8 +43,9 @@ pub struct Section {
     /// Sum of the distances of the copy with which this ownership began, modulo 2^64; 0 without a copy.
     begun: u64,
     slots: Slots,
-    /// Count of the numbers that were skipped, once there is one: see [`Section::skipped`]. It has a cache line of its
-    /// own, because the line of the ceiling is read for every number, and imports advance many uids.
+    /// Count of the skipped numbers; empty until a number is skipped. See [`Section::skipped`]. The count has a cache
+    /// line of its own: otherwise the many advances of an import would change the cache line of the ceiling, which
+    /// every allocation reads.
     skipped: OnceBox<AtomicU64>,
 }
 
@@ -50,8 +54,9 @@ const _: () = assert!(limits::MAX_ADVANCE <= Distance::MAX);
 
 const ZERO_STEP: &str = "a step of 0 raises nothing";
 
-/// The duty to put a section into the raise queue. A section issues a ticket, and the next ticket only after the raise
-/// got its response. If a ticket is dropped while the section is owned, the section's callers stay at the ceiling.
+/// The obligation to put a section into the raise queue. A section issues its next ticket only after the raise for the
+/// ticket before has its response. If a ticket is dropped while the section is owned, the section's ceiling is not
+/// raised again, and callers that reach the ceiling keep waiting.
 #[must_use = "the ceiling is not raised until the raise queue has the ticket"]
 #[derive(Debug, PartialEq, Eq)]
 pub struct RaiseTicket(());
@@ -63,7 +68,8 @@ pub enum Take {
     Given {
         /// The last number taken.
         value: Seq,
-        /// The number allocated before. 0 if there was none, it is not known here, or an advance came between.
+        /// The number of this uid that was allocated before these numbers. 0 if there was none, if this owner does not
+        /// know it, or if an advance came after it.
         prev: Seq,
         /// Ticket for the raise queue, if this call makes a raise due.
         ticket: Option<RaiseTicket>,
@@ -77,8 +83,8 @@ pub enum Take {
     },
     /// The section is being handed over; nothing was taken.
     Frozen,
-    /// The numbers would pass [`Seq::MAX`] or the end of the [section](Section::up_to), or be further above the base
-    /// than a slot holds; nothing was taken.
+    /// The numbers would be above [`Seq::MAX`], above the [last number](Section::up_to) of the section, or further
+    /// above its base than a slot can hold; nothing was taken.
     Exhausted,
 }
 
@@ -92,10 +98,10 @@ pub enum Advance {
         /// Ticket for the raise queue, if this call makes a raise due.
         ticket: Option<RaiseTicket>,
     },
-    /// The uid is past the number, or may be, because its reading is above it. Nothing was changed.
+    /// The uid's last number, or the known upper bound of it, is above the requested number. Nothing was changed.
     Past,
-    /// The number is above the ceiling; nothing was changed. The caller retries after a raise; a far number takes
-    /// several raises.
+    /// The number is above the ceiling; nothing was changed. The caller retries after a raise. A number far above the
+    /// ceiling takes several raises.
     AtCeiling {
         /// Ticket for the raise queue, if this call makes a raise due.
         ticket: Option<RaiseTicket>,
@@ -114,7 +120,8 @@ pub enum Advance {
 pub struct Reading {
     /// The last number allocated, or an upper bound of it.
     pub value: Seq,
-    /// Whether `value` is the last number allocated (0: none ever was). If not, no number above `value` was allocated.
+    /// Whether `value` is the last number allocated, where 0 means that none ever was. If false, the last number is not
+    /// known, but no number above `value` was allocated.
     pub exact: bool,
 }
 
@@ -127,8 +134,8 @@ pub struct SectionCopy {
     pub distances: Vec<(SlotIndex, Distance)>,
 }
 
-/// Reason why an ownership cannot start from a copy. The copy comes from a peer, so it is checked and refused, never
-/// asserted.
+/// Reason why an ownership cannot start from a copy. The copy comes from a peer, so a misfit is a returned error and
+/// not a failed assertion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CopyMisfit {
     /// The section has no such slot, or the slots are not in ascending order.
@@ -185,17 +192,19 @@ impl SectionCopy {
 }
 
 impl Section {
-    /// Starts an ownership without a copy: every uid starts at the committed `ceiling`, above all allocated numbers.
+    /// Creates a section for an ownership without a copy. Every uid continues after the committed `ceiling`, and so
+    /// after all allocated numbers.
     #[must_use]
     pub fn takeover(uids: u32, ceiling: Seq, step: Step) -> Section {
         Section::new(uids, ceiling, ceiling, step)
     }
 
-    /// Starts an ownership at the exact values of the ownership before, under the committed `ceiling`.
+    /// Creates a section for an ownership that continues the exact counters in the `copy` of the ownership before,
+    /// under the committed `ceiling`.
     ///
     /// # Errors
-    /// [`CopyMisfit`]: the copy is not of this section. The caller starts at the ceiling instead, which is above all
-    /// allocated numbers.
+    /// [`CopyMisfit`]: the copy does not fit the section. The caller starts the ownership at the ceiling instead, which
+    /// is at or above all allocated numbers.
     pub fn handed_over(uids: u32, copy: &SectionCopy, ceiling: Seq, step: Step) -> Result<Section, CopyMisfit> {
         let highest = copy.check(uids)?;
         if highest > ceiling {
@@ -225,8 +234,8 @@ impl Section {
         }
     }
 
-    /// Returns the section with ticks of a clock as its numbers: a raise requests a lead above the wanted tick, and the
-    /// store may commit less.
+    /// Returns the section with ticks of a clock as its numbers. A raise then requests a ceiling that is `lead` above
+    /// the wanted tick, and the store may commit a lower ceiling.
     ///
     /// # Panics
     /// When the lead is 0.
@@ -236,8 +245,8 @@ impl Section {
         Section { ticks: true, step: lead.0.into(), ..self }
     }
 
-    /// Returns the section with numbers up to `last` alone: calls beyond it are [`Take::Exhausted`], and no ceiling is
-    /// above it.
+    /// Returns the section limited to numbers up to `last`. A call for a higher number returns [`Take::Exhausted`], and
+    /// the section's ceiling is never above `last`.
     #[must_use]
     pub fn up_to(self, last: Seq) -> Section {
         let last = self.last.min(last);
@@ -251,7 +260,7 @@ impl Section {
         self.ticks
     }
 
-    /// Changes the step of raises, but not the lead of ticks. It applies from the next raise on.
+    /// Changes the step of raises, beginning with the next raise. A section of ticks keeps its lead.
     ///
     /// # Panics
     /// When the step is 0.
@@ -267,7 +276,8 @@ impl Section {
         Step(self.step.load(Relaxed))
     }
 
-    /// Returns half a step. No raise is due while more than that is left, which spares a call of [`raise::is_due`].
+    /// Returns half a step. While the ceiling is further than this above the last number taken, no raise is due, so a
+    /// caller can compare with half a step and need not call [`raise::is_due`].
     #[inline]
     fn half_step(&self) -> u64 {
         self.step().0 / 2
@@ -303,7 +313,7 @@ impl Section {
     }
 
     /// Takes numbers from a slot that is frozen, or whose value is the target of an advance. The function is `cold`, so
-    /// that a slot without a mark pays one test for both marks.
+    /// that taking from a slot without a mark costs a single test for both marks.
     #[cold]
     fn take_marked(&self, slot: &AtomicU64, count: u64) -> Take {
         self.take_from::<false>(slot, count, Window::ALL).expect("a window without a limit")
@@ -315,10 +325,11 @@ impl Section {
         Take::Given { value, prev, ticket: if due { self.want_early(value, ceiling) } else { None } }
     }
 
-    /// Takes all numbers of a uid up to `to`, at most `limit` above the ceiling. Repeating it changes nothing.
+    /// Takes all numbers of a uid up to `to`, which may be at most `limit` above the ceiling. Another advance of the
+    /// uid to the same number changes nothing.
     ///
-    /// A raise moves the ceiling at most [`limits::MAX_RAISE`], and only the next raise is requested here, so a far
-    /// advance whose caller is gone moves the ceiling no further.
+    /// A raise moves the ceiling by at most [`limits::MAX_RAISE`], and each call requests one raise at most. So if `to`
+    /// needs several raises and the caller no longer retries, the ceiling moves no further.
     ///
     /// # Panics
     /// When the section has no such slot.
@@ -348,7 +359,8 @@ impl Section {
                     ticket: self.want(to.min(Seq(ceiling.saturating_add(limits::MAX_RAISE)))),
                 };
             }
-            // A number that was allocated stays a `prev`, and so does the mark of an advance that is repeated.
+            // A slot that is at the target already keeps its word: an allocated number stays a `prev`, and a repeated
+            // advance keeps the mark of the first.
             let advanced = if distance < wanted { wanted | ADVANCED } else { word };
             let skipped = wanted - distance;
             self.count_skip(skipped);
@@ -366,8 +378,8 @@ impl Section {
         }
     }
 
-    /// Prefetches a slot into the cache before numbers are taken from it, because the processor continues while the
-    /// line is loaded. The caller must use the returned word, or the compiler removes the read.
+    /// Prefetches a slot into the cache before numbers are taken from it: the processor executes other instructions
+    /// while it loads the slot's cache line. The caller must use the returned word, or the compiler removes the read.
     ///
     /// # Panics
     /// When the section has no such slot.
@@ -377,7 +389,8 @@ impl Section {
         self.slots.peek(slot).map_or(0, |slot| slot.load(Relaxed))
     }
 
-    /// Reads a uid's last number; `None` if its slot is frozen, because the next owner may be past it already.
+    /// Returns a uid's last number; `None` if its slot is frozen, because the next owner may have allocated higher
+    /// numbers already.
     ///
     /// # Panics
     /// When the section has no such slot.
@@ -391,11 +404,11 @@ impl Section {
         Some(Reading { value: Seq(self.base.0 + distance), exact: distance > 0 || self.base == Seq::ZERO })
     }
 
-    /// Returns the ceiling that the queued raise should request. Returns `None` if no raise is needed, or none any
-    /// more, and then the ticket at hand is void.
+    /// Returns the ceiling that the queued raise is to request. Returns `None` if no raise is needed, or is no longer
+    /// needed; the ticket of the queued raise is void then.
     ///
-    /// A taker that read the ceiling just before it was raised can request a raise just after; such a request ends
-    /// here.
+    /// A thread that read the ceiling just before a raise can request another raise just after it. This function drops
+    /// such a request.
     #[must_use]
     pub fn raise_target(&self) -> Option<Seq> {
         let mut wanted = self.wanted.load(Relaxed);
@@ -415,11 +428,12 @@ impl Section {
         }
     }
 
-    /// Adopts a committed ceiling; a ceiling that is not newer changes nothing. Returns the ticket of the next raise,
-    /// if a raise above the committed ceiling is requested. The ticket at hand is void.
+    /// Raises the section's ceiling to a committed ceiling; a lower ceiling changes nothing. The ticket of this raise
+    /// is void then. Returns the ticket of the next raise if a number above the committed ceiling is wanted.
     ///
-    /// Returns no ticket for ticks, because the store cuts a raise to its own clock and would cut a repeat, too. Each
-    /// call that waits for more requests a raise when it retries.
+    /// Returns no ticket in a section of ticks: the store limits the ceiling of ticks by its own clock, so it would
+    /// limit an immediate second raise, too. Each call that waits for a higher ceiling requests a raise when it
+    /// retries.
     ///
     /// # Panics
     /// When the ceiling is above [`Seq::MAX`], which the store never commits.
@@ -437,15 +451,15 @@ impl Section {
         Some(RaiseTicket(()))
     }
 
-    /// Freezes every slot and copies the exact values. This section allocates nothing after the call has returned; all
-    /// numbers that it allocated before are in the copy. Another call returns the same copy.
+    /// Freezes every slot and copies the exact values. This section allocates nothing after the call has returned, and
+    /// all numbers that it allocated before are in the copy. A second call returns the same copy.
     #[must_use]
     pub fn freeze(&self) -> SectionCopy {
         SectionCopy { base: self.base, distances: self.slots.freeze() }
     }
 
-    /// Returns the number above which all numbers of this ownership are: the ceiling at which it began, or that of the
-    /// copy with which it began.
+    /// Returns the base, above which all numbers of this ownership are: the ceiling at which the ownership began, or
+    /// the base of the copy with which it began.
     #[must_use]
     pub fn base(&self) -> Seq {
         self.base
@@ -477,15 +491,15 @@ impl Section {
         Take::AtCeiling { needed, ticket: self.want(needed) }
     }
 
-    /// Requests a raise that covers a number; returns the ticket if no other raise was requested.
+    /// Requests a raise that covers a number; returns the ticket if no raise was requested already.
     fn want(&self, needed: Seq) -> Option<RaiseTicket> {
         (self.wanted.fetch_max(needed.0, Relaxed) == 0).then_some(RaiseTicket(()))
     }
 
-    /// Requests the usual raise ahead of need; returns the ticket if no other raise was requested.
+    /// Requests the next raise before callers need it; returns the ticket if no raise was requested already.
     ///
-    /// The function is `cold`, because it is called only while a raise is in flight, and every instruction in
-    /// [`Section::take`] takes room in which the processor could already wait for the next slots.
+    /// The function is `cold`, because it is called only shortly before a raise and during it. With fewer instructions
+    /// in [`Section::take`] itself, the processor begins to load the slots of later calls sooner.
     #[cold]
     fn want_early(&self, value: Seq, ceiling: Seq) -> Option<RaiseTicket> {
         // Most calls that come here find that a raise is already requested; they only read.

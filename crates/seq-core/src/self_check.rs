@@ -1,20 +1,22 @@
 //! Decides whether a node that callers may be unable to reach should give its sections to another node.
 //!
-//! A node dials itself as its callers do, and knows when its certificate expires. Its own view is no reason to leave,
-//! because a fault that all nodes have, such as names that no longer resolve, would empty the whole set. So a node that
-//! does not reach itself, or whose certificate is about to expire, checks the other nodes of its set in the same way at
-//! the same time, and leaves only if any of them responds and its certificate lasts longer. It also needs a candidate
-//! in the store: if the store has none, the node stays and requests a handover again later.
+//! A node dials itself as its callers do, and knows when its certificate expires. Its own view alone is no reason to
+//! *leave*, which is to give all its sections to other nodes: a fault that all nodes have, for example names that no
+//! longer resolve, would make all of them leave, and no node would serve the set. So a node that does not reach itself,
+//! or whose certificate is about to expire, dials other nodes of its set in the same round. It leaves only if another
+//! node responds, and, if the fault is its certificate, only if another node's certificate lasts longer. It also needs
+//! another node to which the store can give the sections: if there is none, the node stays and requests a handover
+//! again later.
 //!
-//! A firewall in front of a node does not hide it from itself. So nodes dial each other too, a few at a time
-//! ([`crate::peer_reach`]), and state which nodes they do not reach. A node leaves for that reason if most others state
-//! so and can take over, and while no other node has left.
+//! A node reaches itself even through a firewall that blocks its callers. So the nodes dial each other too, a few at a
+//! time ([`crate::peer_reach`]), and each node reports which nodes it does not reach. A node also leaves if most other
+//! nodes report that they do not reach it, another node can take over, and no other node has left.
 //!
-//! **Invariant:** a single node that lies, or that has a broken network, makes no other node leave: it takes at least
-//! two nodes, and a majority of all others, including nodes that do not respond.
+//! **Invariant:** a single node that reports falsely, or whose network is broken, cannot make another node leave. It
+//! takes the reports of at least two nodes, and of a majority of all other nodes, including nodes that do not respond.
 //!
-//! **Invariant:** without a response of another node nothing is given up before the certificate has expired. A node
-//! that never reached itself only reports it, because its network may not lead back to it.
+//! **Invariant:** while no other node responds, a node does not leave before its certificate has expired. A node that
+//! never reached itself only reports the fault, because its network may not route its own address back to it.
 
 use core::fmt;
 use core::time::Duration;
@@ -26,26 +28,27 @@ pub const INTERVAL: Duration = Duration::from_secs(5);
 /// Pause between two rounds while the node finds a fault.
 pub const RETRY: Duration = Duration::from_secs(1);
 
-/// Rounds in a row that fail before a node counts as unreachable, and that succeed before it counts as reachable again.
+/// Number of failed rounds in a row after which a node counts as unreachable, and of successful rounds in a row after
+/// which it counts as reachable again.
 const ROUNDS: u32 = 3;
 
-/// Fewest nodes that make another node leave by their statements.
+/// Least number of nodes whose statements can make another node leave.
 const MIN_WITNESSES: usize = 2;
 
-/// Time for which a node stays after the store had no other candidate.
+/// Time for which a node stays after the store had no other node for its sections.
 const STAYS: Duration = Duration::from_secs(60);
 
-/// Observations of a round: of the node itself, and of the other nodes.
+/// Observations of a round about the node itself and about the other nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Round {
     /// Whether the node reached itself at its address for callers.
     pub reached: bool,
     /// Time for which its certificate is still valid; `None` without TLS.
     pub left: Option<Duration>,
-    /// Time for which the certificate of another node that responded is still valid, the longest of all,
-    /// [`Duration::MAX`] without TLS; `None` if no node responded, or none was dialled.
+    /// Time for which the certificates of the other nodes that responded are still valid, the longest of them;
+    /// [`Duration::MAX`] without TLS; `None` if no other node was dialled or responded.
     pub other: Option<Duration>,
-    /// Whether a node that was dialled in turn states that it does not reach this node.
+    /// Whether one of the nodes that this node dialled in this round states that it does not reach this node.
     pub suspected: bool,
     /// The statements of the other nodes; none if they were not requested.
     pub witnesses: Witnesses,
@@ -54,11 +57,11 @@ pub struct Round {
 /// Statements of other nodes about this node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Witnesses {
-    /// Number of nodes that serve and state that they do not reach it.
+    /// Number of other nodes that serve and state that they do not reach this node.
     pub against: usize,
     /// Number of all other nodes of the set.
     pub of: usize,
-    /// Whether any of these nodes is withdrawn.
+    /// Whether any of the other nodes has left, that is, has withdrawn from serving.
     pub one_left: bool,
 }
 
@@ -71,9 +74,9 @@ impl Witnesses {
 /// Reason why callers cannot reach a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
-    /// It does not reach itself at its address for callers.
+    /// The node does not reach itself at its address for callers.
     Unreachable,
-    /// Most other nodes do not reach it at that address.
+    /// Most other nodes do not reach the node at its address for callers.
     Isolated,
     /// The node's certificate expires soon.
     Expires,
@@ -101,11 +104,12 @@ impl fmt::Display for Cause {
 pub enum Decision {
     /// The node has no fault.
     Serve,
-    /// The node has a fault, but no other node could serve better: it goes on, and reports the fault.
+    /// The node has a fault, but no other node could serve better. The node continues to serve, and reports the fault.
     Report(Cause),
-    /// The node gives its sections to others, serves until they have them, and is not ready.
+    /// The node gives its sections to other nodes, serves until they have them, and states that it is not ready.
     HandOver(Cause),
-    /// The node sends no renewal: no caller can dial it, and the store refuses it.
+    /// The node no longer renews its lease, because its certificate has expired: no caller can dial it, and the store
+    /// refuses its requests.
     Stop,
 }
 
@@ -149,13 +153,13 @@ pub struct SelfCheck {
     isolated: Lasting,
     /// Whether the node left because it is isolated.
     left_isolated: bool,
-    /// Time until which it stays because the store had no other candidate.
+    /// Time until which the node stays, because the store had no other node for its sections.
     stays_until: Duration,
 }
 
 impl SelfCheck {
-    /// Creates the machine of a node that has not reached itself yet, and that hands over `margin` before its
-    /// certificate expires.
+    /// Creates the machine of a node that has not reached itself yet, and that gives its sections to other nodes
+    /// `margin` before its certificate expires.
     #[must_use]
     pub fn new(margin: Duration) -> SelfCheck {
         let (unreachable, isolated) = (Lasting::default(), Lasting::default());
@@ -174,7 +178,7 @@ impl SelfCheck {
         round.suspected || self.isolated.holds
     }
 
-    /// Decides on a round, at `now` on any clock that does not fall.
+    /// Returns the decision after a round, at the time `now` of any clock that never goes back.
     pub fn on_round(&mut self, now: Duration, round: &Round) -> Decision {
         self.proved |= round.reached;
         self.unreachable.observe(!round.reached);
@@ -201,12 +205,13 @@ impl SelfCheck {
         if another && now >= self.stays_until { Decision::HandOver(cause) } else { Decision::Report(cause) }
     }
 
-    /// Notes that the store has no other candidate for the sections of this node.
+    /// Notes that the store has no other node to which it can give the sections of this node.
     pub fn on_no_other_candidate(&mut self, now: Duration) {
         self.stays_until = now + STAYS;
     }
 
-    /// Returns the pause after a round with this decision; `left` is the time for which the certificate is still valid.
+    /// Returns the pause after a round that led to `decision`. `left` is the time for which the certificate is still
+    /// valid.
     #[must_use]
     pub fn pause(&self, left: Option<Duration>, decision: Decision) -> Duration {
         let is_calm = decision == Decision::Serve && self.unreachable.contrary + self.isolated.contrary == 0;
@@ -240,7 +245,7 @@ mod tests {
         witnesses: Witnesses { against: 0, of: 0, one_left: false },
     };
 
-    /// Creates a round in which so many of the others state that they do not reach the node.
+    /// Creates a round in which `against` of `of` other nodes state that they do not reach the node.
     fn against(against: usize, of: usize) -> Round {
         Round { suspected: against > 0, witnesses: Witnesses { against, of, one_left: false }, ..CALM }
     }
@@ -276,8 +281,8 @@ mod tests {
     }
 
     proptest::proptest! {
-        /// Checks that the node serves on, no matter what half of the others or fewer state, and what a single node
-        /// states.
+        /// Checks that the node continues to serve if a minority of the other nodes states that it does not reach the
+        /// node, or if the only other node does.
         #[test]
         fn false_statements_of_a_minority_or_of_one_node_move_nothing(
             rounds in proptest::collection::vec((0..4_usize, 0..8_usize), 1..60),

@@ -1,19 +1,22 @@
-//! Decides whether another set responds, without I/O, on any clock that never goes back.
+//! Decides whether another set responds. It does no I/O, and its times may be of any clock that never goes back.
 //!
-//! A set is unknown before its first probe, *up* after a response, and *down* after [`ROUNDS`] rounds of probes without
-//! a response, because a process that paused for a moment misses one round. While it is down, a round is due every
-//! [`PROBE_INTERVAL`] as long as calls come, and these calls are refused. For [`FALLEN`] after it was up, rounds follow
-//! each other and calls wait for [`RECOVERY`] before they are refused, because machines pause for longer than a set may
-//! be silent. While it is up and requests are in flight, a round is due when nothing was received for [`SILENCE`]:
-//! requests may wait at the other set for long, but a probe never does.
+//! A set is *unknown* before its first probe, *up* after a response, and *down* after [`ROUNDS`] rounds of probes in a
+//! row without a response. A single round is not enough, because a process that pauses for a moment misses a round.
+//!
+//! While a set is down, a round is due every [`PROBE_INTERVAL`] as long as calls for the set arrive, and the calls are
+//! refused. For [`FALLEN`] after it was up, rounds follow each other faster, and calls wait for [`RECOVERY`] before
+//! they are refused: a machine can pause for longer than a set may be silent before it is down, and then respond again.
+//!
+//! While a set is up and requests to it are in flight, a round is due when nothing was received for [`SILENCE`]. A
+//! request may have to wait in the other set for long, but a probe gets its response at once.
 
 use core::time::Duration;
 
 /// Time for which a set with requests in flight may send nothing before it is probed.
 const SILENCE: Duration = Duration::from_millis(60);
 
-/// Time that a round of probes may take. [`ROUNDS`] rounds after [`SILENCE`], and some time for tasks to wake, give a
-/// call of a set that stops responding its response within 250 ms.
+/// Timeout of a round of probes. [`SILENCE`], [`ROUNDS`] such rounds, and the time until tasks wake take less than 250
+/// ms, so that a call to a set that stops responding gets a response within 250 ms.
 pub const PROBE_TIMEOUT: Duration = Duration::from_millis(80);
 
 /// Rounds of probes in a row without a response after which a set is down.
@@ -22,18 +25,20 @@ pub const ROUNDS: u32 = 2;
 /// Interval of rounds while a set is down, and least interval of rounds that refresh its routes.
 const PROBE_INTERVAL: Duration = Duration::from_millis(200);
 
-/// Least interval of rounds while requests find nodes that cannot be reached, because it is urgent whether any other
-/// node can be.
+/// Least interval between rounds while requests find nodes of the set unreachable, or while the set is down but was up
+/// a moment ago. It is short, because callers wait to know whether any other node of the set can be reached.
 const URGENT_INTERVAL: Duration = Duration::from_millis(25);
 
-/// Time after it was up during which a set that is down is expected to respond again.
+/// Time for which a set that is down is expected to respond again, counted from the time when it was last up.
 pub const FALLEN: Duration = Duration::from_secs(2);
 
-/// Time that a call waits for a set that is expected to respond again. It is less than a set may be silent before it is
-/// down, so that no call has its response later than the first calls.
+/// Time for which a call waits for a set that is expected to respond again. It is less than the time for which a set is
+/// silent before it is down, so no such call waits longer than the calls that were in flight when the set stopped
+/// responding.
 pub const RECOVERY: Duration = Duration::from_millis(160);
 
-/// Time for which a set without further calls is still watched, so that the loop is not woken for each call.
+/// Time for which a set is still watched after its last call, so that the loop of probes need not be woken for each
+/// call.
 pub const IN_USE: Duration = Duration::from_secs(1);
 
 /// Health of a set, by its responses.
@@ -48,8 +53,8 @@ pub enum Health {
 }
 
 impl Health {
-    /// Returns the health after a round of probes, and the number of rounds in a row without a response until then.
-    /// `missed` is that number before this round.
+    /// Returns the health after a round of probes, and the number of rounds in a row without a response, up to and
+    /// including this round. `missed` is that number before this round.
     #[must_use]
     pub fn after_round(self, missed: u32, responded: bool) -> (Health, u32) {
         let missed = if responded { 0 } else { missed.saturating_add(1) };
@@ -66,7 +71,7 @@ impl Health {
 pub struct Observed {
     /// Whether it responds.
     pub health: Health,
-    /// Time when something was received last, or when the first of the requests in flight was sent.
+    /// Time of the last message from the set or, if later, the time when the first of the requests in flight was sent.
     pub received: Duration,
     /// Time of the last call.
     pub used: Duration,
@@ -89,7 +94,7 @@ pub struct Observed {
 pub enum Due {
     /// The round is due now.
     Now,
-    /// The round is not due before this time; the caller evaluates again then.
+    /// The round is not due before this time, at which the caller calls [`Observed::due`] again.
     At(Duration),
     /// The round is due when a call comes.
     Idle,

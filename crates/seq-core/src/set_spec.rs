@@ -1,8 +1,8 @@
 //! The content of a set file: the uids of a set, and the nodes that serve them.
 //!
 //! A [`SetSpec`] is the unchecked content of a set file until [`SetSpec::validate`] has accepted it; [`check_sets`]
-//! compares several sets. Both functions return all problems at once, each with the key of the file that the operator
-//! has to edit, so that a file is not corrected one error at a time. The caller reads the file.
+//! compares several sets. Both functions return all problems at once, so that a file is not corrected one error at a
+//! time. Each problem has the key in the file that the operator has to edit. The caller reads the file.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -21,11 +21,11 @@ pub use check::{check_sets, is_dialled_addr, is_dns_label};
 pub struct SetSpec {
     /// Name of the set, a DNS label.
     pub name: String,
-    /// The uids, which all sets of a cluster have in common; end exclusive.
+    /// The range of uids, end exclusive. All sets of a cluster have the same range.
     pub uids: Range<u64>,
     /// Number of neighbouring uids that share a ceiling, `1 ..= limits::MAX_SECTION_SIZE`.
     pub section_size: u32,
-    /// Distance by which a ceiling is raised at a time, `1 ..= limits::MAX_STEP`.
+    /// Amount by which a raise moves a ceiling, `1 ..= limits::MAX_STEP`.
     pub step: u64,
     /// The members of the set's store, in order of id; their number is one of [`limits::STORE_COUNTS`].
     pub stores: Vec<StoreSpec>,
@@ -35,16 +35,16 @@ pub struct SetSpec {
     pub genesis: Genesis,
 }
 
-/// The way in which a set comes into being. It matters while the set's store holds no set.
+/// The way in which a set comes into being. It has no effect once the set's store holds the definition of the set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Genesis {
-    /// The store's first leader defines the set, with all sections of its uids: for a cluster of one set.
+    /// The store's first leader defines the set, with all sections of its uids. This is meant for a cluster of one set.
     #[default]
     Start,
-    /// `seqsvr set init` defines the set, with all sections of its uids: the first set of a cluster.
+    /// `seqsvr set init` defines the set, with all sections of its uids. This is meant for the first set of a cluster.
     Init,
-    /// `seqsvr set create` defines the set, without sections: they come by migration from the other sets of the
-    /// cluster, whose uids and section size it has.
+    /// `seqsvr set create` defines the set without sections. Sections come later, by migration from the other sets of
+    /// the cluster, which have the same uids and section size.
     Create,
 }
 
@@ -85,12 +85,12 @@ pub struct StoreSpec {
     pub admin: Option<String>,
     /// Address of the port for metrics and probes, "host:port".
     pub http: String,
-    /// Addresses at which the node listens instead of these addresses.
+    /// Addresses at which the node listens instead of the addresses above.
     pub listen: StoreListen,
 }
 
-/// Addresses at which a member listens, where they differ from the dialled addresses: behind a translation of
-/// addresses, published ports of a container, or elastic addresses.
+/// Addresses at which a member listens, where they differ from the addresses that others dial, for example behind
+/// network address translation, in a container with published ports, or with elastic IP addresses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StoreListen {
     /// Instead of [`StoreSpec::addr`].
@@ -116,13 +116,13 @@ pub struct AllocSpec {
     pub http: String,
     /// Address of the port for clients of Redis, "host:port"; `None`: the node has no such port.
     pub redis: Option<String>,
-    /// Weight by which the node gets sections, relative to the other AllocSvrs, `1 ..= limits::MAX_WEIGHT`.
+    /// Weight of the node, `1 ..= limits::MAX_WEIGHT`. The node's share of the sections is proportional to the weight.
     pub weight: u32,
-    /// Addresses at which the node listens instead of these addresses.
+    /// Addresses at which the node listens instead of the addresses above.
     pub listen: AllocListen,
 }
 
-/// Addresses at which an AllocSvr listens, where they differ from the dialled addresses.
+/// Addresses at which an AllocSvr listens, where they differ from the addresses that others dial.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AllocListen {
     /// Instead of [`AllocSpec::addr`].
@@ -138,7 +138,7 @@ pub struct AllocListen {
 /// A port of a node, as its spec has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PortSpec<'a> {
-    /// The key of its address, `addr`, `raft`, `admin`, `peer`, `http` or `redis`.
+    /// Key of the port's address in the set file: `addr`, `raft`, `admin`, `peer`, `http` or `redis`.
     pub key: &'static str,
     /// The address that others dial; `None`: the node has no such port.
     pub addr: Option<&'a str>,
@@ -203,26 +203,26 @@ impl AllocSpec {
 }
 
 impl SetSpec {
-    /// Returns the addresses of its nodes' hosts, except hosts that are given by name.
+    /// Returns the IP addresses of the hosts of all nodes, without hosts that are given by name.
     pub fn ips(&self) -> impl Iterator<Item = IpAddr> + '_ {
         let addrs = self.stores.iter().map(|store| &store.addr).chain(self.allocs.iter().map(|alloc| &alloc.addr));
         addrs.filter_map(|addr| addr.parse::<SocketAddr>().ok()).map(|addr| addr.ip())
     }
 
-    /// Checks every value and the relations between them.
+    /// Checks every value and the relations between values.
     ///
+    /// # Errors
     /// All problems.
-    /// Every problem there is.
     pub fn validate(&self) -> Result<Layout, Vec<SpecError>> {
         check::one(self)
     }
 }
 
-/// A value of a set file that is not possible, or that another value rules out.
+/// A value in a set file that is not allowed, or not together with another value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{key}: {problem}")]
 pub struct SpecError {
-    /// The key as in the file, `section_size` or `alloc[1].addr`; the entries of a list count from 0.
+    /// The key in the file, for example `section_size` or `alloc[1].addr`; the entries of a list count from 0.
     pub key: String,
     /// Problem with its value.
     pub problem: SpecProblem,
@@ -268,7 +268,7 @@ pub enum SpecProblem {
         /// Problem with the address.
         problem: AddrProblem,
     },
-    /// The node has an address to listen at for a port that it does not have.
+    /// The file has a listen address for a port that the node does not have.
     #[error(
         "the node has no such port: state its key {port} too, with the address that others dial, or remove this one"
     )]
@@ -291,7 +291,7 @@ pub enum SpecProblem {
         /// The number of members.
         count: usize,
     },
-    /// The set has no AllocSvr, or more than may ever register.
+    /// The set has no AllocSvr, or more AllocSvrs than may ever register.
     #[error("a set has 1 to {} AllocSvrs, not {count}", limits::MAX_NODES)]
     AllocCount {
         /// The number of AllocSvrs.
@@ -335,13 +335,13 @@ pub enum AddrProblem {
     /// The address has no colon between a host and a port.
     #[error("is not host:port")]
     NoPort,
-    /// The port is no number up to 65,535, or 0, which cannot be dialled.
+    /// The port is not a number from 1 to 65,535. Port 0 cannot be dialled.
     #[error("has no port from 1 to 65535")]
     Port,
     /// The host is neither a name nor an IP address.
     #[error("has a host that is no DNS name, no IPv4 address and no IPv6 address in brackets")]
     Host,
-    /// The address means every address of this machine, which can be listened at, but not dialled.
+    /// The address stands for every address of a machine: a node can listen at it, but others cannot dial it.
     #[error("cannot be dialled: give the address under which others reach the node")]
     Unspecified,
 }

@@ -1,7 +1,7 @@
 //! The counters of a section: one 8-byte slot for each uid, in pages that exist once they are touched.
 //!
-//! A slot's word is the distance of its uid above the section's base, 0 if untouched, and two marks: the top bit marks
-//! a frozen slot, and the bit below it a uid that was advanced and took no number since.
+//! A slot is a word with the distance of its uid above the section's base, 0 if untouched, and two marks. The top bit
+//! marks a frozen slot. The bit below it marks a uid that was advanced and has taken no number since.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -27,7 +27,8 @@ impl Distance {
     /// numbers, and the next ownership, which begins at the ceiling, reaches the rest.
     pub const MAX: u64 = ADVANCED - 1;
 
-    /// Creates a distance of 1 ..= [`Distance::MAX`]; `advanced` if the uid took no number since an advance.
+    /// Creates a distance in `1 ..=` [`Distance::MAX`]; `None` for another number. `advanced` is true if the uid took
+    /// no number since an advance.
     #[must_use]
     pub fn new(distance: u64, advanced: bool) -> Option<Distance> {
         let mark = if advanced { ADVANCED } else { 0 };
@@ -58,9 +59,9 @@ impl fmt::Debug for Distance {
     }
 }
 
-/// Slots in a page, 16 KiB. Smaller pages waste less where few uids are used. Larger pages have fewer pointers to
-/// follow: the pointers of ten million uids are 38 KiB and stay in the first-level cache, and an untouched section of
-/// 100,000 uids has 49 pointers.
+/// Number of slots in a page, which has 16 KiB. Smaller pages waste less memory where few uids are used. Larger pages
+/// need fewer pointers: with this size, the pointers for ten million uids take 38 KiB and stay in the first-level
+/// cache, and an untouched section of 100,000 uids has 49 pointers.
 #[cfg(not(loom))]
 const PAGE_SLOTS: usize = 2_048;
 /// Loom tracks every atomic; a small page keeps the search small.
@@ -115,8 +116,9 @@ impl Slots {
 
     /// Freezes every slot, even in untouched pages, and returns the touched slots with their exact distance.
     ///
-    /// An untouched page is installed frozen. If a taker installs a fresh page first, its slots are frozen one by one
-    /// like all others. In either order, no slot is left that can still be incremented.
+    /// A page that does not exist yet is created with frozen slots. If another thread, which takes numbers, creates the
+    /// page first, this function freezes its slots one by one, like those of all other pages. In both cases, no slot is
+    /// left that can still be incremented.
     pub(crate) fn freeze(&self) -> Vec<(SlotIndex, Distance)> {
         let mut touched = Vec::new();
         for (number, entry) in self.pages.iter().enumerate() {
@@ -137,7 +139,7 @@ impl Slots {
         self.pages.len()
     }
 
-    /// Returns the touched pages of a range, the end of which may be past the last page.
+    /// Returns the touched pages of a range, whose end may be past the last page.
     pub(crate) fn touched_pages(&self, pages: Range<usize>) -> impl Iterator<Item = &[AtomicU64]> {
         let end = pages.end.min(self.pages.len());
         let pages = self.pages.get(pages.start..end).unwrap_or_default();
@@ -155,8 +157,8 @@ impl Slots {
     }
 }
 
-/// Panics with the slot. Not inlined, because a message with the slot in it would make every caller keep the slot in
-/// memory.
+/// Panics with the slot. It is not inlined, because a message with the slot in it would make every caller keep the slot
+/// in memory.
 #[cold]
 #[inline(never)]
 fn no_such_slot(slot: SlotIndex, len: u32) -> ! {

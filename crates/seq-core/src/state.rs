@@ -3,16 +3,19 @@
 //! Every member of the store applies the same commands in the same order. [`State::apply`] is deterministic: it reads
 //! no clock and no random number, and it asserts that no epoch, ceiling or incarnation ever falls.
 //!
-//! A ceiling moves only for the owner that the record names, under its epoch, in its incarnation. A new ownership
-//! starts at the committed ceiling under the next epoch, so every raise of the ownership before either precedes it in
-//! the log or is refused. For this reason no number is allocated twice, and no clock is involved.
+//! A ceiling is raised only by a command that names the owner in the section's record, the owner's incarnation and the
+//! epoch of the ownership. A new ownership starts at the committed ceiling under the next epoch. So each raise of the
+//! ownership before either precedes the new ownership in the log, or is refused. For this reason no number is allocated
+//! twice, and no clock is involved.
 //!
-//! A proposal to take a section from an owner that stopped renewing names the owner's liveness counter as the proposer
-//! read it. Every renewal, raise and transfer counts, so any of them that is applied in between refuses the proposal.
-//! Time decides when such a change is proposed, never whether it is applied.
+//! A proposal to take a section from an owner that no longer renews names the owner's liveness counter as the proposer
+//! read it. Every renewal, raise and transfer of the owner changes the counter. If any of them is applied between the
+//! read and the proposal, the proposal is refused. Time decides when such a change is proposed, never whether it is
+//! applied.
 //!
-//! A section is in one set at a time. Only the log of that set can send it away, by a tombstone under the next epoch
-//! (`moves.rs`). The record of a section is never removed, so a late message finds the section's fence (`record.rs`).
+//! A section is in one set at a time. Only the log of that set can send the section to another set, by a tombstone
+//! under the next epoch (`moves.rs`). The record of a section is never removed, so a late message is compared with the
+//! section's fence (`record.rs`).
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -101,27 +104,29 @@ pub struct State {
     pub lineage: Lineage,
     /// Whether the set takes more sections.
     pub closing: Closing,
-    /// Records of other sets that this restored set has learned. The set is in quarantine for as long as they are
-    /// there.
+    /// Records that this restored set has learned from other sets. `None` unless the set is in quarantine.
     pub recovery: Option<Recovery>,
-    /// The set of each section, as far as this log knows it from its own departures and arrivals and from other sets.
+    /// The set that has each section, as far as this log knows it from its own departures and arrivals and from other
+    /// sets.
     pub directory: Directory,
     /// The other sets that this log knows.
     pub sets: BTreeMap<SetId, PeerSet>,
-    /// Fences of sets that were forgotten, none of which is in `sets`: when such a set becomes known again, nothing of
-    /// an older lineage of it is accepted. At most [`limits::MAX_SETS`].
+    /// Fences of forgotten sets, which are not in `sets`. When such a set becomes known again, this log still refuses
+    /// the messages of its lineages before the fence. At most [`limits::MAX_SETS`].
     pub fences: BTreeMap<SetId, Lineage>,
-    /// Every migration that began here; none is ever removed.
+    /// Every migration that began in this set; none is ever removed.
     pub migrations: BTreeMap<MigrationId, Migration>,
-    /// Migrations of other sets by which sections came here, or are to return, with the set that each migration belongs
-    /// to: only that set may get the sections back, or state that they stay. At most [`limits::MAX_MIGRATIONS`].
+    /// Migrations of other sets that brought sections here, or whose sections are to return, each with the set in which
+    /// the migration began. Only that set can get the sections back, or state that they stay here. At most
+    /// [`limits::MAX_MIGRATIONS`].
     pub foreign_migrations: BTreeMap<MigrationId, SetId>,
     /// Operations of administrators.
     pub audit: Audit,
     /// Changes of the set, for people.
     pub events: Events,
-    /// Version of the route table in which a set was forgotten last; 0: never. An AllocSvr with an older copy gets the
-    /// whole table, because the routes changed since its version do not show that a set is gone.
+    /// Version of the route table in which a set was last forgotten; 0 if none ever was. An AllocSvr with an older copy
+    /// of the table gets the whole table, because the routes that changed since its version do not show that a set was
+    /// removed.
     pub forgotten: RouteVersion,
     /// The copies of sections whose last owner stopped in an orderly way.
     pub copies: Copies,
@@ -133,20 +138,20 @@ pub struct State {
     pub restore_margin: RestoreMargin,
     /// The series, in the order of their lanes in the layout.
     pub series: Vec<Series>,
-    /// The newest writer of the layout that this log knows by a hand-over or a statement; `None`: none but that of the
-    /// set's definition. See [`State::layout_writer`].
+    /// The newest layout writer of which this log knows by a hand-over or from another set; `None` if it knows only the
+    /// first writer, which the set's definition states. See [`State::layout_writer`].
     pub writer: Option<LayoutWriter>,
-    /// Time of the newest restore, in milliseconds since 1970 by the clock of the store, noted at the end of its
-    /// quarantine: no earlier lineage has raised a ceiling after it. `None` until it is noted. Without a series that
-    /// follows the clock it is noted when the first such series is created.
+    /// Time of the newest restore, in milliseconds since 1970 by the clock of the store. The time is noted at the end
+    /// of the quarantine, so no earlier lineage has raised a ceiling after it; `None` until then. If no series follows
+    /// the clock, it is noted when the first such series is created.
     pub restored_ms: Option<u64>,
     /// The rules by which commands are applied.
     pub rules: Rules,
 }
 
-/// Amount by which each count of a restore raises the ceilings. At least [`limits::RESTORE_MARGIN`] from the next
-/// restore on: a larger margin is a larger count. An earlier release could begin a lineage with another margin, which
-/// its state keeps.
+/// Amount by which each count of a restore raises the ceilings. A restore that needs a larger amount counts as several
+/// restores. Each restore sets the amount to at least [`limits::RESTORE_MARGIN`]. An earlier release could begin a
+/// lineage with another amount, which the state keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RestoreMargin(pub u64);
 
@@ -156,12 +161,12 @@ impl Default for RestoreMargin {
     }
 }
 
-/// The replicated settings on which, in addition to the clocks, promise 2 rests: two members of a store cannot differ
-/// in them.
+/// The settings on which, together with the clocks, the order of numbers depends (promise 2 in `docs/safety.md`). They
+/// are replicated, so that the members of a store cannot have different settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Terms {
-    /// The shortest time without an applied command of a node after which the arbiter reassigns its sections. It is
-    /// longer for an incarnation with a longer lease.
+    /// Least time without an applied command of a node after which the store's leader reassigns the node's sections.
+    /// For an incarnation with a longer lease, the leader waits longer ([`Terms::wait_for`]).
     pub lease_wait: Duration,
 }
 
@@ -169,7 +174,8 @@ impl Terms {
     /// Terms in force until the first leader has set others.
     pub const DEFAULTS: Terms = Terms { lease_wait: LeaseTerms::DEFAULTS.wait };
 
-    /// Returns how long the arbiter waits for an incarnation that was granted leases of this length.
+    /// Returns how long the store's leader waits before it reassigns the sections of a silent incarnation that has
+    /// leases of this length.
     #[must_use]
     pub fn wait_for(&self, lease: Duration) -> Duration {
         self.lease_wait.max(LeaseTerms::shortest_wait(lease))
@@ -198,11 +204,11 @@ pub struct SetDefinition {
     pub name: String,
     /// Id of the set in the directory, 1 or above. The proposer of the definition draws it at random.
     pub id: SetId,
-    /// The cluster's uids and sections. A change of either would give uids other counters, so no command changes them:
-    /// lanes of series are only appended.
+    /// The cluster's uids in sections, and the lanes of its series. A change of the sections would give uids other
+    /// counters, so no command changes them. Lanes are only appended.
     pub layout: Layout,
     /// The sets in which the cluster's sections begin, in order of section. A set that is created later begins without
-    /// sections: they come by migration only.
+    /// sections, and gets them by migration only.
     pub homes: Vec<Home>,
 }
 
@@ -236,14 +242,14 @@ impl SetDefinition {
     }
 
     /// Returns whether this is the definition of a set with this name and layout. The id may differ, because each
-    /// member may propose a definition with an id that it drew.
+    /// member of the store may propose a definition with an id that it drew at random.
     #[must_use]
     pub fn defines(&self, name: &str, layout: &Layout) -> bool {
         self.name == name && self.layout.declared() == layout.declared()
     }
 
-    /// Returns the set with which the cluster began, if the definition has it. It creates the cluster's series until it
-    /// hands that to another set.
+    /// Returns the set with which the cluster began, if the definition names it. This set creates the cluster's series
+    /// until it hands that role to another set.
     pub(crate) fn first_writer(&self) -> Option<SetId> {
         self.homes.iter().find(|home| home.sections.first == SectionId(0)).map(|home| home.set)
     }
@@ -269,26 +275,26 @@ pub struct NodeRecord {
     /// Address of its port for peers.
     pub peer_addr: String,
     /// Its newest incarnation, 1 or above; never falls. The incarnations of a later lineage are above all incarnations
-    /// of earlier lineages, so no session of an earlier lineage is taken for a later session.
+    /// of earlier lineages, so no session of an earlier lineage is mistaken for a later session.
     pub incarnation: Incarnation,
-    /// Random number of that incarnation, by which a repeated registration is recognised.
+    /// Random number with which the newest incarnation registered. A registration with the same number is a repeat.
     pub token: u64,
-    /// Number of its last renewal in that incarnation.
+    /// Number of the last renewal of the newest incarnation.
     pub renew_seq: RenewSeq,
-    /// Number of renewals, raises and transfers applied for the node, across incarnations; never falls. The arbiter
-    /// observes it as the liveness counter.
+    /// The liveness counter: number of renewals, raises and transfers applied for the node, in all its incarnations;
+    /// never falls. The store's leader observes the counter to find nodes that no longer renew.
     pub liveness: Liveness,
-    /// Value of `liveness` when the newest incarnation registered: nothing counted for the incarnation before it after
-    /// that.
+    /// Value of `liveness` when the newest incarnation registered. No command of the incarnation before was applied
+    /// after that.
     pub registered_at: Liveness,
     /// The longest lease of the incarnations that may still serve: the newest, and earlier incarnations that still own
     /// sections.
     pub lease: Duration,
-    /// Whether an operator drained it, so that it owns nothing.
+    /// Whether an operator drained the node, so that it is to own nothing.
     pub drained: bool,
-    /// Whether that incarnation is about to exit.
+    /// Whether the newest incarnation is about to exit.
     pub leaving: bool,
-    /// Whether that incarnation can own sections of series; see [`NoteReadsLanes`].
+    /// Whether the newest incarnation can own sections of series; see [`NoteReadsLanes`].
     pub reads_lanes: bool,
 }
 
@@ -299,7 +305,8 @@ impl State {
         self.terms.unwrap_or(Terms::DEFAULTS)
     }
 
-    /// Checks that the arbiter outlasts a lease under the terms in force.
+    /// Checks that, under the terms in force, the store's leader waits longer than this lease before it reassigns
+    /// sections.
     ///
     /// # Errors
     /// [`CommandRefusal::LeaseTooLong`].
@@ -320,7 +327,8 @@ impl State {
         (1..).map(NodeId).zip(&self.nodes)
     }
 
-    /// Returns the sections that an incarnation of a node owns and whose owner changed after a version, in order.
+    /// Returns the sections that an incarnation of a node owns and whose owner changed after version `since` of the
+    /// route table, in order of section.
     pub fn owned_since(
         &self,
         (node, incarnation): (NodeId, Incarnation),
@@ -333,7 +341,8 @@ impl State {
             .filter(move |(_, record)| owns(record))
     }
 
-    /// Returns the routes that are newer than `since`; `None` if there are none, or no set is defined yet.
+    /// Returns the routes that changed after version `since` of the route table; `None` if none did, or no set is
+    /// defined yet.
     #[must_use]
     pub fn routes_since(&self, since: RouteVersion) -> Option<RouteUpdate> {
         let set = self.set.as_ref()?;
@@ -357,7 +366,7 @@ impl State {
         })
     }
 
-    /// Returns the sections whose route is newer than a version, in order.
+    /// Returns the sections whose route changed after version `since` of the route table, in order.
     fn changed_routes(&self, since: RouteVersion) -> impl Iterator<Item = SectionId> {
         let mut changed: Vec<SectionId> = self.sections.changed(since).map(|(section, _)| section).collect();
         let learned = changed.len();
@@ -369,9 +378,9 @@ impl State {
         changed.into_iter()
     }
 
-    /// Returns the route of a section: its owner in this set, or the set that it is in as far as this log knows. While
-    /// the record has the section in this set, a claim of another set that is newer than the record is ignored, because
-    /// no entry of this log made it.
+    /// Returns the route of a section: to its owner if the section is in this set, and otherwise to the set that has it
+    /// as far as this log knows. If the record has the section in this set, even a newer claim of another set is
+    /// ignored, because only an entry of this log could have sent the section away.
     fn route(&self, section: SectionId) -> Route {
         let record = self.sections.get(section).copied().unwrap_or_default();
         if let SectionRecord::Resident(residence) = record {
@@ -384,8 +393,8 @@ impl State {
         }
     }
 
-    /// Returns the facts that this set states of itself to other sets, with the addresses of its store's members;
-    /// `None` before the set is defined.
+    /// Returns the facts that this set states about itself to other sets; `None` before the set is defined. `stores`
+    /// has the addresses of the members of its store.
     #[must_use]
     pub fn facts(&self, stores: Vec<String>) -> Option<SetFacts> {
         let set = self.set.as_ref()?;
@@ -460,7 +469,8 @@ impl State {
         }
         self.refuse_after_loss()?;
         self.check_lease(*lease)?;
-        // The process has not yet seen a response to this command, so its revision must be newer.
+        // The process has received no response to this command yet, so the revision of this command must be above
+        // `seen`.
         if self.revision <= *seen {
             return Err(CommandRefusal::StoreBehind { current: self.revision, seen: *seen });
         }
@@ -530,7 +540,7 @@ impl State {
             return Err(CommandRefusal::OtherRenewal { node: id, current: node.renew_seq, given: renew_seq });
         }
         node.renew_seq = renew_seq;
-        // A repeat counts too, because its sender counts its lease from the time when it sent the repeat.
+        // A repeat counts too, because the node counts its lease from the time when it sent the repeat.
         node.liveness = node.liveness.next();
         let was_leaving = core::mem::replace(&mut node.leaving, *leaving);
         if *leaving && !was_leaving {
@@ -562,7 +572,7 @@ impl State {
         }
     }
 
-    /// Returns the record of a section if an incarnation of a node owns it under this epoch.
+    /// Returns the record of a section if an incarnation of a node owns the section under this epoch.
     fn owned_under(
         &self,
         node: NodeId,
@@ -638,8 +648,8 @@ impl State {
         Some(epoch)
     }
 
-    /// Returns the liveness counter of a section's owner; `None` if the section has no owner, or the owning incarnation
-    /// is over.
+    /// Returns the liveness counter of a section's owner; `None` if the section has no owner, or the incarnation that
+    /// owns it is over.
     fn owner_liveness(&self, record: &Residence) -> Option<Liveness> {
         let owner = record.owner.and_then(|owner| self.node(owner))?;
         (owner.incarnation == record.incarnation).then_some(owner.liveness)
@@ -704,7 +714,7 @@ impl State {
         }
     }
 
-    /// Refuses a node that is about to exit, because it may be gone before it starts a section.
+    /// Refuses a handover to a node that is about to exit, because the node may be gone before it serves the section.
     fn staying(&self, node: NodeId) -> Result<(), CommandRefusal> {
         match self.node(node).filter(|record| record.leaving && self.rules >= Rules::Nine) {
             Some(record) => Err(CommandRefusal::TargetLeaves { node, incarnation: record.incarnation }),

@@ -1,24 +1,26 @@
-//! Decides which member of the store a call goes to, and how often.
+//! Decides to which member of the store a call is sent, and how often.
 //!
-//! Each call of an AllocSvr to the store may be repeated: a registration is recognised by its token, a renewal by its
-//! number, and a raise is absolute. So an attempt without a response goes to the next member at once, and each call
-//! tries every member once, and in addition a member that is named as the leader. A response to an attempt that was
-//! abandoned is dropped.
+//! An AllocSvr can repeat each of its calls to the store: the store recognises a repeated registration by its token and
+//! a repeated renewal by its number, and a raise states an absolute ceiling. So after an attempt without a response,
+//! the call is sent to the next member at once. A call makes at most one attempt more than there are members, so that
+//! it can try every member and then a member that was named as the leader. A response to an attempt that was abandoned
+//! is dropped.
 //!
-//! Time is a duration since any origin, the same in all calls; the shell reads it.
+//! A time is a duration since any origin that is the same in all calls. The caller, which does the I/O, reads the
+//! clock.
 
 use alloc::vec::Vec;
 use core::time::Duration;
 
-/// Time that an attempt at one member may take unless an operator configures another.
+/// Time that an attempt at one member may take, unless an operator configures another time.
 pub const DEFAULT_ATTEMPT_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Time for which a member that did not respond is not called first, although it is reported as the leader; until then
-/// a follower forwards the calls. If a call then finds it unresponsive again, that costs one timeout, a fifth of a
-/// lease, once in this time.
+/// Time for which a member that did not respond is not called first, even if it is reported as the leader; during this
+/// time a follower forwards the calls. If the member still does not respond afterwards, a call waits one timeout for
+/// it, a fifth of a lease, and the time begins again.
 pub const UNRESPONSIVE_FOR: Duration = Duration::from_secs(10);
 
-/// The members of a store, and the member that is called first. `A` is the name of a member: its address.
+/// The members of a store, and the member that is called first. `A` is the type of a member's address.
 #[derive(Clone, Debug)]
 pub struct StoreMembers<A> {
     /// The members as the leader reported them last, followed by the members of the set file that it did not name.
@@ -28,7 +30,7 @@ pub struct StoreMembers<A> {
     file: Vec<A>,
     /// The leader, or the follower that forwards to it.
     first: A,
-    /// The member that did not respond last, and the time of that.
+    /// The last member that did not respond, and the time when its attempt failed.
     unresponsive: Option<(A, Duration)>,
 }
 
@@ -89,8 +91,8 @@ impl<A: Clone + PartialEq> StoreMembers<A> {
         self.first.clone_from(&call.member);
     }
 
-    /// Notes that the attempt failed. Returns true if another attempt follows, which is then in `call`; otherwise the
-    /// call failed.
+    /// Notes that the attempt failed. Returns true if the caller is to make another attempt, which `call` then
+    /// describes, and false if the call failed.
     #[must_use]
     pub fn on_failure(&mut self, call: &mut StoreCall<A>, failure: AttemptFailure<A>, now: Duration) -> bool {
         let named = match failure {
@@ -110,8 +112,9 @@ impl<A: Clone + PartialEq> StoreMembers<A> {
         more
     }
 
-    /// Adopts the store's own list, the leader first. It has members that were added since the set file was read, and a
-    /// leader that can be reached again is called without the hop. An empty list changes nothing.
+    /// Adopts the list of members that the store sent, with the leader first. The list has members that were added
+    /// after the set file was read. The next call goes to the leader without a hop through a follower, unless the
+    /// leader did not respond a short time ago. An empty list changes nothing.
     pub fn adopt(&mut self, members: &[A], now: Duration) {
         let Some(leader) = members.first() else { return };
         let unresponsive = self.unresponsive.as_ref();

@@ -1,4 +1,4 @@
-//! The atomics of the counters: the types of `core`, or those of loom while its model checker runs the tests.
+//! The atomic types of the counters: those of `core`, or those of loom while its model checker runs the tests.
 
 pub(crate) use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
@@ -17,8 +17,8 @@ mod tracked {
 
     use super::{AcqRel, Acquire};
 
-    /// The `OnceBox` of once_cell, with its pointer tracked by loom: the first value stays, by one compare-and-swap
-    /// with the same orderings.
+    /// A `OnceBox` like that of once_cell, whose pointer loom can track. The first value stays, because it is set by
+    /// one compare-and-swap, which has the orderings that once_cell uses.
     #[derive(Debug)]
     pub(crate) struct OnceBox<T> {
         present: loom::sync::atomic::AtomicBool,

@@ -5,8 +5,8 @@ use seq_proto::{status, v1};
 
 use crate::timeout::Deadline;
 
-/// Encodes the results of the items, in request order. An item without a result is refused with `WOULD_WAIT`. No
-/// deadline is needed if no result had to wait.
+/// Encodes the results of the items, in the order of the request. An item without a result is refused with
+/// `WOULD_WAIT`. If no result had to wait, `deadline` may be `None`.
 #[inline]
 pub(crate) fn encode(
     results: impl Iterator<Item = ItemReply<Allocation>>,
@@ -49,7 +49,7 @@ pub(crate) fn encode(
     response
 }
 
-/// Adds the lost attempts of an item. Cold, because attempts are lost only with an owner.
+/// Adds the lost attempts of an item. It is cold, because attempts are lost only when an owner is lost.
 #[cold]
 fn add_lost(response: &mut v1::NextManyResponse, index: u32, attempts: u32) {
     let lost = response.lost.get_or_insert_default();

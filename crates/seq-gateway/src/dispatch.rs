@@ -1,8 +1,8 @@
-//! Dispatch of a port's requests by content type: gRPC to its services, everything else to the HTTP handlers.
+//! Dispatch of a port's requests by content type: gRPC requests go to their services, all others to the HTTP handlers.
 //!
-//! **Invariant:** from here on, a request to `SequenceService` or `IdService` is counted against its connection's
-//! memory. Only two header fields are read here, one of the request and one of the response; a node with traces reads
-//! the field of its caller's trace as well.
+//! **Invariant:** the memory of a request to `SequenceService` or `IdService` is counted for its connection from the
+//! dispatch on. Only two header fields are read here, one of the request and one of the response. A node with traces
+//! also reads the field with the caller's trace.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -35,7 +35,8 @@ pub(crate) struct Dispatch<F>(Arc<Inner<F>>);
 
 struct Inner<F> {
     handlers: Arc<Handlers<F>>,
-    /// Separate from the other services, because a path lookup among them costs more than an allocation.
+    /// Service for numbers. It is separate from the other services, because looking up a path among all of them costs
+    /// more than an allocation.
     sequences: SequenceServiceServer<grpc_service::Service<F>>,
     ids: IdServiceServer<grpc_service::Service<F>>,
     services: Routes,
@@ -44,7 +45,7 @@ struct Inner<F> {
 }
 
 impl<F: SequenceService> Dispatch<F> {
-    /// Creates a dispatcher that sends requests of `SequenceService` to the handlers, and other gRPC requests to
+    /// Creates a dispatcher. It sends gRPC requests of `SequenceService` to the handlers, and other gRPC requests to
     /// `services`.
     pub(crate) fn new(handlers: Arc<Handlers<F>>, services: Routes, memory: MemoryBudget, names: Names) -> Dispatch<F> {
         let sequences = SequenceServiceServer::new(grpc_service::Service(handlers.clone()))
@@ -109,8 +110,8 @@ impl<F: SequenceService> Service<Request<Body>> for Dispatch<F> {
     }
 }
 
-/// Returns whether a request is gRPC as supported here: protobuf over HTTP/2. Other kinds (gRPC-Web, other codecs,
-/// HTTP/1.1) need another framing of the response, so their clients could not read the allocated number.
+/// Returns whether a request is gRPC in the form that is supported here: protobuf over HTTP/2. Other forms (gRPC-Web,
+/// other codecs, HTTP/1.1) need another framing of the response, so their clients could not read an allocated number.
 pub(crate) fn is_grpc(request: &Request<Body>) -> bool {
     let suffix = request.headers().get(CONTENT_TYPE).and_then(|is| is.as_bytes().strip_prefix(b"application/grpc"));
     let Some(suffix) = suffix else { return false };
@@ -123,10 +124,10 @@ fn is_of(service: &str, path: &str) -> bool {
     path.strip_prefix('/').and_then(|path| path.strip_prefix(service)).is_some_and(|rest| rest.starts_with('/'))
 }
 
-/// End of a request by the timeout that the caller states. The library, which ends the request at the same time, would
-/// use the code CANCELLED.
+/// End of a request by the timeout that its caller stated. The library ends the request at the same time, but would use
+/// the code CANCELLED.
 pub(crate) enum End {
-    /// No timer yet: most responses are ready immediately, and need none.
+    /// Time of the end, without a timer. Most responses are ready immediately and need no timer.
     At(Instant),
     Waiting(Pin<Box<Sleep>>),
 }
@@ -145,10 +146,10 @@ impl End {
 pub(crate) enum ResponseFuture {
     /// Response of another service than `SequenceService`.
     Service(BoxFuture<Response<Body>, Infallible>),
-    /// Response of `SequenceService` over any protocol, with the memory that its request holds, and over gRPC the
+    /// Response of `SequenceService` over any protocol, with the memory that its request holds, and, over gRPC, the
     /// deadline that its caller set.
     Sequence(BoxFuture<Response<Body>, Infallible>, Option<Memory>, Option<End>),
-    /// Refusal of a request to no service.
+    /// Refusal of a request that belongs to no service.
     Refused(Option<Response<Body>>),
 }
 
@@ -178,8 +179,8 @@ impl Future for ResponseFuture {
     }
 }
 
-/// Replaces the library's status for an undecodable message by this service's code and reason. The head of a response
-/// has a status only if there is no message.
+/// Replaces the library's status for a message that cannot be decoded by a status with this service's code and reason.
+/// The head of a response has a status only if the response has no message.
 fn normalize_status(response: Response<Body>) -> Response<Body> {
     if !response.headers().contains_key(Status::GRPC_STATUS) {
         return response;

@@ -1,8 +1,8 @@
-//! The gRPC endpoint of an AllocSvr: sequences, status, health and reflection on one listener, and JSON on the same
-//! port.
+//! The gRPC endpoint of an AllocSvr. It has sequences, status, health and reflection on one listener, and JSON on the
+//! same port.
 //!
-//! One endpoint runs per core, on the core's runtime and with a listener of its own; the kernel spreads the connections
-//! of a port over its endpoints. All limits of a connection are named here.
+//! One endpoint runs per core, on the core's runtime and with its own listener. The kernel spreads the connections of a
+//! port over the endpoints. All limits of a connection are named in this module.
 
 use std::io;
 use std::sync::Arc;
@@ -33,15 +33,16 @@ use crate::handlers::Handlers;
 use crate::http;
 use crate::request_span::Names;
 
-/// Concurrent requests of one connection: enough for a busy client, which has several connections. Further requests
-/// wait at the client. Their memory is bounded by the node's [`MemoryBudget`].
+/// Limit on concurrent requests of one connection. It is enough for a busy client, which has several connections.
+/// Further requests wait at the client. The node's [`MemoryBudget`] limits the memory of requests.
 const MAX_STREAMS_PER_CONNECTION: u32 = 256;
 
-/// HTTP/2 flow-control window of one request: a full batch arrives without waiting for the window.
+/// HTTP/2 flow-control window of one request. It is large enough for a full batch to arrive without waiting for the
+/// window.
 const STREAM_WINDOW: u32 = 256 << 10;
 
-/// HTTP/2 flow-control window of one connection: two full batches. The [`MemoryBudget`] does not count arrived bytes
-/// that stay unread because the responses of their stream are not read.
+/// HTTP/2 flow-control window of one connection. It is large enough for two full batches. If the caller does not read
+/// the responses of a stream, the stream's arrived bytes stay unread, and the [`MemoryBudget`] does not count them.
 const CONNECTION_WINDOW: u32 = 2 * STREAM_WINDOW;
 
 /// Limits of one connection.
@@ -57,26 +58,26 @@ pub trait NodeView: Send + Sync {
     /// Returns the response of `StatusService.Status`.
     fn status(&self) -> v1::StatusResponse;
 
-    /// Returns the response of `StatusService.ListCeilings`, from section `first`. A node without sections has no
-    /// ceilings.
+    /// Returns the response of `StatusService.ListCeilings`, beginning at section `first`. A node without sections has
+    /// no ceilings.
     fn ceilings(&self, first: SectionId) -> v1::ListCeilingsResponse {
         let _ = first;
         v1::ListCeilingsResponse { set: self.status().set, ..v1::ListCeilingsResponse::default() }
     }
 
-    /// Begins the response of `StatusService.ListActivity`.
+    /// Begins the response to `StatusService.ListActivity`.
     ///
     /// # Errors
-    /// The refusal of a request above the limits of the node, or of a node without sections.
+    /// The refusal of a request that exceeds the limits of the node, or of any request to a node without sections.
     fn activity(&self, request: v1::ListActivityRequest) -> Result<Report<v1::ListActivityResponse>, Status> {
         let _ = request;
         Err(Status::unimplemented(NO_SECTIONS))
     }
 
-    /// Begins the response of `StatusService.DescribeSection`.
+    /// Begins the response to `StatusService.DescribeSection`.
     ///
     /// # Errors
-    /// The refusal of a section that the node does not own, or of a request above the limits of the node.
+    /// The refusal of a section that the node does not own, or of a request that exceeds the limits of the node.
     fn describe_section(
         &self,
         request: v1::DescribeSectionRequest,
@@ -96,7 +97,7 @@ const NO_SECTIONS: &str = "this node owns no sections: request it from an AllocS
 /// Work that makes a response. It takes milliseconds, so it is not done on the runtime of an endpoint.
 pub type Report<T> = Box<dyn FnOnce() -> T + Send>;
 
-/// Reports of a node without sections.
+/// Reports of a node that has only a status and no sections.
 impl<F: Fn() -> v1::StatusResponse + Send + Sync> NodeView for F {
     fn status(&self) -> v1::StatusResponse {
         self()
@@ -106,27 +107,27 @@ impl<F: Fn() -> v1::StatusResponse + Send + Sync> NodeView for F {
 /// Source of the status service's responses.
 pub type AdminView = Arc<dyn NodeView>;
 
-/// Services and limits of a node. Its endpoints, one per core, have clones.
+/// Services and limits of a node. Each of its endpoints, one per core, has a clone.
 #[derive(Clone)]
 pub struct Node {
     /// The node's status.
     pub admin: AdminView,
     /// Readiness of the node, as reported by the health service.
     pub ready: Checks,
-    /// Further services of the port. Nodes have none, because the services for peers have a port of their own
-    /// ([`crate::peers`]). Simulated nodes serve both on one port.
+    /// Further services of the port. Real nodes have none here, because the services for peers have a port of their own
+    /// ([`crate::peers`]). Simulated nodes serve callers and peers on one port.
     pub beside: Routes,
     /// Admission of connections.
     pub admission: Admission,
-    /// Whether `GET /api/seq/next/{uid}` allocates numbers as POST does.
+    /// Whether `GET /api/seq/next/{uid}` allocates numbers, as POST does.
     pub allocate_on_get: bool,
-    /// The tenants of its callers; `None` if every caller may use every uid.
+    /// The tenants to which callers belong; `None` if every caller may use every uid.
     pub tenants: Option<Tenants>,
     /// The memory that requests may hold.
     pub memory: MemoryBudget,
 }
 
-/// Serves on `listener`, in `group`, on the current runtime, until the group shuts down.
+/// Serves `service` on `listener`, in `group`, on the current runtime, until the group shuts down.
 ///
 /// # Errors
 /// If the listener cannot be registered with the runtime.
@@ -159,8 +160,8 @@ pub fn serve<F: SequenceService>(
     port.serve(Dispatch::new(handlers, services, memory, names), listener.into(), group)
 }
 
-/// Returns the guard of a node's port for callers. gRPC and JSON clients get a refusal in their own form. If there are
-/// tenants, a caller may present a token instead of a certificate.
+/// Returns the guard of a node's port for callers. gRPC clients and JSON clients each get a refusal in their own form.
+/// If `tokens` is set because there are tenants, a caller may present a token instead of a certificate.
 fn guard(node: &str, set: String, tokens: bool) -> Guard {
     let respond: Respond = |request, status| {
         if is_grpc(request) { status.clone().into_http() } else { http::refused(status) }
@@ -175,7 +176,7 @@ fn guard(node: &str, set: String, tokens: bool) -> Guard {
 
 pub(crate) struct Admin {
     pub(crate) view: AdminView,
-    /// Whether the port is for nodes; other callers get a shorter status.
+    /// Whether the port is for nodes. On such a port, callers that are not nodes get a shorter status.
     pub(crate) for_nodes: bool,
 }
 
@@ -225,7 +226,7 @@ impl StatusService for Admin {
     }
 }
 
-/// Makes a response on a thread for blocking work.
+/// Makes a response on a thread for blocking work, because this takes milliseconds.
 async fn made<T: Send + 'static>(report: Report<T>) -> Result<Response<T>, Status> {
     let made = tokio::task::spawn_blocking(report).await;
     made.map(Response::new).map_err(|error| Status::internal(format!("the report was not made: {error}")))

@@ -1,4 +1,5 @@
-//! `SequenceService` and `IdService` over gRPC: the handlers, with the deadline of `grpc-timeout`.
+//! `SequenceService` and `IdService` over gRPC. Each method calls its handler, with the deadline that `grpc-timeout`
+//! states.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -35,7 +36,7 @@ where
     }
 }
 
-/// Returns the memory of a request, which [`crate::dispatch`] has begun to count.
+/// Returns the memory of a request. [`crate::dispatch`] has begun to count it.
 fn memory<Q>(request: &Request<Q>) -> Memory {
     request.extensions().get::<Memory>().expect("each request has its memory").clone()
 }

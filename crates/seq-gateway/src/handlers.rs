@@ -1,5 +1,5 @@
-//! Request handlers of `SequenceService`, for all protocols: validate the request, call the `SequenceService`, build
-//! the response.
+//! Handlers of requests to `SequenceService`, for all protocols. A handler validates the request, calls the
+//! `SequenceService`, and builds the response.
 
 use std::sync::Arc;
 
@@ -22,16 +22,16 @@ use crate::memory::Memory;
 use crate::routes::RoutesCache;
 use crate::timeout::Deadline;
 
-/// The handlers of one endpoint, with their shared state.
+/// The handlers of one endpoint, with the state that they share.
 pub(crate) struct Handlers<F> {
     pub(crate) service: F,
     pub(crate) latency: Latency,
     pub(crate) id_counts: Arc<IdCounts>,
     /// Cancelled when the endpoint shuts down.
     pub(crate) closing: CancellationToken,
-    /// Whether a GET allocates numbers, too.
+    /// Whether a GET request may allocate numbers.
     pub(crate) allocate_on_get: bool,
-    /// The tenants of the callers; `None` if every caller may use every uid.
+    /// The tenants to which callers belong; `None` if every caller may use every uid.
     tenants: Option<Tenants>,
     ready: Checks,
     routes: RoutesCache,
@@ -42,7 +42,7 @@ pub(crate) struct Handlers<F> {
 pub(crate) struct RequestContext {
     /// Time until which the request may wait for its response.
     pub(crate) deadline: Deadline,
-    /// Protocol of a request that was not forwarded.
+    /// Protocol of the request, used if the request was not forwarded.
     pub(crate) via: Via,
     pub(crate) caller: Caller,
     pub(crate) memory: Memory,
@@ -75,13 +75,13 @@ impl<F: SequenceService> Handlers<F> {
         !self.closing.is_cancelled() && self.ready.probe()
     }
 
-    /// Returns whether connections of HTTP/1.1 end after a response. This is so while the node leaves: a request on a
-    /// connection that closes at another time is lost.
+    /// Returns whether HTTP/1.1 connections end after a response. They do while the node leaves, because a request is
+    /// lost if its connection is closed at another time.
     pub(crate) fn ends_connections(&self) -> bool {
         self.ready.departure().ends_connections()
     }
 
-    /// Returns the sender of a request, by its connection and the value of its header `authorization`.
+    /// Returns the sender of a request, given its connection and the value of its header `authorization`.
     ///
     /// # Errors
     /// The sender belongs to no tenant, or its tenant has too many connections.
@@ -92,7 +92,7 @@ impl<F: SequenceService> Handlers<F> {
         }
     }
 
-    /// Returns the sender of all messages of a stream, as [`Handlers::caller`] does for one request.
+    /// Returns the sender of all messages of a stream, in the same way as [`Handlers::caller`] for one request.
     ///
     /// # Errors
     /// The errors of [`Handlers::caller`].
@@ -103,7 +103,7 @@ impl<F: SequenceService> Handlers<F> {
         }
     }
 
-    /// Returns the routes that are newer than the caller's.
+    /// Returns the routes that are newer than the caller's version `known`; `None` if there are none.
     pub(crate) fn newer_routes(&self, known: Option<u64>) -> Option<v1::Routes> {
         self.routes.newer(&self.service, known)
     }
@@ -119,7 +119,7 @@ impl<F: SequenceService> Handlers<F> {
         let item = Item { uid, count: convert::count(request.count)?, epoch: Epoch(request.epoch) };
         let item = context.caller.admit_one(item)?;
         let allocation = match request.above {
-            // A lane has an address in the place of a uid, and only nodes name it.
+            // A lane has an address in the place of a uid. Only nodes send requests with such an address.
             Some(above) if request.hops > 0 => self.service.next_in_lane(call, item, Seq(above).min(Seq::MAX)).await?,
             _ => self.service.next(call, item).await?,
         };

@@ -1,8 +1,9 @@
-//! HTTP on the gRPC port: JSON as the Connect protocol defines it, plain text for shells, and the description of both.
+//! HTTP on the gRPC port: JSON as the Connect protocol defines it, plain text for shells, and the OpenAPI description
+//! of both.
 //!
-//! Every response is built from one whole request, bounded in bytes and in time, the same for HTTP/1.1 and HTTP/2. A
-//! request that is refused early is read to its end first, within limits: closing a connection with unread bytes
-//! discards the refusal.
+//! Every response is built from one whole request, with limits on its bytes and its time, in the same way for HTTP/1.1
+//! and HTTP/2. If a request is refused early, its rest is first read and discarded, within limits, because the refusal
+//! is lost if a connection with unread bytes is closed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -45,10 +46,11 @@ const HINT: &str = "seqsvr allocates sequence numbers and ids.\n\n\
     GET  /readyz, /livez           200 or 503, for load balancers\n\n\
     gRPC is on this port as well.\n";
 
-/// Most bytes of a refused request that are read and discarded: the largest message and a margin.
+/// Limit on the bytes of a refused request that are read and discarded. It is the size of the largest message with a
+/// margin.
 const DRAIN_BYTES: usize = 2 << 20;
 
-/// Timeout of reading the rest of a refused request. A slower sender loses only the refusal.
+/// Timeout of reading the rest of a refused request. A sender that is slower only loses the refusal.
 const DRAIN_TIME: Duration = Duration::from_secs(2);
 
 const TEXT: &str = "text/plain; charset=utf-8";
@@ -61,7 +63,7 @@ pub(crate) async fn handle<F: SequenceService>(handlers: &Arc<Handlers<F>>, requ
     if head.method == Method::HEAD {
         response = without_body(response);
     }
-    // A body that timed out is not read again.
+    // If reading the body timed out, the rest is not read.
     if response.status() != StatusCode::GATEWAY_TIMEOUT {
         drain(&head, &mut body).await;
     }
@@ -118,28 +120,29 @@ fn caller<F: SequenceService>(handlers: &Handlers<F>, head: &Parts) -> Result<Ca
     handlers.caller(head.extensions.get(), head.headers.get(AUTHORIZATION).map(HeaderValue::as_bytes))
 }
 
-/// Returns the memory of a request, which [`crate::dispatch`] has begun to count.
+/// Returns the memory of a request. [`crate::dispatch`] has begun to count it.
 fn memory(head: &Parts) -> Memory {
     head.extensions.get::<Memory>().expect("each request has its memory").clone()
 }
 
-/// Returns whether the content type is one of gRPC's. Requests that can be served as gRPC do not get here.
+/// Returns whether the content type is one of gRPC's. A request that can be served as gRPC is not passed to this
+/// module.
 fn is_any_grpc(head: &Parts) -> bool {
     let content_type = head.headers.get(CONTENT_TYPE).map_or(&b""[..], |is| is.as_bytes());
     content_type.get(..16).is_some_and(|start| start.eq_ignore_ascii_case(b"application/grpc"))
 }
 
-/// Returns whether a proxy could see another length of the body, because its transfer encodings are not `chunked` alone
-/// (RFC 9112, section 6.1). The library refuses unknown encodings, but accepts a repeated `chunked`.
+/// Returns whether a proxy could compute another length of the body, because the transfer encodings are not exactly
+/// `chunked` (RFC 9112, section 6.1). The library refuses unknown encodings, but accepts a repeated `chunked`.
 fn has_other_framing(head: &Parts) -> bool {
     let mut encodings = head.headers.get_all(TRANSFER_ENCODING).iter();
     let first = encodings.next();
     first.is_some_and(|first| !first.as_bytes().eq_ignore_ascii_case(b"chunked")) || encodings.next().is_some()
 }
 
-/// Reads and discards the rest of a body, up to the limits.
+/// Reads and discards the rest of a body, within [`DRAIN_BYTES`] and [`DRAIN_TIME`].
 async fn drain(head: &Parts, body: &mut Body) {
-    // A client that waits for "100 Continue" has not sent the body.
+    // A client that waits for "100 Continue" has not sent a body.
     if body.is_end_stream() || head.headers.contains_key(EXPECT) {
         return;
     }
@@ -154,7 +157,7 @@ async fn drain(head: &Parts, body: &mut Body) {
     let _ = tokio::time::timeout(DRAIN_TIME, reading).await;
 }
 
-/// Returns the response to a request that no handler sees.
+/// Returns the response to a request that was refused before any handler was called.
 pub(crate) fn refused(status: &Status) -> Response<Body> {
     connect::refused(status)
 }
@@ -164,9 +167,9 @@ fn respond(code: StatusCode, content_type: &'static str, body: impl Into<bytes::
     *response.status_mut() = code;
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
-    // A cached response would hand out a number twice.
+    // If a response were cached, two callers could get the same number.
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    // A browser that guesses types could take the text of a refusal for a page.
+    // A browser that guesses content types could treat the text of a refusal as a web page.
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     response
 }
@@ -188,7 +191,7 @@ fn hint_retry(response: &mut Response<Body>, status: &Status) {
     }
 }
 
-/// Returns the HTTP status of a code, as the Connect protocol defines it.
+/// Returns the HTTP status for a gRPC code, as the Connect protocol defines it.
 fn http_status(code: Code) -> StatusCode {
     let number = match code {
         Code::Ok => 200,

@@ -1,5 +1,5 @@
-//! Metrics of ids. The place of a request counts with one uncontended add, because each core has its own endpoint; a
-//! task publishes the counts once a second.
+//! Metrics of ids. A request is counted where it is processed, with one uncontended add, because each core has its own
+//! endpoint. A task publishes the counts once a second.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -24,7 +24,7 @@ const CODES: usize = 17;
 
 const VIAS: usize = Via::ALL.len();
 
-/// Number of labels of shapes: the presets, and `timed` for all other shapes with a time.
+/// Number of values of the label `shape`: the presets, and `timed` for all other shapes that have a time.
 const SHAPES: usize = PRESETS.len() + 1;
 
 /// Counts by shape, protocol and code.
@@ -33,9 +33,9 @@ type Table<T> = [[[T; CODES]; VIAS]; SHAPES];
 /// Counts of one endpoint.
 pub(crate) struct IdCounts {
     set: String,
-    /// Ids for OK, refused requests for any other code.
+    /// Counts of ids for the code OK, and of refused requests for the other codes.
     outcomes: Box<Table<AtomicU64>>,
-    /// Part of the counts that the metrics include already.
+    /// Part of the counts that the metrics already include.
     published: Mutex<Box<Table<u64>>>,
     ahead: Histogram,
 }
@@ -63,12 +63,12 @@ impl IdCounts {
         }
     }
 
-    /// Counts ids for OK, or a refused request for any other code.
+    /// Adds a count of ids if the code is OK, or of refused requests if it is any other code.
     pub(crate) fn add(&self, series: &IdSeries, via: Via, code: Code, count: u64) {
         self.outcomes[shape_index(&series.shape)][via as usize][code as usize].fetch_add(count, Relaxed);
     }
 
-    /// Records by how much the last id of a response is ahead of the clock of this node.
+    /// Records the time by which the last id of a response is ahead of this node's clock.
     pub(crate) fn record_ahead(&self, series: &IdSeries, last: u64) {
         if let Some((unix_ms, _)) = Id::new(last).and_then(|last| series.shape.parts(last)?.timed) {
             self.ahead.record(Duration::from_millis(unix_ms.saturating_sub(wall_clock::now_ms())));
@@ -97,7 +97,8 @@ impl IdCounts {
     }
 }
 
-/// Returns the index of a shape among the presets, or the number of presets; all counters have the same index.
+/// Returns the index of a shape among the presets; if it is no preset, the number of presets. All counters have the
+/// same index.
 fn shape_index(shape: &Shape) -> usize {
     let is = |known: &Shape| match (known, shape) {
         (Shape::Counter(_), Shape::Counter(_)) => true,

@@ -1,4 +1,4 @@
-//! Request handlers of `IdService` over gRPC and Connect. All protocols take their ids from an
+//! Handlers of requests to `IdService` over gRPC and Connect. The handlers of all protocols take ids from an
 //! [`IdSource`].
 
 pub(crate) use seq_api::ids::IdRequest;
@@ -20,7 +20,7 @@ pub(crate) use refusal::IdRefusal;
 pub(crate) use source::{IdContext, IdSource, Ids, MAX_LISTED, parse, parse_after};
 
 impl RequestContext {
-    /// Returns the part of the context that a request for ids needs.
+    /// Returns the part of the request's context that a request for ids needs.
     pub(crate) fn of_ids(&self) -> IdContext<'_> {
         IdContext { deadline: self.deadline.at, via: self.via, caller: &self.caller }
     }

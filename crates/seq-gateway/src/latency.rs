@@ -1,7 +1,8 @@
-//! Latency of requests, sampled.
+//! Sampled latency of requests.
 //!
-//! Two clock reads and a histogram record cost several times as much as an allocation, so only a sample of the requests
-//! is measured. The sample does not depend on the latency, so its distribution is the distribution of all requests.
+//! Two clock reads and one record in a histogram cost several times as much as an allocation, so only a sample of the
+//! requests is measured. Whether a request is in the sample does not depend on its latency, so the distribution of the
+//! sample is the distribution of all requests.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Instant;
@@ -10,7 +11,7 @@ use metrics::{Histogram, histogram};
 use seq_api::metrics::REQUEST_SECONDS;
 use seq_api::service::Via;
 
-/// Sampling interval in requests, starting with the first request of an endpoint.
+/// Number of requests of which one is measured. The first request of an endpoint is measured.
 const ONE_IN: u32 = 16;
 
 /// The latency histograms of one endpoint.
@@ -25,7 +26,7 @@ impl Latency {
         Latency { turn: AtomicU32::new(0), seconds: Via::ALL.map(seconds) }
     }
 
-    /// Measures this request, if it is in the sample, until the returned value is dropped.
+    /// If this request is in the sample, measures it until the returned value is dropped; otherwise returns `None`.
     pub(crate) fn sample(&self, via: Via) -> Option<Sample<'_>> {
         let turn = self.turn.fetch_add(1, Relaxed);
         turn.is_multiple_of(ONE_IN).then(|| Sample { began: Instant::now(), seconds: &self.seconds[via as usize] })

@@ -1,7 +1,7 @@
-//! The endpoints in front of a `SequenceService`: gRPC, JSON and plain text over HTTP on one port, and the Redis
-//! protocol on another; also the port of a node for its peers.
+//! The endpoints in front of a `SequenceService`. gRPC, JSON over HTTP and plain text over HTTP share one port, and the
+//! Redis protocol has another. A node's port for its peers is also here.
 //!
-//! An endpoint decodes and validates requests, bounds their size and time, and encodes responses and refusals. It makes
+//! An endpoint decodes and validates requests, limits their size and time, and encodes responses and refusals. It makes
 //! no decision about numbers.
 
 mod batch_response;

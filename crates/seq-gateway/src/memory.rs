@@ -1,8 +1,8 @@
-//! The memory of a request: its body as it arrives, its items while they are processed, and its response until the
-//! transport has sent it.
+//! The memory of a request. It is counted for the body as it arrives, for the items while they are processed, and for
+//! the response until the transport has sent it.
 //!
-//! Nothing is reserved for the future growth of a request. A part that does not fit is refused before any number is
-//! allocated.
+//! No memory is reserved for the future growth of a request. If a part of a request does not fit, the request is
+//! refused before any number is allocated.
 
 use std::mem::size_of;
 use std::pin::Pin;
@@ -20,10 +20,12 @@ use seq_proto::Reason;
 use tonic::Status;
 use tonic::body::Body;
 
-/// Bytes of a request in addition to its message: the state of an HTTP/2 stream, its headers, and its task.
+/// Bytes that are counted for a request in addition to its message: the state of an HTTP/2 stream, its headers, and its
+/// task.
 pub(crate) const REQUEST_BYTES: usize = 4 << 10;
 
-/// Bytes of an item until the response is encoded: its decoded form, its result, and its part of the response.
+/// Bytes that are counted for an item until the response is encoded: its decoded form, its result, and its part of the
+/// response.
 pub(crate) const ITEM_BYTES: usize = size_of::<DecodedItem>() + size_of::<ItemReply<Allocation>>() + 32;
 
 /// The memory of one request. Clones belong to the same request.
@@ -33,12 +35,12 @@ pub(crate) struct Memory(Arc<Held>);
 #[derive(Debug)]
 struct Held {
     charge: Charge,
-    /// Bytes of the body that have arrived, wrapping around.
+    /// Number of bytes of the body that have arrived. It wraps around.
     received: AtomicUsize,
 }
 
 impl Memory {
-    /// Begins to count a request, in the account of its connection.
+    /// Begins to count the memory of a request, in the account of its connection.
     pub(crate) fn of(budget: &MemoryBudget, peer: Option<&Peer>) -> Result<Memory, Status> {
         let charge = match peer {
             Some(peer) => peer.account(budget).charge(REQUEST_BYTES),
@@ -57,12 +59,13 @@ impl Memory {
         self.0.charge.grow(bytes).map_err(|OutOfMemory| Refusal::OutOfMemory)
     }
 
-    /// Sets the memory that a stream holds now: the bytes of its buffers, and its items.
+    /// Sets the memory that a stream holds now. `buffers` is the number of bytes of its buffers, and `items` the number
+    /// of its items.
     pub(crate) fn set_stream(&self, buffers: usize, items: usize) {
         self.0.charge.set(REQUEST_BYTES + buffers + items * ITEM_BYTES);
     }
 
-    /// Returns the bytes of the body that have arrived so far, wrapping around.
+    /// Returns the number of bytes of the body that have arrived so far. It wraps around.
     pub(crate) fn received(&self) -> usize {
         self.0.received.load(Relaxed)
     }
@@ -72,15 +75,15 @@ impl Memory {
         Received { body, memory: self.0.clone() }
     }
 
-    /// Returns a body whose bytes are counted until they are sent. Of the request itself only [`REQUEST_BYTES`] stay
-    /// counted, and the memory that a stream sets.
+    /// Returns a body whose bytes are counted until they are sent. Of the request itself, only [`REQUEST_BYTES`] and
+    /// the memory that [`Memory::set_stream`] sets remain counted.
     pub(crate) fn send(self, body: Body, cx: &mut Context<'_>) -> Body {
         self.0.charge.set(REQUEST_BYTES);
         Body::new(Sent::new(body, self.0, cx))
     }
 }
 
-/// Returns the status of a request that does not fit.
+/// Returns the status of a request that does not fit into the memory.
 fn status(out: OutOfMemory) -> Status {
     Reason::OutOfMemory.status(out.to_string())
 }
@@ -121,15 +124,16 @@ impl HttpBody for Received<Body> {
 
 /// The body of a response.
 ///
-/// Only a copy of the encoded message waits for the transport, but neither the message itself nor the buffer that it
-/// was encoded into. So the first message is encoded immediately, not when the transport has space for it; and the body
-/// of a single message, which is followed by its trailers, is dropped then.
+/// While a response waits for the transport, only a copy of the encoded message is held, and neither the message itself
+/// nor the buffer into which it was encoded. Therefore the first message is encoded immediately, and not when the
+/// transport has space for it. If the response has only one message, which is followed by its trailers, the original
+/// body is dropped at that time.
 struct Sent {
-    /// The first frames, if they were ready, until they are sent.
+    /// The first frame, if it was ready when the response was made, until it is sent.
     first: Option<Result<Frame<Bytes>, Status>>,
     second: Option<Result<Frame<Bytes>, Status>>,
     body: Body,
-    /// The size of the body, until the first frame is sent.
+    /// The size of the body, until the first frame has been sent.
     size: SizeHint,
     /// Memory of the request, held until the response is complete.
     memory: Arc<Held>,
@@ -150,7 +154,7 @@ impl Sent {
                 return sent;
             }
         }
-        // The body is over: no frame follows trailers or an error.
+        // The body has ended, because no frame follows trailers or an error.
         sent.body = Body::empty();
         sent
     }
@@ -187,7 +191,7 @@ impl HttpBody for Sent {
     }
 }
 
-/// Returns a copy of a part of a response, which is counted until the transport drops it.
+/// Returns a copy of a part of a response. The copy is counted until the transport drops it.
 fn unsent(of: &Charge, bytes: &[u8]) -> Bytes {
     let charge = of.account().charge_present(bytes.len());
     Bytes::from_owner(Unsent { bytes: bytes.into(), _charge: charge })
@@ -214,7 +218,7 @@ mod tests {
 
     use super::*;
 
-    /// A body of these frames, which holds a reference until its last frame is taken.
+    /// A body that consists of the given frames. It holds a reference until its last frame has been taken.
     struct Frames {
         frames: VecDeque<Frame<Bytes>>,
         _held: Arc<()>,
@@ -227,7 +231,7 @@ mod tests {
         fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
             let frames = &mut self.get_mut().frames;
             if frames.front().is_some_and(|frame| frame.data_ref().is_some_and(Bytes::is_empty)) {
-                // An empty message stands for a message that comes later.
+                // An empty message stands for a message that is not ready yet.
                 frames.pop_front();
                 cx.waker().wake_by_ref();
                 return Poll::Pending;

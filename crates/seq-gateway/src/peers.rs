@@ -1,6 +1,6 @@
-//! The port of an AllocSvr for its peers: handovers, status, health and reflection.
+//! The port of an AllocSvr for its peers, with handovers, status, health and reflection.
 //!
-//! It is separate from the port for callers, whose networks do not need to reach it.
+//! It is separate from the port for callers, because the networks of callers do not need to reach it.
 
 use std::io;
 use std::time::Duration;
@@ -20,11 +20,11 @@ use tonic::service::Routes;
 
 use crate::grpc::{Admin, AdminView};
 
-/// Limits of one connection: a message of a handover has up to half a megabyte.
+/// Limits of one connection. A message of a handover has up to half a megabyte.
 const BOUNDS: Bounds =
     Bounds { streams: 256, stream_window: 1 << 20, connection_window: 4 << 20, drain: Duration::from_secs(3) };
 
-/// Services of a node for its peers. The threads that serve it have clones.
+/// Services of a node for its peers. Each thread that serves them has a clone.
 #[derive(Clone)]
 pub struct PeerNode {
     /// The services of the port, without the status.
@@ -37,7 +37,7 @@ pub struct PeerNode {
     pub admission: Admission,
 }
 
-/// Serves on `listener`, in `group`, on the current runtime, until the group shuts down.
+/// Serves the node's services on `listener`, in `group`, on the current runtime, until the group shuts down.
 ///
 /// # Errors
 /// If the listener cannot be registered with the runtime.

@@ -1,7 +1,9 @@
-//! Spans of requests whose caller records its trace: from the head of a request to the head of its response.
+//! Spans of requests whose caller records its trace. A span lasts from the head of a request to the head of its
+//! response.
 //!
-//! A request without the header costs the search for the header, and nothing on a node without traces. A stream has no
-//! span, because all its messages share one header, and a span takes longer than a number.
+//! For a request without the header of a trace, only the search for this header has a cost. On a node without traces
+//! there is no cost. A stream has no span, because all its messages share one header, and recording a span takes longer
+//! than allocating a number.
 
 use std::convert::Infallible;
 
@@ -12,10 +14,10 @@ use tonic::body::Body;
 use tonic::codegen::BoxFuture;
 use tonic::{Code, Status};
 
-/// Method whose requests are streams.
+/// End of the path of requests that are streams.
 const STREAM: &str = "/NextStream";
 
-/// Paths of plain text, without what follows them.
+/// Beginnings of the paths of plain text, up to the part that differs between requests.
 const TEXTS: [&str; 7] = [
     "/api/seq/next/",
     "/api/seq/current/",
@@ -34,7 +36,7 @@ pub(crate) struct Names {
 }
 
 impl Names {
-    /// Returns the span of a request; an empty one unless its caller records its trace.
+    /// Returns the span of a request. The span is empty unless the request's caller records its trace.
     #[inline]
     pub(crate) fn span(&self, request: &Request<Body>) -> Span {
         if !traces::are_on() {
@@ -56,7 +58,7 @@ impl Names {
     }
 }
 
-/// Returns the name of a request in its span; `None` for a request without one.
+/// Returns the name of a request's span; `None` if the request has no span.
 fn name(path: &str) -> Option<String> {
     let method = Called::by_path(path);
     if method.is_listed() {
@@ -66,7 +68,7 @@ fn name(path: &str) -> Option<String> {
     Some(text.trim_end_matches('/').to_owned())
 }
 
-/// Returns a response that ends the span of its request.
+/// Returns the given response in a form that ends the span of its request.
 pub(crate) fn follow(
     mut span: Span,
     response: BoxFuture<Response<Body>, Infallible>,
@@ -75,7 +77,7 @@ pub(crate) fn follow(
         return response;
     }
     Box::pin(async move {
-        // Unless there is a response.
+        // This applies unless a response follows.
         span.fail("the caller left, or its timeout passed");
         let Ok(response) = span.scope(response).await;
         match failure(&response) {
@@ -86,13 +88,13 @@ pub(crate) fn follow(
     })
 }
 
-/// Returns the refusal of a request, by the head of its response; `None` if the head has none.
+/// Returns the refusal of a request, by the head of its response; `None` if the head states none.
 fn failure(response: &Response<Body>) -> Option<String> {
     let status = response.status();
     if !status.is_success() {
         return Some(format!("HTTP {}", status.as_u16()));
     }
-    // Responses of gRPC with a message have their status at the end; they were not refused.
+    // A gRPC response with a message has its status at its end. Its request was not refused.
     let code = response.headers().get(Status::GRPC_STATUS).map(|code| Code::from_bytes(code.as_bytes()))?;
     (code != Code::Ok).then(|| format!("{code:?}"))
 }

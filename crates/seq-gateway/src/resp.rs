@@ -1,8 +1,8 @@
-//! The Redis endpoint of an AllocSvr: a sequence is a key, and INCR allocates its next number.
+//! The Redis endpoint of an AllocSvr. A sequence is a key, and INCR allocates its next number.
 //!
-//! One endpoint runs per core, on the core's runtime and with a listener of its own, as the gRPC endpoint does. A
-//! connection is bounded in memory, [`MAX_CONNECTION_BYTES`], and by a timeout wherever the endpoint waits for it.
-//! Numbers only grow: commands that would lower or remove one are refused.
+//! One endpoint runs per core, on the core's runtime and with its own listener, like the gRPC endpoint. A connection
+//! has a limit on its memory, [`MAX_CONNECTION_BYTES`], and a timeout whenever the endpoint waits for the client.
+//! Numbers only grow, so commands that would lower or remove a number are refused.
 
 use std::fmt;
 use std::io;
@@ -40,19 +40,20 @@ pub mod parse;
 mod tables;
 mod transaction;
 
-/// Longest key prefix, in bytes: ten thousand of the longest keys fit into [`parse::MAX_COMMAND_BYTES`].
+/// Limit on the bytes of a key's prefix. With it, ten thousand of the longest keys fit into
+/// [`parse::MAX_COMMAND_BYTES`].
 pub const MAX_PREFIX_BYTES: usize = 24;
 
-/// Longest password, in bytes: one argument.
+/// Limit on the bytes of a password, which is the limit of one argument.
 pub const MAX_PASSWORD_BYTES: usize = parse::MAX_BULK_BYTES;
 
-/// Most memory of a connection in this process: an incomplete command of the largest size, the commands of a
-/// transaction, and the replies to the largest batch while the client does not read them. An idle connection takes less
-/// than 1 KiB. The kernel's socket buffers come on top.
+/// Largest memory of a connection in this process. It covers an incomplete command of the largest size, the commands of
+/// a transaction, and the replies to the largest batch while the client does not read them. An idle connection takes
+/// less than 1 KiB. The kernel's socket buffers are not included.
 pub const MAX_CONNECTION_BYTES: usize = 3 << 20;
 
-/// TCP keep-alive: idle time before the first probe, interval, and number of probes. A half-open connection ends within
-/// a minute.
+/// TCP keepalive: idle time before the first probe, interval of probes, and number of probes. A half-open connection
+/// ends within a minute.
 const KEEPALIVE: (Duration, Duration, u32) = (Duration::from_secs(30), Duration::from_secs(10), 3);
 
 seq_kit::options! {
@@ -70,8 +71,8 @@ seq_kit::options! {
         /// Seconds without a command after which a connection is closed; 0: never.
         #[serde(rename = "idle_timeout_s", with = "durations::optional_s")]
         pub idle_timeout: Option<Duration>,
-        /// Whether GET, MGET, EXISTS, TYPE and TTL take an upper bound for the last number, after the crash of an
-        /// owner and until the uid's next number. Otherwise they are refused there (-INEXACT).
+        /// Whether GET, MGET, EXISTS, TYPE and TTL accept an upper bound in place of the last number, after the crash
+        /// of an owner and until the uid's next number. If not, they are refused in that state (-INEXACT).
         pub read_bounds: bool,
     }
 }
@@ -99,7 +100,7 @@ impl fmt::Debug for RespConfig {
     }
 }
 
-/// An invalid setting.
+/// Error of an invalid setting.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RespConfigError {
     /// The prefix is too long.
@@ -108,7 +109,7 @@ pub enum RespConfigError {
         /// Its length.
         bytes: usize,
     },
-    /// The prefix contains blanks or ends in a digit, so keys would be ambiguous.
+    /// The prefix contains blanks or ends in a digit, which would make keys ambiguous.
     #[error("a prefix has no blanks, no control characters, and no digit at its end")]
     Prefix,
     /// A key could name both a uid and a series.
@@ -122,7 +123,7 @@ pub enum RespConfigError {
         /// Prefix of uids.
         prefix: String,
     },
-    /// The password is too long, or contains bytes that not every client can send.
+    /// The password is too long, or contains bytes that some clients cannot send.
     #[error("a password is up to {MAX_PASSWORD_BYTES} bytes without blanks and control characters")]
     Password,
 }
@@ -163,8 +164,7 @@ impl RespConfig {
         if self.password.as_ref().is_some_and(bad) { Err(RespConfigError::Password) } else { Ok(()) }
     }
 
-    /// Returns whether a key could name a series as well as a uid. Where uids have no prefix, their keys begin with a
-    /// digit.
+    /// Returns whether a key could name both a series and a uid. If uids have no prefix, their keys begin with a digit.
     fn is_ambiguous(&self) -> bool {
         let (uids, ids) = (self.prefix.as_str(), self.id_prefix.as_str());
         match (uids, ids) {
@@ -175,7 +175,7 @@ impl RespConfig {
     }
 }
 
-/// State shared by the Redis endpoints of one node. Clones are handles on it.
+/// State shared by the Redis endpoints of one node. Clones are handles to the same state.
 #[derive(Clone)]
 pub struct RespNode(Arc<Node>);
 
@@ -186,7 +186,7 @@ struct Node {
     auth_failures: auth::AuthFailures,
     /// Denies connections with TLS.
     guard: Guard,
-    /// The tenants of the clients; `None` if every client may use every uid.
+    /// The tenants to which clients belong; `None` if every client may use every uid.
     tenants: Option<Tenants>,
     memory: MemoryBudget,
     departure: Departure,
@@ -196,8 +196,8 @@ struct Node {
 }
 
 impl RespNode {
-    /// Creates a node. Its connections on all ports are counted by `admission`, its clients belong to `tenants` if
-    /// there are any, and their memory is taken from `memory`.
+    /// Creates a node. `admission` counts its connections on all ports. If there are `tenants`, its clients belong to
+    /// them. The memory of its connections is counted in `memory`.
     #[must_use]
     pub fn new(
         config: RespConfig,
@@ -209,7 +209,7 @@ impl RespNode {
         let auth_failures = auth::AuthFailures::new(admission.node());
         let denied = counter!(REQUESTS_DENIED_TOTAL, "node" => admission.node().to_owned());
         let respond: Respond = |_, status| status.clone().into_http();
-        // The only rows of this method name no set.
+        // The rows of the table for this method name no set, so the set may be empty.
         let guard = Guard::new(|_, caller| Called::REDIS.check(caller, ""), respond, denied);
         let (last_id, started) = (AtomicU64::new(0), Instant::now());
         RespNode(Arc::new(Node {
@@ -232,19 +232,19 @@ struct Endpoint<F> {
     latency: Latency,
     id_counts: Arc<IdCounts>,
     node: Arc<Node>,
-    /// Set when connections must end, before `stop` wakes the waiting connections.
+    /// Whether connections must end. It is set before `stop` wakes the waiting connections.
     stopping: AtomicBool,
     stop: CancellationToken,
 }
 
 impl<F: SequenceService> Endpoint<F> {
-    /// Returns whether the node has no routes yet: it knows no owner, and serves nothing itself.
+    /// Returns whether the node has no routes yet. Such a node knows no owner, and serves no section itself.
     fn has_no_routes(&self) -> bool {
         self.service.route_version() == RouteVersion(0)
     }
 }
 
-/// Serves on `listener`, in `group`, on the current runtime, until the group shuts down.
+/// Serves `service` on `listener`, in `group`, on the current runtime, until the group shuts down.
 ///
 /// # Errors
 /// If the listener cannot be registered with the runtime.
@@ -281,16 +281,16 @@ pub fn serve<F: SequenceService>(
     Ok(())
 }
 
-/// Ends a connection above the limit, with the error of Redis.
+/// Ends a connection that exceeds the limit, with the error that Redis sends in this case.
 async fn refuse(mut stream: Connection) {
-    // A new socket has space for this text in its buffer; a socket without space is not worth waiting for.
+    // The buffer of a new socket has space for this text. If it has none, waiting for the socket is not worthwhile.
     let refused = stream.write_all(b"-ERR max number of clients reached\r\n");
     let _ = tokio::time::timeout(connection::LINGER, refused).await;
 }
 
 async fn serve_one<F: SequenceService>(endpoint: Arc<Endpoint<F>>, mut stream: Connection) {
     let Some(mut permit) = endpoint.node.admission.admit(&stream) else { return refuse(stream).await };
-    // A handshake in progress delays no shutdown.
+    // The wait can be cancelled, so that a handshake in progress does not delay a shutdown.
     let opened = tokio::select! {
         opened = stream.open() => opened,
         () = endpoint.stop.cancelled() => return,

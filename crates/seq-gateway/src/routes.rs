@@ -1,7 +1,8 @@
-//! Cache of route updates for callers with stale routes, one per version of the callers.
+//! Cache of route updates for callers whose routes are stale. It has one update for each version that callers have.
 //!
-//! When an owner changes, every client of the set is stale at once, most of them at the same version. Computing the
-//! changes reads the whole table, so it is done once per version; further requests get a copy of the message.
+//! When an owner changes, the routes of every client of the set become stale at once, and most clients have the same
+//! version. Computing the changes since a version reads the whole table, so it is done only once per version. Further
+//! requests get a copy of the message.
 
 use std::sync::Arc;
 
@@ -10,8 +11,8 @@ use seq_api::service::SequenceService;
 use seq_core::RouteVersion;
 use seq_proto::v1;
 
-/// Most cached versions; above this number the oldest is evicted. Each response refreshes its client, so clients are
-/// few versions apart.
+/// Limit on the cached updates. If it is reached, the oldest update is evicted. Each response updates the routes of its
+/// client, so the clients' versions differ only by a few.
 const MAX_CACHED: usize = 16;
 
 /// The cached messages for the newest version.
@@ -22,14 +23,14 @@ pub(crate) struct RoutesCache {
 
 #[derive(Debug, Default)]
 struct Made {
-    /// The version that all messages lead to.
+    /// The version to which all cached messages lead.
     version: RouteVersion,
-    /// Oldest first, by the version that they build on.
+    /// The messages, each with the version to which its changes are relative, in the order in which they were made.
     since: Vec<(RouteVersion, Arc<v1::Routes>)>,
 }
 
 impl RoutesCache {
-    /// Returns the changes since version `known`, or `None` if there are none, or if the caller keeps no routes.
+    /// Returns the changes since version `known`; `None` if there are none, or if the caller keeps no routes.
     pub(crate) fn newer<F: SequenceService>(&self, service: &F, known: Option<u64>) -> Option<v1::Routes> {
         let known = RouteVersion(known?);
         if known >= service.route_version() {

@@ -1,8 +1,8 @@
-//! `NextStream`: many messages in flight concurrently, each with its response as soon as it is complete.
+//! `NextStream`: many messages are in flight concurrently, and each gets its response as soon as it is complete.
 //!
 //! All messages that have arrived are processed as one batch, with one clock read. Messages that must wait are
-//! completed separately and do not block others. When the endpoint shuts down, no further message is read, messages
-//! that were read get their responses, and the stream ends.
+//! completed separately and do not block other messages. When the endpoint shuts down, no further message is read, all
+//! messages that were read get their responses, and the stream ends.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -26,18 +26,19 @@ use crate::handlers::Handlers;
 use crate::memory::Memory;
 use crate::timeout::Deadline;
 
-/// Most messages of a batch: enough to make the cost of the clock negligible, but so few that the first response is
-/// sent while the socket is still in the cache.
+/// Limit on the messages of a batch. It is large enough to make the cost of the clock negligible, and small enough that
+/// the first response is sent while the socket is still in the cache.
 const MAX_BATCH: usize = 256;
 
-/// Most pending messages of one stream, as promised by proto/seqsvr/v1/sequence.proto. Further messages are not read,
-/// so HTTP/2 flow control slows the caller down.
+/// Limit on the pending messages of one stream, as promised by proto/seqsvr/v1/sequence.proto. Further messages are not
+/// read, so that HTTP/2 flow control slows the caller down.
 const MAX_PENDING_MESSAGES: usize = 512;
 
-/// Most items of the pending messages of one stream, and of a batch: twice a full message, 2 MiB.
+/// Limit on the items of the pending messages of one stream, and on the items of a batch. It is twice the number in a
+/// full message, and takes 2 MiB.
 const MAX_PENDING_ITEMS: usize = 2 * seq_core::limits::MAX_ITEMS;
 
-/// Bytes of a message's frame in front of it: whether it is compressed, and its length.
+/// Bytes in front of a message in its frame: whether the message is compressed, and its length.
 const FRAME_BYTES: usize = 5;
 
 thread_local! {
@@ -46,7 +47,7 @@ thread_local! {
     static BATCH: RefCell<Batch> = RefCell::default();
 }
 
-/// A message that waits: yields its number of items, and its response.
+/// A message that waits. Its future returns the number of its items, and its response.
 type Pending = Pin<Box<dyn Future<Output = (usize, v1::NextStreamResponse)> + Send>>;
 
 /// The responses of one stream.
@@ -54,18 +55,19 @@ pub(crate) struct Responses<F: SequenceService> {
     handlers: Arc<Handlers<F>>,
     session: Session,
     memory: Memory,
-    /// `None` once the caller has sent its last message, or the endpoint shuts down.
+    /// Messages of the caller; `None` once the caller has sent its last message, or the endpoint shuts down.
     messages: Option<Streaming<v1::NextStreamRequest>>,
     closing: Pin<Box<WaitForCancellationFutureOwned>>,
-    /// Bytes of the messages that were decoded, with their frames, wrapping around.
+    /// Number of bytes of the messages that were decoded, including their frames. It wraps around.
     decoded: usize,
-    /// Largest number of bytes that were received and not yet decoded: the library's buffer for them does not shrink.
+    /// Largest number of bytes that had been received and not yet decoded. The library's buffer for such bytes does not
+    /// shrink.
     most_unread: usize,
     done: VecDeque<v1::NextStreamResponse>,
     pending: FuturesUnordered<Pending>,
-    /// Items of the messages in `pending`.
+    /// Number of items of the messages in `pending`.
     pending_items: usize,
-    /// Items of the responses in `done`; 0 once all of them are taken.
+    /// Number of items of the responses in `done`. It is reset to 0 when all of these responses have been taken.
     done_items: usize,
 }
 
@@ -79,11 +81,11 @@ struct Batch {
 
 struct Message {
     tag: u64,
-    /// Its items in the batch.
+    /// Indexes of its items in the batch.
     range: Range<usize>,
     route_version: Option<u64>,
     hops: u32,
-    /// Protocol of a message that was not forwarded.
+    /// Protocol of the message, or that it was forwarded.
     via: Via,
     /// Timeout of the caller, if the message states one.
     timeout: Option<Duration>,
@@ -113,7 +115,7 @@ impl<F: SequenceService> Responses<F> {
         }
     }
 
-    /// Reads the messages that have arrived into the batch. Returns whether there were any.
+    /// Reads the messages that have arrived and adds them to the batch. Returns whether there were any.
     fn read_available(&mut self, batch: &mut Batch, context: &mut Context<'_>) -> Result<bool, Status> {
         let mut any = false;
         if self.messages.is_some() && self.closing.as_mut().poll(context).is_ready() {
@@ -147,7 +149,7 @@ impl<F: SequenceService> Responses<F> {
         Ok(any)
     }
 
-    /// Processes the batch: completes messages, or moves them to `pending`.
+    /// Processes the batch. Completes each message, or moves it to `pending`.
     fn process(&mut self, batch: &mut Batch) {
         let Batch { messages, items, results } = batch;
         if messages.is_empty() {
@@ -188,9 +190,9 @@ impl<F: SequenceService> Responses<F> {
         self.state_memory();
     }
 
-    /// Counts the memory of the stream, once a batch is processed or its responses are taken.
+    /// Sets the counted memory of the stream, after a batch was processed or after the responses were taken.
     fn state_memory(&self) {
-        // Both grow by doubling.
+        // Both buffers grow by doubling.
         let buffers = self.most_unread.next_power_of_two() + self.done.capacity() * size_of::<v1::NextStreamResponse>();
         self.memory.set_stream(buffers, self.pending_items + self.done_items);
     }
@@ -237,7 +239,7 @@ impl<F: SequenceService> Stream for Responses<F> {
                 return Poll::Ready(Some(Ok(response)));
             }
             let read = BATCH.with_borrow_mut(|batch| {
-                // A panic may have left messages there.
+                // A panic may have left messages in the batch.
                 batch.clear();
                 let read = this.read_available(batch, context);
                 if let Ok(true) = read {

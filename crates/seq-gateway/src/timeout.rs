@@ -1,4 +1,4 @@
-//! Deadlines of requests: the caller's `grpc-timeout`, within the server's limits.
+//! Deadlines of requests: the `grpc-timeout` that the caller states, within the limits of the server.
 
 use std::time::Duration;
 
@@ -9,31 +9,33 @@ use tokio::time::Instant;
 use tonic::Status;
 use tonic::metadata::MetadataMap;
 
-/// The header of a gRPC request with the caller's timeout.
+/// The header of a gRPC request that states the caller's timeout.
 const GRPC_TIMEOUT: &str = "grpc-timeout";
 
-/// Timeout of a request that states no timeout, such as a JSON or Redis request: longer than a failover, so that the
-/// crash of a node is a slow request and not an error. By default the store waits 2.5 s for a silent node and checks
-/// every 50 ms or so. Its decision, the renewal by which the next owner learns it, and the next attempt of the waiting
-/// request take some 0.5 s on a busy machine.
+/// Timeout of a request that states no timeout, for example a JSON or Redis request. It is longer than a failover, so
+/// that the crash of a node causes a slow request and not an error. By default the store waits 2.5 s for a silent node,
+/// and checks about every 50 ms. Its decision, the renewal by which the next owner learns of the decision, and the next
+/// attempt of the waiting request take about 0.5 s on a busy machine.
 pub(crate) const DEFAULT_TIMEOUT: Duration = Duration::from_secs(4);
 
-/// Longest timeout of a request, even if it states a longer timeout. A waiting request holds memory, and no operation
-/// that it waits for takes longer unless it is broken.
+/// Longest timeout of a request, even if the request states a longer one. A waiting request holds memory, and an
+/// operation for which it waits takes longer only if the operation has failed.
 pub(crate) const MAX_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Fraction (1/8) of a request's timeout that is reserved for the response. So a request that waits in vain gets the
-/// reason, before the transport on either side ends it with its timeout.
+/// Divisor of a request's timeout: one part in `RESPONSE_SHARE` is reserved for the response. So a request that waits
+/// without success gets the reason of its refusal before the transport on either side ends it.
 const RESPONSE_SHARE: u32 = 8;
 
-/// Most time reserved for the response, even of a long timeout: a round trip between distant sites.
+/// Longest time that is reserved for the response, even if the timeout is long. It is a round trip between distant
+/// sites.
 const RESPONSE_TIME: Duration = Duration::from_millis(100);
 
 /// Deadline until which a request may wait for its response.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Deadline {
     pub(crate) at: Instant,
-    /// Whether the caller stated it. Otherwise the deadline is a limit of the node, after which a retry is worthwhile.
+    /// Whether the caller stated this deadline. If not, the deadline is a limit of the node, and a retry after it is
+    /// worthwhile.
     stated: bool,
 }
 
@@ -54,26 +56,26 @@ impl Deadline {
         Deadline { at: after(DEFAULT_TIMEOUT), stated: false }
     }
 
-    /// Returns whether the time of the caller is over, except for the part reserved for the response.
+    /// Returns whether the caller's time has passed, except the part that is reserved for the response.
     fn is_over(self) -> bool {
         self.stated && Instant::now() >= self.at
     }
 
-    /// Returns the status of a refused request, for every protocol. Once the caller's deadline is over, the status is
-    /// DEADLINE_EXCEEDED without a retry hint, for any refusal.
+    /// Returns the status of a refused request, for every protocol. If the deadline that the caller stated has passed,
+    /// the status is DEADLINE_EXCEEDED without a retry hint, for any refusal.
     pub(crate) fn status(self, refusal: &Refusal) -> Status {
         if self.is_over() { status::to_late_status(refusal) } else { status::to_status(refusal) }
     }
 
-    /// Returns the error of one item of a batch, as [`Deadline::status`] does for a request.
+    /// Returns the error of one item of a batch, in the same way as [`Deadline::status`] for a request.
     pub(crate) fn item(self, index: u32, refusal: &Refusal) -> v1::ItemError {
         if self.is_over() { status::to_late_item(index, refusal) } else { status::to_item(index, refusal) }
     }
 }
 
-/// A refusal with a status.
+/// A refusal that has a status.
 pub(crate) trait Refused {
-    /// Returns the status of a request with this deadline.
+    /// Returns the status of a refused request that has this deadline.
     fn status_by(&self, deadline: Deadline) -> Status;
 }
 
@@ -83,21 +85,21 @@ impl Refused for Refusal {
     }
 }
 
-/// Returns the end of a gRPC request by its caller's own clock, for responses that are late; `None` without a timeout.
-/// The library ends such a request at the same time, but with CANCELLED.
+/// Returns the time at which a gRPC request ends by its caller's own timeout, for responses that are late; `None` if
+/// the caller states no timeout. The library ends such a request at the same time, but with CANCELLED.
 pub(crate) fn end(headers: &HeaderMap) -> Option<Instant> {
     let stated = headers.get(GRPC_TIMEOUT).and_then(|value| parse(value.as_bytes()))?;
     Instant::now().checked_add(stated)
 }
 
-/// Returns the time at which a waiting request is refused if its caller waits for `time`.
+/// Returns the time at which a waiting request is refused, if its caller waits for `time`.
 pub(crate) fn after(time: Duration) -> Instant {
     let time = time.min(MAX_TIMEOUT);
     Instant::now() + (time - (time / RESPONSE_SHARE).min(RESPONSE_TIME))
 }
 
-/// Parses a `TimeoutValue TimeoutUnit` of the gRPC protocol: one to eight digits and a unit. Anything else is ignored,
-/// as in gRPC libraries.
+/// Parses a `TimeoutValue TimeoutUnit` of the gRPC protocol: one to eight digits and a unit. Any other value is
+/// ignored, as in gRPC libraries.
 fn parse(value: &[u8]) -> Option<Duration> {
     let (unit, digits) = value.split_last()?;
     if digits.is_empty() || digits.len() > 8 || !digits.iter().all(u8::is_ascii_digit) {

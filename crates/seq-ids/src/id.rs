@@ -6,9 +6,11 @@ use core::fmt;
 use core::num::NonZeroU64;
 use core::str::FromStr;
 
-/// An id, `1 ..= 2^63 - 1`, so that it is positive in languages without unsigned integers.
+/// A unique id, which is an integer in `1 ..= 2^63 - 1`. The range ends there so that an id is positive in languages
+/// without unsigned integers.
 ///
-/// Ids above 2^53 - 1 are not exact in a double, which is the only kind of number in JavaScript: send ids as text.
+/// JavaScript stores numbers as doubles, which are not exact above 2^53 - 1, so ids should be sent to JavaScript as
+/// text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Id(NonZeroU64);
 
@@ -16,13 +18,13 @@ impl Id {
     /// The largest id.
     pub const MAX: u64 = i64::MAX as u64;
 
-    /// Returns the id with this number; `None` for 0 and above [`Id::MAX`].
+    /// Returns the id with this number; `None` if the number is 0 or above [`Id::MAX`].
     #[must_use]
     pub fn new(number: u64) -> Option<Id> {
         NonZeroU64::new(number).filter(|number| number.get() <= Id::MAX).map(Id)
     }
 
-    /// Returns its number, `1 ..= 2^63 - 1`.
+    /// Returns the id as a number in `1 ..= 2^63 - 1`.
     #[must_use]
     pub fn get(self) -> u64 {
         self.0.get()
@@ -35,7 +37,7 @@ impl fmt::Display for Id {
     }
 }
 
-/// The text of something else than an id.
+/// Error of a text that is not an id.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is no id: ids have digits alone, and are 1 to 9223372036854775807")]
 pub struct NotAnId {
@@ -46,8 +48,8 @@ pub struct NotAnId {
 impl FromStr for Id {
     type Err = NotAnId;
 
-    /// Reads decimal digits; signs, fractions and exponents are refused, because they come from values that were
-    /// rounded or have overflowed.
+    /// Parses decimal digits. Signs, fractions and exponents are refused, because the number in such a text was rounded
+    /// or has overflowed before it was written.
     fn from_str(text: &str) -> Result<Id, NotAnId> {
         let is_decimal = text.bytes().all(|byte| byte.is_ascii_digit());
         let id = text.parse().ok().filter(|_| is_decimal).and_then(Id::new);

@@ -1,21 +1,22 @@
-//! Id schemes: pure functions from the value of a counter to a 64-bit id, and back.
+//! Id schemes. A scheme consists of two pure functions, from the value of a counter to a 64-bit id, and back.
 //!
-//! A *shape* maps a lane and the value of that lane's counter to an id. All schemes have the same uniqueness argument:
-//! the counters of different lanes never give out a value twice, because each value is below a ceiling that was
-//! persisted first, and [`Shape::id`] maps no two pairs of lane and value to one id. No clock and no lease is in that
-//! argument.
+//! A *shape* is such a scheme. It maps a lane and the value of that lane's counter to an id. Ids are unique in every
+//! shape for the same two reasons: the counter of a lane never gives out a value twice, because each value is at most a
+//! ceiling that was made durable before, and [`Shape::id`] never maps two different pairs of lane and value to the same
+//! id. Neither reason depends on a clock or a lease.
 //!
 //! | shape | value of the counter | id |
 //! |---|---|---|
 //! | [`Shape::Counter`] | 1, 2, 3, ... | `offset + (value - 1) * increment` |
 //! | [`Shape::Timed`] | a *tick*, `time << seq_bits \| seq` | time, lane and sequence number in one integer |
 //!
-//! The counter of a timed shape moves to the tick of the clock where that is ahead of it. So the ids of a lane rise,
-//! also when the clock goes back.
+//! If the current time is ahead of the counter of a timed shape, the counter is first raised to the tick of that time.
+//! So the ids of a lane rise even if the clock is set back.
 //!
 //! The feature `serde` serializes ids as strings.
 //!
-//! A further scheme is a file in `shapes/` with its preset and its vectors, and a row of [`PRESETS`].
+//! To add a scheme, add a file with its preset to `shapes/`, a row to [`PRESETS`], and test vectors to
+//! `shapes/tests.rs`.
 
 #![no_std]
 

@@ -1,5 +1,5 @@
-//! Ids in serialized data: written as strings, because ids above 2^53 - 1 are not exact in a double; read from strings
-//! and integers.
+//! Serialization of ids. An id is written as a string, because a double is not exact above 2^53 - 1. An id is read from
+//! a string or an integer.
 
 use core::fmt;
 
@@ -16,7 +16,7 @@ impl Serialize for Id {
 
 impl<'de> Deserialize<'de> for Id {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Id, D::Error> {
-        // Only formats for people state the type of a value.
+        // Only human-readable formats state the type of a value.
         match deserializer.is_human_readable() {
             true => deserializer.deserialize_any(IdVisitor),
             false => deserializer.deserialize_str(IdVisitor),
@@ -24,7 +24,7 @@ impl<'de> Deserialize<'de> for Id {
     }
 }
 
-/// Reads an id.
+/// Visitor that reads an id.
 struct IdVisitor;
 
 impl Visitor<'_> for IdVisitor {

@@ -1,50 +1,55 @@
-//! Shapes: how a lane and the value of its counter become an id.
+//! Shapes, which map a lane and the value of its counter to an id.
 
 use core::cmp::Ordering;
 use core::fmt;
 
 use crate::id::Id;
 
-/// How the ids of a scheme are made.
+/// Rule by which the ids of a scheme are made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Shape {
-    /// Numbers at a fixed distance.
+    /// Numbers at a fixed distance from each other.
     Counter(CounterShape),
     /// Time, lane and sequence number.
     Timed(TimedShape),
 }
 
-/// Numbers at a fixed distance: `offset`, `offset + increment`, ... in one lane, as of a PostgreSQL sequence.
+/// Shape of ids at a fixed distance from each other: `offset`, `offset + increment` and so on, as a PostgreSQL sequence
+/// makes them. It has a single lane.
 ///
-/// Two series with one increment and different offsets have no id in common, as the two ticket servers of Flickr.
+/// Two series with the same increment and different offsets have no id in common. Flickr's two ticket servers work this
+/// way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CounterShape {
     /// The first id, `1 ..= increment`.
     pub offset: u64,
-    /// The distance of neighbouring ids, `1 ..= 2^32`.
+    /// The distance between neighbouring ids, `1 ..= 2^32`.
     pub increment: u64,
     /// The largest id, up to [`Id::MAX`].
     pub max_id: u64,
 }
 
-/// Time, lane and sequence number, from the highest bit to the lowest, as of Twitter's Snowflake.
+/// Shape of ids that consist of a time, a lane and a sequence number, from the highest bits to the lowest, as Twitter's
+/// Snowflake makes them.
 ///
-/// The value of its counter is a tick: `time << seq_bits | seq`. A sequence number that overflows carries into the
+/// The value of a lane's counter is a tick: `time << seq_bits | seq`. A sequence number that overflows carries into the
 /// time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TimedShape {
     /// Time 0, in milliseconds since 1970.
     pub epoch_ms: u64,
-    /// Milliseconds of a unit of time, `1 ..= 86,400,000`.
+    /// Length of a unit of time in milliseconds, `1 ..= 86,400,000`.
     pub unit_ms: u32,
-    /// Bits of the time, in units since the epoch; at least 1.
+    /// Number of bits of the time, at least 1. The time counts units since the epoch.
     pub time_bits: u8,
-    /// Bits of the lane.
+    /// Number of bits of the lane.
     pub lane_bits: u8,
-    /// Bits of the sequence number in a unit. All bits are at most 63.
+    /// Number of bits of the sequence number within a unit of time. Time, lane and sequence number have at most 63 bits
+    /// in total.
     pub seq_bits: u8,
-    /// Whether the sequence goes on from its last number in a new unit of time. It starts at 0 otherwise, so that at a
-    /// low rate most ids are multiples of `2^seq_bits`, and tables that are divided by `id % n` fill unevenly.
+    /// Whether the sequence number continues from its last value when a new unit of time begins. Otherwise the sequence
+    /// number restarts at 0. Then, at a low rate, most ids are multiples of `2^seq_bits`, and tables that are
+    /// partitioned by `id % n` fill unevenly.
     pub spread: bool,
 }
 
@@ -55,11 +60,13 @@ pub struct Parts {
     pub lane: u32,
     /// The value of the lane's counter.
     pub value: u64,
-    /// Of a timed shape: the time, in milliseconds since 1970, and the sequence number in its unit.
+    /// For a timed shape, the time in milliseconds since 1970 and the sequence number within that unit of time; `None`
+    /// for a counter.
     pub timed: Option<(u64, u64)>,
 }
 
-/// The shape has no id for this value: its time or its numbers have ended. Nothing wraps around.
+/// Error of a value for which the shape has no id, because the shape's times or numbers have ended. Ids never wrap
+/// around.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the ids of this shape have ended: the last one is {last}")]
 pub struct Ended {
@@ -76,7 +83,7 @@ pub enum BadShape {
         /// As given.
         increment: u64,
     },
-    /// The offset is no residue of the increment.
+    /// The offset is not in `1 ..= increment`.
     #[error("the offset {offset} is not 1 to the increment {increment}")]
     Offset {
         /// As given.
@@ -84,34 +91,34 @@ pub enum BadShape {
         /// As given.
         increment: u64,
     },
-    /// No id is as small as the largest id.
+    /// The largest id is below the first id, or above [`Id::MAX`].
     #[error("the largest id {max_id} is below the first id, or above {}", Id::MAX)]
     MaxId {
         /// As given.
         max_id: u64,
     },
-    /// The unit of time is 0 or above a day.
+    /// The unit of time is 0 or longer than a day.
     #[error("a unit of {unit_ms} ms is not 1 ms to a day")]
     Unit {
         /// As given.
         unit_ms: u32,
     },
-    /// The fields do not fit.
+    /// A field has too few or too many bits, or all fields together have more than 63.
     #[error("{time}/{lane}/{seq} bits: the time has at least 1 bit, a lane at most 20, and all have at most 63 in sum")]
     Bits {
-        /// Of the time.
+        /// Number of bits of the time.
         time: u8,
-        /// Of the lane.
+        /// Number of bits of the lane.
         lane: u8,
-        /// Of the sequence number.
+        /// Number of bits of the sequence number.
         seq: u8,
     },
-    /// The end of time is after the largest time that can be shown.
+    /// The last time of the shape is after the year 9999, so it cannot be displayed.
     #[error("the times of {time} bits of {unit_ms} ms end after the year 9999: use fewer bits or a smaller unit")]
     EndsLate {
-        /// Bits of the time.
+        /// Number of bits of the time.
         time: u8,
-        /// Of the unit.
+        /// Length of a unit of time in milliseconds.
         unit_ms: u32,
     },
 }
@@ -129,7 +136,7 @@ impl Shape {
         Ok(self)
     }
 
-    /// Returns how many lanes it has.
+    /// Returns the number of lanes.
     #[must_use]
     pub fn lanes(&self) -> u32 {
         match self {
@@ -138,13 +145,14 @@ impl Shape {
         }
     }
 
-    /// Returns the id of a value of a lane's counter. No two pairs of lane and value have one id.
+    /// Returns the id for a lane and a value of that lane's counter. Different pairs of lane and value have different
+    /// ids.
     ///
     /// # Errors
-    /// [`Ended`] where the value is above the last value, and for value 0, which no counter gives out.
+    /// [`Ended`] if the value is above the last value that has an id, or is 0, which no counter gives out.
     ///
     /// # Panics
-    /// Where the shape has no such lane.
+    /// If the shape has no such lane.
     pub fn id(&self, lane: u32, value: u64) -> Result<Id, Ended> {
         assert!(lane < self.lanes(), "lane {lane} of {}", self.lanes());
         let id = match self {
@@ -154,10 +162,11 @@ impl Shape {
         id.and_then(Id::new).filter(|_| value > 0).ok_or(Ended { last: self.last(lane) })
     }
 
-    /// Returns the smallest number of a lane whose id is above `after`, 1 or above; 0 stands for no id.
+    /// Returns the smallest value of the lane's counter, 1 or above, whose id is above the id `after`. If `after` is 0,
+    /// which is no id, every id is above it.
     ///
     /// # Errors
-    /// [`Ended`] where no id of the lane is above it.
+    /// [`Ended`] if no id of the lane is above `after`.
     pub fn floor(&self, lane: u32, after: u64) -> Result<u64, Ended> {
         let number = match self {
             Shape::Counter(counter) => match after.checked_sub(counter.offset) {
@@ -169,7 +178,7 @@ impl Shape {
         self.id(lane, number).map(|_| number)
     }
 
-    /// Returns the parts of an id; `None` where the shape has no such id.
+    /// Returns the parts of an id; `None` if the shape has no such id.
     #[must_use]
     pub fn parts(&self, id: Id) -> Option<Parts> {
         match self {
@@ -181,7 +190,7 @@ impl Shape {
         }
     }
 
-    /// Returns the last value of a lane's counter that has an id, the same for all lanes.
+    /// Returns the largest value of a lane's counter that has an id. It is the same for all lanes.
     #[must_use]
     pub fn last_value(&self) -> u64 {
         match self {
@@ -236,11 +245,12 @@ impl CounterShape {
 }
 
 impl TimedShape {
-    /// The most bits of a lane: a cluster has at most 2^20 sections.
+    /// The largest number of bits of a lane. It allows 2^20 lanes, which is also the largest number of sections in a
+    /// cluster.
     pub const MAX_LANE_BITS: u8 = 20;
-    /// The largest unit of time: a day, in milliseconds.
+    /// The longest unit of time in milliseconds, a day.
     pub const MAX_UNIT_MS: u32 = 86_400_000;
-    /// The last millisecond of the year 9999, since 1970.
+    /// The last millisecond of the year 9999, counted from 1970.
     pub const LAST_MS: u64 = 253_402_300_799_999;
 
     fn check(&self) -> Result<(), BadShape> {
@@ -258,27 +268,28 @@ impl TimedShape {
         Ok(())
     }
 
-    /// Returns the last millisecond with ids, since 1970; `None` where it is above 2^64 - 1.
+    /// Returns the last time that has ids, in milliseconds since 1970; `None` if it is above 2^64 - 1.
     #[must_use]
     pub fn end_ms(&self) -> Option<u64> {
         let units = self.last_time().checked_add(1)?;
         units.checked_mul(self.unit_ms.into())?.checked_add(self.epoch_ms)?.checked_sub(1)
     }
 
-    /// Returns the first tick of the unit that a time is in; `None` before the epoch and after the end.
+    /// Returns the first tick of the unit of time that contains `unix_ms`, a time in milliseconds since 1970; `None` if
+    /// `unix_ms` is before the epoch or after the last unit.
     #[must_use]
     pub fn tick(&self, unix_ms: u64) -> Option<u64> {
         let units = unix_ms.checked_sub(self.epoch_ms)? / u64::from(self.unit_ms);
         (units <= self.last_time()).then_some(units << self.seq_bits)
     }
 
-    /// Returns how many ids a lane has in a second.
+    /// Returns the number of ids that a lane has for each second of time.
     #[must_use]
     pub fn ids_per_second(&self) -> f64 {
         (1_u64 << self.seq_bits) as f64 * 1_000.0 / f64::from(self.unit_ms)
     }
 
-    /// Returns the smallest tick of a lane whose id is above `after`.
+    /// Returns the smallest tick whose id in the lane is above the id `after`.
     fn floor(&self, lane: u32, after: u64) -> u64 {
         let (above, seq) = self.split(after);
         let (time, of) = (above >> self.lane_bits, above & ((1 << self.lane_bits) - 1));
@@ -318,7 +329,7 @@ impl TimedShape {
 }
 
 impl fmt::Display for Shape {
-    /// Writes its layout: `41/10/12 bits of time, lane and sequence` or `3, 5, 7, ...`.
+    /// Writes the layout, such as `41/10/12 bits of time, lane and sequence` or `3, 5, 7, ...`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Shape::Counter(CounterShape { offset, increment, .. }) => {

@@ -1,8 +1,8 @@
-//! Connection admission: limits on the open connections of a node and on the time that a slow peer may block a
+//! Connection admission. It limits the open connections of a node and the time for which a slow peer may block a
 //! connection.
 //!
-//! HTTP/2 pings detect dead peers. The timeouts here cover peers that are slow on purpose, in any protocol: a peer that
-//! never completes a request, and a peer that never reads its responses.
+//! HTTP/2 pings detect dead peers. The timeouts here apply to peers that are slow on purpose, in any protocol: a peer
+//! that never completes a request, and a peer that never reads its responses.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -23,41 +23,42 @@ mod watched;
 
 pub use watched::Watched;
 
-/// Limit on the connections of one node: 1,000 clients with a few each, and the reserve; an idle connection costs about
-/// 50 KB.
+/// Limit on the connections of one node. It allows 1,000 clients with a few connections each, and the reserve for nodes
+/// and operators. An idle connection costs about 50 KB.
 pub const MAX_CONNECTIONS: usize = 12_000;
 
-/// The share of a node's connections, one in so many, that callers do not get. It is for handshakes, whose number
-/// [`crate::unfinished`] bounds, and for other nodes and operators.
+/// Divisor of a node's connections: one in `NODES_SHARE` is not available to callers. This reserve is for handshakes,
+/// whose number [`crate::unfinished`] limits, and for other nodes and operators.
 const NODES_SHARE: usize = 4;
 
-/// File descriptors that each node reserves for other uses than clients: its log, data and snapshots, its port for
+/// File descriptors that each node reserves for uses other than clients: its log, its data and snapshots, its port for
 /// metrics and probes, and connections that are being accepted.
 const OTHER_FILES: usize = 256;
 
-/// Files of a thread with a runtime of its own: the runtime's event queue and its wake-up, the listening sockets, and
-/// connections that are accepted before they are counted.
+/// File descriptors of a thread that has its own runtime: the runtime's event queue and wake-up, the listening sockets,
+/// and connections that are accepted but not counted yet.
 const FILES_PER_THREAD: usize = 8;
 
-/// Fewest client connections that a node starts with.
+/// Smallest limit on client connections with which a node starts.
 const MIN_CONNECTIONS: usize = 64;
 
-/// The share of the connections of callers, or of nodes, one in so many, that no single address gets, so that other
-/// hosts can still connect when one host has used up its limit. It is small, because all clients may come through one
-/// proxy.
+/// Divisor of the connections of callers, and of the connections of nodes: one in `RESERVED_SHARE` is not available to
+/// any single address. So other hosts can still connect when one host has reached its limit. The reserve is small,
+/// because all clients may come through one proxy.
 const RESERVED_SHARE: usize = 10;
 
-/// Timeout until the first response on a connection, slightly longer than a request may be pending.
+/// Timeout until the first response on a connection. It is slightly longer than the time for which a request may be
+/// pending.
 const FIRST_RESPONSE_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Timeout of a write that the peer does not read.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// Files that a node needs in addition to its clients' files. They are counted before clients get any, so that
-/// clients at their limit leave the node its data, its probes and its connections to other nodes.
+/// Files that a node needs in addition to the files of its clients. They are subtracted before clients get any, so that
+/// the node keeps its data, its probes and its connections to other nodes when clients are at their limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OwnFiles {
-    /// Most connections that the node makes to other nodes.
+    /// Largest number of connections that the node makes to other nodes.
     pub dials: usize,
     /// Threads with which the node serves.
     pub threads: usize,
@@ -68,7 +69,7 @@ impl OwnFiles {
         OTHER_FILES + self.dials + self.threads * FILES_PER_THREAD
     }
 
-    /// Returns the number of client connections that fit into so many files in addition to these files.
+    /// Returns the number of client connections that fit into `files` open files together with these files.
     fn connections(self, node: &str, files: usize) -> Result<usize, FewFiles> {
         let left = files.saturating_sub(self.count()).min(MAX_CONNECTIONS);
         if left < MIN_CONNECTIONS {
@@ -78,7 +79,7 @@ impl OwnFiles {
     }
 }
 
-/// The process may open too few files for the node's own use.
+/// Error: the process may open too few files for the node's own use.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the process may open {files} files, and {node} needs {own} for its data, its threads and its connections to other \
@@ -87,9 +88,9 @@ impl OwnFiles {
 pub struct FewFiles {
     /// The node.
     pub node: String,
-    /// Files that the process may open.
+    /// Number of files that the process may open.
     pub files: usize,
-    /// Files that the node needs for itself.
+    /// Number of files that the node needs for itself.
     pub own: usize,
 }
 
@@ -98,9 +99,9 @@ pub struct FewFiles {
 pub struct ConnectionMetrics {
     /// Open connections.
     pub open: Gauge,
-    /// Connections closed at once, at a limit.
+    /// Connections closed at once because a limit was reached.
     pub refused: Counter,
-    /// Connections ended because of too many frames that belong to no request.
+    /// Connections ended because their peers sent too many frames that belong to no request.
     pub flooded: Counter,
 }
 
@@ -116,7 +117,7 @@ impl ConnectionMetrics {
 #[derive(Clone)]
 pub struct Admission {
     inner: Arc<Inner>,
-    /// Whether connections without an identity count as those of nodes and operators.
+    /// Whether connections without an identity are counted as connections of nodes and operators.
     is_for_nodes: bool,
 }
 
@@ -125,7 +126,7 @@ struct Inner {
     most: usize,
     /// Limit on the connections of callers.
     most_callers: usize,
-    /// The share of each limit, one in so many, that no single address gets.
+    /// Divisor of each limit: one in `share` is not available to any single address.
     share: usize,
     permits: Arc<Semaphore>,
     counts: Mutex<Counts>,
@@ -133,26 +134,27 @@ struct Inner {
     floods: Mutex<Repeats>,
 }
 
-/// The connections whose sender is known.
+/// The connections whose sender is known, that is, whose handshake has ended.
 #[derive(Default)]
 struct Counts {
     callers: usize,
-    /// Number of connections by kind and address, without zeros.
+    /// Number of connections by kind and address. Entries that would be 0 are removed.
     addresses: BTreeMap<(Kind, IpAddr), usize>,
 }
 
-/// The sender of a connection, as far as limits go.
+/// The kind of a connection's sender, which decides the limit that applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
-    /// A client, a proxy, or a holder of no certificate.
+    /// A client, a proxy, or a sender without a certificate.
     Caller,
     /// A node or an operator.
     Node,
 }
 
 impl Admission {
-    /// Admits up to [`MAX_CONNECTIONS`], or as many as the open-file limit leaves after the node's own files. Three
-    /// quarters of them may be of callers; at most nine tenths of these from one address.
+    /// Creates an admission of up to [`MAX_CONNECTIONS`] connections, or of as many as the open-file limit leaves after
+    /// the node's own files. At most three quarters of them may be of callers, and at most nine tenths of that number
+    /// may be of callers at one address.
     ///
     /// # Errors
     /// [`FewFiles`] if fewer than [`MIN_CONNECTIONS`] are left for clients.
@@ -162,7 +164,7 @@ impl Admission {
         Ok(Admission::with(node, most, most - most / NODES_SHARE, RESERVED_SHARE, metrics))
     }
 
-    /// Admits up to `most` connections, of any kinds and addresses.
+    /// Creates an admission of up to `most` connections, of any kinds and from any addresses.
     #[must_use]
     pub fn of(node: &str, most: usize, metrics: ConnectionMetrics) -> Admission {
         Admission::with(node, most, most, usize::MAX, metrics)
@@ -175,14 +177,15 @@ impl Admission {
         Admission { inner, is_for_nodes: false }
     }
 
-    /// Returns the same admission for a port of nodes or operators: connections without TLS, which prove nothing, count
-    /// as theirs.
+    /// Returns the same admission for a port of nodes or operators. On it, connections without TLS are counted as
+    /// connections of nodes and operators, although they prove no identity.
     #[must_use]
     pub fn for_nodes(self) -> Admission {
         Admission { is_for_nodes: true, ..self }
     }
 
-    /// Returns a permit for a connection; `None` at a limit. During its handshake a connection is of no kind yet.
+    /// Returns a permit for a connection; `None` if a limit is reached. While the handshake is in progress, the kind of
+    /// the connection is unknown, so only the total is limited.
     #[must_use]
     pub fn admit(&self, connection: &Connection) -> Option<Permit> {
         let mut permit = self.permit()?;
@@ -198,7 +201,8 @@ impl Admission {
         Some(Permit { admission: self.clone(), counted: None, _permit: permit })
     }
 
-    /// Counts a connection that ends because of its peer's frames; logs the first event, and then one a minute.
+    /// Counts a connection that is ended because its peer sent too many frames. Logs the first such event, and then at
+    /// most one a minute.
     pub(crate) fn flooded(&self, peer: Option<SocketAddr>) {
         self.inner.metrics.flooded.increment(1);
         if let Some(suppressed) = self.inner.floods.lock().admit() {
@@ -230,7 +234,7 @@ impl Admission {
         self.inner.most_callers
     }
 
-    /// Returns the kind of a peer whose handshake has ended.
+    /// Returns the kind of a peer after its handshake has ended.
     fn kind(&self, peer: &Peer) -> Kind {
         match peer.identity().map(Identity::role) {
             Some(Role::Store | Role::Alloc | Role::Operator) => Kind::Node,
@@ -241,7 +245,7 @@ impl Admission {
 }
 
 impl Inner {
-    /// Counts a connection of a kind and an address. Returns whether it is within the limits.
+    /// Counts a connection of a kind and from an address, if this is within the limits. Returns whether it was.
     fn count(&self, kind: Kind, address: Option<IpAddr>) -> bool {
         let is_caller = kind == Kind::Caller;
         let most = if is_caller { self.most_callers } else { self.most };
@@ -258,7 +262,7 @@ impl Inner {
         true
     }
 
-    /// Ends the count of a connection.
+    /// Removes a connection from the counts.
     fn release(&self, kind: Kind, address: Option<IpAddr>) {
         let mut counts = self.counts.lock();
         counts.callers -= usize::from(kind == Kind::Caller);
@@ -272,10 +276,10 @@ impl Inner {
     }
 }
 
-/// The permit of a connection; released on drop.
+/// The permit of a connection. It is released when it is dropped.
 pub struct Permit {
     admission: Admission,
-    /// Kind and address by which the connection counts; `None` during its handshake.
+    /// Kind and address under which the connection is counted; `None` during its handshake.
     counted: Option<(Kind, Option<IpAddr>)>,
     _permit: OwnedSemaphorePermit,
 }
@@ -285,8 +289,8 @@ impl Permit {
         self.counted.is_some()
     }
 
-    /// Counts the connection by its kind once its handshake has ended; later calls have no effect. Returns false if it
-    /// must end, at a limit of its kind.
+    /// Counts the connection under its kind once its handshake has ended. Later calls have no effect. Returns `false`
+    /// if the connection must end because a limit of its kind is reached.
     pub fn settle(&mut self, connection: &Connection) -> bool {
         self.is_settled() || connection.is_opening() || self.count(connection.peer())
     }

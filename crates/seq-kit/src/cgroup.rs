@@ -1,13 +1,14 @@
-//! The memory limit of the control group (cgroups(7)) that this process is in: version 2, and version 1 if that has the
-//! memory controller.
+//! The memory limit of the control group (cgroups(7)) of this process. Version 2 is supported, and version 1 if the
+//! memory controller belongs to it.
 //!
-//! A group is limited by each of its ancestors too. A container may see only its own group, as the root of the mounted
-//! hierarchy: limits above it are not visible, and do not count. Without a mounted hierarchy there is no limit to read.
+//! The limits of all ancestors of a group apply to the group too. A container may see only its own group, as the root
+//! of the mounted hierarchy. Limits of groups above it are then not visible, and are ignored. Without a mounted
+//! hierarchy there is no limit to read.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Limit of version 1 from which on it means that there is none, because the kernel rounds `i64::MAX` down to a page.
+/// Smallest value in a file of version 1 that means "no limit". The kernel writes `i64::MAX` rounded down to a page.
 const UNLIMITED: u64 = 1 << 62;
 
 /// The lowest memory limit among a group and its ancestors.
@@ -15,11 +16,11 @@ const UNLIMITED: u64 = 1 << 62;
 pub struct MemoryLimit {
     /// Bytes that the processes of the group may hold together.
     pub bytes: u64,
-    /// The file that has the limit.
+    /// The file that contains the limit.
     pub file: PathBuf,
 }
 
-/// Returns the memory limit of this process' group, if the group has a limit that can be read.
+/// Returns the memory limit of this process' group; `None` if the group has no limit, or none that can be read.
 #[must_use]
 pub fn memory_limit() -> Option<MemoryLimit> {
     let read = |path: &Path| fs::read_to_string(path).ok();
@@ -27,7 +28,7 @@ pub fn memory_limit() -> Option<MemoryLimit> {
     lowest(&groups, &mounts, read)
 }
 
-/// Returns the lowest limit, from the texts of `/proc/self/cgroup` and `/proc/self/mountinfo`; `read` reads the files
+/// Returns the lowest limit, given the texts of `/proc/self/cgroup` and `/proc/self/mountinfo`. `read` reads the files
 /// of groups.
 fn lowest(groups: &str, mounts: &str, read: impl Fn(&Path) -> Option<String>) -> Option<MemoryLimit> {
     let limits = hierarchies(groups, mounts).into_iter().flat_map(|hierarchy| hierarchy.limits(&read));
@@ -40,7 +41,7 @@ struct Hierarchy {
     mount_point: PathBuf,
     /// Path of the process' group below the mount point.
     group: PathBuf,
-    /// Name of the file with the limit.
+    /// Name of the file that contains a group's limit.
     file: &'static str,
 }
 
@@ -48,16 +49,16 @@ impl Hierarchy {
     /// Returns the limits of the group and of its ancestors.
     fn limits(&self, read: impl Fn(&Path) -> Option<String>) -> Vec<MemoryLimit> {
         let files = self.group.ancestors().map(|group| self.mount_point.join(group).join(self.file));
-        // "max" is no limit, and the root of version 2 has no such file.
+        // "max" means no limit, and the root group of version 2 has no such file.
         let limit = |file: PathBuf| read(&file)?.trim().parse().ok().map(|bytes| MemoryLimit { bytes, file });
         files.filter_map(limit).filter(|limit| limit.bytes < UNLIMITED).collect()
     }
 }
 
-/// Returns the hierarchies that can limit memory: the hierarchy of version 2, and that of version 1 with the controller
-/// `memory`.
+/// Returns the hierarchies that can limit memory: the hierarchy of version 2, and the hierarchy of version 1 that has
+/// the controller `memory`.
 fn hierarchies(groups: &str, mounts: &str) -> Vec<Hierarchy> {
-    // ID:CONTROLLERS:PATH, and 0::PATH for version 2.
+    // A line is ID:CONTROLLERS:PATH; for version 2 it is 0::PATH.
     let group = |is_hierarchy: fn(&str, &str) -> bool| {
         let fields = groups.lines().filter_map(|line| {
             let mut fields = line.splitn(3, ':');
@@ -68,7 +69,7 @@ fn hierarchies(groups: &str, mounts: &str) -> Vec<Hierarchy> {
     let of_memory = |controllers: &str| controllers.split(',').any(|controller| controller == "memory");
     let mut found = Vec::new();
     for line in mounts.lines() {
-        // ID PARENT DEVICE ROOT MOUNT_POINT OPTIONS [TAGS...] - TYPE SOURCE SUPER_OPTIONS
+        // A line is ID PARENT DEVICE ROOT MOUNT_POINT OPTIONS [TAGS...] - TYPE SOURCE SUPER_OPTIONS.
         let Some((mount, file_system)) = line.split_once(" - ") else { continue };
         let (mount, file_system): (Vec<&str>, Vec<&str>) =
             (mount.split(' ').collect(), file_system.split(' ').collect());
@@ -81,7 +82,7 @@ fn hierarchies(groups: &str, mounts: &str) -> Vec<Hierarchy> {
             ),
             _ => continue,
         };
-        // The root is the path of the mounted group. Groups that are not below it, or that begin with "..", are not
+        // ROOT is the path of the mounted group. Groups that are not below it, or whose path begins with "..", are not
         // visible.
         let Some(group) = group.and_then(|group| Path::new(group).strip_prefix(root).ok()) else { continue };
         if !group.starts_with("..") {

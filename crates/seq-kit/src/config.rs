@@ -1,9 +1,10 @@
-//! Configuration in layers: defaults, then files, then the environment, then flags. For each key the last layer counts.
+//! Configuration in layers: defaults, then files, then the environment, then flags. If several layers set a key, the
+//! last of them applies.
 //!
-//! A key is a path such as "log.filter": a field of an options struct, below the name of its section. The structs
-//! define the keys, their defaults and their help ([`crate::options`]); any other key in a file is an error that names
-//! it, its file and its line. An environment variable without a key is a warning, because other programs set variables,
-//! too. Each key records the layer that set it last.
+//! A key is a path such as "log.filter": the name of a section and the name of a field of the section's options struct.
+//! The structs define the keys, their defaults and their help ([`crate::options`]). If a file has any other key, the
+//! error names the key, the file and the line. An environment variable that belongs to no key is only a warning,
+//! because other programs set variables too. Each key records the layer that set it last.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -64,9 +65,9 @@ pub struct Layers {
     values: BTreeMap<String, Table>,
     /// The default of every key.
     defaults: BTreeMap<String, Value>,
-    /// All keys, with the layer that set each last.
+    /// All keys, each with the layer that set it last.
     origins: BTreeMap<String, Origin>,
-    /// Settings that were ignored, and may be a mistake.
+    /// Warnings about settings that were ignored and may be a mistake.
     warnings: Vec<ConfigError>,
 }
 
@@ -77,14 +78,14 @@ pub struct Key {
     pub name: String,
     /// Value of the key.
     pub value: Value,
-    /// Its value without a layer that sets it.
+    /// Its value if no layer sets it.
     pub default: Value,
     /// The layer that set it.
     pub origin: Origin,
 }
 
 impl Layers {
-    /// Creates the layers from the defaults, which define the keys.
+    /// Creates the layers from the defaults of all keys. No other keys exist.
     #[must_use]
     pub fn new(defaults: &[Section]) -> Layers {
         let (values, origins) = (BTreeMap::new(), BTreeMap::new());
@@ -109,7 +110,7 @@ impl Layers {
         self.text(path, &text)
     }
 
-    /// Adds the text of a TOML file as the top layer; `path` is for messages.
+    /// Adds the text of a TOML file as the top layer. `path` is used in messages only.
     ///
     /// # Errors
     /// The same errors as [`Layers::file`].
@@ -130,11 +131,12 @@ impl Layers {
         Ok(self)
     }
 
-    /// Adds environment variables as the top layer: key "log.filter" is variable `<prefix>LOG_FILTER`. A variable with
-    /// the prefix but without a key is ignored, with a warning unless `is_foreign` accepts its name and value.
+    /// Adds environment variables as the top layer. The variable of the key "log.filter" is `<prefix>LOG_FILTER`. A
+    /// variable that has the prefix but belongs to no key is ignored. This is a warning, unless `is_foreign` accepts
+    /// the name and value of the variable.
     ///
     /// # Errors
-    /// None at present: [`Layers::read`] reports values of the wrong type.
+    /// None at present, because values of the wrong type are reported by [`Layers::read`].
     pub fn environment(
         mut self,
         prefix: &str,
@@ -162,13 +164,13 @@ impl Layers {
         Ok(self)
     }
 
-    /// Adds a flag as the top layer; `None` if it was not given.
+    /// Adds a flag as the top layer. If `value` is `None`, the flag was not given, and nothing is added.
     ///
     /// # Errors
     /// [`ConfigError::UnknownKey`]
     ///
     /// # Panics
-    /// When the value does not serialise.
+    /// If the value does not serialise.
     pub fn flag(mut self, flag: &str, key: &str, value: Option<impl Serialize>) -> Result<Layers, ConfigError> {
         if let Some(value) = value {
             let value = || Value::try_from(value).expect("flags are plain values");
@@ -208,7 +210,7 @@ impl Layers {
         })
     }
 
-    /// Returns every key in order, with its value, its default and its origin.
+    /// Returns every key with its value, its default and its origin, in the order of the names.
     #[must_use]
     pub fn keys(&self) -> Vec<Key> {
         let key = |(name, origin): (&String, &Origin)| Key {
@@ -220,7 +222,7 @@ impl Layers {
         self.origins.iter().map(key).collect()
     }
 
-    /// Returns warnings about settings that were ignored, and may be a mistake.
+    /// Returns the warnings about settings that were ignored and may be a mistake.
     #[must_use]
     pub fn warnings(&self) -> Vec<String> {
         self.warnings.iter().map(|unknown| format!("{unknown}; it is ignored")).collect()
@@ -245,7 +247,7 @@ impl Layers {
     }
 }
 
-/// An error in a configuration, with its origin, key and reason.
+/// An error in a configuration. It states the origin, the key and the reason.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// A file cannot be read.
@@ -278,8 +280,8 @@ pub enum ConfigError {
     },
 }
 
-/// Returns a deserialiser's error in the words of the file: without names of types, and with the nearest of the known
-/// keys.
+/// Returns the error of a deserialiser in terms of the file. It has no names of types, and of the known keys it has
+/// only the nearest.
 #[must_use]
 pub fn readable_reason(reason: &str) -> String {
     if let Some(rest) = reason.strip_prefix("invalid type: ").or_else(|| reason.strip_prefix("invalid value: "))
@@ -305,8 +307,8 @@ pub fn readable_reason(reason: &str) -> String {
     if let Some(key) = reason.strip_prefix("missing field `") {
         return format!("the key {} is missing", key.trim_end_matches('`'));
     }
-    // Messages of the parser for a value that is no number, no date and not in quotes. The parser reads a value that
-    // begins with "i" or "n" as the number `inf` or `nan`.
+    // The parser's messages for a value that is not a number, not a date and not in quotes. A value that begins with
+    // "i" or "n" is read by the parser as the number `inf` or `nan`.
     let of_text = [
         "string values must be quoted",
         "invalid boolean",
@@ -324,7 +326,7 @@ fn quoted(text: &str) -> impl Iterator<Item = &str> {
     text.split('`').skip(1).step_by(2)
 }
 
-/// Returns a value as a deserialiser describes it, without the name of its type.
+/// Returns a value in the form in which a deserialiser describes it, but without the name of its type.
 fn found_in_words(found: &str) -> String {
     let value = ["integer `", "floating point `", "boolean `", "character `"];
     match found {
@@ -337,7 +339,7 @@ fn found_in_words(found: &str) -> String {
     }
 }
 
-/// Returns the expectation of a deserialiser, with ranges instead of the names of types.
+/// Returns the expectation that a deserialiser states, with ranges instead of the names of types.
 fn expected_in_words(expected: &str) -> &str {
     match expected {
         "u8" => "a whole number from 0 to 255",
@@ -355,7 +357,7 @@ fn expected_in_words(expected: &str) -> &str {
     }
 }
 
-/// Returns the line, from 1, of a byte of a text.
+/// Returns the number, from 1, of the line in a text that has the byte at `offset`.
 #[must_use]
 pub fn line_of(text: &str, offset: usize) -> usize {
     text.as_bytes().iter().take(offset).filter(|byte| **byte == b'\n').count() + 1
@@ -379,7 +381,8 @@ fn join(prefix: &str, name: &str) -> String {
     if prefix.is_empty() { name.to_owned() } else { format!("{prefix}.{name}") }
 }
 
-/// Returns a variable's text as a value: text if the key holds text, otherwise parsed.
+/// Converts the text of a variable to a value. If the key holds a text, the value is the text; otherwise the text is
+/// parsed.
 fn parse_as(current: Option<&Value>, text: &str) -> Value {
     let plain = || Value::String(text.to_owned());
     if current.is_some_and(Value::is_str) { plain() } else { text.parse().unwrap_or_else(|_| plain()) }

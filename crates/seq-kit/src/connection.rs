@@ -1,9 +1,9 @@
-//! Listeners and connections of a server: of a socket of [`crate::listen`], with or without TLS, or of a simulated
-//! network.
+//! Listeners and connections of a server. A listener accepts from a socket of [`crate::listen`], with or without TLS,
+//! or from a simulated network.
 //!
-//! A server takes a [`Listener`] and reads [`Connection`]s over any transport. A real socket has no overhead, because
-//! it is not behind a trait object. The handshake of TLS is a part of the first read or write, so it takes the time of
-//! its own connection only; [`handshake`] bounds it.
+//! A server takes a [`Listener`] and reads from [`Connection`]s over any transport. A real socket has no overhead,
+//! because it is not behind a trait object. The TLS handshake is a part of the first read or write, so it delays only
+//! its own connection. [`handshake`] limits it.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -40,20 +40,20 @@ thread_local! {
     static READS: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Returns the number of reads that [`Connection`]s have completed on the current thread; wraps around.
+/// Returns the number of reads that [`Connection`]s have completed on the current thread. The number wraps around.
 #[inline]
 #[must_use]
 pub fn reads_on_this_thread() -> u64 {
     READS.get()
 }
 
-/// Pause after a failed accept. The usual cause is that the process has no file descriptors left; an immediate retry
-/// would starve the open connections of CPU.
+/// Pause after a failed accept. The usual cause is that the process has no file descriptors left. An immediate retry
+/// would take CPU time from the open connections.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 type Connections = Pin<Box<dyn Stream<Item = io::Result<Connection>> + Send>>;
 
-/// A source of incoming connections: a TCP socket, with TLS if it has credentials, or any stream.
+/// A source of incoming connections: a TCP socket, with TLS if there are credentials, or any stream of connections.
 pub struct Listener {
     source: Either<Sockets, Connections>,
     tls: Option<Tls>,
@@ -62,7 +62,7 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Creates a listener on a stream of connections that are not sockets.
+    /// Creates a listener whose connections come from a stream and are not sockets.
     pub fn new<C>(connections: impl Stream<Item = io::Result<C>> + Send + 'static) -> Listener
     where
         C: AsyncRead + AsyncWrite + Send + Unpin + 'static,
@@ -71,19 +71,20 @@ impl Listener {
         Listener { source: Either::Right(connections), tls: None, unfinished: None, headers: None }
     }
 
-    /// Creates a listener on the sockets of a port, with TLS if there are credentials.
+    /// Creates a listener on the sockets of a port. It uses TLS if `tls` is given.
     #[must_use]
     pub fn socket(sockets: impl Into<Sockets>, tls: Option<Tls>) -> Listener {
         Listener { source: Either::Left(sockets.into()), tls, unfinished: None, headers: None }
     }
 
-    /// Returns the same listener, whose unfinished connections count against the bound of its port.
+    /// Returns the same listener with a limit on its unfinished connections. `unfinished` is the limit of the
+    /// listener's port.
     #[must_use]
     pub fn of_port(self, unfinished: &Unfinished) -> Listener {
         Listener { unfinished: Some(unfinished.clone()), ..self }
     }
 
-    /// Returns the same listener with connections that may begin with a header of the PROXY protocol.
+    /// Returns the same listener, with connections that may begin with a header of the PROXY protocol.
     #[must_use]
     pub fn with_headers(self, headers: &Headers) -> Listener {
         Listener { headers: Some(headers.clone()), ..self }
@@ -101,11 +102,11 @@ impl Listener {
         self.tls.as_ref()
     }
 
-    /// Returns the incoming connections, endless for a socket. Sockets have TCP_NODELAY, because a response could
-    /// otherwise wait 40 ms for the client's delayed acknowledgement.
+    /// Returns the incoming connections. For a socket the stream is endless. Sockets have TCP_NODELAY, because without
+    /// it a response could wait 40 ms for the client's delayed acknowledgement.
     ///
     /// # Errors
-    /// When the socket cannot be registered with the current runtime.
+    /// If the socket cannot be registered with the current runtime.
     ///
     /// # Panics
     /// Outside of a tokio runtime.
@@ -140,8 +141,9 @@ impl Accept {
         Connection::accepted(stream, peer, self)
     }
 
-    /// Reads the header of a connection first; `None` if it is refused or takes too long. Until then the connection has
-    /// a seat for its sender's address, and afterwards a seat for its client's.
+    /// Reads the header of a connection, and then makes the connection; `None` if the header is refused or takes too
+    /// long. While the header is being read, the connection has a seat for the address of its sender, and afterwards a
+    /// seat for the address of the client in the header.
     async fn begin(self, headers: Headers, mut stream: TcpStream, peer: SocketAddr) -> Option<Connection> {
         let seat = self.unfinished.as_ref().map(|port| port.take(Some(peer.ip())));
         let client = {
@@ -164,7 +166,7 @@ type Beginning = Pin<Box<dyn Future<Output = Option<Connection>> + Send>>;
 struct Accepting {
     sockets: SelectAll<TcpIncoming>,
     accept: Accept,
-    /// Connections whose headers have not arrived; bounded by the seats of the port.
+    /// Connections whose headers have not arrived yet. The seats of the port limit their number.
     beginning: FuturesUnordered<Beginning>,
 }
 
@@ -218,14 +220,14 @@ impl fmt::Debug for Listener {
     }
 }
 
-/// Pauses accepting after an error that the next attempt would return as well.
+/// Waits for a while after an error that an immediate next attempt would return too.
 ///
 /// # Errors
 /// The given error.
 pub async fn paced(accepted: io::Result<Connection>) -> io::Result<Connection> {
     use io::ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted};
     if let Err(error) = &accepted {
-        // A client that disconnected while queued must not delay the next client.
+        // If a client disconnected while it was queued, the next client must not be delayed.
         if !matches!(error.kind(), ConnectionAborted | ConnectionReset | Interrupted) {
             tracing::warn!(%error, "cannot accept a connection");
             tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -239,7 +241,7 @@ pub trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<C: AsyncRead + AsyncWrite + Send + Unpin> Duplex for C {}
 
-/// The peer of a connection; clones belong to the same connection. Requests have it among their extensions.
+/// The peer of a connection. Clones belong to the same connection. Requests have it among their extensions.
 #[derive(Clone, Debug, Default)]
 pub struct Peer {
     addr: Option<SocketAddr>,
@@ -251,7 +253,7 @@ struct PeerState {
     identity: OnceLock<Identity>,
     attachment: OnceLock<Attachment>,
     account: OnceLock<Account>,
-    /// Whether there is a seat, which is read without the lock.
+    /// Whether there is a seat. It can be read without the lock.
     is_unfinished: AtomicBool,
     seat: Mutex<Option<Seat>>,
 }
@@ -260,20 +262,20 @@ struct PeerState {
 pub type Attachment = Box<dyn Any + Send + Sync>;
 
 impl Peer {
-    /// Creates the peer of a transport that has proved its identity itself.
+    /// Creates the peer of a transport that has itself proved the peer's identity.
     #[must_use]
     pub fn identified(identity: Identity) -> Peer {
         let state = PeerState { identity: identity.into(), ..PeerState::default() };
         Peer { addr: None, state: Arc::new(state) }
     }
 
-    /// Creates a peer at an address, whose handshake has ended.
+    /// Creates a peer that is at an address and whose handshake has ended.
     #[cfg(test)]
     pub(crate) fn known(addr: SocketAddr, identity: Option<Identity>) -> Peer {
         Peer { addr: Some(addr), ..identity.map_or_else(Peer::default, Peer::identified) }
     }
 
-    /// Frees the seat of an unfinished connection, because its peer has proved its identity. Later calls have no
+    /// Frees the seat of an unfinished connection, because the peer has proved its identity. Later calls have no
     /// effect.
     #[inline]
     pub fn proved(&self) {
@@ -283,7 +285,8 @@ impl Peer {
         }
     }
 
-    /// Frees the seat like [`Peer::proved`] if the port requires no proof, because the peer has sent a request.
+    /// Frees the seat like [`Peer::proved`] if the port requires no proof of identity. The peer has sent a request,
+    /// which is then enough.
     #[inline]
     pub fn requested(&self) {
         if self.state.is_unfinished.load(Relaxed) && !self.needs_credential() {
@@ -295,9 +298,9 @@ impl Peer {
         self.state.seat.lock().as_ref().is_some_and(Seat::needs_credential)
     }
 
-    /// Keeps the identity that the handshake has proved.
+    /// Stores the identity that the handshake has proved.
     fn identify(&self, identity: Identity) {
-        // Callers may come from any address, but nodes and operators come again from the same addresses.
+        // Clients may come from any address, but nodes and operators usually come again from the same addresses.
         if identity.role() != Role::Client
             && let Some(seat) = &*self.state.seat.lock()
         {
@@ -308,45 +311,47 @@ impl Peer {
         self.proved();
     }
 
-    /// Returns the peer's address; only sockets have an address.
+    /// Returns the peer's address; `None` if the connection is not a socket.
     #[must_use]
     pub fn addr(&self) -> Option<SocketAddr> {
         self.addr
     }
 
-    /// Returns the identity in the peer's certificate; `None` before the handshake, without TLS, and if it presented
-    /// none.
+    /// Returns the identity in the peer's certificate; `None` before the handshake, without TLS, and if the peer
+    /// presented no certificate.
     #[must_use]
     pub fn identity(&self) -> Option<&Identity> {
         self.state.identity.get()
     }
 
-    /// Returns the account of the memory that the connection holds of `budget`, which is always the budget of the port.
+    /// Returns the account of the memory that the connection holds. The account is part of `budget`, which has to be
+    /// the budget of the port in every call.
     pub fn account(&self, budget: &MemoryBudget) -> &Account {
         self.state.account.get_or_init(|| budget.account())
     }
 
-    /// Returns whether a value lives as long as the connection.
+    /// Returns whether the connection has an attached value.
     #[must_use]
     pub fn has_attachment(&self) -> bool {
         self.state.attachment.get().is_some()
     }
 
-    /// Drops a value once the connection and the last request on it have ended. A connection takes only the first
-    /// value.
+    /// Attaches a value to the connection. It is dropped once the connection and the last request on it have ended.
+    /// Only the first value is attached.
     pub fn attach(&self, value: Attachment) {
         let _ = self.state.attachment.set(value);
     }
 }
 
-/// A connection: a TCP socket, with or without TLS, or any other transport. Its reads are counted, see
+/// A connection: a TCP socket, with or without TLS, or any other transport. Its reads are counted: see
 /// [`reads_on_this_thread`].
 pub struct Connection {
     transport: Transport,
     peer: Peer,
-    /// The end of the connection if it stays unfinished.
+    /// Timeout and loss of the seat, either of which ends the connection while it is unfinished.
     opening: Option<Opening>,
-    /// Refuses a header in the first bytes; `None` once bytes were received.
+    /// Headers of the port, used to refuse a header in the first bytes of the connection; `None` once bytes were
+    /// received.
     first: Option<Headers>,
 }
 
@@ -370,7 +375,8 @@ impl Connection {
         }
     }
 
-    /// Creates the connection of an accepted socket of a port without headers, with a seat if the port has seats.
+    /// Creates the connection of an accepted socket, on a port that accepts no headers. The connection has a seat if
+    /// the port has seats.
     pub(crate) fn of_socket(stream: TcpStream, tls: Option<&Tls>, unfinished: Option<&Unfinished>) -> Connection {
         let addr = stream.peer_addr().ok();
         let accept = Accept { tls: tls.cloned(), unfinished: unfinished.cloned(), headers: None };
@@ -402,13 +408,13 @@ impl Connection {
         matches!(self.transport, Transport::Opening(_) | Transport::Secure(_))
     }
 
-    /// Returns whether its handshake is in progress.
+    /// Returns whether the handshake is in progress.
     #[must_use]
     pub(crate) fn is_opening(&self) -> bool {
         matches!(self.transport, Transport::Opening(_))
     }
 
-    /// Returns the socket below; `None` for another transport.
+    /// Returns the underlying socket; `None` for another transport.
     fn socket(&self) -> Option<&TcpStream> {
         match &self.transport {
             Transport::Socket(stream) => Some(stream),
@@ -418,30 +424,30 @@ impl Connection {
         }
     }
 
-    /// Enables TCP keepalive: after `idle` without traffic the kernel probes the peer every `every`, and ends the
-    /// connection after `tries` probes without a response. No effect on other transports.
+    /// Enables TCP keepalive. After `idle` without traffic, the kernel probes the peer every `every`, and ends the
+    /// connection after `tries` probes without a response. On other transports this has no effect.
     ///
     /// # Errors
-    /// When the system refuses it.
+    /// If the system refuses it.
     pub fn keep_alive(&self, idle: Duration, every: Duration, tries: u32) -> io::Result<()> {
         let Some(stream) = self.socket() else { return Ok(()) };
         let keepalive = TcpKeepalive::new().with_time(idle).with_interval(every).with_retries(tries);
         SockRef::from(stream).set_tcp_keepalive(&keepalive)
     }
 
-    /// Joins the next write with the end of the connection, which must follow at once, so that the peer never receives
-    /// either of them alone. No effect on other transports.
+    /// Makes the system send the next write together with the end of the connection, so that the peer never receives
+    /// only one of them. The connection must be ended at once after that write. On other transports this has no effect.
     pub fn join_end_to_last_write(&self) {
         if let Some(stream) = self.socket() {
-            // If the system refuses it, the end follows a moment later.
+            // If the system refuses this, the end follows a moment after the write.
             let _ = SockRef::from(stream).set_tcp_cork(true);
         }
     }
 
-    /// Completes the handshake of TLS, if the connection has TLS. Cancel safe.
+    /// Completes the TLS handshake, if the connection has TLS. Cancel safe.
     ///
     /// # Errors
-    /// The peer does not prove an identity that is accepted here, or takes too long.
+    /// The peer does not prove an identity that is accepted at this port, or takes too long.
     pub async fn open(&mut self) -> io::Result<()> {
         std::future::poll_fn(|cx| self.poll_handshake(cx)).await
     }
@@ -451,7 +457,7 @@ impl Connection {
         self.poll_open(cx).map_ok(drop)
     }
 
-    /// Ends a connection that lost its seat, or stays unfinished for too long.
+    /// Ends the connection if it has lost its seat, or has been unfinished for too long.
     #[inline]
     fn check_opening(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
         let Some(opening) = &mut self.opening else { return Ok(()) };
@@ -462,7 +468,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Returns the transport, once its handshake is complete.
+    /// Completes the handshake, and returns the transport.
     fn poll_open(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Pin<&mut dyn Duplex>>> {
         if let Transport::Opening(handshake) = &mut self.transport {
             if let (Some(headers), Some(stream)) = (&self.first, handshake.socket()) {
@@ -574,7 +580,7 @@ impl AsyncWrite for Connection {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if let Transport::Opening(_) = self.transport {
-            // A peer that never completed the handshake gets no farewell.
+            // A peer that has not completed the handshake gets no closing message.
             return Poll::Ready(Ok(()));
         }
         std::task::ready!(self.poll_open(cx))?.poll_shutdown(cx)

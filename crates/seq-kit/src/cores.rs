@@ -1,13 +1,13 @@
-//! Thread per core: several single-threaded runtimes instead of one with work stealing.
+//! Thread per core: several single-threaded runtimes instead of one runtime with work stealing.
 //!
-//! A request that stays on one thread costs half the CPU of a request that hops between two threads, so each serving
-//! thread has its own runtime and its own listener on the shared port. No task moves between the threads.
+//! A request that stays on one thread costs half as much CPU time as a request that moves between two threads. So each
+//! serving thread has its own runtime and its own listener on the shared port. No task moves between the threads.
 
 use std::future::Future;
 use std::io;
 use std::thread::JoinHandle;
 
-/// Threads with one runtime each. A thread ends when its future does; [`Cores::join`] waits for all.
+/// Threads with one runtime each. A thread ends when its future completes. [`Cores::join`] waits for all threads.
 #[derive(Debug)]
 #[must_use = "threads that are not joined are detached"]
 pub struct Cores {
@@ -17,11 +17,11 @@ pub struct Cores {
 impl Cores {
     /// Starts one thread for each seed, named `name-index`, and runs the future `run(seed)` on it.
     ///
-    /// Each thread has its own runtime: tasks spawned by the future stay on its thread and are dropped when the future
-    /// ends.
+    /// Each thread has its own runtime. Tasks that the future spawns stay on its thread, and are dropped when the
+    /// future completes.
     ///
     /// # Errors
-    /// When a thread or a runtime cannot be created; threads started before that keep running.
+    /// If a thread or a runtime cannot be created. Threads that were started before keep running.
     pub fn start<S, F>(name: &str, seeds: Vec<S>, run: impl Fn(S) -> F + Clone + Send + 'static) -> io::Result<Cores>
     where
         S: Send + 'static,
@@ -37,7 +37,7 @@ impl Cores {
         Ok(Cores { threads })
     }
 
-    /// Waits for every thread. Blocks; call it outside of a runtime.
+    /// Waits until all threads have ended. Blocks, so it must be called outside of a runtime.
     ///
     /// # Panics
     /// Propagates the panic of a thread.

@@ -1,9 +1,10 @@
-//! The end of a node that load balancers know: it first becomes not ready, and serves until they have noticed.
+//! The departure of a node of which load balancers are aware. The node first becomes not ready, and continues to serve
+//! until the balancers have noticed.
 //!
-//! A balancer learns from its probes that a node leaves, and sends it new connections until then. So a node that is
-//! probed continues to serve for a while. In the second half of that time it ends connections whose protocol has no
-//! message for their end: it ends them together with a response, so that no request is lost. A node without probes has
-//! no balancer, and leaves at once.
+//! A balancer learns from its probes that a node leaves, and sends new connections to the node until then. So a node
+//! that is probed continues to serve for a while. Some protocols have no message that announces the end of a
+//! connection. In the second half of that time the node ends such connections, each together with a response, so that
+//! no request is lost. A node without probes has no balancer, and leaves at once.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,11 +13,11 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// Number of probes within [`WATCHED_WITHIN`] that only a balancer or an orchestrator sends: an operator who waits for
-/// a node to be ready sends no more probes once it is.
+/// Number of probes within [`WATCHED_WITHIN`] that shows that a balancer or an orchestrator probes the node. An
+/// operator who waits until a node is ready sends fewer, because the operator stops when the node is ready.
 const WATCHED_BY: usize = 3;
 
-/// Time within which the last [`WATCHED_BY`] probes must have come: balancers probe every 10 s or more often.
+/// Time within which the last [`WATCHED_BY`] probes must have arrived. Balancers probe every 10 s or more often.
 const WATCHED_WITHIN: Duration = Duration::from_secs(60);
 
 /// The departure of a node. Clones belong to the same node.
@@ -27,12 +28,12 @@ pub struct Departure(Arc<Inner>);
 struct Inner {
     begun: CancellationToken,
     ending: CancellationToken,
-    /// Times of the last probes that found the node ready, the oldest first.
+    /// Times of the last probes that found the node ready, in ascending order.
     probes: Mutex<[Option<Instant>; WATCHED_BY]>,
 }
 
 impl Departure {
-    /// Creates the departure of a node that is not ready once `begun` is cancelled.
+    /// Creates the departure of a node. The node is not ready any more once `begun` is cancelled.
     #[must_use]
     pub fn at(begun: CancellationToken) -> Departure {
         Departure(Arc::new(Inner { begun, ..Inner::default() }))
@@ -44,26 +45,26 @@ impl Departure {
         self.0.begun.is_cancelled()
     }
 
-    /// Returns whether connections end after a response.
+    /// Returns whether connections are ended after a response.
     #[inline]
     #[must_use]
     pub fn ends_connections(&self) -> bool {
         self.0.ending.is_cancelled()
     }
 
-    /// Makes connections end after a response from now on.
+    /// Makes the node end its connections after a response from now on.
     pub fn end_connections(&self) {
         self.0.ending.cancel();
     }
 
-    /// Notes a probe that found the node ready.
+    /// Records a probe that found the node ready.
     pub(crate) fn probed(&self) {
         let mut probes = self.0.probes.lock();
         probes.rotate_left(1);
         probes[WATCHED_BY - 1] = Some(Instant::now());
     }
 
-    /// Returns whether a balancer or an orchestrator follows the node's readiness.
+    /// Returns whether a balancer or an orchestrator probes the node regularly.
     #[must_use]
     pub fn is_watched(&self) -> bool {
         self.0.probes.lock()[0].is_some_and(|oldest| oldest.elapsed() < WATCHED_WITHIN)

@@ -1,11 +1,12 @@
 //! The HTTP port for metrics and probes: `/metrics`, `/livez`, `/readyz`.
 //!
-//! `/livez` reports this process only, never a quorum, because restarting a node does not bring back another. `/readyz`
-//! runs every named check and responds 503 with the reasons if any check fails; `/readyz/<check>` runs one check.
+//! `/livez` reports the state of this process only, and never of a quorum, because restarting this process would not
+//! bring back another process. `/readyz` runs every named check, and responds 503 with the reasons if any check fails.
+//! `/readyz/<check>` runs one check.
 //!
-//! **Invariant:** clients of this port cannot starve the node of file descriptors or memory: at most
-//! [`MAX_CONNECTIONS`] are open at a time, each for one request, which is received and responded to within the timeouts
-//! of [`crate::admission`]; then the connection is closed.
+//! **Invariant:** clients of this port cannot exhaust the file descriptors or the memory of the node. At most
+//! [`MAX_CONNECTIONS`] are open at a time. Each is for one request, which is received and responded to within the
+//! timeouts of [`crate::admission`], and then the connection is closed.
 
 use std::fmt::Write;
 use std::future::poll_fn;
@@ -29,21 +30,21 @@ use crate::metrics::{Recorder, UPKEEP_INTERVAL};
 use crate::tasks::{Kind, TaskGroup};
 use crate::unfinished::Unfinished;
 
-/// Limit on open connections of the port: a few scrapers and probes, each with one request.
+/// Limit on open connections of the port. It is enough for a few scrapers and probes with one request each.
 pub const MAX_CONNECTIONS: usize = 96;
 
-/// Limit on connections whose request has not arrived: beyond it, newer connections take the place of older
-/// connections.
+/// Limit on connections whose request has not arrived. If it is reached, a newer connection takes the place of an older
+/// one.
 pub const MAX_UNFINISHED: usize = 64;
 
-/// Node name under which the port's connections count, because the port belongs to the process, which may run several
-/// nodes.
+/// Node name under which the connections of this port are counted. The port belongs to the process, which may run
+/// several nodes.
 pub const NODE: &str = "http";
 
-/// A readiness condition of a node. It must not block; the error is the reason.
+/// A readiness condition of a node. It must not block. Its error is the reason why the node is not ready.
 type Check = dyn Fn() -> Result<(), String> + Send + Sync;
 
-/// The named readiness checks of a process, run in the order they were added.
+/// The named readiness checks of a process, which are run in the order in which they were added.
 #[derive(Clone, Default)]
 pub struct Checks {
     checks: Vec<(String, Arc<Check>)>,
@@ -57,7 +58,7 @@ impl Checks {
         Checks::default()
     }
 
-    /// Creates an empty list of a node that is not ready once its departure has begun.
+    /// Creates an empty list. The node is ready until its departure has begun.
     #[must_use]
     pub fn until(departure: Departure) -> Checks {
         Checks { checks: Vec::new(), departure }
@@ -69,17 +70,17 @@ impl Checks {
         &self.departure
     }
 
-    /// Adds a check. Every probe runs it, so it must not block.
+    /// Adds a check, which must not block because every probe runs it.
     pub fn add(&mut self, name: impl Into<String>, check: impl Fn() -> Result<(), String> + Send + Sync + 'static) {
         self.checks.push((name.into(), Arc::new(check)));
     }
 
-    /// Adds another node's checks, as "node.check".
+    /// Adds the checks of another node, each with the name "node.check".
     pub fn add_all(&mut self, node: &str, checks: Checks) {
         self.checks.extend(checks.checks.into_iter().map(|(name, check)| (format!("{node}.{name}"), check)));
     }
 
-    /// Runs every check.
+    /// Runs every check. The node is ready if all of them pass.
     ///
     /// # Errors
     /// The failed checks, with their reasons.
@@ -89,7 +90,8 @@ impl Checks {
         if failing.is_empty() { Ok(()) } else { Err(failing) }
     }
 
-    /// Returns whether the node is ready, for a probe from outside, which is noted.
+    /// Returns whether the node is ready, in response to a probe from outside. A probe that finds the node ready is
+    /// recorded.
     #[must_use]
     pub fn probe(&self) -> bool {
         let ready = !self.departure.has_begun() && self.ask().is_ok();
@@ -103,7 +105,7 @@ impl Checks {
         self.checks.iter().find(|(is, _)| is == name).map(|(_, check)| check())
     }
 
-    /// Returns one line for each check, and whether all passed.
+    /// Returns the report, which has one line for each check, and whether all checks passed.
     fn report(&self) -> (bool, String) {
         let mut ready = true;
         let mut text = String::new();
@@ -157,7 +159,8 @@ pub fn serve(
     let shared = Shared { recorder: recorder.clone(), checks };
     let token = tasks.token();
     tasks.spawn("http", Kind::Critical, async move {
-        // Connections are dropped at shutdown, not drained: a closed connection fails a pending probe just as well.
+        // At shutdown connections are dropped without waiting for their requests. For a pending probe, a closed
+        // connection has the same meaning as a failed response.
         tokio::select! {
             result = axum::serve(listener, router(shared)) => {
                 tracing::error!(error = ?result.err(), "the port for metrics and probes closed");
@@ -175,7 +178,7 @@ pub fn serve(
     Ok(())
 }
 
-/// A listener that closes connections above the limit at once, and enforces timeouts on the others.
+/// A listener that closes connections above the limit at once, and that enforces timeouts on the other connections.
 struct Bounded {
     listeners: Vec<TcpListener>,
     tls: Option<Tls>,
@@ -196,7 +199,7 @@ impl axum::serve::Listener for Bounded {
             match poll_fn(accept).await {
                 Ok((stream, addr)) => {
                     let connection = Connection::of_socket(stream, self.tls.as_ref(), Some(&self.unfinished));
-                    // Connections that have just lost their seats end when they run.
+                    // Connections that have just lost their seats end only when their tasks run.
                     for _ in 0..MAX_UNFINISHED {
                         if self.admission.count() < MAX_CONNECTIONS {
                             break;
@@ -218,8 +221,9 @@ impl axum::serve::Listener for Bounded {
     }
 }
 
-/// Closes the connection after its request, because a connection kept open after its response would hold its permit
-/// indefinitely. Browsers must guess no types, because the reason of a failed check could pass for a page.
+/// Adds headers to a response. One closes the connection, because a connection that is kept open after its response
+/// would hold its permit indefinitely. Another forbids browsers to guess the type of the content, because the reason of
+/// a failed check could look like a web page.
 async fn with_headers(mut response: Response) -> Response {
     let headers = response.headers_mut();
     headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
@@ -282,7 +286,7 @@ mod tests {
         response
     }
 
-    /// Returns a port and its task group; the recorder of the process is installed once.
+    /// Returns a port and its task group. The recorder of the process is installed only once.
     fn port(checks: Checks) -> (std::net::SocketAddr, TaskGroup) {
         static RECORDER: std::sync::LazyLock<Recorder> =
             std::sync::LazyLock::new(|| Recorder::install(&[], || gauge!("test_refreshed").set(1.0)).unwrap());

@@ -1,7 +1,7 @@
-//! Infrastructure shared by all servers: tasks, listeners, configuration, ports, memory, logging, metrics and probes.
+//! Infrastructure that all servers share: tasks, listeners, configuration, ports, memory, logging, metrics and probes.
 //!
-//! Nothing here knows the product: no crate of the workspace, no role of a server, no name of a metric. The binary
-//! passes in environment variables; nothing here reads them.
+//! No code in this crate depends on the product: not on another crate of the workspace, a role of a server or a name of
+//! a metric. It does not read environment variables either; the binary passes them in.
 
 pub mod admission;
 pub mod cgroup;

@@ -1,22 +1,23 @@
-//! Listening sockets: bound before they are announced; several on the same port for a thread-per-core server.
+//! Listening sockets. They are bound before their address is announced. For a thread-per-core server there are several
+//! on the same port.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 
 use socket2::{Domain, Protocol, Socket, Type};
 
-/// Backlog of a listening socket; above the usual Linux limit, so the limit of the system applies.
+/// Backlog of a listening socket. It is above the usual limit of Linux, so the limit of the system applies.
 const BACKLOG: i32 = 4_096;
 
-/// Binds `sockets` listeners to one address; the kernel spreads connections over them. With port 0 all listeners share
-/// the port that the kernel chose. The sockets do not block.
+/// Binds `sockets` listeners to one address. The kernel spreads connections over them. With port 0, all listeners have
+/// the same port, which the kernel chose. The sockets do not block.
 ///
 /// # Errors
-/// When the address is taken or may not be used; the error names it.
+/// If the address is taken or may not be used. The error names the address.
 pub fn bind(addr: SocketAddr, sockets: usize) -> io::Result<Vec<TcpListener>> {
     let bind = || {
-        // The first socket is bound exclusively and gets SO_REUSEPORT only afterwards. With SO_REUSEPORT from the
-        // start, a second process could silently take half of the connections.
+        // The first socket is bound exclusively, and gets SO_REUSEPORT only afterwards. If it had SO_REUSEPORT from the
+        // start, a second process could bind the same port unnoticed and get half of the connections.
         let first = socket(addr)?;
         first.bind(&addr.into())?;
         if sockets > 1 {
@@ -40,8 +41,8 @@ pub fn bind(addr: SocketAddr, sockets: usize) -> io::Result<Vec<TcpListener>> {
         .map_err(|error: io::Error| io::Error::new(error.kind(), format!("cannot listen on {addr}{threads}: {error}")))
 }
 
-/// The sockets of a port for one thread: one socket for each address of the port's host, because a host such as
-/// `localhost` has two.
+/// The sockets of a port for one thread. There is one socket for each address of the port's host, because a host such
+/// as `localhost` has two addresses.
 #[derive(Debug)]
 pub struct Sockets(Vec<TcpListener>);
 
@@ -70,14 +71,15 @@ impl IntoIterator for Sockets {
     }
 }
 
-/// Binds a port at every address of its host, `threads` times, as [`bind`] does. An address that does not belong to
-/// this machine is passed to `left_out` if another address does. With port 0 all addresses have the port of the first.
+/// Binds a port at every address of its host, `threads` times, in the same way as [`bind`]. An address that does not
+/// belong to this machine is passed to `left_out`, if at least one other address does. With port 0, all addresses get
+/// the port that was chosen for the first address.
 ///
 /// # Errors
-/// When an address is taken or may not be used, or no address belongs to this machine; the error names it.
+/// If an address is taken or may not be used, or if no address belongs to this machine. The error names the address.
 ///
 /// # Panics
-/// Without an address.
+/// If `addrs` is empty.
 pub fn bind_all(
     addrs: &[SocketAddr],
     threads: usize,
@@ -105,14 +107,15 @@ pub fn bind_all(
     Ok(bound)
 }
 
-/// Returns whether an address does not belong to this machine, or is of a family that the machine does not have.
+/// Returns whether binding failed because an address does not belong to this machine, or is of a family that this
+/// machine does not support.
 fn is_not_here(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::AddrNotAvailable | io::ErrorKind::Unsupported)
 }
 
 fn socket(addr: SocketAddr) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(addr), Type::STREAM, Some(Protocol::TCP))?;
-    // A restarted server must not wait for the TIME_WAIT of its previous connections.
+    // A server that is restarted must not wait until the TIME_WAIT of its previous connections is over.
     socket.set_reuse_address(true)?;
     socket.set_nonblocking(true)?;
     Ok(socket)
@@ -155,7 +158,8 @@ mod tests {
         assert_eq!(left_out, addrs(&[foreign]));
         let error = bind_all(&addrs(&[foreign]), 1, |_| {}).unwrap_err();
         assert!(error.to_string().contains(foreign), "{error}");
-        // An address of this machine that another process has is no reason to serve at half of the addresses.
+        // If another process has taken one of this machine's addresses, that is an error and no reason to serve at only
+        // the other address.
         let taken = bind("127.0.0.2:0".parse().unwrap(), 1).unwrap();
         let other = SocketAddr::new([127, 0, 0, 1].into(), taken[0].local_addr().unwrap().port());
         let error = bind_all(&[other, taken[0].local_addr().unwrap()], 1, |_| {}).unwrap_err();
@@ -166,7 +170,8 @@ mod tests {
     fn connections_reach_every_socket_of_a_port() {
         let listeners = bind("127.0.0.1:0".parse().unwrap(), 2).unwrap();
         let addr = listeners[0].local_addr().unwrap();
-        // The kernel hashes the peer's port: with 64 connections, one of two sockets gets none in 2^-63 of runs.
+        // The kernel chooses the socket by a hash of the peer's port. With 64 connections and two sockets, one socket
+        // gets none in 2^-63 of runs.
         let connections: Vec<_> = (0..64).map(|_| TcpStream::connect(addr).unwrap()).collect();
         for listener in &listeners {
             listener.accept().unwrap();

@@ -1,13 +1,14 @@
 //! The memory of a node that requests and their unread responses may hold, in bytes.
 //!
-//! Three quarters are shared, and a quarter is guaranteed: every connection that the node admits can hold its part of
-//! the quarter, no matter how much other connections hold. Of the shared part a connection may hold a share of the
-//! *free* bytes, so that each connection gets less when fewer bytes are free (dynamic thresholds: Choudhury and Hahne,
-//! "Dynamic Queue Length Thresholds for Shared-Memory Packet Switches", IEEE/ACM Transactions on Networking 6(2),
-//! 1998). A hundred connections that give nothing back, one after another, leave 4 % of it free.
+//! Three quarters of it are shared, and one quarter is guaranteed: every connection that the node admits can hold its
+//! part of the guaranteed quarter, independently of other connections. Of the shared part, a connection may hold a
+//! share of the *free* bytes, so each connection may hold less when fewer bytes are free (dynamic thresholds: Choudhury
+//! and Hahne, "Dynamic Queue Length Thresholds for Shared-Memory Packet Switches", IEEE/ACM Transactions on Networking
+//! 6(2), 1998). A hundred connections that each take as much as they can, one after another, and release nothing leave
+//! 4 % of the shared part free.
 //!
-//! **Invariant:** the count of a budget is the sum of its charges, and so is the count of an account; a dropped charge
-//! no longer counts.
+//! **Invariant:** the count of a budget is the sum of its charges, and the count of an account is the sum of the
+//! account's charges. A dropped charge is no longer in these sums.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use metrics::{Counter, Gauge};
 
-/// The part of the memory, one in so many, that is guaranteed to connections.
+/// Divisor of the memory: one part in `GUARANTEED` is guaranteed to connections.
 const GUARANTEED: usize = 4;
 
 /// Divisor of the free shared memory: a connection may hold at most one part in `SHARE` of it.
@@ -28,7 +29,7 @@ pub struct MemoryBudget(Arc<Node>);
 struct Node {
     /// Shared bytes.
     shared: usize,
-    /// Bytes that every connection may hold in any case.
+    /// Bytes that every connection may hold even if no shared memory is free.
     guaranteed: usize,
     used: AtomicUsize,
     metrics: MemoryMetrics,
@@ -37,22 +38,22 @@ struct Node {
 /// The metrics of a budget.
 #[derive(Clone)]
 pub struct MemoryMetrics {
-    /// Bytes that are held.
+    /// Bytes that connections hold at present.
     pub used: Gauge,
-    /// Requests refused because they did not fit.
+    /// Requests refused because they did not fit into the memory left for their connection.
     pub refused: Counter,
 }
 
-/// A request does not fit into the memory that is left for its connection.
+/// Error of a request that does not fit into the memory that is left for its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the node has no memory left for another request of this connection")]
 pub struct OutOfMemory;
 
 impl MemoryBudget {
-    /// Creates a budget of `most` bytes for up to so many connections.
+    /// Creates a budget of `most` bytes for up to `connections` connections.
     ///
     /// # Panics
-    /// Without connections.
+    /// If `connections` is 0.
     #[must_use]
     pub fn new(most: usize, connections: usize, metrics: MemoryMetrics) -> MemoryBudget {
         let guaranteed = most / GUARANTEED / connections;
@@ -60,7 +61,7 @@ impl MemoryBudget {
         MemoryBudget(Arc::new(Node { shared, guaranteed, used: AtomicUsize::new(0), metrics }))
     }
 
-    /// Creates a budget that nothing exceeds and that is recorded nowhere.
+    /// Creates a budget that no charge exceeds and that no metric records.
     #[must_use]
     pub fn unlimited() -> MemoryBudget {
         MemoryBudget::new(usize::MAX, 1, MemoryMetrics { used: Gauge::noop(), refused: Counter::noop() })
@@ -72,7 +73,7 @@ impl MemoryBudget {
         Account(Arc::new(Connection { budget: self.clone(), used: AtomicUsize::new(0) }))
     }
 
-    /// Returns the number of bytes that are held.
+    /// Returns the number of bytes that all connections together hold.
     #[must_use]
     pub fn used(&self) -> usize {
         self.0.used.load(Relaxed)
@@ -104,7 +105,8 @@ struct Connection {
 }
 
 impl Account {
-    /// Holds so many bytes, if they fit.
+    /// Charges `bytes` bytes to the connection, if they fit into the memory that is left for it. The bytes are held
+    /// until the returned charge is dropped.
     ///
     /// # Errors
     /// [`OutOfMemory`]
@@ -113,7 +115,7 @@ impl Account {
         charge.grow(bytes).map(|()| charge)
     }
 
-    /// Holds so many bytes that are already in memory.
+    /// Charges `bytes` bytes to the connection even if they exceed its limit, because they are already in memory.
     #[must_use]
     pub fn charge_present(&self, bytes: usize) -> Charge {
         let charge = self.empty();
@@ -150,7 +152,8 @@ impl Charge {
         &self.account
     }
 
-    /// Holds so many more bytes, if they fit; otherwise nothing changes.
+    /// Adds `bytes` bytes to the charge, if they fit into the memory that is left for the connection. If they do not
+    /// fit, changes nothing.
     ///
     /// # Errors
     /// [`OutOfMemory`]
@@ -166,7 +169,8 @@ impl Charge {
         Err(OutOfMemory)
     }
 
-    /// Holds exactly so many bytes, which are already in memory.
+    /// Sets the charge to `bytes` bytes, even if they exceed the limit of the connection, because they are already in
+    /// memory.
     pub fn set(&self, bytes: usize) {
         if self.bytes.load(Relaxed) == bytes {
             return;
@@ -198,7 +202,7 @@ mod tests {
         MemoryBudget::new(most, CONNECTIONS, MemoryMetrics { used: Gauge::noop(), refused: Counter::noop() })
     }
 
-    /// Holds as much as an account can get, in pieces.
+    /// Charges as much as an account can get, in pieces of `piece` bytes.
     fn hoard(account: &Account, piece: usize) -> Vec<Charge> {
         std::iter::from_fn(|| account.charge(piece).ok()).collect()
     }
@@ -210,8 +214,8 @@ mod tests {
         let greedy: Vec<_> = (0..100).map(|_| hoard(&node.account(), 16 << 10)).collect();
         assert!(greedy[0].len() > 300, "{}", greedy[0].len());
         assert!(node.account().charge(200 << 10).is_ok(), "{} bytes are held", node.used());
-        // As many connections as the node admits: each gets its guaranteed bytes, and all together no more than the
-        // node's memory.
+        // There are as many connections as the node admits. Each gets its guaranteed bytes, and all together hold no
+        // more than the node's memory.
         let rest: Vec<_> = (100..CONNECTIONS).map(|_| hoard(&node.account(), 1 << 10)).collect();
         assert!(rest.iter().all(|held| held.len() >= 64), "{:?}", rest.iter().map(Vec::len).min());
         assert!(node.used() <= MOST, "{} bytes are held", node.used());
@@ -255,7 +259,8 @@ mod tests {
     }
 
     proptest! {
-        /// Checks that a list of charges, summed up again for every decision, leads to the same decisions.
+        /// Checks that the account makes the same decisions as a list of charges that is summed up again for every
+        /// decision.
         #[test]
         fn it_agrees_with_a_list_of_charges(steps in steps()) {
             const MOST: usize = 1 << 20;

@@ -1,6 +1,6 @@
 //! Metrics of a process: the rows of a catalogue, and the recorder that renders them.
 //!
-//! The program has the catalogue itself.
+//! The catalogue itself is defined by the program.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -46,8 +46,8 @@ pub struct Metric {
     pub buckets: &'static [f64],
 }
 
-/// Interval at which samples of histograms are moved into their buckets, so that they do not pile up in memory when no
-/// scraper reads the metrics.
+/// Interval at which samples of histograms are moved into their buckets. Without this, samples would accumulate in
+/// memory while no scraper reads the metrics.
 pub const UPKEEP_INTERVAL: Duration = Duration::from_secs(5);
 
 /// The metrics of the process. Clones are handles to the same metrics.
@@ -58,11 +58,11 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Installs the recorder of the process and describes every metric of `catalogue`; once per process. `refresh` is
-    /// called before every rendering and sets the gauges that no other code updates.
+    /// Installs the recorder of the process and describes every metric of `catalogue`. It is called once per process.
+    /// `refresh` is called before every rendering, and sets the gauges that no other code updates.
     ///
     /// # Errors
-    /// When the process has a recorder already.
+    /// If the process already has a recorder.
     pub fn install(catalogue: &[Metric], refresh: impl Fn() + Send + Sync + 'static) -> Result<Recorder, InstallError> {
         let handle = builder(catalogue)?.install_recorder()?;
         describe(catalogue);
@@ -76,7 +76,7 @@ impl Recorder {
         self.handle.render()
     }
 
-    /// Moves samples of histograms into their buckets; called every [`UPKEEP_INTERVAL`].
+    /// Moves samples of histograms into their buckets. It is called every [`UPKEEP_INTERVAL`].
     pub fn upkeep(&self) {
         self.handle.run_upkeep();
     }

@@ -1,6 +1,7 @@
-//! A gRPC port: a node's services, health and reflection on one listener.
+//! A gRPC port: the services of a node together with health and reflection, on one listener.
 //!
-//! [`Port`] has the parameters of a port; half-open peers, accept errors and shutdown are handled alike on all ports.
+//! [`Port`] has the parameters of a port. Half-open peers, accept errors and shutdown are handled in the same way on
+//! all ports.
 
 use std::convert::Infallible;
 use std::future::pending;
@@ -35,7 +36,8 @@ use health::Health;
 use limited::Limited;
 use stream_limit::StreamLimit;
 
-/// Interval of keepalive pings to an idle peer; half-open connections end after this plus [`KEEPALIVE_TIMEOUT`].
+/// Interval of keepalive pings to an idle peer. A half-open connection ends after this interval plus
+/// [`KEEPALIVE_TIMEOUT`].
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Timeout of a keepalive ping.
@@ -56,37 +58,38 @@ pub struct Port {
     pub bounds: Bounds,
     /// The readiness checks that health reports.
     pub ready: Checks,
-    /// Counts how often the limit on concurrent requests was lowered because the thread was late; `None` if connections
-    /// keep [`Bounds::streams`].
+    /// Counter of the times that the limit on concurrent requests was lowered because the thread was late; `None` if
+    /// connections keep the limit [`Bounds::streams`].
     pub lowered: Option<Counter>,
-    /// Whether HTTP/1.1 is accepted as well, for services that serve more than gRPC.
+    /// Whether HTTP/1.1 is accepted too, for services that serve protocols other than gRPC.
     pub http1: bool,
     /// The descriptors of all services, encoded.
     pub descriptors: &'static [u8],
-    /// Denies requests of connections with TLS.
+    /// Guard that denies requests of connections with TLS.
     pub guard: Guard,
     /// The full names of the services other than health and reflection.
     pub services: &'static [&'static str],
 }
 
-/// The limits of one connection of a port, and of its shutdown.
+/// The limits of one connection of a port, and the time limit of the port's shutdown.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// Concurrent requests; further requests wait at the client.
+    /// Limit on concurrent requests. Further requests wait at the client.
     pub streams: u32,
     /// Flow-control window of one request, in bytes.
     pub stream_window: u32,
     /// Flow-control window of the connection, in bytes.
     pub connection_window: u32,
-    /// Time for open connections to finish their requests at shutdown; endless streams are closed after it.
+    /// Time that open connections have at shutdown to finish their requests. Endless streams are closed after this
+    /// time.
     pub drain: Duration,
 }
 
 impl Port {
-    /// Adds health and reflection to services.
+    /// Adds the health and reflection services to `services`.
     ///
     /// # Panics
-    /// When the descriptors do not decode.
+    /// If the descriptors do not decode.
     #[must_use]
     pub fn complete(&self, services: Routes, tasks: &TaskGroup) -> Routes {
         let valid = "the descriptors are generated with the program";
@@ -97,8 +100,8 @@ impl Port {
         services.add_service(reflection).add_service(reflection_v1alpha).prepare()
     }
 
-    /// Returns the reflection of all services of the port. Both versions are served, because many clients support only
-    /// the older version.
+    /// Returns the reflection service, which describes all services of the port. Both versions of it are served,
+    /// because many clients support only the older version.
     fn reflection(&self) -> tonic_reflection::server::Builder<'static> {
         let reflection = tonic_reflection::server::Builder::configure()
             .register_encoded_file_descriptor_set(self.descriptors)
@@ -112,10 +115,10 @@ impl Port {
             .fold(reflection, |reflection, service| reflection.with_service_name(*service))
     }
 
-    /// Serves on `listener`, in `tasks`, on the current runtime, until the group shuts down.
+    /// Serves `service` on `listener`, in `tasks`, on the current runtime, until the group shuts down.
     ///
     /// # Errors
-    /// When the listener cannot be registered with the runtime.
+    /// If the listener cannot be registered with the runtime.
     ///
     /// # Panics
     /// Outside of a tokio runtime.
@@ -128,7 +131,8 @@ impl Port {
         let service = Guarded { service, guard: Some(guard).filter(|_| listener.is_secure()) };
         let limit = lowered.map(|lowered| StreamLimit::new(bounds.streams, lowered));
         let of_connections = limit.clone();
-        // A connection above the limit is closed at once, because its client would wait in vain in the kernel's queue.
+        // A connection above the limit is closed at once. Otherwise its client would wait in the kernel's queue without
+        // success.
         let incoming = listener.incoming()?.then(paced).filter_map(move |accepted| match accepted {
             Ok(connection) => {
                 let of = (admission.clone(), connection.peer().addr());

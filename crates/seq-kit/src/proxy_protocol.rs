@@ -1,12 +1,12 @@
-//! The PROXY protocol, version 2: a balancer sends the address of its client before the client's first byte.
+//! The PROXY protocol, version 2: a balancer sends the address of its client before the first byte of the client.
 //!
-//! A header is believed only from the addresses that the settings list, so a port without such a list believes none. A
-//! connection from a listed address may come without a header, like those of health checks and of other nodes on the
-//! balancer's machine; then it counts as a connection of its sender. A client behind a balancer that sends headers
-//! cannot add a header of its own, because only the first header counts, and a second header is no valid TLS, HTTP or
-//! command of Redis.
+//! A header is accepted only from the addresses that the settings list, so a port without such a list accepts none. A
+//! connection from a listed address may also come without a header, as connections of health checks and of other nodes
+//! on the balancer's machine do. Such a connection counts as a connection of its sender. A client behind a balancer
+//! that sends headers cannot add a header of its own, because only the first header is read, and a second header is not
+//! valid as TLS, HTTP or a Redis command.
 //!
-//! [`parse`] decides about a header; [`Headers`] reads them, concurrently with the accepting of further connections.
+//! [`parse`] decides about a header. [`Headers`] reads headers, while further connections are being accepted.
 
 use std::fmt;
 use std::io;
@@ -26,25 +26,28 @@ pub(crate) const SIGNATURE: &[u8; 12] = b"\r\n\r\n\0\r\nQUIT\n";
 /// The first bytes of a header of version 1, which is text.
 const VERSION_1: &[u8] = b"PROXY ";
 
-/// Number of bytes that distinguish a header from all else: clients of Redis may send empty lines.
+/// Number of first bytes that distinguish a header from any other protocol. Fewer are not enough, because clients of
+/// Redis may send empty lines.
 const TELLING: usize = 5;
 
-/// Length of the part that every header has: the signature, version and command, family, length.
+/// Length of the first part, which every header has: the signature, the version and command, the family, and the length
+/// of the rest.
 const HEAD: usize = 16;
 
-/// Longest rest of a header: the addresses and some hundred bytes of details, which are not read here.
+/// Largest length of the rest of a header. The rest has the addresses, and some hundred bytes of details that are not
+/// read here.
 const MAX_REST: usize = 1_024;
 
-/// The source of a connection, by its header.
+/// The source of a connection, as its header states it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Source {
     /// The client behind the balancer.
     Client(SocketAddr),
-    /// The balancer itself, such as a health check.
+    /// The balancer itself, for example for a health check.
     Balancer,
 }
 
-/// Reason why a connection with a header is ended.
+/// Reason why a connection is ended because of its header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 enum Refused {
     #[error("a PROXY header from an address that proxy_protocol.from does not list")]
@@ -59,7 +62,7 @@ enum Refused {
     NotTcp,
 }
 
-/// Returns the length of the rest, which follows the first part of a header.
+/// Returns the length of the rest of a header, which follows the first part.
 fn rest(head: &[u8; HEAD]) -> Result<usize, Refused> {
     if !head.starts_with(SIGNATURE) || head[12] >> 4 != 2 {
         return Err(Refused::Malformed);
@@ -68,15 +71,15 @@ fn rest(head: &[u8; HEAD]) -> Result<usize, Refused> {
     if rest > MAX_REST { Err(Refused::TooLong { bytes: HEAD + rest }) } else { Ok(rest) }
 }
 
-/// Returns the source in a header, which is given as its first part and the rest.
+/// Returns the source that a header states. The header is given as its first part and its rest.
 fn parse(head: &[u8; HEAD], rest: &[u8]) -> Result<Source, Refused> {
     match head[12] & 0xf {
-        // The command is LOCAL: the rest of the header does not count.
+        // The command is LOCAL, so the rest of the header is ignored.
         0 => return Ok(Source::Balancer),
         1 => {}
         _ => return Err(Refused::Malformed),
     }
-    // The two addresses come first, then the two ports.
+    // The rest begins with the two addresses, which are followed by the two ports.
     let client = match head[13] {
         // The family is unknown.
         0 => return Ok(Source::Balancer),
@@ -93,11 +96,11 @@ fn parse(head: &[u8; HEAD], rest: &[u8]) -> Result<Source, Refused> {
     client.map(Source::Client).ok_or(Refused::Malformed)
 }
 
-/// Networks, each as an address or as `address/prefix`, with commas in between.
+/// Networks, parsed from a list in which commas separate addresses or `address/prefix`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Networks(Vec<(IpAddr, u8)>);
 
-/// A part of a list that is no network.
+/// Error of a part of a list that is not a network.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is neither an IP address nor a network as in 10.0.0.0/8")]
 pub struct NoNetwork(String);
@@ -136,7 +139,7 @@ impl Networks {
     }
 }
 
-/// The headers of a port's connections. Clones belong to one node.
+/// The headers that a port accepts on its connections. Clones belong to one node.
 #[derive(Clone)]
 pub struct Headers(Arc<Inner>);
 
@@ -146,19 +149,20 @@ struct Inner {
 }
 
 impl Headers {
-    /// Returns the headers of a port that believes headers from these networks.
+    /// Creates the headers of a port that accepts headers from these networks.
     #[must_use]
     pub fn from(from: Networks) -> Headers {
         Headers(Arc::new(Inner { from, logged: Mutex::default() }))
     }
 
-    /// Returns whether an address may send a header.
+    /// Returns whether a header from this address is accepted.
     pub(crate) fn are_believed_from(&self, peer: Option<SocketAddr>) -> bool {
         peer.is_some_and(|peer| self.0.from.contain(peer.ip()))
     }
 
-    /// Reads the header of a connection from a believed address, if it begins with a header. Returns the client's
-    /// address if the header has it. An error is logged.
+    /// Reads the header of a connection from an address whose headers are accepted, if the connection begins with a
+    /// header. Returns the client's address; `None` if there is no header, or if the header has no client. An error is
+    /// logged.
     pub(crate) async fn read(&self, stream: &mut TcpStream, peer: SocketAddr) -> io::Result<Option<SocketAddr>> {
         let read = async {
             let mut first = [0; VERSION_1.len()];
@@ -186,10 +190,10 @@ impl Headers {
         }
     }
 
-    /// Refuses the first bytes of a connection from any other address, if they are a header.
+    /// Refuses the first bytes of a connection from another address, if they are the beginning of a header.
     ///
     /// # Errors
-    /// The bytes are a header, which is logged.
+    /// The bytes are the beginning of a header. This is logged.
     pub(crate) fn check_first(&self, peer: Option<SocketAddr>, first: &[u8]) -> io::Result<()> {
         let is = |begin: &[u8]| first.len() >= TELLING && begin.starts_with(&first[..first.len().min(begin.len())]);
         if !is(SIGNATURE) && !is(VERSION_1) {
@@ -200,9 +204,9 @@ impl Headers {
         Err(error)
     }
 
-    /// Logs why a connection was ended; the first event at once, then one a minute.
+    /// Logs why a connection was ended. The first event is logged at once, and then at most one a minute.
     fn log(&self, peer: Option<SocketAddr>, error: &io::Error) {
-        // A connection that ends without a byte is a check that only connects.
+        // A connection that ends without a byte is a health check that only connects, so it is not logged.
         if error.kind() == io::ErrorKind::InvalidData
             && let Some(suppressed) = self.0.logged.lock().admit()
         {

@@ -1,13 +1,15 @@
-//! Rate limit for repeated log lines of a lasting fault: the first line at once, then one a minute with a count.
+//! Rate limit on repeated log lines about a lasting fault. The first line is logged at once, and then one line a minute
+//! with the number of suppressed lines.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Interval of log lines about one lasting fault: frequent enough to show that it lasts, rare enough for hours.
+/// Interval of log lines about one lasting fault. It is short enough to show that the fault lasts, and long enough for
+/// a fault that lasts hours.
 pub const REPEAT_EVERY: Duration = Duration::from_secs(60);
 
-/// Admits the first event of a kind, then one every [`REPEAT_EVERY`].
+/// Rate limit that admits the first event of a kind, and then one event every [`REPEAT_EVERY`].
 #[derive(Clone, Debug, Default)]
 pub struct Repeats {
     admitted: Option<Instant>,
@@ -15,8 +17,8 @@ pub struct Repeats {
 }
 
 impl Repeats {
-    /// Decides whether an event is logged now: returns the number of events suppressed since the last logged event, or
-    /// `None`.
+    /// Decides whether an event is logged now. If so, returns the number of events that were suppressed since the last
+    /// logged event; otherwise returns `None`.
     #[must_use]
     pub fn admit(&mut self) -> Option<u64> {
         if self.admitted.is_some_and(|at| at.elapsed() < REPEAT_EVERY) {
@@ -27,8 +29,8 @@ impl Repeats {
         Some(std::mem::take(&mut self.suppressed))
     }
 
-    /// Ends the fault, so that the next event is logged at once. Returns the number of suppressed events plus the
-    /// logged event, 0 if none.
+    /// Ends the fault, so that the next event is logged at once. Returns the number of suppressed events since the last
+    /// logged event plus 1 for that event; 0 if there was no event.
     pub fn end(&mut self) -> u64 {
         let Repeats { admitted, suppressed } = std::mem::take(self);
         suppressed + u64::from(admitted.is_some())

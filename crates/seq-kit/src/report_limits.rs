@@ -1,4 +1,4 @@
-//! Limits on the reports that a node makes for operators, so that open consoles do not slow its callers down.
+//! Limits on the reports that a node makes for operators, so that open consoles do not slow down the node's callers.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Reports of all sections at a time.
+/// Limit on concurrent reports of all sections.
 const MAX_LISTINGS: usize = 16;
 
-/// Reports of one section in a second.
+/// Limit on reports of one section in a second.
 const MAX_DETAILS: u32 = 10;
 
 /// Limits of one node. Clones share them.
@@ -27,19 +27,19 @@ struct Details {
     made: u32,
 }
 
-/// A report of all sections that is being made, until it is dropped.
+/// Permit of a report of all sections, which is held while the report is being made.
 #[derive(Debug)]
 pub struct Listing {
     _permit: OwnedSemaphorePermit,
 }
 
-/// The node makes as many reports as it may.
+/// Error: the node already makes as many reports as it may.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TooManyReports {
-    /// At a time.
+    /// Limit on concurrent reports.
     #[error("this node makes {MAX_LISTINGS} reports of its sections at a time: repeat the request")]
     Listings,
-    /// In a second.
+    /// Limit on reports in a second.
     #[error("this node makes {MAX_DETAILS} reports of a section a second: repeat the request")]
     Details,
 }
@@ -61,10 +61,7 @@ impl ReportLimits {
         Ok(Listing { _permit: permit })
     }
 
-    /// Counts a report of one section at a time.
-    ///
-    /// # Errors
-    /// [`TooManyReports`].
+    /// Counts a report of one section.
     pub fn count_detail(&self, now: Instant) -> Result<(), TooManyReports> {
         let mut details = self.details.lock();
         if details.since.is_none_or(|since| now.saturating_duration_since(since) >= Duration::from_secs(1)) {

@@ -1,7 +1,7 @@
-//! Task groups: the only way to spawn a task, so every task is awaited at shutdown.
+//! Task groups. They are the only way to spawn a task, so every task is awaited at shutdown.
 //!
-//! A critical task that ends before shutdown, by an error or a panic, shuts the whole group down; a disposable task may
-//! end at any time. Shutdown cancels, waits, and names the tasks that hang.
+//! If a critical task ends before shutdown, by an error or a panic, the whole group shuts down. A disposable task may
+//! end at any time. Shutdown cancels the tasks, waits for them, and names the tasks that hang.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -12,7 +12,8 @@ use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-/// A group of tasks with one shutdown. Clones are handles to the same group; tasks may run on several runtimes.
+/// A group of tasks that are shut down together. Clones are handles to the same group. The tasks may run on several
+/// runtimes.
 #[derive(Clone, Debug, Default)]
 pub struct TaskGroup {
     inner: Arc<Inner>,
@@ -22,18 +23,18 @@ pub struct TaskGroup {
 struct Inner {
     shutdown: CancellationToken,
     tracker: TaskTracker,
-    /// Number of running tasks by name; tasks that are left after the timeout hang.
+    /// Number of running tasks by name. Tasks that are still counted after the timeout of the shutdown hang.
     running: Mutex<BTreeMap<&'static str, usize>>,
     /// The first critical task that ended too early.
     failed: Mutex<Option<&'static str>>,
 }
 
-/// The effect of a task's end before shutdown.
+/// The effect that the end of a task has before shutdown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Shuts the group down: the process needs the task.
+    /// Shutdown of the group, because the process needs the task.
     Critical,
-    /// None: the task may end at any time, such as the handler of a connection.
+    /// No effect. The task may end at any time, for example as the handler of a connection.
     Disposable,
 }
 
@@ -44,7 +45,7 @@ impl TaskGroup {
         TaskGroup::default()
     }
 
-    /// Runs a task on the current runtime. The task should end soon after [`TaskGroup::shutting_down`].
+    /// Runs a task on the current runtime. The task should end soon after [`TaskGroup::shutting_down`] completes.
     ///
     /// # Panics
     /// Outside of a tokio runtime.
@@ -67,24 +68,25 @@ impl TaskGroup {
         self.inner.shutdown.cancelled().await;
     }
 
-    /// Cancels every task. Does not wait.
+    /// Cancels every task, and does not wait for them.
     pub fn cancel(&self) {
         self.inner.shutdown.cancel();
     }
 
-    /// Cancels every task when the result is dropped, so that the tasks of a dropped owner end in order.
+    /// Returns a value that cancels every task when it is dropped. Thereby the tasks of a dropped owner end in an
+    /// orderly way.
     #[must_use]
     pub fn cancel_on_drop(&self) -> CancelOnDrop {
         CancelOnDrop(self.clone())
     }
 
-    /// Returns the critical task that ended too early and shut the group down.
+    /// Returns the critical task whose early end shut the group down; `None` if there is none.
     #[must_use]
     pub fn failed(&self) -> Option<&'static str> {
         *self.inner.failed.lock()
     }
 
-    /// Cancels every task and waits for them.
+    /// Cancels every task, and waits until all of them have ended.
     ///
     /// # Errors
     /// [`Hung`] names the tasks that still run after `timeout`.
@@ -107,7 +109,7 @@ impl Drop for CancelOnDrop {
     }
 }
 
-/// Tasks that did not end in time.
+/// Error of tasks that did not end in time.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("still running: {}", tasks.join(", "))]
 pub struct Hung {
@@ -115,7 +117,7 @@ pub struct Hung {
     pub tasks: Vec<&'static str>,
 }
 
-/// Guard of a running task; its drop handles the end of the task, even after a panic.
+/// Guard of a running task. Dropping it handles the end of the task, even after a panic.
 struct Running {
     inner: Arc<Inner>,
     name: &'static str,

@@ -46,27 +46,27 @@ pub enum TelemetryError {
 pub struct LogFilter(reload::Handle<Targets, Registry>);
 
 impl LogFilter {
-    /// Replaces the filter; it applies to all later events.
+    /// Replaces the filter. The new filter applies to all later events.
     ///
     /// # Errors
     /// [`TelemetryError::Filter`]
     pub fn set(&self, filter: &str) -> Result<(), TelemetryError> {
-        // It fails only if the logger is gone or a thread panicked in it, and then nothing is logged.
+        // This fails only if the logger is gone or a thread panicked in it. In both cases nothing is logged any more.
         let _ = self.0.reload(parse(filter)?);
         Ok(())
     }
 }
 
-/// Starts logging to stderr; once per process. `filter` is a list such as "info,seq_store=debug". Colour is used on a
-/// terminal if `color` is set.
+/// Starts logging to stderr. It is called once per process. `filter` is a list such as "info,seq_store=debug". If
+/// stderr is a terminal and `color` is set, the log is coloured.
 ///
 /// # Errors
 /// [`TelemetryError`]
 pub fn init(format: LogFormat, filter: &str, color: bool) -> Result<LogFilter, TelemetryError> {
     let (filter, handle) = reload::Layer::new(parse(filter)?);
     let registry = tracing_subscriber::registry().with(filter);
-    // The library's internal errors are not logged, because it prints them to stderr, and panics if that pipe is
-    // closed.
+    // The library's internal errors are not logged, because the library prints them to stderr and panics if stderr is a
+    // closed pipe.
     let layer = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).log_internal_errors(false);
     let started = match format {
         LogFormat::Plain => {
@@ -83,8 +83,8 @@ pub fn init(format: LogFormat, filter: &str, color: bool) -> Result<LogFilter, T
     Ok(LogFilter(handle))
 }
 
-/// Parses a filter. It has targets and levels only, because the patterns of spans and fields would cost the regular
-/// expressions of a large library, and no span is opened here.
+/// Parses a filter. It may have only targets and levels. Patterns of spans and fields would need the regular
+/// expressions of a large library, and this program opens no spans.
 fn parse(filter: &str) -> Result<Targets, TelemetryError> {
     filter.parse().map_err(|source| TelemetryError::Filter { filter: filter.to_owned(), source })
 }

@@ -1,8 +1,8 @@
-//! Unfinished connections of a port: they are accepted, but have no proof yet that their peer is a caller.
+//! Unfinished connections of a port. They are accepted, but there is no proof yet that their peer is a caller.
 //!
-//! Each connection takes a [`Seat`] until its peer has proved an identity, or, if the port requires none, has sent a
-//! request. Strangers can take any number of seats: [`seats::Seats`] decides which connection a full port drops, and it
-//! is never the newcomer.
+//! Each connection takes a [`Seat`]. It holds the seat until its peer has proved an identity, or, if the port requires
+//! no proof, until the peer has sent a request. Strangers can take any number of seats. [`seats::Seats`] decides which
+//! connection is dropped when a port is full, and it never drops the newcomer.
 
 use std::future::Future;
 use std::io;
@@ -22,23 +22,24 @@ mod seats;
 
 use seats::Seats;
 
-/// Time within which a connection must prove an identity or, if the port requires none, send the head of a request.
+/// Time within which the peer of a connection must prove an identity, or, if the port requires no proof, send the head
+/// of a request.
 pub const FINISH_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Seats of a port for callers. Each seat may hold a message of 64 KiB in its handshake.
+/// Number of seats of a port for callers. Each seat may hold a handshake message of 64 KiB.
 pub const CALLERS: usize = 1_024;
 
-/// Seats of a port for other nodes, operators or probes.
+/// Number of seats of a port for other nodes, operators or probes.
 pub const FEW: usize = 128;
 
-/// The share of a port's seats, one in so many, that strangers do not get.
+/// Divisor of a port's seats: one in `RESERVED_SHARE` is not available to strangers.
 const RESERVED_SHARE: usize = 8;
 
-/// The share of the process' open files, one in so many, that the seats of a port may take. Together the ports of a
-/// node leave some of the connections that [`crate::admission`] reserves for nodes and operators.
+/// Divisor of the process' limit on open files: the seats of a port may take one in `FILES_SHARE`. So all ports of a
+/// node together leave some of the connections that [`crate::admission`] reserves for nodes and operators.
 const FILES_SHARE: usize = 16;
 
-/// Most addresses that are remembered because a node or an operator proved its identity there.
+/// Limit on the addresses that are remembered because a node or an operator proved its identity from them.
 const MAX_LEARNED: usize = 256;
 
 /// The unfinished connections of a port. Clones share them.
@@ -53,8 +54,9 @@ struct Inner {
 }
 
 impl Unfinished {
-    /// Creates a port with so many seats, or fewer if the process may open few files. An eighth of them is for the
-    /// addresses `known`, this host's own addresses, and those from which nodes and operators have come.
+    /// Creates a port with `most` seats, or fewer if the process may open few files. An eighth of the seats is reserved
+    /// for the addresses in `known`, this host's own addresses, and addresses from which nodes and operators have
+    /// connected.
     #[must_use]
     pub fn new(most: usize, known: impl IntoIterator<Item = IpAddr>, dropped: Counter) -> Unfinished {
         let files = getrlimit(Resource::Nofile).current.and_then(|files| usize::try_from(files).ok());
@@ -64,14 +66,15 @@ impl Unfinished {
         Unfinished(Arc::new(Inner { seats, needs_credential: false, dropped, origin: Instant::now() }))
     }
 
-    /// Returns the same port, where a request finishes a connection only if it proves the identity of its sender.
+    /// Returns the same port with a stricter rule: a request finishes a connection only if it proves the identity of
+    /// its sender.
     #[must_use]
     pub fn until_proved(self) -> Unfinished {
         let Inner { seats, dropped, origin, .. } = Arc::into_inner(self.0).expect("a port that is not open");
         Unfinished(Arc::new(Inner { seats, needs_credential: true, dropped, origin }))
     }
 
-    /// Takes a seat for an accepted connection, and notifies connections that lose their seats for it.
+    /// Takes a seat for an accepted connection. Notifies the connections that lose their seats because of this.
     pub(crate) fn take(&self, peer: Option<IpAddr>) -> (Seat, Opening) {
         let (sender, receiver) = oneshot::channel();
         let mut losing = Vec::new();
@@ -79,7 +82,7 @@ impl Unfinished {
         let id = self.0.seats.lock().take(peer.map(host), sender, now, |loser| losing.push(loser));
         self.0.dropped.increment(losing.len() as u64);
         for loser in losing {
-            // A connection that has just ended needs no message.
+            // If the connection has just ended, it needs no notification.
             let _ = loser.send(());
         }
         let opening = Opening { dropped: receiver, timeout: Box::pin(tokio::time::sleep(FINISH_TIMEOUT)) };
@@ -87,19 +90,20 @@ impl Unfinished {
     }
 }
 
-/// The seat of an unfinished connection; free again on drop.
+/// The seat of an unfinished connection. It is freed when it is dropped.
 pub(crate) struct Seat {
     port: Unfinished,
     id: u64,
 }
 
 impl Seat {
-    /// Returns whether a connection needs a proof of its sender's identity, so that a request alone does not finish it.
+    /// Returns whether the peer of a connection has to prove its identity, so that a request alone does not finish the
+    /// connection.
     pub(crate) fn needs_credential(&self) -> bool {
         self.port.0.needs_credential
     }
 
-    /// Remembers the address, because a node or an operator has come from it.
+    /// Remembers the address of the seat, because a node or an operator has connected from it.
     pub(crate) fn learn(&self) {
         self.port.0.seats.lock().learn(self.id, MAX_LEARNED);
     }
@@ -117,14 +121,15 @@ impl Drop for Seat {
     }
 }
 
-/// The end of a connection that stays unfinished.
+/// The part of an unfinished connection that ends it, by its timeout or by the loss of its seat.
 pub(crate) struct Opening {
     dropped: oneshot::Receiver<()>,
     timeout: Pin<Box<Sleep>>,
 }
 
 impl Opening {
-    /// Returns `Ready(Ok)` once the connection is finished, and an error if it lost its seat or its time is over.
+    /// Returns `Ready(Ok)` once the connection is finished. Returns an error if the connection has lost its seat, or if
+    /// its time is over.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let late = |what| Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, what)));
         match Pin::new(&mut self.dropped).poll(cx) {
@@ -138,7 +143,8 @@ impl Opening {
     }
 }
 
-/// Returns the unit of limits by address: for IPv6 the /64 network, because a host has all addresses of its network.
+/// Returns the unit for which addresses are limited. For IPv6 it is the /64 network, because a host can use all
+/// addresses of its network.
 pub(crate) fn host(peer: IpAddr) -> IpAddr {
     match peer.to_canonical() {
         IpAddr::V6(address) => IpAddr::V6((u128::from(address) >> 64 << 64).into()),

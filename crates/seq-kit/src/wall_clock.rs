@@ -1,4 +1,4 @@
-//! The wall clock, for people, certificates and quotas alone: no part of the protocol depends on it.
+//! The wall clock. It is used only for people, certificates and quotas, and no part of the protocol depends on it.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -16,10 +16,11 @@ pub fn now_ms() -> u64 {
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Returns the date in UTC of a time in milliseconds since 1970, as `2026-11-27`.
+/// Returns the date in UTC at a time in milliseconds since 1970, in the form `2026-11-27`.
 #[must_use]
 pub fn date(unix_ms: u64) -> String {
-    // Counted in eras of 400 years from the first of March of the year 0, so that a leap day ends its year.
+    // The days are counted in eras of 400 years. A year begins on the first of March, so that a leap day is its last
+    // day.
     const DAYS_TO_1970: u64 = 719_468;
     const DAYS_OF_ERA: u64 = 146_097;
     let days = unix_ms / 86_400_000 + DAYS_TO_1970;

@@ -1,9 +1,9 @@
-//! SDK calls that are recorded in one history.
+//! Callers that use the SDK and record their calls in one history.
 //!
-//! Invariant: the checker has the start of a call before the request is sent, and its end after the response.
+//! **Invariant:** the start of a call is recorded before its request is sent, and its end after its response arrived.
 //!
-//! Callers share no thread with their history and need no runtime of their own. A [`History`] decides how it is shared
-//! and which clock it uses, so the callers run in real time and in a simulation.
+//! Callers need no runtime of their own. The implementation of [`History`] decides how callers share the history and
+//! which clock it uses, so callers run in real time and in a simulation.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ pub trait History {
     /// Returns the uid of a user.
     fn uid(&self, user: User) -> u64;
 
-    /// Is called at the end of each call, after the checker has recorded it.
+    /// Receives a call that has ended, after the checker has recorded its end.
     fn on_end(&self, call: &Ended<'_>);
 }
 
@@ -62,12 +62,12 @@ pub enum Ended<'a> {
     Direct,
 }
 
-/// Range of the numbers of advances, around the largest number of a user.
+/// Range of the targets of advances, relative to a user's largest number, and the timing of an advance.
 #[derive(Clone, Copy, Debug)]
 pub struct AdvanceRange {
-    /// Largest distance of a number below the user's largest number.
+    /// Distance from the user's largest number down to the lowest target.
     pub below: u64,
-    /// Width of the range that a number is drawn from, 1 or above.
+    /// Number of targets in the range, 1 or above. The target of an advance is drawn from them at random.
     pub width: u64,
     /// Deadline of an advance.
     pub deadline: Duration,
@@ -108,8 +108,8 @@ pub async fn current(client: &Client, history: &impl History, user: User) {
     history.on_end(&Ended::Current { user, times: (sent, ended), result: &result });
 }
 
-/// Advances a user to a number around its largest, through one random node after another until one responds. The
-/// repetition is safe because a repeated advance has no further effect.
+/// Advances a user to a random number near the user's largest number. Sends the request to one random node after
+/// another, until a node responds. Repeated requests are safe because a repeated advance has no further effect.
 pub async fn advance(nodes: &[Channel], history: &impl History, user: User, range: AdvanceRange) {
     let (id, to) = history.record(|checker, now| {
         let to = checker.floor(user).saturating_sub(range.below) + fastrand::u64(..range.width);
@@ -131,7 +131,7 @@ pub async fn advance(nodes: &[Channel], history: &impl History, user: User, rang
     history.on_end(&Ended::Advance { user, to, outcome });
 }
 
-/// Requests a number from a given node, without routes and retries, as a client does that ignores changes of owner.
+/// Requests a number from the node at `node`, without routes and retries, like a client that ignores changes of owner.
 pub async fn next_directly(node: Channel, history: &impl History, user: User, deadline: Duration) {
     let id = history.record(|checker, now| checker.start(now, [user]));
     let request = v1::NextRequest { uid: Some(history.uid(user)), count: 1, ..v1::NextRequest::default() };
@@ -147,7 +147,8 @@ pub async fn next_directly(node: Channel, history: &impl History, user: User, de
     history.on_end(&Ended::Direct);
 }
 
-/// Runs a closed loop: each call starts a pause after the end of the previous call, until `is_over`.
+/// Repeats `call` in a closed loop until `is_over`: the next call starts when the previous call has ended and a pause
+/// is over.
 pub async fn closed_loop(is_over: impl Fn() -> bool, pause: impl Fn() -> Duration, mut call: impl AsyncFnMut()) {
     while !is_over() {
         call().await;

@@ -1,7 +1,7 @@
-//! Endpoints that a load can use. A transport is the client of one worker for one endpoint.
+//! Endpoints to which a load can be sent. Each worker has a transport, which is its client of the endpoint.
 //!
-//! Transports other than the SDK send plain protocol requests, without routes and retries. They measure the server's
-//! endpoint, so any server of the same protocol can be measured with the same flags.
+//! Transports other than the SDK send plain requests of a protocol, without routes and retries. They measure only the
+//! server's endpoint, so any other server of the same protocol can be measured with the same flags.
 
 use std::io;
 use std::rc::Rc;
@@ -34,9 +34,9 @@ pub enum Endpoint {
     Grpc,
     /// Unary gRPC calls for several uids, `NextMany`.
     Many,
-    /// A gRPC stream per worker, with a round's messages in flight.
+    /// One gRPC stream per worker. The messages of a worker's round are in flight at the same time.
     Stream,
-    /// The Redis protocol: `INCR`, a round's commands in a single write.
+    /// The Redis protocol, with `INCR`. All commands of a worker's round are sent in a single write.
     Resp,
     /// JSON over HTTP/1.1.
     Json,
@@ -53,26 +53,26 @@ pub struct EndpointOptions {
     pub redis: String,
     /// Prefix of the uid in a key.
     pub prefix: String,
-    /// Connections to each address, if workers share them.
+    /// Number of connections to each address, for endpoints at which workers share connections.
     pub connections: usize,
     /// Deadline of a call.
     pub deadline: Duration,
-    /// Uids per call, or ids.
+    /// Number of uids per call; for [`Endpoint::Id`], number of ids per call.
     pub batch: usize,
     /// Name of the series, for [`Endpoint::Id`].
     pub series: String,
-    /// The lane of the ids, for a series whose callers name it.
+    /// The lane of the ids, for a series whose callers name the lane.
     pub lane: Option<u32>,
     /// Whether calls of the SDK share messages.
     pub coalesce: bool,
-    /// Makes the connections and has the token of the calls.
+    /// Settings by which connections are opened, and the token that calls carry.
     pub access: Access,
 }
 
 /// A worker's client of an endpoint.
 pub trait Transport {
-    /// Sends one request for each `batch` of the uids, concurrently, and adds one reply for each uid, in the order of
-    /// the uids.
+    /// Sends one request for each batch of the uids, and adds one reply for each uid to `replies`, in the order of the
+    /// uids. The requests are concurrent, except over HTTP/1.1.
     fn round(&mut self, uids: &[u64], replies: &mut Vec<Reply>) -> impl Future<Output = ()>;
 }
 
@@ -97,7 +97,7 @@ pub enum OpenError {
     /// The SDK cannot connect.
     #[error(transparent)]
     Connect(#[from] ConnectError),
-    /// A server refused the connection or its set-up failed.
+    /// A server refused the connection, or the set-up of the connection failed.
     #[error("{addr}: {source}")]
     Refused {
         /// Address of the server.
@@ -203,7 +203,8 @@ fn refused(addr: &str, source: io::Error) -> OpenError {
 /// Converts the status of a failed request to a reply.
 fn failed(status: &Status) -> Reply {
     let reason = status::reason(status);
-    // This service's refusals advance no counter unless the owner did not respond; errors from elsewhere may have.
+    // A refusal by this service means that no counter was advanced, unless its reason is that the owner did not
+    // respond. An error from elsewhere, such as a proxy, may hide an advance.
     let unknown = |reason| Reason::parse(reason).is_some_and(|reason| reason.outcome() == Outcome::Unknown);
     let moved = reason.as_deref().is_none_or(unknown);
     failure(&reason.unwrap_or_else(|| code_name(status.code())), status.message(), moved)

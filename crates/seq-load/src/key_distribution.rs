@@ -1,4 +1,4 @@
-//! Distribution of a load over the uids: the same seed samples the same uids.
+//! Distribution of a load over the uids. With the same seed, the same uids are sampled.
 
 use std::ops::Range;
 
@@ -14,8 +14,8 @@ pub enum Distribution {
     /// Every uid is equally likely.
     #[default]
     Uniform,
-    /// A few uids take most of the load, as busy groups do: the k-th most frequent uid is sampled 1/k^0.99 times as
-    /// often as the most frequent.
+    /// A few uids get most of the load, as in busy groups. The k-th most frequent uid is sampled 1/k^0.99 times as
+    /// often as the most frequent uid.
     Zipf,
     /// Always the first uid.
     Single,
@@ -26,10 +26,11 @@ pub enum Distribution {
 /// Skew of [`Distribution::Zipf`], the usual value of key-value benchmarks.
 const SKEW: f64 = 0.99;
 
-/// Spreads the frequent uids of [`Distribution::Zipf`] over all sections. It is prime, so that no two ranks collide.
+/// Factor that spreads the frequent uids of [`Distribution::Zipf`] over all sections. It is a prime number, so that no
+/// two ranks get the same uid.
 const SCATTER: u64 = 2_654_435_761;
 
-/// Samples users for one worker.
+/// Sampler of users for one worker.
 #[derive(Debug)]
 pub struct UidSampler {
     users: u64,
@@ -46,7 +47,8 @@ enum Sampling {
 }
 
 impl UidSampler {
-    /// Creates the sampler of worker `worker.start` of `worker.end`, over `users` users, 1 or above.
+    /// Creates the sampler of the worker with index `worker.start` among `worker.end` workers. It samples from `users`
+    /// users, at least 1.
     ///
     /// # Panics
     /// If `users` is 0.
@@ -54,7 +56,7 @@ impl UidSampler {
     pub fn new(distribution: Distribution, users: u32, seed: u64, worker: Range<usize>) -> UidSampler {
         assert!(users > 0);
         let users = u64::from(users);
-        // Gives neighbouring seeds unrelated streams.
+        // The multiplication makes the random streams of neighbouring workers unrelated.
         let rng = Rng::with_seed(seed ^ (worker.start as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15));
         let sampling = match distribution {
             Distribution::Uniform => Sampling::Uniform,

@@ -1,8 +1,9 @@
-//! The load generator: workers with a round of calls in flight each, a warm-up, and a measured part.
+//! The load generator. Each of its workers has one round of calls in flight. A run begins with a warm-up, which the
+//! measured part follows.
 //!
-//! In a closed loop a worker sends its next round after all replies of the last round, so the load adapts to the
-//! service. In an open loop calls are scheduled at a rate, see [`OpenLoop`]; the number of workers only bounds the
-//! number of calls in flight.
+//! In a closed loop, a worker sends its next round when all replies to its previous round have arrived, so the load
+//! adapts to the service. In an open loop, calls are scheduled at a fixed rate (see [`OpenLoop`]), and the number of
+//! workers only bounds the number of calls in flight.
 //!
 //! Workers are futures on one thread: they share the state without a lock, and never borrow it across an `await`.
 
@@ -21,7 +22,7 @@ use crate::reply::{self, Reasons, Reply};
 use crate::silence::Silence;
 use crate::time_series::TimeSeries;
 
-/// Pause of a worker after a round without a number, which prevents a busy loop against an unavailable service.
+/// Pause of a worker after a round that got no number. It prevents a busy loop against an unavailable service.
 const AFTER_FAILURE: Duration = Duration::from_millis(10);
 
 /// The parameters of a load.
@@ -90,7 +91,7 @@ pub struct Load<L> {
 /// The results of a load.
 #[derive(Debug)]
 pub struct Outcome {
-    /// Order checker with the history, warm-up included; `None` if the order is not checked.
+    /// Order checker with the history of all calls, warm-up included; `None` if the order is not checked.
     pub checker: Option<Checker>,
     /// Latency of the measured calls.
     pub latency: Latency,
@@ -113,7 +114,7 @@ pub struct Outcome {
 /// A round to send.
 struct Round {
     calls: usize,
-    /// Scheduled time of the calls in an open loop; the current time in a closed loop.
+    /// In an open loop, the scheduled time of the first call; in a closed loop, the time at which the round is sent.
     due: Duration,
     measured: bool,
 }
@@ -177,7 +178,8 @@ impl<L: Transport> Load<L> {
         self.open_loop.as_ref().inspect(|open_loop| open_loop.stop());
     }
 
-    /// Returns the progress of the measured part in milliseconds or calls, depending on the plan's end.
+    /// Returns the progress of the measured part, in milliseconds if the plan ends after a time, or in calls if the
+    /// plan ends after a number of calls.
     pub fn progress(&self) -> u64 {
         match (self.plan.end, self.measured_from.get()) {
             (_, None) => 0,
@@ -216,13 +218,14 @@ impl<L: Transport> Load<L> {
         }
     }
 
-    /// Waits for scheduled calls; returns their scheduled time and their number.
+    /// Waits until calls are due. Returns their scheduled time and their number; `None` at the end of the load.
     async fn due(&self) -> Option<(Duration, usize)> {
         let Some(open_loop) = &self.open_loop else { return Some((self.began.elapsed(), self.plan.pipeline)) };
         loop {
             let (due, calls) = open_loop.take(self.plan.pipeline).await?;
             let due = due.saturating_duration_since(self.began);
-            // Drops the backlog of an overloaded service's warm-up, which must not be carried into the measured part.
+            // If the service is overloaded, calls of the warm-up may still be unsent at its end. They are dropped here,
+            // so that they are not carried into the measured part.
             if due >= self.plan.warmup || self.began.elapsed() < self.plan.warmup {
                 return Some((due, calls));
             }
@@ -244,7 +247,8 @@ impl<L: Transport> Load<L> {
             due
         });
         let more = match self.plan.end {
-            // The bound on real time makes the backlog of an overloaded service count as unsent instead of being sent.
+            // The bound also applies to real time, so that calls that an overloaded service has delayed past the end of
+            // the measured part count as unsent instead of being sent.
             End::After(duration) => due.max(self.began.elapsed()) < from + duration,
             End::Calls(most) => {
                 calls = calls.min((most - self.sent.get()) as usize);
@@ -308,7 +312,8 @@ mod tests {
     use super::*;
     use crate::reply::Failure;
 
-    /// Takes a millisecond for a round; one counter for all uids, constant if `stuck`.
+    /// Service in memory that takes a millisecond for a round. All uids share one counter, which does not move if
+    /// `stuck`.
     #[derive(Default)]
     struct Memory {
         last: Cell<u64>,

@@ -13,13 +13,14 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-/// Longest sleep of the thread, which bounds its delay in noticing a stop.
+/// Longest sleep of the thread. It bounds the time until the thread notices a stop.
 const MAX_SLEEP: Duration = Duration::from_millis(10);
 
-/// Shortest sleep of the thread; calls due within it are released together. A shorter sleep would be a busy loop.
+/// Shortest sleep of the thread. Calls that become due within this time are released together. A shorter sleep would
+/// amount to a busy loop.
 const MIN_SLEEP: Duration = Duration::from_micros(100);
 
-/// Releases calls at their scheduled time.
+/// Schedule that releases calls at a fixed rate.
 #[derive(Debug)]
 pub struct OpenLoop {
     schedule: Schedule,
@@ -41,14 +42,14 @@ impl Schedule {
         self.began + Duration::from_secs_f64(call as f64 / self.per_second)
     }
 
-    /// Returns the number of calls that are due.
+    /// Returns the number of calls that are due by `now`.
     fn calls(&self, now: Instant) -> u64 {
         (now.saturating_duration_since(self.began).as_secs_f64() * self.per_second) as u64 + 1
     }
 }
 
 impl OpenLoop {
-    /// Starts releasing calls at a rate, the first immediately.
+    /// Starts to release calls at the rate `per_second`. The first call is released immediately.
     ///
     /// # Errors
     /// If the thread cannot be started.

@@ -1,4 +1,5 @@
-//! Classification of the SDK's results: by reason for reports, by possibly consumed numbers for the order checker.
+//! Classification of results of the SDK. Reports count failures by their reason, and the order checker needs the number
+//! of attempts that may have consumed numbers.
 
 use std::rc::Rc;
 
@@ -11,8 +12,8 @@ use tonic::Status;
 
 use crate::reply::{Failure, Reply};
 
-/// Assumed number of attempts of a failed call that may have consumed numbers. The SDK reports whether there was such
-/// an attempt, not how many, and a node that received the call may have forwarded it.
+/// Number of attempts that are assumed to have consumed numbers if a failed call may have consumed any. The SDK does
+/// not report how many attempts may have done so, and a node that received the call may have forwarded it.
 pub const UNKNOWN_ATTEMPTS: u32 = 8;
 
 /// Converts the result of one item of an SDK call to a reply.
@@ -32,7 +33,7 @@ pub fn failure(error: &CallError) -> Failure {
         reason: reason.to_owned(),
         message: Chain(error).to_string(),
         retryable: error.is_retryable(),
-        // The SDK does not report the number of lost attempts, so all of them count.
+        // The SDK does not report the number of lost attempts, so every attempt counts as lost.
         lost: if error.may_have_applied() { attempts.max(1) } else { 0 },
     }
 }
@@ -54,7 +55,8 @@ fn reason(error: &CallError) -> (&str, u32) {
     }
 }
 
-/// Returns the outcome of one item for the order checker, for clients whose nodes may forward and retry.
+/// Returns the outcome of one item for the order checker. A failed item that may have consumed numbers has
+/// [`UNKNOWN_ATTEMPTS`] lost attempts, because nodes may have forwarded and retried its call.
 #[must_use]
 pub fn outcome(result: &Result<Allocation, CallError>) -> Outcome {
     match result {

@@ -1,9 +1,9 @@
-//! Counts the ceiling raises of a cluster and the CPU time of its processes during a run, from the status of its
-//! AllocSvrs.
+//! Counts of the ceiling raises of a cluster and of the CPU time of its processes during a run, taken from the status
+//! of its AllocSvrs.
 //!
-//! A raise is one section write, the store's cost of a run's numbers. A node's count restarts at 0 with each
-//! incarnation; raises between the last poll of an incarnation and its end are missed. A node that does not respond is
-//! polled again later.
+//! Each raise makes the store write one section, so the raises are the cost of a run's numbers at the store. The count
+//! of a node restarts at 0 with each incarnation of the node. Raises that an incarnation makes after its last poll are
+//! missed. A node that does not respond is polled again later.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -15,7 +15,7 @@ use seq_proto::v1::sequence_service_client::SequenceServiceClient;
 use seq_proto::v1::status_response::Role;
 use seq_proto::v1::status_service_client::StatusServiceClient;
 
-/// Timeout of polling a node; short, because the next poll follows soon.
+/// Timeout of polling a node. It is short because the next poll follows soon.
 const POLL_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Polls a cluster and sums its raises since the first poll.
@@ -26,11 +26,11 @@ pub struct RaiseWatch {
     seen: BTreeMap<String, NodeCounts>,
     raises: u64,
     restarts: u64,
-    /// CPU time of each process, by its address and pid, at the first and the last poll.
+    /// CPU time of each process at the first and the last poll. The key is the host and the pid of the process.
     processes: BTreeMap<(String, u32), (Duration, Duration)>,
 }
 
-/// The counts of one incarnation of a node at its last poll.
+/// The counts of one incarnation of a node when that incarnation was last polled.
 #[derive(Clone, Copy, Debug)]
 struct NodeCounts {
     incarnation: u64,
@@ -38,7 +38,7 @@ struct NodeCounts {
 }
 
 impl RaiseWatch {
-    /// Creates a watch on the cluster of `addrs`, each given as `host:port`.
+    /// Creates a watch on the cluster to which the nodes at `addrs` belong. An address has the form `host:port`.
     pub fn new(pool: Pool, addrs: impl IntoIterator<Item = String>) -> RaiseWatch {
         RaiseWatch {
             pool,
@@ -69,7 +69,7 @@ impl RaiseWatch {
         }
     }
 
-    /// Returns the CPU time of the processes between the first and the last poll; `None` before any response.
+    /// Returns the CPU time that the processes used between the first and the last poll; `None` before any response.
     pub fn cpu(&self) -> Option<Duration> {
         (!self.processes.is_empty())
             .then(|| self.processes.values().map(|(first, last)| last.saturating_sub(*first)).sum())
@@ -87,7 +87,8 @@ impl RaiseWatch {
 
     fn note(&mut self, name: String, counts: NodeCounts) {
         match self.seen.insert(name, counts) {
-            // Raises of a node that was absent at the first poll may be older than this run; they are not counted.
+            // If a node did not respond to the first poll, its raises may be older than this run, so they are not
+            // counted.
             None => {}
             Some(before) if before.incarnation == counts.incarnation => {
                 self.raises += counts.raises.saturating_sub(before.raises);

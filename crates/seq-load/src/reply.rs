@@ -1,5 +1,5 @@
-//! The reply of an endpoint for one uid: a number, or a failure with its reason and the attempts that may have consumed
-//! numbers.
+//! The reply of an endpoint for one uid. It is a number, or a failure with its reason and with the number of attempts
+//! that may have consumed numbers.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -14,9 +14,9 @@ pub enum Reply {
     Given {
         /// The number.
         value: Seq,
-        /// The number allocated before, or 0 if the owner does not know it.
+        /// The number allocated for the uid before this number; 0 if the owner does not know it.
         prev: Seq,
-        /// Earlier attempts of the same call that may have advanced the counter.
+        /// Number of earlier attempts of the same call that may have advanced the counter.
         lost: u32,
     },
     /// No number was allocated, or its response was lost.
@@ -32,7 +32,7 @@ pub struct Failure {
     pub message: String,
     /// Whether a retry can succeed.
     pub retryable: bool,
-    /// Attempts without a response that may have advanced the counter.
+    /// Number of attempts without a response that may have advanced the counter.
     pub lost: u32,
 }
 

@@ -5,15 +5,15 @@ use std::time::Duration;
 /// The longest interval between two successes, on the clock of the caller.
 #[derive(Clone, Debug, Default)]
 pub struct Silence {
-    /// Time of the last success; before the first success, the start of the measurement; `None` if no measurement was
-    /// started.
+    /// Time of the last success. Before the first success, it is the start of the measurement; `None` if no measurement
+    /// was started.
     since: Option<Duration>,
     longest: Duration,
     longest_until: Duration,
 }
 
 impl Silence {
-    /// Starts a measurement: silence counts from `now`.
+    /// Starts a measurement in which silence counts from `now`.
     #[must_use]
     pub fn since(now: Duration) -> Silence {
         Silence { since: Some(now), ..Silence::default() }
@@ -25,7 +25,7 @@ impl Silence {
         self.since = Some(now);
     }
 
-    /// Counts the time up to `now`, even if the interval goes on.
+    /// Counts the time from the last success up to `now` as an interval, although no success ends it.
     pub fn extend(&mut self, now: Duration) {
         let silence = self.since.map_or(Duration::ZERO, |since| now.saturating_sub(since));
         if silence > self.longest {

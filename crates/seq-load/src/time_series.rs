@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::latency::Latency;
 
-/// The seconds of the measured part, in order. A call counts in the second of its reply.
+/// Rows of the measured part, one for each second, in order. A call counts in the second in which its reply arrived.
 #[derive(Debug, Default)]
 pub struct TimeSeries {
     rows: Vec<Row>,
@@ -37,7 +37,8 @@ struct Second {
 }
 
 impl TimeSeries {
-    /// Adds calls whose replies arrived `at` after the start.
+    /// Adds calls that took the time `took`, and whose replies arrived the time `at` after the start of the measured
+    /// part.
     pub fn add(&mut self, at: Duration, calls: u64, numbers: u64, failed: u64, took: Duration) {
         let number = at.as_secs();
         if self.now.as_ref().is_none_or(|second| second.number < number) {
@@ -51,7 +52,8 @@ impl TimeSeries {
         second.latency.record_n(took, calls);
     }
 
-    /// Appends the row of the current second, after a row of zeros for each second before it without a reply.
+    /// Appends the row of the current second. Before this row, appends a row of zeros for each earlier second in which
+    /// no reply arrived.
     pub fn close(&mut self) {
         let Some(Second { number, calls, numbers, failed, latency }) = self.now.take() else { return };
         for second in self.rows.len() as u64..number {

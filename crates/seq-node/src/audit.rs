@@ -1,4 +1,4 @@
-//! The command `audit`: lists the operations of administrators, and checks files that have them.
+//! The command `audit`: lists the operations of administrators, and checks audit log files that contain them.
 
 use std::path::{Path, PathBuf};
 
@@ -66,7 +66,7 @@ pub struct VerifyArgs {
 struct OperationView {
     #[serde(serialize_with = "digits")]
     number: u64,
-    /// Time of the begin; `null` if it is unknown.
+    /// Time of the operation's begin; `null` if it is unknown.
     time: Option<String>,
     principal: String,
     node: String,
@@ -118,7 +118,7 @@ async fn list(args: &ListArgs, output: &Output) -> anyhow::Result<Exit> {
     Ok(output.table(&table)?).map(|()| Exit::Ok)
 }
 
-/// Pairs the begins of operations with their ends. Leaves out an end whose begin is no longer kept.
+/// Pairs the begin of each operation with its end. Leaves out an end if its begin is no longer kept.
 fn operations(events: &[AuditEvent]) -> Vec<OperationView> {
     let time = |ms: u64| (ms > 0).then(|| utc::text_of_ms(ms));
     let mut operations: Vec<OperationView> = Vec::new();
@@ -187,7 +187,7 @@ fn verify(args: &VerifyArgs, output: &Output) -> anyhow::Result<Exit> {
     Ok(if views.iter().all(|view| view.damage.is_none()) { Exit::Ok } else { Exit::Usage })
 }
 
-/// Checks a file by itself, against the files before it, and against the events of the store.
+/// Checks a file by itself, its connection to the files before it, and its agreement with the events of the store.
 fn check(
     file: &Path,
     others: &[(&Path, Verified)],

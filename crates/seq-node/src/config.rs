@@ -1,5 +1,5 @@
-//! The commands `config check`, `config show`, `config diff` and `config sample`. The settings that they show are rows
-//! of one table, whether of a server that would be started here or of a running node.
+//! The commands `config check`, `config show`, `config diff` and `config sample`. The settings that they show are the
+//! rows of one table, which is the same for a server that would be started here and for a running node.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -65,7 +65,7 @@ pub struct ShowArgs {
     settings: SettingsArgs,
 }
 
-/// Timeout of a running node, which responds in a fraction of it.
+/// Timeout of a request to a running node. A node usually responds in a fraction of it.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
 pub fn run(command: ConfigCommand, output: &Output) -> anyhow::Result<Exit> {
@@ -87,7 +87,7 @@ struct Checked {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     listen: Vec<ListenView>,
     problems: Vec<ProblemView>,
-    /// Environment variables with the prefix that match no key.
+    /// Environment variables that have the prefix but match no key.
     warnings: Vec<String>,
 }
 

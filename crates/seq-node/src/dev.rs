@@ -1,6 +1,7 @@
 //! The command `dev`: a whole cluster in one process, from the embedded set file.
 //!
-//! The cluster reports ready once every section is served, so a later request succeeds. A new cluster has a few series.
+//! The cluster is reported as ready once every section is served, so that requests after the report succeed. A new
+//! cluster has a few series.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -29,29 +30,30 @@ use crate::settings::{Loaded, Settings, SettingsArgs, table};
 
 mod banner;
 mod console;
+mod load;
 mod series;
 
 use banner::Banner;
 
-/// Threads of the runtime shared by the stores and the port for metrics and probes.
+/// Threads of the runtime that the stores share with the port for metrics and probes.
 const STORE_THREADS: usize = 2;
 
-/// Interval of the readiness checks; a cluster is ready about a second after its start.
+/// Interval of the readiness checks. A cluster is ready about a second after its start.
 const READY_POLL: Duration = Duration::from_millis(5);
 
 /// Interval of the notices about failed checks while the cluster is not ready.
 const WAIT_NOTICE: Duration = Duration::from_secs(10);
 
-/// Timeout of requests to the store of a set that has just started, which include its election.
+/// Timeout of requests to the store of a set that has just started. It includes the time of the store's election.
 const STORE_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Default log filter of a development cluster. The Raft library is off: when all members of a store stop together, it
-/// reports each as lost to the others; the store logs the relevant events itself.
+/// Default log filter of a development cluster. The Raft library logs nothing: when all members of a store stop
+/// together, it would report each member as lost to the others. The store itself logs the relevant events.
 const DEV_LOG_FILTER: &str = "warn,openraft=off";
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  seqsvr dev\n  seqsvr dev --data ./data\n  seqsvr dev --ports random -o json\n  \
-                        seqsvr dev --sets 2\n\n\
+                        seqsvr dev --sets 2\n  seqsvr dev --load 5k --chaos\n\n\
                         Exit codes: 0 stopped by a signal, 1 failed, 2 wrong flags, 64 wrong settings or data, 130 a \
                         second signal.")]
 pub struct DevArgs {
@@ -77,6 +79,13 @@ pub struct DevArgs {
     /// to the first set.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=2))]
     sets: u8,
+    /// Allocates so many numbers a second for users of the first set, as 5000 or 5k, so that the console has something
+    /// to show.
+    #[arg(long, value_name = "RATE", value_parser = load::rate)]
+    load: Option<u32>,
+    /// Drains allocators of the first set in turn and transfers the leadership of its store, every 20 seconds.
+    #[arg(long)]
+    chaos: bool,
     /// Serving threads of each allocator; 0: one for each core [key: alloc.cores, here 1]
     #[arg(long, value_name = "N")]
     cores: Option<usize>,
@@ -84,7 +93,7 @@ pub struct DevArgs {
     settings: SettingsArgs,
 }
 
-/// Validates a listen address; with port 0 the system chooses one.
+/// Validates a listen address. If its port is 0, the system chooses the port.
 fn listen_addr(text: &str) -> Result<String, String> {
     match text.rsplit_once(':') {
         Some(("", port)) if port.parse::<u16>().is_ok() => Err(format!(
@@ -102,12 +111,12 @@ enum Ports {
     Random,
 }
 
-/// File in the data directory of a cluster whose series are not all created yet.
+/// File in the data directory that exists until all series of a new cluster are created.
 const WITHOUT_SERIES: &str = "without-series";
 
 /// The data directory of a development cluster.
 enum Data {
-    /// A directory that is removed on drop.
+    /// A temporary directory, which is removed when this value is dropped.
     Temporary(tempfile::TempDir),
     Kept(PathBuf),
 }
@@ -149,6 +158,7 @@ pub fn run(args: &DevArgs, output: &Output) -> anyhow::Result<Exit> {
         if !output.is_json() {
             warn_on_print_error(output.line(banner.title()));
         }
+        let first = sockets.sets[0].spec.clone();
         let started_up = tokio::select! {
             started_up = start(sockets, &data, (&settings, &reported)) => started_up?,
             () = process.stop_requested() => return Ok(Exit::Ok),
@@ -161,6 +171,7 @@ pub fn run(args: &DevArgs, output: &Output) -> anyhow::Result<Exit> {
             () = ready(&checks) => {
                 banner.ready(started.elapsed(), process.leader(), &allocator.all_series());
                 warn_on_print_error(if output.is_json() { output.json(&banner) } else { output.text(&banner.render()) });
+                make_alive(args, first);
                 process.ending().await;
             }
         }
@@ -174,21 +185,36 @@ pub fn run(args: &DevArgs, output: &Output) -> anyhow::Result<Exit> {
     Ok(exit)
 }
 
-/// Logs a failed print without an error, because `seqsvr dev | head -1` closes stdout after a line.
+/// Starts the load and the operations that the arguments request, until the runtime ends.
+fn make_alive(args: &DevArgs, spec: SetSpec) {
+    if let Some(rate) = args.load {
+        let load = load::run(spec.clone(), rate);
+        tokio::spawn(async move {
+            if let Err(error) = load.await {
+                note(format_args!("--load: {error:#}"));
+            }
+        });
+    }
+    if args.chaos {
+        tokio::spawn(load::operate(spec));
+    }
+}
+
+/// Logs a failed print as a warning and not as an error, because `seqsvr dev | head -1` closes stdout after one line.
 fn warn_on_print_error(printed: std::io::Result<()>) {
     if let Err(error) = printed {
         tracing::warn!(%error, "cannot print to stdout; the cluster runs on");
     }
 }
 
-/// Every socket of the cluster, bound before any node starts.
+/// All sockets of the cluster. They are bound before any node starts.
 struct Sockets {
     sets: Vec<SetSockets>,
     http: listen::Sockets,
     console: std::net::TcpListener,
 }
 
-/// The sockets of one set, and the set with the bound addresses.
+/// The sockets of one set, and the set's definition with the bound addresses.
 struct SetSockets {
     spec: SetSpec,
     cluster: String,
@@ -197,7 +223,7 @@ struct SetSockets {
     allocs: Vec<alloc_node::Ports>,
 }
 
-/// The sockets of a store's ports for peers and for Raft, and of its admin port.
+/// The sockets of a store's port for peers, of its port for Raft, and of its admin port.
 type StoreSockets = (listen::Sockets, listen::Sockets, Option<listen::Sockets>);
 
 impl Sockets {
@@ -259,9 +285,9 @@ impl SetSockets {
     }
 }
 
-/// A cluster whose nodes have started, but need not be ready.
+/// A cluster whose nodes have started. They may not be ready yet.
 struct StartedUp {
-    /// The stages of the process, in start order.
+    /// The stages of the process, in the order in which they were started.
     stages: Vec<Stage>,
     /// Readiness of all nodes.
     checks: Checks,
@@ -270,7 +296,7 @@ struct StartedUp {
     allocator: Allocator,
 }
 
-/// Starts every node. The allocators start after the stores are ready, which saves them failed requests.
+/// Starts every node. The allocators are started after the stores are ready, which avoids failed requests.
 async fn start(
     sockets: Sockets,
     data: &Data,
@@ -278,8 +304,8 @@ async fn start(
 ) -> anyhow::Result<StartedUp> {
     let Sockets { sets, http, console: _ } = sockets;
     let (mut checks, mut stages) = (Checks::new(), Vec::new());
-    // The stores form a new cluster if none has data. The file outlasts a start that ends before the series are
-    // created.
+    // The stores form a new cluster if none of them has data. The file is removed only after the series are created, so
+    // it remains if a start ends before that.
     let without_series = data.path().join(WITHOUT_SERIES);
     if sets[0].spec.stores.iter().all(|store| !data.path().join(&store.name).exists()) {
         std::fs::create_dir_all(data.path())
@@ -289,7 +315,7 @@ async fn start(
     let (mut specs, mut ports): (Vec<SetSpec>, Vec<Vec<alloc_node::Ports>>) = (Vec::new(), Vec::new());
     for SetSockets { spec, cluster, stores, allocs } in sets {
         stages.push(start_stores((&spec, &cluster), stores, data, (settings, reported), &mut checks).await?);
-        // A further set is created in the cluster of the first set, which exists by then.
+        // A further set is created in the cluster of the first set. The first set exists at this time.
         if let Some(first) = specs.first() {
             create_set(&spec, first).await?;
         }
@@ -332,7 +358,7 @@ async fn start(
         allocators.push(allocator);
     }
     let allocator = allocators[0].clone();
-    // A section counts in any of the sets, because a split moves sections between them.
+    // Sections are counted over all sets, because a split moves sections between sets.
     checks.add("served", move || {
         let served: u32 = allocators.iter().map(|allocator| allocator.status().sections).sum();
         if served >= sections { Ok(()) } else { Err(format!("{served} of {sections} sections are served")) }
@@ -341,7 +367,7 @@ async fn start(
     Ok(StartedUp { stages, checks, http, allocator })
 }
 
-/// Defines a further set in the cluster of the first set, unless kept data already has it.
+/// Defines a further set in the cluster of the first set, unless data from an earlier start already has it.
 async fn create_set(spec: &SetSpec, first: &SetSpec) -> anyhow::Result<()> {
     let addrs = |spec: &SetSpec| spec.stores.iter().map(|store| store.addr.clone()).collect::<Vec<_>>();
     let mut store = store_of(spec);
@@ -357,7 +383,7 @@ fn store_of(spec: &SetSpec) -> StoreClient {
     StoreClient::at("", &admins, STORE_TIMEOUT)
 }
 
-/// Starts the stores of a set concurrently, because a new member first probes the others.
+/// Starts the stores of a set concurrently, because a new member probes the other members before it starts.
 async fn start_stores(
     (spec, cluster): (&SetSpec, &str),
     listeners: Vec<StoreSockets>,
@@ -373,7 +399,7 @@ async fn start_stores(
             id: store.id,
             data: DataDir::Path(data.path().join(&store.name)),
             join: false,
-            // Development data: `dev` forms a new store when its directory is gone.
+            // This is development data: `dev` forms a new store if the directory of the old store is gone.
             form: true,
             sockets: seq_store::Sockets {
                 peers: listener.into(),
@@ -399,7 +425,7 @@ async fn start_stores(
     Ok(stage)
 }
 
-/// Waits until every check passes. Prints failed checks to stderr every [`WAIT_NOTICE`].
+/// Waits until every check passes. In the meantime prints failed checks to stderr every [`WAIT_NOTICE`].
 async fn ready(checks: &Checks) {
     let mut poll = tokio::time::interval(READY_POLL);
     let mut notice = tokio::time::interval_at(tokio::time::Instant::now() + WAIT_NOTICE, WAIT_NOTICE);

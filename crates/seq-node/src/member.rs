@@ -21,7 +21,7 @@ use crate::serve::reload::{LiveSet, Reload};
 use crate::serve::{Banner, Process, Stage, bind_one};
 use crate::settings::{Loaded, Settings, SettingsArgs, of_node, table};
 
-/// Threads of the runtime: while one thread blocks on the disk, the other thread responds to heartbeats.
+/// Threads of the runtime. While one thread blocks on the disk, the other thread can respond to heartbeats.
 const THREADS: usize = 2;
 
 /// Arguments of a member. The required arguments are optional in the type, because a subcommand replaces them.
@@ -103,7 +103,8 @@ pub fn run(args: MemberArgs) -> anyhow::Result<Exit> {
         let live = LiveSet {
             path: file,
             running,
-            // The allocators' names and weights are applied; their other keys do not concern a store.
+            // The names and weights of the allocators are applied while the store runs. Their other keys do not concern
+            // a store.
             fixed: Box::new(|set| SetSpec { step: 1, allocs: Vec::new(), ..set.clone() }),
             apply: Box::new(move |set| declare(&set.allocs)),
         };
@@ -121,12 +122,13 @@ pub fn run(args: MemberArgs) -> anyhow::Result<Exit> {
     Ok(exit)
 }
 
-/// Maps a start error to an exit code. Errors that a restart cannot cure have codes of their own.
+/// Converts a start error to a failure with an exit code. An error that a restart cannot remove has an exit code of its
+/// own.
 pub(crate) fn start_failure(name: &str, error: &StartError) -> Failure {
     let exit = match error {
         StartError::Raft(RaftStartError::Removed { .. }) => Exit::Removed,
         StartError::Listen(_) | StartError::Raft(RaftStartError::Raft { .. }) => Exit::Failed,
-        // The supervisor restarts the member until the disk has room.
+        // The supervisor restarts the member until there is space on the disk.
         StartError::Raft(RaftStartError::Storage(error)) if error.may_pass() => Exit::Failed,
         _ => Exit::Config,
     };

@@ -1,8 +1,8 @@
-//! The command `proxy`: the endpoints of an allocator, whose calls go to the owners through the SDK. A proxy has no
-//! sections and no state.
+//! The command `proxy`. A proxy has the endpoints of an allocator, and sends every call to the owner through the SDK.
+//! It has no sections and no state.
 //!
 //! Each serving thread has its own client, so that a request stays on the thread that received it. The main thread has
-//! a client for readiness.
+//! a client for checking readiness.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -39,8 +39,8 @@ mod service;
 use readiness::Readiness;
 use service::ProxyService;
 
-/// Number of backend nodes for whose connections files are reserved, enough for several sets of usual size. The
-/// connections to further nodes take from the files of clients.
+/// Number of backend nodes for whose connections open files are reserved. It is enough for several sets of usual size.
+/// If there are more nodes, the connections to them use files that are intended for clients.
 const PLANNED_NODES: usize = 64;
 
 /// Pause between two attempts to connect to the cluster.
@@ -89,7 +89,7 @@ impl ProxyArgs {
     /// Returns the seeds, and the proxy's credentials if the cluster has TLS.
     ///
     /// # Errors
-    /// The set file is wrong, the seeds are both with and without TLS, plaintext is not allowed for an address, or the
+    /// The set file is wrong, some seeds have TLS and others do not, plaintext is not allowed for an address, or the
     /// credentials cannot be read.
     fn backends(&self) -> anyhow::Result<(Vec<String>, Option<Credentials>)> {
         let (seeds, secure) = match &self.set {
@@ -123,7 +123,7 @@ impl ProxyArgs {
 }
 
 impl ProxyArgs {
-    /// Returns the rows of the proxy's own flags.
+    /// Returns the rows for the proxy's own flags.
     fn rows(&self, seeds: &[String], is_secure: bool) -> Vec<v1::Setting> {
         let ports = [("addr", "--listen", &self.listen), ("http", "--http", &self.http)];
         let redis = self.redis.as_ref().map(|redis| ("redis", "--redis", redis));
@@ -134,7 +134,7 @@ impl ProxyArgs {
     }
 }
 
-/// Returns whether the seeds have TLS, by their schemes and `--plaintext`.
+/// Returns whether the seeds have TLS, according to their URL schemes and `--plaintext`.
 ///
 /// # Errors
 /// The schemes contradict each other or `--plaintext`.
@@ -205,11 +205,11 @@ struct Node {
     settings: NodeSettings,
 }
 
-/// Starts one serving thread for each socket of a port. A thread accepts connections once its client has routes; until
-/// then connections wait in the socket's queue.
+/// Starts one serving thread for each socket of a port. A thread accepts connections once its client has routes. Until
+/// then, connections wait in the queue of the socket.
 fn start(node: &Node, ports: Ports, endpoints: &mut Stage, timeout: Duration) -> anyhow::Result<()> {
     let threads = ports.grpc.len();
-    // Each thread and the probe have one connection to each node.
+    // Each serving thread, and the task that probes the backends, has one connection to each node.
     let own = OwnFiles { dials: PLANNED_NODES * (threads + 1), threads };
     let admission = Admission::new(&node.name, own, connection_metrics(&node.name))
         .map_err(|few| Failure::new(Exit::Config, few.to_string()))?;
@@ -253,7 +253,8 @@ struct Endpoint {
 }
 
 impl Endpoint {
-    /// Serves until the group shuts down. An error ends the task, which is critical, so the process ends too.
+    /// Serves until the group shuts down. If an error ends this task, the process ends too, because the task is
+    /// critical.
     async fn serve(self, tasks: TaskGroup) {
         let Endpoint { node, grpc, listener, redis } = self;
         let client = tokio::select! {
@@ -279,10 +280,10 @@ impl Endpoint {
     }
 }
 
-/// Connects a client, and retries while no seed has routes. `failed` gets the error of each such attempt.
+/// Connects a client. While no seed has routes, retries. `failed` gets the error of each failed attempt.
 ///
 /// # Errors
-/// The attempt failed with an error that is not retryable.
+/// An attempt failed with an error that is not retryable.
 async fn connect(seeds: &[String], dial: &Dial, failed: impl Fn(&ConnectError)) -> Result<Client, ConnectError> {
     loop {
         let builder = Client::builder().connections(1).dial(dial.clone()).allocs_only();
@@ -296,13 +297,13 @@ async fn connect(seeds: &[String], dial: &Dial, failed: impl Fn(&ConnectError)) 
     }
 }
 
-/// The reports of a proxy, which belongs to no set and has no role.
+/// The status reports of a proxy. A proxy belongs to no set and has no role in one.
 struct View {
     node: String,
     settings: NodeSettings,
     tls: Option<Tls>,
     started: Instant,
-    /// Random number that identifies this start of the process.
+    /// Random number that distinguishes this start of the process from other starts.
     instance: u64,
 }
 

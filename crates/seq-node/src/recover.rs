@@ -1,7 +1,8 @@
-//! The command `unsafe recover`: makes a backup of a set that lost the majority of its stores for good, from the data
-//! directories that are left, or from an older backup, with the ceilings that running allocators know.
+//! The command `unsafe recover`. It makes a backup of a set that has permanently lost the majority of its stores. The
+//! backup is made from the data directories that are left, or from an older backup, and has the ceilings that running
+//! allocators know.
 //!
-//! The backup is restored like any other backup. The restore begins a new lineage, in quarantine, with the usual
+//! The new backup is restored like any other backup. The restore begins a new lineage, in quarantine, with the usual
 //! margin.
 
 use std::path::{Path, PathBuf};
@@ -75,7 +76,7 @@ struct Source {
     from: Option<PathBuf>,
 }
 
-/// The recovery and its cost, as the command prints them.
+/// The recovery and its cost, in the form in which the command prints them.
 #[derive(Serialize)]
 struct View<'a> {
     set: &'a str,
@@ -83,9 +84,10 @@ struct View<'a> {
     sources: Vec<SourceView>,
     sections: u32,
     allocators: Vec<AllocView>,
-    /// Lowest count (see `restore_count`) with which the new backup may be restored.
+    /// Lowest count with which the new backup may be restored (see `restore_count`).
     count: u32,
-    /// Numbers that each section skips when the backup is restored, in addition to the raises that allocators reported.
+    /// Number of numbers that each section skips when the backup is restored. The raises that allocators reported are
+    /// not included.
     #[serde(serialize_with = "digits")]
     skipped_per_section: u64,
     dry_run: bool,
@@ -98,22 +100,23 @@ struct SourceView {
     store: Option<u64>,
     #[serde(serialize_with = "digits")]
     committed: u64,
-    /// Number of entries after the committed entries. They may have been committed; they are left out.
+    /// Number of entries after the last entry that is known to be committed. They may have been committed, but are left
+    /// out.
     unknown: u64,
     taken: bool,
 }
 
-/// The report of an allocator.
+/// The ceilings that an allocator reported, or the reason why it reported none.
 #[derive(Serialize)]
 struct AllocView {
     node: String,
-    /// Reason why the allocator reports nothing; `null` if it reports ceilings.
+    /// Reason why the allocator reports no ceilings; `null` if it reports them.
     error: Option<String>,
     /// Number of sections whose ceiling the allocator knows.
     known: u32,
-    /// Number of sections whose ceiling rises by the report.
+    /// Number of sections whose ceiling is raised because of this report.
     raised: u32,
-    /// Sum of the numbers by which these ceilings rise.
+    /// Sum of the distances by which this report raises ceilings.
     #[serde(serialize_with = "digits")]
     numbers: u64,
 }
@@ -135,8 +138,8 @@ pub(crate) fn run(args: &RecoverArgs, output: &Output) -> anyhow::Result<Exit> {
         false => seq_command::client_runtime()?.block_on(ask(&set, copy.state()))?,
     };
     let notes = Notes::beside(&args.out, &set.cluster())?;
-    // This command restores no store, so it continues no restore of the notes: `Asked` has neither a store nor a
-    // backup.
+    // This command restores no store, so it never continues a restore in the notes. Therefore `Asked` names neither a
+    // store nor a backup.
     let position = (copy.state().lineage, copy.state().revision.0);
     let asked = Asked { set: &set.spec.name, store: 0, backup: "", least: copy.least_count(), position };
     let count = decide(args.count, &asked, &notes, &witnesses)?;
@@ -178,16 +181,16 @@ pub(crate) fn run(args: &RecoverArgs, output: &Output) -> anyhow::Result<Exit> {
     Ok(Exit::Ok)
 }
 
-/// Asks the allocators of a set for their ceilings. Returns the ceilings, and the nodes that know of restores.
+/// Requests the ceilings from the allocators of a set. Returns the ceilings, and the nodes that know of restores.
 ///
 /// # Errors
-/// The set is alive.
+/// A majority of the set's stores responds, so the set is alive.
 async fn ask(set: &SetFile, state: &State) -> Result<(Vec<survey::Ceilings>, Vec<Witness>), Failure> {
     survey::refuse_alive(set, &survey::stores(set).await)?;
     Ok(restore_count::ask(set, state).await)
 }
 
-/// Raises the ceilings of the copy by the report of an allocator.
+/// Raises the ceilings in the copy to the ceilings that an allocator reported.
 fn raise(copy: &mut RecoveredCopy, report: survey::Ceilings) -> Result<AllocView, Failure> {
     let survey::Ceilings { name: node, outcome } = report;
     let reported: Vec<SectionCeiling> = match outcome {
@@ -240,7 +243,7 @@ fn unusable(path: &Path, error: &dyn std::fmt::Display) -> Failure {
     Failure::new(Exit::Usage, format!("{}: {error}", path.display()))
 }
 
-/// Checks that the copy has the set and the cluster of the set file.
+/// Checks that the copy is of the set and the cluster that the set file names.
 fn check_set(copy: &RecoveredCopy, set: &SetFile) -> Result<(), Failure> {
     let (found, expected) = ((copy.cluster(), copy.set()), (set.cluster(), set.spec.name.as_str()));
     if found == (expected.0.as_str(), expected.1) {

@@ -1,5 +1,5 @@
-//! The command `restore`: forms the data directory of one store from a backup, before the store starts. It shows the
-//! plan, and carries it out once it is confirmed.
+//! The command `restore`. It forms the data directory of one store from a backup, before this store is started. The
+//! command shows its plan, and carries out the plan once it is confirmed.
 
 use std::path::PathBuf;
 
@@ -60,7 +60,7 @@ pub struct RestoreArgs {
     confirm: ConfirmedPlanArgs,
 }
 
-/// A restore that is planned or carried out, as the command prints it.
+/// A restore that is planned or carried out, in the form in which the command prints it.
 #[derive(Serialize)]
 struct View<'a> {
     set: &'a str,
@@ -72,28 +72,31 @@ struct View<'a> {
     backup_lineage: u64,
     #[serde(serialize_with = "digits")]
     lineage: u64,
-    /// The count, which is [`Lineage::restores`](seq_core::Lineage::restores) of the new lineage.
+    /// The count, which is the number of restores in the new lineage
+    /// ([`Lineage::restores`](seq_core::Lineage::restores)).
     count: u32,
     quarantined: u32,
-    /// Migrations that were open in the backup, which the restore ends.
+    /// Migrations that were open when the backup was made. The restore ends them.
     migrations: Vec<EndedMigration>,
     #[serde(serialize_with = "digits")]
     margin: u64,
-    /// Time of this machine, if the backup has series whose ids have a time.
+    /// Time of this machine; only present if the backup has series whose ids contain a time.
     #[serde(skip_serializing_if = "Option::is_none")]
     clock: Option<String>,
-    /// Raises per second when the backup was made, over the time that its store had run; `null` if the rate is unknown.
+    /// Average number of raises per second, from the start of the store that made the backup until the backup; `null`
+    /// if it is unknown.
     raises_per_second: Option<f64>,
-    /// Numbers that raises at this rate have allocated since the backup, if all raises were of one section.
+    /// Upper bound of the numbers that a section has allocated since the backup, if raises continued at this rate and
+    /// all of them were of this section.
     #[serde(serialize_with = "digits")]
     numbers_since: u64,
-    /// Hash of the state with which the group begins, equal for all its stores.
+    /// Hash of the state with which the restored stores begin. It is equal for all of them.
     content: String,
-    /// Path of the file in which the count is noted.
+    /// Path of the file in which the count is recorded.
     notes: String,
-    /// Stores of the set that respond, without a majority.
+    /// Stores of the set that respond. They are not a majority.
     stores: Vec<String>,
-    /// Nodes that respond and know of restores, each with its highest count.
+    /// Nodes that respond and know of restores, each with the highest count that it knows.
     witnesses: Vec<Witness>,
     plan: String,
     dry_run: bool,
@@ -136,7 +139,8 @@ pub fn run(args: &RestoreArgs, output: &Output) -> anyhow::Result<Exit> {
     if !args.confirm.confirmed(&what)? {
         return Ok(Exit::Declined);
     }
-    // Noted before the directory is written, because a count under which anything was written is never used again.
+    // The count is recorded before the directory is written, because a count under which any data was written must
+    // never be used again.
     let (set, at) = (view.set.to_owned(), utc::text(utc::now()));
     let note = Note { count, set, store: args.id, backup: checksum, lineage, revision, at };
     notes.add(&note)?;
@@ -162,11 +166,12 @@ pub fn run(args: &RestoreArgs, output: &Output) -> anyhow::Result<Exit> {
     Ok(Exit::Ok)
 }
 
-/// Asks the stores of the set, which must not be alive, and the nodes that may know of restores. Returns the names of
-/// the stores that respond, and the nodes that know of restores.
+/// Requests the state of the set's stores, to check that the set is not alive. Also requests the counts of restores
+/// from all nodes that may know some. Returns the names of the stores that respond, and the nodes that know of restores
+/// with the counts they know.
 ///
 /// # Errors
-/// The set is alive.
+/// A majority of the set's stores responds, so the set is alive.
 async fn ask(set: &SetFile, backup: &Backup) -> Result<(Vec<String>, Vec<Witness>), Failure> {
     let stores = survey::stores(set).await;
     survey::refuse_alive(set, &stores)?;

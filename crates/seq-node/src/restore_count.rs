@@ -1,10 +1,11 @@
-//! The count of a restore: the choice of a new count, and the sources that prove that it is new.
+//! The count of a restore: the choice of a new count, and the sources that prove that the count is new.
 //!
-//! Ceilings and epochs rise once for each count, and restores of all sets of a cluster count together, so a count that
-//! was used before repeats numbers. Only an operator knows every restore; the stores of other sets, allocators, the
-//! backup and a file next to it, the *notes*, each know some of the counts. A new count must be above all of them. Only
-//! a store of another set, outside of quarantine, makes the next count certain, because no set serves after a restore
-//! before all other sets have its count.
+//! Each restore in a cluster gets a count, which is above the counts of all earlier restores of any set. Ceilings and
+//! epochs rise once for each count, so a restore under a count that was used before would repeat numbers. Only an
+//! operator knows every restore. The stores of other sets, allocators, the backup, and a file next to the backup, the
+//! *notes*, each know some of the counts. A new count must be above all of them. Only a store of another set that is
+//! not in quarantine makes the next count certain, because after a restore no set serves before all other sets have its
+//! count.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -24,7 +25,7 @@ use serde::{Deserialize, Serialize};
 const HEAD: &str = "# Restores of the sets of this cluster. Keep this file next to the backups, on every host that has some: a \
                     count in it is never used again.\n";
 
-/// A line of the notes: a restore of one store.
+/// A line of the notes. It records the restore of one store.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Note {
     pub(crate) count: u32,
@@ -35,13 +36,13 @@ pub(crate) struct Note {
     pub(crate) backup: String,
     /// Lineage of the backup.
     pub(crate) lineage: u64,
-    /// Number of commands that the backup covers.
+    /// Number of commands that the state in the backup has applied.
     pub(crate) revision: u64,
     /// Time of the restore, by the clock of the host.
     pub(crate) at: String,
 }
 
-/// The file of restores next to the backups of a cluster.
+/// The file, next to the backups of a cluster, in which restores are recorded.
 pub(crate) struct Notes {
     pub(crate) path: PathBuf,
     text: String,
@@ -49,10 +50,10 @@ pub(crate) struct Notes {
 }
 
 impl Notes {
-    /// Reads the notes next to a backup; they are empty if there is no file.
+    /// Reads the notes next to a backup. If there is no file, the notes are empty.
     ///
     /// # Errors
-    /// The file cannot be read, or has a line that is not a note; the error names the line.
+    /// The file cannot be read, or a line of it is not a note. The error names the line.
     pub(crate) fn beside(backup: &Path, cluster: &str) -> Result<Notes, Failure> {
         let path = backup.with_file_name(format!("{cluster}.restores"));
         let text = match std::fs::read_to_string(&path) {
@@ -74,13 +75,13 @@ impl Notes {
         Ok(Notes { path, text, notes })
     }
 
-    /// Returns the highest count of the notes, or 0 if there are none.
+    /// Returns the highest count in the notes; 0 if there are none.
     fn highest(&self) -> u32 {
         self.notes.iter().map(|note| note.count).max().unwrap_or_default()
     }
 
-    /// Refuses a backup of a history that was given up because the set was later restored from an older backup. The
-    /// backup lacks the later changes of other sets, and neither those sets nor this set could detect it.
+    /// Refuses a backup of a history that was abandoned because the set was later restored from an older backup. Such a
+    /// backup lacks the later changes of other sets, and neither those sets nor this set could detect this.
     fn refuse_abandoned(&self, set: &str, (lineage, revision): (Lineage, u64)) -> Result<(), Failure> {
         let of_set = self.notes.iter().filter(|note| note.set == set);
         let gave_up = |note: &&Note| lineage.restores() < note.count && revision > note.revision;
@@ -98,18 +99,18 @@ impl Notes {
         Err(Failure::new(Exit::Failed, message).hint(hint))
     }
 
-    /// Returns the count of the restore that was noted last, if it restored other stores of this set from this backup,
-    /// but not this store.
+    /// Returns the count of the restore that was recorded last, if it restored other stores of this set from this
+    /// backup, but not this store; otherwise `None`.
     fn continued(&self, set: &str, store: u64, backup: &str) -> Option<u32> {
         let count = self.notes.last().filter(|note| (note.set.as_str(), note.backup.as_str()) == (set, backup))?.count;
         let is_done = self.notes.iter().any(|note| note.count == count && note.store == store);
         (!is_done && count == self.highest()).then_some(count)
     }
 
-    /// Adds a note, which is on the disk when the function returns.
+    /// Adds a note. The note is on the disk when this function returns.
     ///
     /// # Errors
-    /// The file cannot be written; in that case the caller must not restore.
+    /// The file cannot be written. In that case the caller must not restore.
     pub(crate) fn add(&self, note: &Note) -> Result<(), Failure> {
         let mut text = self.text.clone();
         if !text.ends_with('\n') {
@@ -120,7 +121,7 @@ impl Notes {
         self.write(&text)
     }
 
-    /// Removes the note that was added, because nothing was written under its count.
+    /// Removes the note that was added last, because nothing was written under its count.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -141,32 +142,33 @@ impl Notes {
 /// A node that knows of restores.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Witness {
-    /// The name of the node by which operators know it.
+    /// The name of the node that operators use.
     pub(crate) name: String,
     /// The highest count that the node knows.
     pub(crate) count: u32,
-    /// Whether the node knows every restore after which a set has served. Only a store of another set, outside of
-    /// quarantine, does.
+    /// Whether the node knows every restore after which any set has served. Only a store of another set that is not in
+    /// quarantine knows this.
     pub(crate) knows_all: bool,
 }
 
-/// The restore for which a count is asked.
+/// The restore for which a count has to be decided.
 pub(crate) struct Asked<'a> {
     pub(crate) set: &'a str,
     pub(crate) store: u64,
     /// SHA-256 of the backup.
     pub(crate) backup: &'a str,
-    /// The least count that the backup allows.
+    /// The lowest count that the backup allows.
     pub(crate) least: u32,
-    /// Lineage of the backup, and the number of commands that it covers.
+    /// Lineage of the backup, and the number of commands that its state has applied.
     pub(crate) position: (Lineage, u64),
 }
 
-/// Decides the count of a restore: the given count if it can be new, or the next count if it is certain to be new.
+/// Decides the count of a restore. The count is `given`, if that can be new. Otherwise it is the count of the restore
+/// that is continued, or the next count if this is certain to be new.
 ///
 /// # Errors
-/// The given count was used; no count is given, and no node knows all restores; or the backup is of a history that was
-/// given up.
+/// The given count was used before. Or no count is given, and no node knows all restores. Or the backup is of a history
+/// that was abandoned.
 pub(crate) fn decide(
     given: Option<u32>,
     asked: &Asked<'_>,
@@ -211,8 +213,8 @@ pub(crate) fn decide(
     Ok(count)
 }
 
-/// Asks the allocators of the set, and the stores of the other sets that a state knows. Returns the ceilings of the
-/// allocators, and the nodes that know of restores.
+/// Requests ceilings and counts from the allocators of the set, and counts from the stores of the other sets that
+/// `state` knows. Returns the ceilings of the allocators, and the nodes that know of restores.
 pub(crate) async fn ask(set: &SetFile, state: &State) -> (Vec<survey::Ceilings>, Vec<Witness>) {
     let (ceilings, mut witnesses) = tokio::join!(survey::ceilings(set), other_sets(state));
     witnesses.extend(ceilings.iter().filter_map(allocator));

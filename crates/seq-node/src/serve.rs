@@ -1,11 +1,12 @@
-//! Lifecycle of a server process: stages that start in one order and stop in the reverse order.
+//! Lifecycle of a server process. It has stages, which start in one order and stop in the reverse order.
 //!
-//! Shutdown: readiness turns false, a node with a load balancer serves on for a while, the allocators hand their
-//! sections over while requests are still served, the endpoints stop accepting and finish requests in flight, the
-//! allocators stop, the stores stop Raft and flush, the port for metrics and probes closes. Tasks that do not end in
-//! time are logged and abandoned.
+//! A shutdown has these steps. The node becomes not ready. If it has a load balancer, it continues to serve for a
+//! while. The allocators hand their sections over while requests are still served. The endpoints stop accepting
+//! connections and finish the requests in flight. The allocators stop. The stores stop Raft and flush their data. The
+//! port for metrics and probes is closed. Tasks that do not end in time are logged and abandoned.
 //!
-//! Invariant: a stage is cancelled only after every later one has ended, so no request loses a dependency.
+//! Invariant: a stage is cancelled only after all stages that were started after it have ended, so that no request
+//! loses a part of the process that it needs.
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::Path;
@@ -44,7 +45,7 @@ pub(crate) mod reload;
 mod supervisor;
 mod tenants;
 
-/// Identity of a process, which its first log line reports.
+/// Identity of a process, which the first line of its log states.
 pub(crate) struct Banner<'a> {
     /// `store`, `alloc`, `proxy` or `dev`.
     pub(crate) role: &'static str,
@@ -62,7 +63,7 @@ impl Banner<'_> {
         tracing::info!(version = VERSION, revision = revision(), role, set, node, data, pid, "seqsvr starts");
     }
 
-    /// Returns the process as collectors of traces list it.
+    /// Returns the names of the process under which collectors of traces list it.
     fn service(&self) -> Service {
         let Banner { role, set, node, .. } = *self;
         let name = if role == "dev" { role } else { node };
@@ -76,16 +77,17 @@ impl Banner<'_> {
     }
 }
 
-/// A part of a process that starts and stops as a whole.
+/// A part of a process. The part starts and stops as a whole.
 pub(crate) struct Stage {
     name: &'static str,
     tasks: TaskGroup,
     threads: Vec<Cores>,
-    /// Members of a store, which end before the rest of the stage.
+    /// Members of a store. They end before the rest of the stage.
     stores: Vec<StoreHandle>,
-    /// Allocators, which hand their sections over before any stage ends.
+    /// Allocators. They hand their sections over before any stage ends.
     allocators: Vec<Allocator>,
-    /// Ends the tasks in order if the stage is dropped before it belongs to a process, as by a signal during the start.
+    /// Guard that ends the tasks in order if the stage is dropped before it is added to a process, for example because
+    /// of a signal during the start.
     _end: CancelOnDrop,
 }
 
@@ -97,7 +99,7 @@ impl Stage {
         Stage { name, tasks, threads: Vec::new(), stores: Vec::new(), allocators: Vec::new(), _end: end }
     }
 
-    /// Returns the group of the stage's tasks, which may run on any runtime.
+    /// Returns the group of the stage's tasks. The tasks may run on any runtime.
     pub(crate) fn tasks(&self) -> &TaskGroup {
         &self.tasks
     }
@@ -107,12 +109,12 @@ impl Stage {
         self.threads.push(threads);
     }
 
-    /// Adds a member of the store, whose tasks are among the stage's.
+    /// Adds a member of a store. Its tasks belong to the group of this stage.
     pub(crate) fn store(&mut self, store: StoreHandle) {
         self.stores.push(store);
     }
 
-    /// Adds an allocator, whose tasks are among the stage's.
+    /// Adds an allocator. Its tasks belong to the group of this stage.
     pub(crate) fn allocator(&mut self, allocator: Allocator) {
         self.allocators.push(allocator);
     }
@@ -125,36 +127,36 @@ impl Stage {
     }
 }
 
-/// Keeps the runtime of a thread alive until all tasks of its stage have ended.
+/// Keeps the runtime of a thread alive until all tasks of the thread's stage have ended.
 pub(crate) async fn run_until_shutdown(tasks: TaskGroup, timeout: Duration) {
     tasks.shutting_down().await;
-    // The main thread logs hung tasks. Here they only end, together with their runtime.
+    // The main thread logs tasks that hang. On this thread they end together with their runtime.
     let _ = tasks.shutdown(timeout).await;
 }
 
-/// A server process: its port for metrics and probes, and its stages in start order.
+/// A server process: its port for metrics and probes, and its stages in the order in which they were started.
 pub(crate) struct Process {
     settings: Settings,
     filter: LogFilter,
-    /// Tasks that end when a stop is requested; from then on the node is not ready.
+    /// Tasks that end when a stop is requested. Once this group is cancelled, the node is not ready.
     root: TaskGroup,
-    /// The departure of the node, which begins when `root` is cancelled.
+    /// The departure of the node. It begins when `root` is cancelled.
     departure: Departure,
-    /// The wait of a departing node for its load balancers, which a second signal ends.
+    /// The wait of a departing node for its load balancers. A second signal ends it.
     wait: Wait,
     /// Tasks of the port for metrics and probes.
     probes: TaskGroup,
-    /// The signal handler and the notifications to the supervisor; they end last, because a second signal must end a
-    /// shutdown that hangs, and its watchdog runs throughout.
+    /// The signal handler and the notifications to the supervisor. They end last: a second signal must be able to end a
+    /// shutdown that hangs, and the supervisor's watchdog runs during the whole shutdown.
     signals: TaskGroup,
     stages: Vec<Stage>,
-    /// The exporter of traces, which ends after everything that it traces.
+    /// The exporter of traces. It ends after all tasks whose spans it exports.
     traces: Option<Traces>,
 }
 
 impl Process {
-    /// Sets up the process-wide parts: logging, the panic hook, the limits of files and memory, metrics. Opens no
-    /// socket.
+    /// Sets up the parts that belong to the whole process: logging, the panic hook, the limits on files and memory, and
+    /// metrics. Opens no socket.
     pub(crate) fn new(settings: Settings, is: &Banner<'_>) -> anyhow::Result<(Process, Recorder)> {
         let color = !environment::refuses_color();
         let filter = telemetry::init(settings.log.format, &settings.log.filter, color)?;
@@ -179,7 +181,7 @@ impl Process {
         self.settings.shutdown.timeout
     }
 
-    /// Returns an empty list of checks of a node that is not ready once a stop is requested.
+    /// Returns an empty list of checks. The node is not ready any more once a stop is requested.
     pub(crate) fn checks(&self) -> Checks {
         Checks::until(self.departure.clone())
     }
@@ -189,7 +191,7 @@ impl Process {
         signals::watch(&self.root, &self.wait, &self.signals, None).context("cannot listen for signals")
     }
 
-    /// Installs the signal handlers of a process that ends with its terminal; see [`Process::watch_signals`].
+    /// Installs the signal handlers of a process that ends when its terminal is closed. See [`Process::watch_signals`].
     pub(crate) fn watch_terminal(&self) -> anyhow::Result<()> {
         let hangups = signals::closed_terminal();
         hangups
@@ -197,7 +199,7 @@ impl Process {
             .context("cannot listen for signals")
     }
 
-    /// Reloads the settings and the set file at each SIGHUP of `hangups`, on the current runtime.
+    /// Starts a task on the current runtime that reloads the settings and the set file at each SIGHUP of `hangups`.
     pub(crate) fn reload_at(&self, hangups: Signal, reload: Reload) {
         let (end, reloading) = (self.signals.token(), reload.watch(hangups, self.filter.clone()));
         self.signals.spawn("reload", Kind::Disposable, async move {
@@ -210,7 +212,8 @@ impl Process {
         self.root.token().cancelled_owned()
     }
 
-    /// Returns the dial of the process, and reloads its credentials when their files change, on the current runtime.
+    /// Returns the dial of the process. Starts a task on the current runtime that reloads the credentials when their
+    /// files change.
     pub(crate) fn secure(&self, credentials: Option<&Credentials>, node: &str) -> Dial {
         let Some(credentials) = credentials else { return Dial::tcp() };
         let renewing = credentials::renew(credentials.clone(), node.to_owned());
@@ -221,8 +224,8 @@ impl Process {
         seq_channel::tls::dial(credentials.clone())
     }
 
-    /// Returns the tenants of the process' callers, if the settings have a tenants file, and reloads them when the file
-    /// changes, on the current runtime.
+    /// Returns the tenants to which callers of the process belong; `None` if the settings have no tenants file. Starts
+    /// a task on the current runtime that reloads the tenants when the file changes.
     pub(crate) fn tenants(&self, node: &str) -> anyhow::Result<Option<Tenants>> {
         let (Some(path), Some(specs)) = (self.settings.tenants.path(), self.settings.tenants.load()?) else {
             return Ok(None);
@@ -236,8 +239,8 @@ impl Process {
         Ok(Some(tenants))
     }
 
-    /// Opens the port for metrics and probes, and notifies the supervisor of the results of the same checks, on the
-    /// current runtime.
+    /// Opens the port for metrics and probes. Notifies the supervisor of the results of the same checks, on the current
+    /// runtime.
     pub(crate) fn open(
         &self,
         sockets: Sockets,
@@ -254,7 +257,7 @@ impl Process {
             .context("cannot serve metrics and probes")
     }
 
-    /// Adds a stage that was started after all stages added before.
+    /// Adds a stage, which must have been started after all stages that were added before.
     pub(crate) fn push(&mut self, stage: Stage) {
         self.stages.push(stage);
     }
@@ -271,8 +274,8 @@ impl Process {
         futures::future::select_all(stages.chain(own)).await;
     }
 
-    /// Waits for `shutdown.delay_ms` after a requested stop, if the readiness of this node is probed. In the meantime
-    /// the node is not ready, and serves all requests. Ends early at a second signal, or when a task fails.
+    /// If the readiness of this node is probed, waits for `shutdown.delay_ms` after a stop was requested. During this
+    /// wait the node is not ready, but serves all requests. The wait ends early at a second signal, or if a task fails.
     pub(crate) async fn serve_on(&self) {
         let delay = self.settings.shutdown.delay;
         if !self.departure.has_begun() || !self.departure.is_watched() || delay.is_zero() {
@@ -293,9 +296,9 @@ impl Process {
         }
     }
 
-    /// Stops every stage, the last stage first. Returns the exit code of the process.
+    /// Stops every stage, beginning with the stage that was added last. Returns the exit code of the process.
     pub(crate) async fn shutdown(&mut self) -> Exit {
-        // From here on `/readyz` fails.
+        // From this point on `/readyz` fails.
         self.root.cancel();
         let mut exit = Exit::Ok;
         let timeout = self.shutdown_timeout();
@@ -338,7 +341,7 @@ impl Process {
         exit
     }
 
-    /// Hands over the sections of every allocator while its endpoints and background tasks still run.
+    /// Hands over the sections of every allocator, while its endpoints and background tasks are still running.
     async fn hand_over(&self) {
         let running = self.stages.iter().filter(|stage| !stage.tasks.token().is_cancelled());
         let leaving =
@@ -348,8 +351,8 @@ impl Process {
         }
     }
 
-    /// Joins the threads of the stages that ended, and exports the last spans. Blocks, so call it after
-    /// [`Process::shutdown`], outside of a runtime.
+    /// Joins the threads of the stages that have ended, and exports the last spans. It blocks, so it must be called
+    /// outside of a runtime, after [`Process::shutdown`].
     pub(crate) fn join(self) {
         for cores in self.stages.into_iter().flat_map(|stage| stage.threads) {
             cores.join();
@@ -372,8 +375,8 @@ fn start_traces(options: &TraceOptions, is: &Banner<'_>) -> anyhow::Result<Optio
     Ok(Some(traces))
 }
 
-/// Binds the sockets of a port for `threads` threads. The host may be a name; the port then listens at all addresses of
-/// the name that belong to this machine.
+/// Binds the sockets of a port for `threads` threads. If the host is a name, the port listens at all addresses of the
+/// name that belong to this machine.
 pub(crate) fn bind(addr: &str, threads: usize) -> anyhow::Result<Vec<Sockets>> {
     let resolved: Vec<SocketAddr> =
         addr.to_socket_addrs().with_context(|| format!("cannot find the host of {addr:?}"))?.collect();

@@ -1,6 +1,7 @@
-//! Settings of a server process, such as log, timeouts and intervals, from a file, the environment and flags.
+//! Settings of a server process, for example of its log, timeouts and intervals. They are read from a file, the
+//! environment and flags.
 //!
-//! A set file describes a cluster and is the same everywhere; settings describe one process.
+//! A set file describes a cluster and is the same on all hosts. Settings describe one process.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -26,10 +27,12 @@ pub(crate) mod table;
 /// Prefix of the environment variables that set keys.
 const PREFIX: &str = "SEQSVR_";
 
-/// Limit on serving threads. It is many times the cores of large machines, and a fraction of the open-file limit.
+/// Limit on serving threads. It is many times the number of cores of large machines, and a fraction of the limit on
+/// open files.
 const MAX_CORES: usize = 1_024;
 
-/// Variables with the prefix that belong to the command line or to the project's tests, and are not settings keys.
+/// Variables that have the prefix but are not settings keys, because they belong to the command line or to the
+/// project's tests.
 const RESERVED_VARIABLES: [&str; 10] = [
     "SEQSVR_ADDR",
     "SEQSVR_SET",
@@ -43,18 +46,19 @@ const RESERVED_VARIABLES: [&str; 10] = [
     "SEQSVR_E2E_TRACE",
 ];
 
-/// Longest wait of a node for its load balancers. After a mistyped wait, every supervisor would kill the node.
+/// Longest wait of a departing node for its load balancers. If a longer wait were set by mistake, every supervisor
+/// would kill the node during the wait.
 const MAX_DELAY: Duration = Duration::from_secs(600);
 
-/// The first lines of a sample.
+/// The first lines of a sample settings file.
 const SAMPLE_HEAD: &str = "\
 # Settings of one seqsvr server process: every key with its default.
 # A key can also be set by an environment variable (log.filter: SEQSVR_LOG_FILTER) and, where there is one, by a flag.
 # Flags override the environment, which overrides the file; `seqsvr config show --origin` shows the source of each key.
 ";
 
-/// The settings of a server process. Each field has the options of one part, and is a section of the settings file;
-/// the sections `store` and `alloc` consist of two fields.
+/// The settings of a server process. Each field has the options of one part of the process. Each field is a section of
+/// the settings file, except that the sections `store` and `alloc` each consist of two fields.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Settings {
     pub(crate) log: LogOptions,
@@ -99,13 +103,13 @@ options! {
     }
 }
 
-/// The network between the members of a store; selects the defaults of all timeouts that depend on it.
+/// The network between the members of a store. It selects the defaults of all timeouts that depend on the network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Preset {
-    /// One region.
+    /// Network within one region.
     Lan,
-    /// Round trips of up to half a second between members.
+    /// Network with round trips of up to half a second between members.
     Wan,
 }
 
@@ -173,7 +177,7 @@ options! {
     }
 }
 
-/// Least memory for requests. One connection gets a 44th of it, into which the largest batch fits.
+/// Lowest memory for requests. One connection can get a 44th of it, into which the largest batch fits.
 pub(crate) const MIN_MEMORY_MIB: u32 = 128;
 
 impl LimitOptions {
@@ -215,19 +219,19 @@ options! {
         /// states that their caller records its trace. They have names of nodes and sets, addresses and sections, and
         /// no uid and no number. Empty: nothing is recorded.
         pub(crate) endpoint: String,
-        /// Of the raises, renewals, handovers and steps of migrations, one in so many is traced; 1: each. Changes of
-        /// owner by the store, and work that fails or takes a second, are traced in any case.
+        /// One in `one_in` of the raises, renewals, handovers and steps of migrations is traced; 1: each. Changes of
+        /// owner by the store, and work that fails or takes a second, are always traced.
         pub(crate) one_in: u32,
     }
 }
 
-/// Settings and their origins.
+/// Settings of a process, with the origin of each key.
 #[derive(Debug)]
 pub(crate) struct Loaded {
     pub(crate) value: Settings,
-    /// Every key, in the order of the sample.
+    /// Every key, in the order of the sample settings file.
     pub(crate) keys: Vec<Key>,
-    /// Environment variables with the prefix that match no key.
+    /// Environment variables that have the prefix but match no key.
     pub(crate) warnings: Vec<String>,
 }
 
@@ -251,7 +255,8 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Returns these settings with timeouts for distant members, and leases that outlast their elections.
+    /// Returns these settings with timeouts for members that are far from each other, and with leases that last longer
+    /// than the elections of such members.
     fn wan(self) -> Settings {
         Settings {
             network: NetworkOptions { preset: Preset::Wan },
@@ -270,7 +275,7 @@ impl Settings {
         }
     }
 
-    /// Returns the keys in the order of the sample. [`Settings::read`] is the inverse.
+    /// Returns the keys in the order of the sample settings file. [`Settings::read`] is the inverse.
     pub(crate) fn sections(&self) -> [Section; 12] {
         [
             Section::new("log", &self.log),
@@ -310,7 +315,7 @@ impl Settings {
         if self.threads.cores == 0 { cores::available() } else { self.threads.cores }
     }
 
-    /// Checks that a node with tenants has TLS, because otherwise neither tokens nor forwarded requests are safe.
+    /// Checks that a node with tenants has TLS. Without TLS, neither tokens nor forwarded requests are safe.
     pub(crate) fn check_secure(&self, secure: bool) -> Result<(), Failure> {
         if secure || self.tenants.path().is_none() {
             return Ok(());
@@ -319,7 +324,7 @@ impl Settings {
             .hint("remove plaintext"))
     }
 
-    /// Checks constraints beyond the types of the keys.
+    /// Checks the constraints that the types of the keys do not express.
     fn validate(&self) -> anyhow::Result<()> {
         let cores = self.threads.cores;
         anyhow::ensure!(cores <= MAX_CORES, "alloc.cores: {cores} is more than {MAX_CORES}");
@@ -349,7 +354,7 @@ impl Settings {
     }
 }
 
-/// Returns a settings file with the default and the help of every key.
+/// Returns the text of a settings file that has the default and the help of every key.
 pub(crate) fn sample() -> String {
     format!("{SAMPLE_HEAD}{}", config::sample(&Settings::default().sections()))
 }
@@ -369,8 +374,8 @@ pub(crate) struct SettingsArgs {
 }
 
 impl SettingsArgs {
-    /// Merges file, environment and flags over `defaults`, with the flags that a command adds, and validates the
-    /// result. A wrong setting ends the process before any socket opens.
+    /// Merges the file, the environment and the flags over `defaults`, including the flags that a command adds, and
+    /// validates the result. If a setting is wrong, the process ends before it opens any socket.
     pub(crate) fn load(
         &self,
         defaults: &Settings,
@@ -402,8 +407,8 @@ impl SettingsArgs {
     }
 }
 
-/// Returns an error about settings, such as `alloc: lease ...`, with the origin of each named key that has not its
-/// default.
+/// Returns an error about settings, for example `alloc: lease ...`, with the origin of each key that it names and that
+/// does not have its default.
 fn with_origins(error: &str, keys: &[Key]) -> String {
     let words: Vec<&str> = error
         .split(|c: char| !(c.is_ascii_alphanumeric() || c == '_' || c == '.'))
@@ -412,7 +417,7 @@ fn with_origins(error: &str, keys: &[Key]) -> String {
     let section = words.first().copied().unwrap_or_default();
     let is_named = |key: &Key| {
         let field = key.name.strip_prefix(section).and_then(|rest| rest.strip_prefix('.'));
-        // Errors name a duration without its unit.
+        // Errors name a duration's key without the unit at its end.
         let short = field.map(|field| field.trim_end_matches("_ms"));
         words.iter().any(|word| *word == key.name || Some(*word) == field || Some(*word) == short)
     };
@@ -424,16 +429,17 @@ fn with_origins(error: &str, keys: &[Key]) -> String {
     if set.is_empty() { error.to_owned() } else { format!("{error} ({})", set.join(", ")) }
 }
 
-/// Returns whether a variable with the prefix is no settings key, because it belongs to another part of the program, or
-/// because Kubernetes sets it in every pod of a namespace with a Service named `seqsvr` or `seqsvr-...`.
+/// Returns whether a variable with the prefix is not a settings key. It is none if it belongs to another part of the
+/// program, or if Kubernetes sets it in every pod of a namespace that has a Service named `seqsvr` or `seqsvr-...`.
 fn is_foreign(variable: &str, value: &str) -> bool {
     RESERVED_VARIABLES.contains(&variable)
         || variable.strip_prefix(PREFIX).is_some_and(|name| is_kubernetes_service(name, value))
 }
 
-/// Returns whether a name, without the prefix, is a Kubernetes Service variable. The variables of a Service `seqsvr`
-/// begin with `SERVICE_` or `PORT`; the variables of `seqsvr-alloc` have `ALLOC_` before that. A name that only ends
-/// with `_PORT` needs a URL as its value, such as `tcp://10.0.0.1:7100`, because it may be a misspelt key otherwise.
+/// Returns whether a name, without the prefix, is a variable that Kubernetes sets for a Service. The variables of a
+/// Service `seqsvr` begin with `SERVICE_` or `PORT`, and the variables of a Service `seqsvr-alloc` have `ALLOC_` before
+/// that. A name that only ends with `_PORT` is accepted only if its value is a URL, for example `tcp://10.0.0.1:7100`,
+/// because otherwise it may be a misspelt key.
 fn is_kubernetes_service(name: &str, value: &str) -> bool {
     let words: Vec<&str> = name.split('_').collect();
     let is_number = |word: &str| !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_digit());
@@ -495,7 +501,7 @@ mod tests {
         ] {
             assert!(!is_kubernetes_service(name, value), "{name}");
         }
-        // No settings key matches, so no key can be ignored by mistake.
+        // None of these variables has the name of a settings key, so no key is ignored by mistake.
         for key in Layers::new(&Settings::default().sections()).keys() {
             let name = key.name.replace('.', "_").to_uppercase();
             assert!(!is_kubernetes_service(&name, "tcp://x"), "{name}");
@@ -530,7 +536,7 @@ mod tests {
         assert_eq!(settings.store, expected);
         let alloc = settings.alloc;
         assert_eq!(alloc.validate(), Ok(()));
-        // The store refuses a lease that could outlast its wait.
+        // The store refuses a lease that could last longer than the store's wait.
         assert!(settings.store.lease_wait.as_millis() * 89 >= alloc.lease.as_millis() * 111);
         let written = SettingsArgs::default().load(&Settings::default(), Ok).unwrap().value;
         assert_eq!(written.store, StoreOptions::DEFAULTS);

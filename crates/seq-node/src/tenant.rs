@@ -46,7 +46,7 @@ pub fn run(command: TenantCommand, output: &Output) -> anyhow::Result<Exit> {
     }
 }
 
-/// Maximum size of a tenants file in bytes. A thousand tenants, each with all of its tokens, take half of it.
+/// Limit on the bytes of a tenants file. A thousand tenants that each have as many tokens as allowed take half of it.
 const MAX_BYTES: u64 = 4 << 20;
 
 /// Reads a tenants file.
@@ -69,13 +69,13 @@ fn make_token(args: &TokenArgs, output: &Output) -> anyhow::Result<Exit> {
     Ok(Exit::Ok)
 }
 
-/// The uids, series, callers and quotas of a tenant. `null` stands for no quota.
+/// The uids, series, callers and quotas of a tenant. `null` means that there is no quota.
 #[derive(Serialize)]
 struct View {
     name: String,
-    /// Ranges of uids as `FIRST..END`; an empty list stands for all uids.
+    /// Ranges of uids, each as `FIRST..END`. An empty list means all uids.
     uids: Vec<String>,
-    /// Names of series; `null` stands for all series.
+    /// Names of series. `null` means all series.
     series: Option<Vec<String>>,
     tokens: usize,
     certificates: Vec<String>,

@@ -1,5 +1,5 @@
-//! The command `unsafe`: operations that can lose data or lower a guard. Each operation shows its cost first, and is
-//! confirmed by the name of the set.
+//! The command `unsafe`, for operations that can lose data or weaken a protection. Each operation first shows its cost,
+//! and has to be confirmed by the name of the set.
 
 use clap::Subcommand;
 use seq_command::exit::Exit;

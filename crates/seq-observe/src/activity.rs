@@ -17,7 +17,7 @@ pub enum By {
     /// Numbers allocated in a second.
     #[default]
     Numbers,
-    /// Raises of the ceiling in a second, each of which is a write of the section at the store.
+    /// Raises of the section's ceiling in a second. The store writes each raise to disk.
     Writes,
 }
 
@@ -55,12 +55,12 @@ pub struct FiguresView {
     /// Sum of the distances by which the ceiling moved.
     #[serde(serialize_with = "digits")]
     pub raised: u64,
-    /// Time in which they were counted, in milliseconds.
+    /// Time in which the numbers and raises were counted, in milliseconds.
     pub measured_ms: u32,
 }
 
 impl FiguresView {
-    /// Returns figures as JSON shows them.
+    /// Converts figures to their JSON form.
     #[must_use]
     pub fn new(figures: &SectionFigures) -> FiguresView {
         let SectionFigures { numbers, writes, raised, ms, .. } = *figures;
@@ -79,7 +79,7 @@ fn a_second(count: u64, ms: u32) -> f64 {
     if ms == 0 { 0.0 } else { (count as f64 * 100_000.0 / f64::from(ms)).round() / 100.0 }
 }
 
-/// Returns a rate with one decimal place below 10, and whole numbers above.
+/// Formats a rate. Rates below 10 have one decimal place, and higher rates are rounded to whole numbers.
 #[must_use]
 pub fn rate_text(rate: f64) -> String {
     if rate > 0.0 && rate < 10.0 { format!("{rate:.1}") } else { grouped(rate.round() as u64) }
@@ -88,7 +88,7 @@ pub fn rate_text(rate: f64) -> String {
 /// Requests the `count` busiest sections of the allocator at an address, within `timeout`.
 ///
 /// # Errors
-/// The allocator does not respond in time, or refuses; the text names the cause.
+/// The allocator does not respond in time, or refuses the request. The error describes the cause.
 pub async fn request(
     pool: &Pool,
     addr: &str,
@@ -101,10 +101,10 @@ pub async fn request(
     within(timeout, node.list_activity(request)).await.map(|response| response.top)
 }
 
-/// Waits for the response of a node for `timeout`.
+/// Waits for the response to a call, for at most `timeout`.
 ///
 /// # Errors
-/// The node does not respond in time, or refuses; the text names the cause.
+/// The node does not respond in time, or refuses the request. The error describes the cause.
 pub async fn within<T>(
     timeout: Duration,
     call: impl Future<Output = Result<tonic::Response<T>, Status>>,
@@ -116,8 +116,9 @@ pub async fn within<T>(
     }
 }
 
-/// Merges figures of several allocators, in descending order of their rates. Of a section that has just changed its
-/// owner, and that two allocators report, the higher rate counts. `T` is the owner or nothing.
+/// Merges the figures that several allocators report, in descending order of their rates. If two allocators report the
+/// same section because its owner has just changed, the result has the figures with the higher rate. `T` may be the
+/// owner.
 #[must_use]
 pub fn merge<T: Copy>(found: impl IntoIterator<Item = (SectionFigures, T)>, by: By) -> Vec<(SectionFigures, T)> {
     let mut merged: HashMap<u32, (SectionFigures, T)> = HashMap::new();

@@ -1,16 +1,16 @@
-//! Sentences for operators, with the next step and the urgency.
+//! Sentences for operators about faults, each with the operator's next step, and the urgency of faults.
 
 use std::fmt;
 
-/// How much a fault or a remark needs the attention of an operator, the most urgent first.
+/// Urgency of a fault or a remark for operators, in descending order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
-    /// Users are refused, or numbers may repeat.
+    /// Requests for numbers are refused, or numbers may repeat.
     Fault,
-    /// A part is lost or about to be, and users get numbers.
+    /// A part of the set is lost or will be lost soon, but requests for numbers still succeed.
     Attention,
-    /// An operator did it, or it is for the notes.
+    /// An operator caused the state on purpose, or the sentence is only for the operator's notes.
     Info,
 }
 
@@ -19,7 +19,7 @@ pub enum Severity {
 pub struct Advice {
     /// The sentence.
     pub text: String,
-    /// The next step, with the command to type where there is one.
+    /// The operator's next step, with the command to type if a command exists.
     pub next: Option<String>,
 }
 

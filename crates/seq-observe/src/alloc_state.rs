@@ -1,4 +1,4 @@
-//! The state of an AllocSvr, in one word for every command that lists AllocSvrs.
+//! The state of an AllocSvr. All commands that list AllocSvrs print the same word for a state.
 
 use serde::Serialize;
 
@@ -14,11 +14,11 @@ pub enum AllocState {
     Drained,
     /// The process of the node is about to exit.
     Leaving,
-    /// The node ended in order, or while it was drained, and owns no section.
+    /// The process of the node exited after an orderly stop or a drain, and the node owns no section.
     Stopped,
     /// The node has no lease, so it serves nothing.
     NoLease,
-    /// The node has not renewed within the lease wait, or does not respond.
+    /// The node has not renewed its lease within the lease wait, or does not respond.
     Silent,
 }
 

@@ -1,4 +1,4 @@
-//! Expiry of the certificates of nodes, by the clock of this machine.
+//! Expiry of the certificates of nodes, relative to the clock of this machine.
 
 use std::time::{Duration, SystemTime};
 
@@ -9,10 +9,11 @@ use crate::advice::Advice;
 
 const DAY: Duration = Duration::from_secs(86_400);
 
-/// Remaining validity below which the verdict warns. Two weeks leave time for a rotation by hand.
+/// Remaining validity of a certificate below which the verdict contains a warning. Two weeks leave enough time for a
+/// rotation by hand.
 const WARN_BELOW: Duration = Duration::from_secs(14 * 86_400);
 
-/// The last second of the year 9999, the largest time with a text.
+/// The last second of the year 9999, the largest time that can be converted to text.
 const LAST_SECOND: u64 = 253_402_300_799;
 
 /// The certificate of a node.
@@ -41,7 +42,8 @@ impl CertificateView {
         self.state == Validity::Valid
     }
 
-    /// Returns the certificate in a response; `None` if the node has no TLS, or a version without the field.
+    /// Returns the certificate that a response describes; `None` if the node has no TLS, or if its release does not
+    /// have the field.
     pub(crate) fn of(response: &StatusResponse, now: SystemTime) -> Option<CertificateView> {
         let not_after = response.certificate_not_after?.min(LAST_SECOND);
         let at = SystemTime::UNIX_EPOCH + Duration::from_secs(not_after);
@@ -88,7 +90,7 @@ impl Expiry {
         !self.expired.is_empty()
     }
 
-    /// Returns the warning, which follows a verdict; `None` if no certificate is expired or expiring.
+    /// Returns a warning for the end of a verdict; `None` if all certificates are valid for longer than [`WARN_BELOW`].
     pub(crate) fn warning(&self) -> Option<Advice> {
         let expired = (!self.expired.is_empty()).then(|| format!("certificate expired: {}", self.expired.join(", ")));
         let expiring =

@@ -1,4 +1,4 @@
-//! Merges the responses of many nodes into one view.
+//! Merges the responses of many nodes into one view of the cluster.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, SystemTime};
@@ -31,10 +31,11 @@ pub struct Cluster {
     pub healthy: bool,
     /// The verdict of the worst set.
     pub verdict: String,
-    /// Number of sections of the layout that are neither in a set nor on their way to a set; counted if all sets
-    /// responded.
+    /// Number of sections of the layout that are in no set. It is 0 if a set did not respond, and while sections
+    /// migrate.
     pub sections_unplaced: u32,
-    /// Number of sections of the layout, of all sets together; 0 if a set did not respond.
+    /// Number of sections of the layout, which all sets have in common. It is 0 if a set did not respond, and while
+    /// sections migrate.
     pub sections_of_layout: u32,
     /// Faults and remarks, the most urgent first.
     pub attention: Vec<Attention>,
@@ -49,7 +50,7 @@ pub struct Cluster {
     pub proxies: Vec<ProxyView>,
     /// Nodes that do not respond, by address.
     pub unreachable: Vec<Unreachable>,
-    /// Addresses that the user named where no node responds, and that no set knows.
+    /// Addresses that the user gave, that no set knows, and at which no node responds.
     #[serde(skip)]
     unknown: Vec<String>,
     /// Expiry of the certificates of the proxies.
@@ -58,11 +59,11 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Builds the view from the responses of all queried nodes. `seeds` are the nodes that the user named; `now`
-    /// decides which certificates have expired.
+    /// Builds the view from the responses of all queried nodes. `seeds` are the nodes that the user named. `now`
+    /// determines which certificates have expired.
     ///
-    /// The identity of a node precedes its address: a node that responds at another address than the listed address is
-    /// present, and a process that responds at two addresses is one node.
+    /// Nodes are identified by their names, not their addresses. A node that responds at another address than the
+    /// listed address is not missing, and a process that responds at two addresses is one node.
     pub(crate) fn new(sample: &Sample, seeds: &[Node], now: SystemTime) -> Cluster {
         let mut view = Cluster::default();
         let mut sets: BTreeMap<&str, SetView> = BTreeMap::new();
@@ -163,7 +164,7 @@ impl Cluster {
         }
     }
 
-    /// Sets the verdict on all sets to the verdict on the worst set.
+    /// Sets the verdict on the cluster to the verdict on the worst set, and adds the list of faults and remarks.
     fn conclude(&mut self) {
         let is_well = |set: &SetView| matches!(set.state, Some(State::Ok | State::Closed));
         self.healthy = self.sections_unplaced == 0
@@ -179,7 +180,7 @@ impl Cluster {
         self.attention = attention::list(self);
     }
 
-    /// Returns the verdict on the cluster if sections are in no set.
+    /// Returns the verdict on the cluster that applies if sections are in no set; `None` if there are no such sections.
     pub(crate) fn unplaced(&self) -> Option<Advice> {
         (self.sections_unplaced > 0).then(|| {
             let next = "keep all data directories, and compare `seqsvr section list` of each set: the set that had them was \
@@ -192,7 +193,7 @@ impl Cluster {
         })
     }
 
-    /// Returns a text about addresses that the user named where no node responds, and that no set knows.
+    /// Returns a remark about the addresses that the user gave, that no set knows, and at which no node responds.
     pub(crate) fn unknown_nodes(&self) -> Option<Advice> {
         let addrs = self.unknown.join(", ");
         (!addrs.is_empty())
@@ -204,8 +205,8 @@ impl Cluster {
         self.expiry.warning()
     }
 
-    /// Returns whether responses of different moments may explain the verdict, because a section may have changed its
-    /// owner between them.
+    /// Returns whether the verdict may be wrong because the nodes responded at different moments. A section whose owner
+    /// changed in between may be missing from all responses.
     pub(crate) fn may_be_of_two_moments(&self) -> bool {
         let unexplained = |set: &SetView| {
             let facts = &set.facts;
@@ -216,8 +217,8 @@ impl Cluster {
         self.sections_unplaced > 0 || self.sets.iter().any(unexplained)
     }
 
-    /// Returns the state of the worst set, of the layout, or of the proxies. A proxy with an expired certificate counts
-    /// as degraded.
+    /// Returns the worst of the states of the sets, the layout and the proxies. Proxies with expired certificates, and
+    /// unknown addresses, count as degraded.
     #[must_use]
     pub fn worst(&self) -> State {
         let worst = self.sets.iter().filter_map(|set| set.state).min().unwrap_or(State::NoQuorum);
@@ -225,9 +226,9 @@ impl Cluster {
         if self.expiry.has_expired() || !self.unknown.is_empty() { worst.min(State::Degraded) } else { worst }
     }
 
-    /// Compares the sum of the sections of all sets with the layout, if all sets responded. If some sections are in no
-    /// set, sections on their way count as missing. Otherwise they count as arrived, even if their set does not know it
-    /// yet.
+    /// If all sets responded, compares the sum of the sections of all sets with the layout. Sections missing from the
+    /// sum are unplaced, unless sections are migrating. No more sections count as delayed than are missing from the
+    /// sum, because all other sections have arrived, even if the set from which they departed does not know it yet.
     fn add_up(&mut self) {
         let complete = |set: &&SetView| set.is_known() && set.facts.quorum && set.facts.quarantine.is_empty();
         let open: Vec<&SetView> = self.sets.iter().filter(|set| !set.facts.closed).collect();
@@ -246,7 +247,8 @@ impl Cluster {
         }
     }
 
-    /// Adds the rates since an earlier sample. A node that restarted since then counts from its restart.
+    /// Adds the rates since the sample `before`, which was taken `elapsed` ago. For a node that has restarted in
+    /// between, numbers and raises are counted from the restart.
     pub fn add_rates(&mut self, before: &Cluster, elapsed: Duration) {
         let seconds = elapsed.as_secs_f64().max(f64::MIN_POSITIVE);
         let rate = |count: u64| (count as f64 / seconds * 10.0).round() / 10.0;

@@ -1,4 +1,5 @@
-//! Feeds of events: a task for each set, which reads the events that a member of its store keeps and then follows them.
+//! Feeds of events. Each set has a task that first reads the events which a member of the set's store keeps, and then
+//! receives new events.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,14 +18,14 @@ use crate::Cluster;
 use crate::activity::within;
 use crate::events::EventView;
 
-/// Events of a set that are kept, enough for a page. The store keeps more.
+/// Maximum number of events that are kept of a set. It suffices for a page; the store keeps more events.
 const KEPT: usize = 512;
 
-/// Sets whose events are followed, more than a cluster has. Each has a connection and [`KEPT`] events of about 200
-/// bytes.
+/// Maximum number of sets with a feed, which is more than a cluster has. A feed has one connection and [`KEPT`] events
+/// of about 200 bytes.
 const MAX_FEEDS: usize = 64;
 
-/// Pause before a feed connects again.
+/// Pause of a feed before it connects to the next member.
 const RECONNECT: Duration = Duration::from_millis(500);
 
 /// Time limit of a request to a member.
@@ -33,7 +34,7 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 /// An event of a set of the cluster.
 #[derive(Clone, Debug)]
 pub struct ClusterEvent {
-    /// Name of the set whose store has the event.
+    /// Name of the set whose store recorded the event.
     pub set: String,
     /// The event.
     pub event: SetEvent,
@@ -54,18 +55,18 @@ impl Serialize for ClusterEvent {
 /// The events of a set.
 #[derive(Debug, Default)]
 struct Log {
-    /// Events by index, the newest [`KEPT`].
+    /// The newest [`KEPT`] events by index.
     events: BTreeMap<u64, SetEvent>,
-    /// Change up to which the events are all.
+    /// Number of the last change that was received. The next request is for later changes.
     after: u64,
-    /// Reason why no member responds at the moment.
+    /// Error of the last request; `None` if a member has responded since.
     failure: Option<String>,
-    /// Addresses of the admin ports of members that respond, the leader first.
+    /// Addresses of the admin ports of members that respond, starting with the leader's.
     members: Vec<String>,
 }
 
 impl Log {
-    /// Adds events, which replace events with the same index.
+    /// Adds events that were received up to the change `after`. They replace events with the same index.
     fn add(&mut self, events: Vec<SetEvent>, after: u64) {
         self.events.extend(events.into_iter().map(|event| (event.index, event)));
         while self.events.len() > KEPT {
@@ -85,7 +86,7 @@ pub(crate) struct Feeds {
 }
 
 impl Feeds {
-    /// Gives each set of a cluster its feed, and the feeds the members that respond now.
+    /// Starts a feed for each set of the cluster that has none, and updates the members from which existing feeds read.
     pub(crate) fn follow(&mut self, pool: &Pool, cluster: &Cluster) {
         for set in &cluster.sets {
             let mut stores: Vec<_> = cluster.stores.iter().filter(|store| store.set == set.name).collect();
@@ -104,7 +105,7 @@ impl Feeds {
         }
     }
 
-    /// Waits until an event is added to any feed.
+    /// Waits until events are added to any feed.
     pub(crate) async fn changed(&self) {
         self.added.notified().await;
     }
@@ -117,7 +118,7 @@ impl Feeds {
             events.into_iter().map(move |event| ClusterEvent { set: set.clone(), event })
         };
         let mut events: Vec<ClusterEvent> = self.logs.iter().flat_map(of_set).collect();
-        // Events of a set with the same time are in the order of their indices.
+        // Events of a set that have the same time are ordered by their indexes.
         events.sort_by(|one, other| {
             (other.event.at_unix_ms, &other.set, other.event.index).cmp(&(
                 one.event.at_unix_ms,
@@ -129,7 +130,7 @@ impl Feeds {
         events
     }
 
-    /// Returns a text for each set whose store does not respond.
+    /// Returns a text with the error of each set's feed that cannot read events at the moment.
     pub(crate) fn failures(&self) -> Vec<String> {
         let failure = |(set, log): (&String, &Arc<Mutex<Log>>)| {
             log.lock().failure.as_ref().map(|failure| format!("events of {set}: {failure}"))
@@ -138,7 +139,7 @@ impl Feeds {
     }
 }
 
-/// Reads the events of a set permanently, from one member after another.
+/// Reads the events of a set without end. If the connection to a member ends, it continues with the next member.
 async fn follow(pool: Pool, log: Arc<Mutex<Log>>, added: Arc<Notify>) {
     for turn in 0.. {
         let member = {

@@ -1,9 +1,10 @@
-//! One model of a cluster for operators, which the commands and pages share.
+//! Model of a cluster for operators. All commands and pages share it.
 //!
-//! [`Cluster::sample`] requests the status of the seed nodes and of all nodes that they name, and merges the responses:
-//! the sets with a verdict each, the nodes, and the nodes that do not respond. [`Cluster::attention`] lists the faults
-//! and remarks, the worst first, each with a sentence, the next step and a page of the runbook. The rules are data:
-//! [`verdict::CONDITIONS`], of which the first that holds is the verdict on a set, and [`verdict::REMARKS`].
+//! [`Cluster::sample`] requests the status of the seed nodes and of all nodes that they name, and merges the responses.
+//! The result has the sets, each with a verdict, the nodes, and the nodes that do not respond. [`Cluster::attention`]
+//! lists the faults and remarks, the most urgent first, each with a sentence, the next step and a page of the runbook.
+//! Two tables contain the rules. In [`verdict::CONDITIONS`], the first condition that holds determines the verdict on a
+//! set; [`verdict::REMARKS`] has the remarks.
 
 pub mod activity;
 pub mod advice;

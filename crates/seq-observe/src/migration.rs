@@ -1,11 +1,11 @@
-//! A migration with its progress, as commands and pages show it.
+//! A migration and its progress, in the forms that commands and pages show.
 
 use seq_command::output::{digits, grouped};
 use seq_command::utc;
 use seq_proto::v1::{MigrationPhase, MigrationStatus, SectionRange};
 use serde::Serialize;
 
-/// The phase of a migration, in one word for every command.
+/// The phase of a migration. All commands print the same word for a phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Phase {
@@ -49,7 +49,7 @@ impl Phase {
         }
     }
 
-    /// Returns whether sections are still to depart or to return.
+    /// Returns whether sections have yet to depart or to return.
     pub fn moves(self) -> bool {
         matches!(self, Phase::Open | Phase::Paused | Phase::RollingBack)
     }
@@ -63,15 +63,15 @@ pub fn done(migration: &MigrationStatus) -> u32 {
     }
 }
 
-/// Returns the estimated seconds to the end; `None` while no section moves.
+/// Returns the estimated seconds until all sections have moved; `None` while no section moves.
 pub fn eta_seconds(migration: &MigrationStatus) -> Option<u64> {
     let left = migration.sections.saturating_sub(done(migration));
     let rate = migration.sections_per_second;
-    // An estimate from less than one section in a quarter of an hour has no meaning.
+    // Below about one section in a quarter of an hour, an estimate has no meaning.
     (rate > 0.001).then(|| (f64::from(left) / rate).ceil() as u64)
 }
 
-/// Returns the speed and the time left, as `50.0/s  ETA 13 s`.
+/// Returns the speed and the remaining time of a migration, such as `50.0/s  ETA 13 s`.
 pub fn speed(migration: &MigrationStatus) -> String {
     let eta = eta_seconds(migration).map_or_else(|| "-".to_owned(), duration);
     format!("{:.1}/s  ETA {eta}", migration.sections_per_second)
@@ -82,7 +82,7 @@ pub fn time(unix_ms: u64) -> Option<String> {
     (unix_ms > 0).then(|| utc::text_of_ms(unix_ms))
 }
 
-/// Returns the pauses of sections, and the reason why no section moves.
+/// Returns a text with the pauses of sections, and with the reason if no section moves.
 pub fn details(migration: &MigrationStatus) -> String {
     let millis = |us: u64| format!("{:.1} ms", us as f64 / 1_000.0);
     let mut text = if migration.pause_max_us == 0 {
@@ -109,7 +109,7 @@ pub fn line(migration: &MigrationStatus) -> String {
     }
 }
 
-/// Returns a duration as `42 s`, `3 min` or `2 h`.
+/// Returns a duration such as `42 s`, `3 min` or `2 h`.
 fn duration(seconds: u64) -> String {
     match seconds {
         0..=119 => format!("{seconds} s"),
@@ -143,13 +143,13 @@ pub struct MigrationView {
     /// Reason why no section moves; absent if sections move.
     #[serde(skip_serializing_if = "String::is_empty")]
     stuck: String,
-    /// Time in UTC at which an operator started the migration; like the time at which it was completed or rolled back,
-    /// absent if it is unknown.
+    /// Time in UTC at which an operator started the migration; absent if unknown. The next field has the time at which
+    /// the migration was completed or rolled back.
     #[serde(skip_serializing_if = "Option::is_none")]
     started: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     ended: Option<String>,
-    /// Whether the migration is the return of another migration that was rolled back.
+    /// Whether this migration returns the sections of another migration, which was rolled back.
     is_return: bool,
     runs: Vec<RunView>,
 }
@@ -161,7 +161,7 @@ struct RunView {
 }
 
 impl MigrationView {
-    /// Returns a migration as JSON shows it.
+    /// Converts a migration to its JSON form.
     pub fn new(migration: &MigrationStatus) -> MigrationView {
         let pace = migration.pace.unwrap_or_default();
         let run = |run: &SectionRange| RunView { first_section: run.first_section, sections: run.sections };

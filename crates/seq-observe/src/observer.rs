@@ -1,4 +1,5 @@
-//! Observes a cluster continuously: its status with rates, its busiest sections, and the events of its sets.
+//! Observes a cluster continuously. An observation has the status with rates, the busiest sections, and the events of
+//! the sets.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -18,23 +19,23 @@ use crate::activity::{self, By, FiguresView};
 use crate::cluster::AllocView;
 use crate::feed::{ClusterEvent, Feeds};
 
-/// Requests for activity in flight, which bounds the sockets and the load of one observer.
+/// Maximum number of requests for activity in flight. It limits the sockets and the load of one observer.
 const IN_FLIGHT: usize = 32;
 
-/// Rates that are kept of a section, one of each observation.
+/// Maximum number of rates that are kept for a section. Each observation adds one rate.
 pub const HISTORY: usize = 32;
 
-/// Observations of a cluster, one after another. Dropping it ends its requests.
+/// Observer of a cluster, which makes one observation after another. Dropping it ends its requests.
 pub struct Observer {
     pool: Pool,
     seeds: Vec<Node>,
     all_sets: bool,
     timeout: Duration,
-    /// The last observation, from which rates are.
+    /// The last observation and its time, relative to which the next observation computes rates.
     before: Option<(Instant, Arc<Observation>)>,
-    /// Rates of the sections of the last observation, the newest last.
+    /// Rates of the sections in the last observation, by section. The newest rate is the last.
     ///
-    /// **Invariant:** no entry is longer than [`HISTORY`].
+    /// **Invariant:** no section has more than [`HISTORY`] rates.
     rates: HashMap<u32, VecDeque<f64>>,
     feeds: Feeds,
 }
@@ -73,26 +74,26 @@ pub struct BusySection {
     /// Its activity.
     #[serde(flatten)]
     pub figures: FiguresView,
-    /// Rates of the observations until now, the newest last, in the order that the section is listed by.
+    /// The rate by which sections are ordered, in this and the previous observations. The newest rate is the last.
     pub history: Vec<f64>,
 }
 
 impl Observer {
-    /// Returns an observer of the sets of the seed nodes, or of every set of their cluster if `all_sets` is true. An
-    /// observation lists a node that does not respond within `timeout` as unreachable.
+    /// Returns an observer of the sets to which the seed nodes belong, or of all sets of their cluster if `all_sets` is
+    /// true. A node that does not respond within `timeout` is listed as unreachable in an observation.
     #[must_use]
     pub fn new(pool: Pool, seeds: Vec<Node>, all_sets: bool, timeout: Duration) -> Observer {
         Observer { pool, seeds, all_sets, timeout, before: None, rates: HashMap::new(), feeds: Feeds::default() }
     }
 
-    /// Observes the cluster once, with the `count` busiest sections. Rates are since the previous observation; the
-    /// first observation has none.
+    /// Observes the cluster once, with the `count` busiest sections. Rates of nodes and sets are relative to the
+    /// previous observation, so the first observation does not have them.
     ///
     /// # Errors
     /// No node responds, or the address of a seed belongs to no node.
     ///
     /// # Cancel safety
-    /// A cancelled observation has no effect.
+    /// If the future is dropped, the previous observation remains the last observation.
     pub async fn observe(&mut self, by: By, count: u32) -> Result<Arc<Observation>, Failure> {
         let now = Instant::now();
         let mut cluster = Cluster::sample(&self.pool, &self.seeds, self.all_sets, self.timeout).await?;
@@ -111,12 +112,13 @@ impl Observer {
     /// Waits until an event of a set is added.
     ///
     /// # Cancel safety
-    /// A cancelled wait loses no event.
+    /// If the future is dropped, no event is lost.
     pub async fn next_event(&self) {
         self.feeds.changed().await;
     }
 
-    /// Requests the busiest sections of all allocators. Returns them, and the allocators that do not respond.
+    /// Requests the busiest sections of all allocators. Returns the sections, and a text for each allocator that does
+    /// not respond.
     async fn sections(&mut self, cluster: &Cluster, by: By, count: u32) -> (Vec<BusySection>, Vec<String>) {
         let owners: Vec<&AllocView> = cluster.allocs.iter().filter(|alloc| alloc.sections > 0).collect();
         let requests = owners

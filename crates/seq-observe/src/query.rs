@@ -18,13 +18,14 @@ use seq_proto::v1::{GetRoutesRequest, Routes, StatusRequest};
 use crate::cluster::Cluster;
 use crate::sample::{EXPIRED, Sample, StatusResult};
 
-/// Limit on the queried nodes, which bounds the effect of a wrong response.
+/// Number of queried nodes after which no further nodes are queried, because a wrong response could name any number of
+/// nodes.
 const MAX_NODES: usize = 4_096;
 
 impl Cluster {
-    /// Requests the status of the seed nodes and of the nodes that they name, each within `timeout`; with `all_sets`
-    /// also of the nodes of other sets. If a section may have moved between two responses, all nodes are requested once
-    /// more.
+    /// Requests the status of the seed nodes and of the nodes that they name; if `all_sets` is true, also of the nodes
+    /// of other sets. Each request takes at most `timeout`. If a section may have moved while the nodes responded, all
+    /// requests are repeated once.
     ///
     /// # Errors
     /// No node responds, or the address of a seed belongs to no node.
@@ -57,8 +58,8 @@ async fn sample_once(pool: &Pool, seeds: &[Node], all_sets: bool, timeout: Durat
     Ok(Cluster::new(&sample, seeds, seq_command::utc::now()))
 }
 
-/// Queries the seeds, then every node that a response lists and that was not queried yet; with `all_sets` also the
-/// nodes of the other sets.
+/// Queries the seeds, and then repeatedly all nodes that responses name and that were not queried yet. Nodes of other
+/// sets are only included if `all_sets` is true.
 async fn query_all(pool: &Pool, seeds: BTreeSet<String>, all_sets: bool, timeout: Duration) -> Sample {
     let mut sample = Sample::default();
     let mut next = seeds;
@@ -86,7 +87,8 @@ struct Answer {
     clock: Option<ClockOffset>,
 }
 
-/// Requests the status of a node, and the routes of an AllocSvr or a proxy, which have addresses of other nodes.
+/// Requests the status of a node. Also requests the routes of an AllocSvr or a proxy, because routes contain the
+/// addresses of other nodes.
 async fn query(pool: &Pool, addr: &str, timeout: Duration) -> Answer {
     let failed = |error: String| Answer { status: Err(error), routes: None, clock: None };
     let channel = match pool.get(addr) {

@@ -1,4 +1,4 @@
-//! Responses of the nodes of a cluster, and the nodes that the responses name.
+//! Collects the responses of the nodes of a cluster, and the nodes and sets that the responses name.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,7 +7,7 @@ use seq_core::clock_offset::{self, ClockOffset};
 use seq_proto::v1::status_response::Role;
 use seq_proto::v1::{RouteSet, Routes, SetInfo, SetState, StatusResponse};
 
-/// The error of a node whose certificate no client accepts.
+/// The error of a node whose certificate has expired, so that no client accepts it.
 pub(crate) const EXPIRED: &str = "its certificate has expired: `seqsvr cert rotate`";
 
 /// The response of one node, or the error.
@@ -36,7 +36,7 @@ pub(crate) struct NamedSet {
 }
 
 impl Sample {
-    /// Adds the nodes and sets that a node's status names; with `all_sets` also of other sets.
+    /// Adds the nodes that a node's status names. If `all_sets` is true, also adds other sets and their nodes.
     pub(crate) fn learn_status(&mut self, response: &StatusResponse, all_sets: bool) {
         let set = &response.set;
         match &response.role {
@@ -49,7 +49,7 @@ impl Sample {
             Some(Role::Alloc(alloc)) => {
                 alloc.store_addrs.iter().for_each(|addr| self.add(addr, set, NodeRole::Store));
             }
-            // A proxy states routes and no role, and is no node of a set.
+            // A proxy has no role in its status, and belongs to no set. The nodes that it knows are in its routes.
             None => {}
         }
     }
@@ -63,7 +63,7 @@ impl Sample {
         info.allocs.iter().for_each(|addr| self.add(addr, &info.name, NodeRole::Alloc));
     }
 
-    /// Adds the nodes and sets of a route table; with `all_sets` also of other sets.
+    /// Adds the nodes of a route table. If `all_sets` is true, also adds other sets and their nodes.
     pub(crate) fn learn_routes(&mut self, routes: &Routes, all_sets: bool) {
         routes.nodes.iter().for_each(|node| self.add(&node.addr, &routes.set, NodeRole::Alloc));
         for RouteSet { name, allocs, .. } in routes.sets.iter().filter(|_| all_sets) {
@@ -76,8 +76,8 @@ impl Sample {
         self.nodes.entry(addr.to_owned()).or_insert_with(|| (set.to_owned(), role));
     }
 
-    /// Returns the addresses that were named and not queried yet. Closed sets are not queried, because their machines
-    /// may be gone.
+    /// Returns the addresses that responses named and that were not queried yet. Nodes of closed sets are excluded,
+    /// because their machines may no longer exist.
     pub(crate) fn unasked(&self) -> BTreeSet<String> {
         let closed = |set: &String| self.sets.get(set).is_some_and(|set| set.closed);
         let unasked =
@@ -85,9 +85,9 @@ impl Sample {
         self.nodes.iter().filter(unasked).map(|(addr, _)| addr.clone()).collect()
     }
 
-    /// Returns the nodes whose clocks differ by more than a second from the median of all nodes, by address, with the
-    /// milliseconds that they are ahead. A wrong clock of this machine has no effect, because it differs equally from
-    /// all clocks.
+    /// Returns, by address, the nodes whose clocks differ from the median of all nodes by more than a second plus the
+    /// error of the measurement, and the milliseconds by which they are ahead of it. The result does not depend on the
+    /// clock of this machine, because an error of this clock shifts all differences equally.
     pub(crate) fn clocks_off(&self) -> BTreeMap<&str, i64> {
         let middle = clock_offset::middle(self.clocks.values().map(|clock| clock.ahead_ms));
         let Some(middle) = middle else { return BTreeMap::new() };

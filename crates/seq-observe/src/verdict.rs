@@ -1,8 +1,8 @@
-//! The state of a set in one sentence: whether its sections are served, whether its store can commit, and what to do
-//! next.
+//! The verdict on a set, which states in one sentence whether the sections are served, whether the store can commit,
+//! and the next step for an operator.
 //!
 //! [`CONDITIONS`] is the table of all verdicts, the worst first. The first condition that holds is the verdict on a
-//! set. [`REMARKS`] are appended to a verdict and do not change it. Both are functions of [`Facts`] alone.
+//! set. [`REMARKS`] are appended to a verdict and do not change it. Conditions and remarks depend only on [`Facts`].
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,13 +23,13 @@ pub use remarks::{REMARKS, Remark};
 pub enum State {
     /// An allocator has detected that the store lost committed entries, so numbers may be allocated twice.
     RolledBack,
-    /// Two processes respond as the same store, or stores of two sets respond under one name, so one of the two is a
-    /// copy.
+    /// Two processes respond as the same StoreSvr, or stores of two sets with different ids respond under the same set
+    /// name, so one process or one store is a copy.
     Cloned,
-    /// Stores of the set have different lineages, because they were restored differently, and may allocate the same
-    /// numbers.
+    /// Stores of the set have different lineages because they were restored differently. The same numbers may be
+    /// allocated by both parts of the set.
     Split,
-    /// Members of the store have different states after the same entry of its log.
+    /// Members of the store have different states although they have applied the same entries of its log.
     Differs,
     /// Sections are in no set of the cluster.
     Unplaced,
@@ -37,14 +37,14 @@ pub enum State {
     NoQuorum,
     /// A majority of the voters responds, but has elected no leader yet.
     Election,
-    /// The store has no set yet.
+    /// No set is defined in the store yet.
     Undefined,
     /// The set was restored from a backup and serves nothing yet.
     Quarantined,
     /// The store has a quorum, but some sections are not served.
     Unserved,
-    /// All sections are served, but a node does not respond, has no lease, or has an expired certificate, or a disk is
-    /// nearly full.
+    /// All sections are served, but a node does not respond, cannot be reached by callers, has no lease or has an
+    /// expired certificate, or a disk is nearly full.
     Degraded,
     /// All sections are served and all nodes respond.
     Ok,
@@ -73,7 +73,7 @@ impl State {
         }
     }
 
-    /// Returns how much the state needs the attention of an operator; `None` if it is well.
+    /// Returns the urgency of the state; `None` if no fault is known.
     #[must_use]
     pub fn severity(self) -> Option<Severity> {
         match self {
@@ -86,68 +86,69 @@ impl State {
 
 /// A condition of a set.
 pub struct Condition {
-    /// The state of a set for which the condition holds.
+    /// The state that a set has if the condition determines the verdict.
     pub state: State,
     /// The name of the condition in the table of `docs/operations.md`.
     pub name: &'static str,
     /// The page and heading in `docs/runbook`.
     pub runbook: &'static str,
-    /// Returns whether the condition holds, given that no condition before it holds.
+    /// Returns whether the condition holds. It may assume that no earlier condition of the table holds.
     pub(crate) holds: fn(&Facts) -> bool,
     /// Returns the sentence of the verdict and the next step.
     pub(crate) text: fn(&Facts) -> Advice,
 }
 
-/// Addresses of nodes by name. A node without a known name has its address as the name, and no addresses.
+/// Addresses of nodes by name. If the name of a node is not known, its address is used as the name and the set of
+/// addresses is empty.
 pub(crate) type Nodes = BTreeMap<String, BTreeSet<String>>;
 
-/// The input of the verdict, from the responses of the nodes.
+/// The facts about a set on which its verdict depends. They are taken from the responses of the nodes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Facts {
-    /// Whether the set, or another set that knows it, states that it is closed.
+    /// Whether the set itself or another set reports that the set is closed.
     pub(crate) closed: bool,
     /// Number of nodes of the set that respond.
     pub(crate) responding: usize,
-    /// Every voter by name, and whether it responded under any address; empty if no store responded.
+    /// All voters by name, and whether they responded at any address. The list is empty if no StoreSvr responded.
     pub(crate) voters: Vec<(String, bool)>,
-    /// Stores that respond and list no members, because the store was never formed.
+    /// Names of StoreSvrs that respond without a list of members, because the store was never formed.
     pub(crate) unformed: Vec<String>,
-    /// Whether a responding store sees a majority.
+    /// Whether a StoreSvr reports that a majority of the voters is connected.
     pub(crate) quorum: bool,
-    /// Milliseconds since a responding store last saw a majority; 0 if unknown.
+    /// Milliseconds since any StoreSvr last reported a majority of the voters; 0 if unknown.
     pub(crate) quorum_lost_ms: u64,
-    /// Milliseconds since the first of the responding stores started.
+    /// Uptime in milliseconds of the responding StoreSvr that started first.
     pub(crate) store_uptime_ms: u64,
-    /// Whether a responding store has the set's definition.
+    /// Whether a responding StoreSvr has the definition of the set.
     pub(crate) defined: bool,
-    /// Reason why the restored set serves nothing yet; empty if it is not in quarantine.
+    /// Reason why the restored set serves nothing yet; empty if the set is not in quarantine.
     pub(crate) quarantine: String,
-    /// Number of sections of the set, including delayed sections; `None` if no store responded.
+    /// Number of sections of the set, including delayed sections; `None` if no StoreSvr responded.
     pub(crate) sections: Option<u32>,
     /// Number of sections whose owner has a lease that has not expired.
     pub(crate) served: u32,
-    /// Number of sections that departed to another set and have not arrived for a while; the next field has the longest
-    /// delay in milliseconds.
+    /// Number of sections that departed to another set some time ago and have not arrived. The next field has the
+    /// longest time since a departure, in milliseconds.
     pub(crate) delayed: u32,
     pub(crate) delayed_ms: u64,
-    /// Allocators that serve nothing because the store lost entries, by name, with the evidence.
+    /// Names of allocators that stopped serving because they found that the store had lost entries, each with the
+    /// evidence.
     pub(crate) halted: Vec<(String, String)>,
-    /// Allocators that callers cannot reach, by name, with the cause and the next step.
+    /// Names of allocators that callers cannot reach, each with the cause and the next step.
     pub(crate) withdrawn: Vec<(String, String)>,
-    /// Allocators that another allocator does not reach at their addresses for callers, each with the name of that
-    /// other allocator.
+    /// Pairs of allocators. The second allocator of a pair cannot reach the first at its address for callers.
     pub(crate) unreached: Vec<(String, String)>,
-    /// Names of allocators that respond.
+    /// Names of allocators that respond and have been running long enough for reports of their peers to count.
     pub(crate) present: Vec<String>,
-    /// Evidence in the store that committed entries are gone; empty if there is none.
+    /// Evidence recorded in the store that committed entries were lost; empty if there is none.
     pub(crate) entries_lost: String,
-    /// Stores that respond more than once, each time as another process.
+    /// StoreSvrs as which several processes respond, with the addresses of the processes.
     pub(crate) copies: Nodes,
-    /// Ids of the set, by the stores that respond with them.
+    /// Names of the StoreSvrs that respond, by the id of the set that they report.
     pub(crate) set_ids: BTreeMap<u64, Vec<String>>,
-    /// Text about members of the store whose states differ; empty if all are equal.
+    /// Text about members of the store whose states differ; empty if the states are equal.
     pub(crate) difference: String,
-    /// The lineages with which stores respond, and the names of these stores.
+    /// Names of the StoreSvrs that respond, by the lineage that they report.
     pub(crate) lineages: BTreeMap<u64, Vec<String>>,
     /// Number of allocators that respond.
     pub(crate) allocs: usize,
@@ -155,29 +156,30 @@ pub(crate) struct Facts {
     pub(crate) unleased: Vec<String>,
     /// Milliseconds left of the longest lease; 0 if there is none.
     pub(crate) lease_left_ms: u64,
-    /// Milliseconds since the last lease expired; 0 if an allocator holds a lease, or no allocator ever held one.
+    /// Milliseconds since the most recent expiry of a lease; 0 if no allocator reports an expired lease.
     pub(crate) lease_ended_ms: u64,
-    /// Stores that respond under no address.
+    /// StoreSvrs that do not respond at any address.
     pub(crate) silent_stores: Nodes,
-    /// Allocators that respond under no address.
+    /// Allocators that do not respond at any address.
     pub(crate) silent_allocs: Nodes,
-    /// Highest count of a restore that a store knows, of any set of the cluster.
+    /// Highest count of restores that a StoreSvr reports, for any set of the cluster.
     pub(crate) restores: u32,
-    /// The count of the lineage that the set began by itself; 0 if it did not begin a lineage.
+    /// The count of restores in the lineage that the set began by itself; 0 if the set did not begin a lineage by
+    /// itself.
     pub(crate) begun: u32,
-    /// Nodes by the expiry of their certificates.
+    /// Nodes whose certificates have expired or expire soon.
     pub(crate) expiry: Expiry,
-    /// Stores with the free bytes and the size in bytes of their file systems.
+    /// StoreSvrs with the free bytes and the size in bytes of the file systems of their data.
     pub(crate) disks: Vec<(String, u64, u64)>,
-    /// Nodes whose clocks differ from most others, with the milliseconds that they are ahead.
+    /// Nodes whose clocks differ from the median of the cluster, with the milliseconds by which they are ahead of it.
     pub(crate) clocks: Vec<(String, i64)>,
     /// The pause of balancing; empty if balancing is not paused.
     pub(crate) paused: String,
     /// Number of sections that operators moved to an allocator.
     pub(crate) moved: u32,
-    /// Allocators that operators drained, with the number of their remaining sections.
+    /// Allocators that operators drain or have drained, with the number of their remaining sections.
     pub(crate) drained: Vec<(String, u32)>,
-    /// Nodes that respond, by version and revision of the program.
+    /// Names of the nodes that respond, by the version and revision of their program.
     pub(crate) releases: BTreeMap<String, Vec<String>>,
     /// Allocators whose leases expired in the last ten minutes, with the number of expiries.
     pub(crate) lapses: Vec<(String, u32)>,
@@ -193,20 +195,20 @@ impl Facts {
         self.condition().state
     }
 
-    /// Returns the verdict as a sentence, with the remarks.
+    /// Returns the sentence of the verdict, followed by the remarks.
     pub(crate) fn text(&self) -> String {
         let verdict = (self.condition().text)(self).to_string();
         let remarks = self.remarks().map(|(_, advice)| advice.to_string());
         std::iter::once(verdict).chain(remarks).collect::<Vec<_>>().join("; ")
     }
 
-    /// Returns the remarks that apply, in order.
+    /// Returns the remarks that apply, in the order of [`REMARKS`].
     pub(crate) fn remarks(&self) -> impl Iterator<Item = (&'static Remark, Advice)> {
         REMARKS.iter().flat_map(|remark| (remark.text)(self).into_iter().map(move |advice| (remark, advice)))
     }
 
-    /// Returns the stores that do not respond, including voters without a known address, and excluding stores whose
-    /// certificates have expired.
+    /// Returns the StoreSvrs that do not respond. Voters without a known address are included, and StoreSvrs with
+    /// expired certificates are excluded.
     fn missing_stores(&self) -> Vec<String> {
         let silent =
             |(name, _): &&(String, bool)| !self.silent_stores.contains_key(name) && !self.expiry.is_cause(name);
@@ -236,7 +238,7 @@ impl Facts {
     }
 }
 
-/// Returns nodes with their addresses, as `s1 (h:1)`.
+/// Returns a text for each node, with its addresses, such as `s1 (h:1)`.
 fn listed(nodes: &Nodes) -> impl Iterator<Item = String> {
     nodes.iter().map(|(name, addrs)| {
         let addrs = addrs.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
@@ -244,7 +246,7 @@ fn listed(nodes: &Nodes) -> impl Iterator<Item = String> {
     })
 }
 
-/// Formats a time span for people.
+/// Formats a time span in seconds or minutes.
 #[must_use]
 pub fn age(ms: u64) -> String {
     match ms {

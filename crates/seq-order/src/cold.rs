@@ -1,14 +1,15 @@
-//! Rarely needed state of a user: holes in its numbers, readings of them, and named numbers that no call has got.
+//! Rarely needed state of a user: holes between its numbers, values that reads returned, and numbers that a `prev` or
+//! an exact read named as allocated although no call has got them.
 
 use std::time::Duration;
 
 use crate::runs::{Run, RunSet};
 
-/// Most unexplained numbers kept per user; further numbers are only counted.
+/// Most unexplained numbers kept per user. If there are more, the oldest are dropped and only counted.
 pub(super) const MAX_ORPHANS: usize = 64;
 
-/// Most lost attempts kept per user with the facts that decide which numbers they explain; older attempts are only
-/// counted, and assumed to explain any number.
+/// Most lost attempts kept per user. A lost attempt has an unknown outcome, so it may explain a number that was named.
+/// Older attempts are only counted, and are assumed to be able to explain any number.
 const MAX_LOST: usize = 1_024;
 
 /// State of a user other than its newest run of numbers.
@@ -16,25 +17,28 @@ const MAX_LOST: usize = 1_024;
 pub(super) struct Cold {
     /// Runs below the newest run.
     pub(super) older: RunSet,
-    /// Numbers between a `prev` and its first number: no call may get any of them.
+    /// Numbers between the `prev` and the first number of an allocation. No call may get any of them.
     pub(super) closed: RunSet,
-    /// Numbers of a call below its last number, while reads are in flight: no exact read may return any of them.
+    /// Numbers of a call except its last number, kept if a read was in flight when the call ended. No exact read may
+    /// return any of them.
     pub(super) inner: RunSet,
-    /// Targets of sent advances: an exact read may return a target from then on.
+    /// Targets of advances. An exact read may return a target as soon as the advance was sent.
     pub(super) targets: RunSet,
-    /// Named numbers that no call had got when they were named, and perhaps no call has got yet; the oldest are only
-    /// counted, in `orphans_dropped`.
+    /// Numbers that were named as allocated before a call had got them. A call may have got some of them since. If
+    /// there are too many, the oldest are dropped and only counted, in `orphans_dropped`.
     pub(super) orphans: Vec<Orphan>,
     pub(super) orphans_dropped: u64,
-    /// Lowest number of the history, once a hole was seen; numbers below it are unknown.
+    /// Lowest number that the history has of the user, set when the user's numbers first have a hole. The history knows
+    /// nothing about lower numbers.
     pub(super) begin: Option<u64>,
-    /// Attempts without a response, and the number of older attempts that are only counted.
+    /// Attempts with an unknown outcome. `lost_dropped` counts the older attempts that are no longer kept.
     lost: Vec<Attempt>,
     lost_dropped: usize,
-    /// Largest number read or advanced to, and largest number read as an upper bound.
+    /// `read` is the largest number that a read returned or an advance reached. `read_bound` is the same without exact
+    /// reads.
     pub(super) read: u64,
     pub(super) read_bound: u64,
-    /// Length of the sets at which the next fold is due.
+    /// Total number of runs above which old runs are dropped, if it is above `MAX_RUNS`.
     pub(super) fold_at: usize,
 }
 
@@ -44,12 +48,13 @@ pub(super) struct Orphan {
     pub(super) number: u64,
     /// Whether a read named it.
     pub(super) read: bool,
-    /// Time of the first naming: in events, and on the clock of the history.
+    /// Time of the first naming. `named` is in events, and `at` is on the clock of the history.
     pub(super) named: u64,
     pub(super) at: Duration,
 }
 
-/// An attempt that may have taken a number: when its call was sent, in events, and the call's floor.
+/// An attempt that may have taken a number. `started` is the event at which its call was sent, and `floor` is the floor
+/// of that call.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Attempt {
     pub(super) started: u64,
@@ -57,15 +62,15 @@ pub(super) struct Attempt {
 }
 
 impl Attempt {
-    /// Returns whether the attempt may have got the number: it was sent before the number was named, and its numbers
-    /// are above its floor.
+    /// Returns whether the attempt may have got the orphan's number. This is so if the attempt was sent before the
+    /// number was named, and the number is above the attempt's floor.
     fn explains(self, orphan: &Orphan) -> bool {
         self.started < orphan.named && self.floor < orphan.number
     }
 }
 
 impl Cold {
-    /// Records a number that was named as allocated. The call that got the number may end later.
+    /// Records a number that was named as allocated. The call that got the number need not have ended yet.
     pub(super) fn must_be_given(&mut self, top: Run, orphan: Orphan) {
         let number = orphan.number;
         let is_target = orphan.read && self.targets.contains(number);
@@ -86,14 +91,16 @@ impl Cold {
         self.orphans.push(orphan);
     }
 
-    /// Removes orphans that a call has got since they were named.
+    /// Removes each orphan whose number a call has got since the number was named.
     pub(super) fn settle(&mut self, top: Run) {
         let older = &self.older;
         self.orphans.retain(|orphan| !top.contains(orphan.number) && !older.contains(orphan.number));
     }
 
-    /// Adds the numbers of a call, which explain the orphans among them. Returns how many exact reads a sound call
-    /// contradicts, because they returned a number of the call below its last number, or a number in its gap.
+    /// Removes the orphans whose numbers are in `run`, the numbers of a call. If the call is `sound`, which means that
+    /// it broke no promise itself, this also removes the exact reads that the call contradicts, and returns their
+    /// number. A read is contradicted if it returned a number of the call other than the last, or a number in `gap`,
+    /// which is between the call's `prev` and its first number.
     pub(super) fn take_in(&mut self, run: Run, gap: Option<Run>, sound: bool) -> u64 {
         let inner = inner(run);
         let mut inexact = 0;
@@ -110,7 +117,7 @@ impl Cold {
     pub(super) fn lose(&mut self, attempt: Attempt, attempts: u32) {
         for _ in 0..attempts {
             if self.lost.len() == MAX_LOST {
-                // The attempt that was sent first explains the most.
+                // The attempt that was sent first explains the most numbers.
                 let oldest = (0..MAX_LOST).min_by_key(|at| self.lost[*at].started).expect("there are some");
                 self.lost.swap_remove(oldest);
                 self.lost_dropped += 1;
@@ -120,10 +127,11 @@ impl Cold {
     }
 
     /// Returns the orphans above `begin` that neither a lost attempt nor a call in flight explains, and the number of
-    /// dropped orphans without an explanation.
+    /// dropped orphans that nothing explains.
     ///
-    /// In order of their start, the attempts that explain an orphan form a prefix, because a later attempt has no lower
-    /// floor. So matching the orphans with the fewest candidates first leaves as few orphans as possible unexplained.
+    /// If the attempts are sorted by their start, the attempts that can explain an orphan come first, because a later
+    /// attempt never has a lower floor. So the orphans with the fewest possible attempts are matched first, which
+    /// leaves as few orphans as possible unexplained.
     pub(super) fn unexplained(&self, top: Run, begin: u64, flights: &[Attempt]) -> (Vec<Orphan>, u64) {
         let given = |number| top.contains(number) || self.older.contains(number);
         let mut open: Vec<(usize, Orphan)> = self
@@ -145,7 +153,7 @@ impl Cold {
     }
 }
 
-/// Returns the numbers of a call below its last number.
+/// Returns the numbers of a call except its last number.
 pub(super) fn inner(run: Run) -> Run {
     Run { first: run.first, last: run.last - 1 }
 }

@@ -1,7 +1,7 @@
-//! Offline checker of the promises for ids of a series, over all calls with a response.
+//! Offline checker of the promises about ids of a series. It checks all calls that got a response.
 //!
-//! Ids are unique, and the ids of a call ascend. Ids of a counter and of one lane are also ordered in real time, and
-//! the time in an id is the time of its call.
+//! Ids must be unique, and the ids of a call must ascend. In a counter or in a single lane, ids must also be ordered in
+//! real time. The time in an id must be the time of its call.
 
 use std::fmt;
 use std::time::Instant;
@@ -13,8 +13,8 @@ pub struct IdCall {
     pub sent: Instant,
     /// Time after the response arrived.
     pub received: Instant,
-    /// Milliseconds since 1970 before the request was sent, and after the response arrived, by the clock that ids of
-    /// the series should follow.
+    /// Time before the request was sent and time after the response arrived, in milliseconds since 1970, on the clock
+    /// that the ids of the series should follow.
     pub clock_ms: (u64, u64),
     /// The ids of the response, in its order.
     pub ids: Vec<u64>,
@@ -23,22 +23,23 @@ pub struct IdCall {
 /// The promises for a series, in addition to uniqueness.
 #[derive(Clone, Copy, Debug)]
 pub struct IdPromises {
-    /// Whether an id is above each id that had arrived before the id's request was sent.
+    /// Whether each id must be above every id that had arrived before its own request was sent.
     pub is_ordered: bool,
-    /// Place of the time in an id; `None` for a counter.
+    /// Position of the time in an id; `None` for a counter.
     pub time: Option<IdTime>,
 }
 
-/// Place of the time in an id, and its distance to the clock.
+/// Position of the time in an id, and the largest distance between that time and the clock.
 #[derive(Clone, Copy, Debug)]
 pub struct IdTime {
     /// Time 0 of the ids in milliseconds since 1970.
     pub epoch_ms: u64,
-    /// Number of bits below the time, which is in milliseconds.
+    /// Number of bits below the time. The time is in milliseconds.
     pub bits_below: u32,
-    /// Longest time in milliseconds by which ids are behind the clock before their request: 0 if all clocks are right.
+    /// Largest time in milliseconds by which an id may be behind the clock when its request is sent; 0 if all clocks
+    /// are right.
     pub behind_ms: u64,
-    /// Longest time in milliseconds by which ids are ahead of the clock after their response.
+    /// Largest time in milliseconds by which an id may be ahead of the clock when its response arrives.
     pub ahead_ms: u64,
 }
 
@@ -51,20 +52,20 @@ pub enum IdViolation {
     OutOfRange(u64),
     /// An id is not above the id before it in a response.
     Descends(u64),
-    /// An id is not above an id that had arrived before its request was sent.
+    /// A request was sent after an id had arrived, but the id in its response is not above the earlier id.
     Late {
         /// The id.
         id: u64,
-        /// The highest id that had arrived before.
+        /// The highest id that had arrived before the request was sent.
         highest: u64,
     },
-    /// The time of an id, in milliseconds since 1970, is outside of the times of its call.
+    /// The time in an id is before the start or after the end of its call, by more than the promise allows.
     OutOfTime {
         /// The id.
         id: u64,
         /// Its time in milliseconds since 1970.
         time_ms: u64,
-        /// Times of its call in milliseconds since 1970.
+        /// Start and end of its call in milliseconds since 1970.
         clock_ms: (u64, u64),
     },
 }
@@ -85,7 +86,8 @@ impl fmt::Display for IdViolation {
     }
 }
 
-/// Checks all calls for ids of a series. Returns the number of ids.
+/// Checks `calls`, which are all calls of a series that got a response, against the promises. Returns the number of
+/// their ids.
 ///
 /// # Errors
 /// The first broken promise.
@@ -123,7 +125,7 @@ fn check_call(time: Option<IdTime>, call: &IdCall) -> Result<(), IdViolation> {
     Ok(())
 }
 
-/// Compares the first id of each call with the highest id that had arrived before the call's request was sent.
+/// Checks that the first id of each call is above the highest id that had arrived before the call's request was sent.
 fn check_order(calls: &[IdCall]) -> Result<(), IdViolation> {
     let with_ids = || calls.iter().filter(|call| !call.ids.is_empty());
     let (mut by_end, mut by_begin): (Vec<&IdCall>, Vec<&IdCall>) = (with_ids().collect(), with_ids().collect());

@@ -1,27 +1,34 @@
-//! Online checker of the order promise over a history of calls, for every test and tool that drives a cluster.
+//! Online checker of the promises about numbers. It checks the history of the calls of every test and tool that drives
+//! a cluster.
 //!
-//! The *floor* of a call, per user, is the largest number returned before its request was sent. Every number of its
-//! response must be above the floor and must never have been returned before: these two conditions are exactly "unique,
-//! and ordered in real time"; overlapping calls may be ordered either way. The chain is checked against the same
-//! history: the `prev` of an allocation is below its first number, not below the floor, and no number between the two
-//! was ever allocated. A call without a response is "maybe": it raises no floor, and may explain one number that was
-//! named as allocated and that no other call got, if it was sent before the naming and the number is above its floor.
+//! Calls are allocations, reads and advances. For each user of a call, the *floor* is the largest number that any call
+//! had returned for the user before this call's request was sent. Every number that an allocation gets must be above
+//! the floor and must not have been allocated before. These two conditions are exactly "unique, and ordered in real
+//! time". Calls that overlap in time may be ordered either way.
 //!
-//! A read has a floor as well: the largest number returned or read before its request was sent. Its value is never
-//! below the floor. An exact value was the last allocated number at some time between the read's start and end: it is
-//! the last number of a call that was sent before the read ended, or the target of an advance; it is not inside the
-//! numbers of a call, and no `prev` skips it. A read with this check begins with [`Checker::start_read`].
+//! The chain of `prev`s is checked against the same history. The `prev` of an allocation must be below the allocation's
+//! first number and not below the floor, and no number between `prev` and the first number may ever be allocated. A
+//! call without a response is recorded as "maybe". It raises no floor. It may explain one number that a `prev` or an
+//! exact read named as allocated and that no other call got, if the call was sent before this naming and the number is
+//! above the call's floor.
 //!
-//! An advance raises a user to a number: once it is done, later numbers are above the target and reads are not below
-//! it. An exact read may return the target; a `prev` may not, because no call got it.
+//! The value of a read must not be below the floor. An exact value must have been the last allocated number at some
+//! time between the start and the end of the read. So it must be the last number of a call that was sent before the
+//! read ended, or the target of an advance. It must not be inside the numbers of a call, and no `prev` may skip it. To
+//! have these conditions checked, begin the read with [`Checker::start_read`].
 //!
-//! A complete history ([`Checker::complete`]) has no other callers, so each named number must be explained. While
-//! sections move only by planned handover ([`Checker::seamless`]), every item must get a number, and its numbers begin
-//! right after its `prev`.
+//! An advance raises the counter of a user to a target. After the advance is done, later numbers must be above the
+//! target, and reads must not be below it. An exact read may return the target. A `prev` may not, because no call got
+//! the target.
 //!
-//! Invariant: the caller reports a start before the request is sent and an end after the response arrived; then a
-//! violation here is a violation by the service. The checker reads no clock and sends nothing. It keeps one run of
-//! numbers per user, and more runs only for holes, so that it can check millions of numbers a second.
+//! A complete history ([`Checker::complete`]) contains all calls of its users, so one of its calls must explain each
+//! number that was named. While sections move only by handover ([`Checker::seamless`]), every item must get a number,
+//! and its numbers must begin right after its `prev`.
+//!
+//! **Invariant:** the caller reports the start of a call before it sends the request, and the end after the response
+//! arrived. Then a violation that the checker finds is a violation by the service. The checker reads no clock and sends
+//! nothing. It keeps one run of consecutive numbers per user, and more runs only if there are holes between them, so it
+//! can check millions of numbers a second.
 
 use std::time::Duration;
 
@@ -41,25 +48,27 @@ use runs::Run;
 /// The largest possible number.
 pub const MAX_SEQ: u64 = (1 << 63) - 1;
 
-/// Most violations kept with their details: enough to see a pattern on one screen. Further violations are only counted.
+/// Most violations that are kept with their details, enough to see a pattern on one screen. Further violations are only
+/// counted.
 const MAX_DETAILS: usize = 20;
 
-/// Most runs of one user. Beyond it the oldest runs are dropped, unless a call in flight still needs them.
+/// Most runs kept of one user. If there are more, the lowest runs are dropped, unless a call in flight may still be
+/// compared with them.
 const MAX_RUNS: usize = 64;
 
-/// History of a set of users.
+/// Checker with the history of the calls of its users.
 #[derive(Debug)]
 pub struct Checker {
     users: Vec<State>,
-    /// Rarely needed state; a user's `cold` is an index into it, plus one.
+    /// Rarely needed state of users. A user's `cold` is the index of its entry here, plus one; 0 if it has no entry.
     cold: Vec<Cold>,
     calls: Vec<Flight>,
     free: Vec<usize>,
-    /// A user with too many runs, to be folded after the last item of the ending call.
+    /// A user with too many runs. Its old runs are dropped after the last item of the call whose end is being recorded.
     full: Option<User>,
     seamless: bool,
     complete: bool,
-    /// Number of starts and ends so far: a logical clock.
+    /// Number of starts and ends so far, which serves as a logical clock.
     events: u64,
     /// Reads in flight.
     reads: usize,
@@ -67,7 +76,8 @@ pub struct Checker {
     details: Vec<Violation>,
 }
 
-/// Newest run of a user's numbers. Its last number is the largest returned number.
+/// State of a user. `top` is the run of its largest numbers, so the last number of `top` is the largest number
+/// returned.
 #[derive(Clone, Copy, Debug)]
 struct State {
     top: Run,
@@ -78,7 +88,7 @@ struct State {
 struct Flight {
     items: Vec<(User, u64)>,
     sent: Duration,
-    /// Number of events at its start.
+    /// Number of events up to its start.
     started: u64,
     kind: Kind,
 }
@@ -113,8 +123,8 @@ impl Checker {
         }
     }
 
-    /// Continues an earlier history of which only the user's largest number is known. Must precede the user's first
-    /// call.
+    /// Sets the largest number that a user got in an earlier history, which this history continues. Must be called
+    /// before the user's first call starts.
     pub fn join_floor(&mut self, user: User, floor: u64) {
         let state = &mut self.users[user.0 as usize];
         assert!(state.top.is_empty(), "a floor is joined before the first response");
@@ -123,26 +133,26 @@ impl Checker {
         }
     }
 
-    /// Returns the largest number returned for a user; 0 if there is none.
+    /// Returns the largest number that was returned for a user; 0 if there is none.
     pub fn floor(&self, user: User) -> u64 {
         self.users[user.0 as usize].top.last
     }
 
-    /// Requires from here on that sections move only by planned handover: every item must get a number, right after the
-    /// previous number. A user's first number needs no previous number. A crash hides the previous number, so each user
-    /// needs a call between an earlier crash and this declaration.
+    /// Declares that from now on sections move only by handover, so every item must get a number, right after the
+    /// previous number. The first number of a user needs no previous number. After a crash the owner does not know the
+    /// previous number, so each user must have made a call between the last crash and this declaration.
     pub fn seamless(&mut self) {
         self.seamless = true;
     }
 
-    /// Declares that the history contains every call of its users from their first number on: a number that a `prev` or
-    /// an exact read names and that no call explains is a violation.
+    /// Declares that the history contains every call of its users from their first number on. Then a number that a
+    /// `prev` or an exact read names, and that no call explains, is a violation.
     pub fn complete(&mut self) {
         self.complete = true;
     }
 
-    /// Records the start of an allocation or a read, before its request is sent. A read with a check of exactness
-    /// begins with [`Checker::start_read`] instead.
+    /// Records the start of an allocation or a read, before its request is sent. A read whose exact values are to be
+    /// checked begins with [`Checker::start_read`] instead.
     pub fn start(&mut self, now: Duration, items: impl IntoIterator<Item = User>) -> CallId {
         self.begin(now, Kind::Any, items)
     }
@@ -153,10 +163,10 @@ impl Checker {
         self.begin(now, Kind::Read, items)
     }
 
-    /// Records the start of an advance of a user to a number, before its request is sent.
+    /// Records the start of an advance that raises `user` to the number `to`, before its request is sent.
     pub fn start_advance(&mut self, now: Duration, user: User, to: u64) -> CallId {
         if to > 0 {
-            // From here on the counter may be at the target, with any response.
+            // From now on the counter may be at the target, regardless of the response.
             self.cold(user).1.targets.insert(Run { first: to, last: to });
         }
         self.begin(now, Kind::Advance { to }, [user])
@@ -175,7 +185,8 @@ impl Checker {
         CallId(id)
     }
 
-    /// Records the end of an allocation: one outcome per item, in the order of its start.
+    /// Records the end of an allocation. `outcomes` has one outcome for each item, in the order in which the items were
+    /// passed to the start.
     pub fn end(&mut self, id: CallId, now: Duration, outcomes: impl IntoIterator<Item = Outcome>) {
         self.events += 1;
         let mut flight = std::mem::take(&mut self.calls[id.0]);
@@ -208,7 +219,8 @@ impl Checker {
         self.free.push(id.0);
     }
 
-    /// Records the end of a read: one reading per item, in the order of its start.
+    /// Records the end of a read. `readings` has one reading for each item, in the order in which the items were passed
+    /// to the start.
     pub fn end_read(&mut self, id: CallId, now: Duration, readings: impl IntoIterator<Item = Reading>) {
         self.events += 1;
         let mut flight = std::mem::take(&mut self.calls[id.0]);
@@ -256,7 +268,7 @@ impl Checker {
         self.give_back(id, flight);
     }
 
-    /// Returns the sums so far.
+    /// Returns the sums over the history so far.
     pub fn tally(&self) -> Tally {
         let mut tally = self.tally;
         let unexplained = self.unexplained().map(|(_, orphans, dropped)| orphans.len() as u64 + dropped).sum();
@@ -264,8 +276,8 @@ impl Checker {
         tally
     }
 
-    /// Returns the unexplained numbers: named as allocated, although no call of the history got them. Only kept
-    /// numbers.
+    /// Returns the unexplained numbers that are kept. They were named as allocated, although no call of the history got
+    /// them.
     pub fn phantoms(&self) -> Vec<Phantom> {
         let phantom = |user, Orphan { number, read, at, .. }: Orphan| Phantom { user, number, read, named: at };
         self.unexplained()
@@ -273,7 +285,8 @@ impl Checker {
             .collect()
     }
 
-    /// Returns the kept unexplained numbers per user, and how many more are not kept.
+    /// Returns, for each user, the unexplained numbers that are kept, and the count of unexplained numbers that are not
+    /// kept.
     fn unexplained(&self) -> impl Iterator<Item = (User, Vec<Orphan>, u64)> {
         let users = (0..).map(User).zip(&self.users).filter(|(_, state)| state.cold != 0);
         users.filter_map(|(user, State { top, cold })| {
@@ -281,7 +294,7 @@ impl Checker {
             if cold.orphans.is_empty() && cold.orphans_dropped == 0 {
                 return None;
             }
-            // Numbers below the first number of the history were allocated before it began.
+            // Numbers below the first number of the history were allocated before the history began.
             let begin = cold.begin.or((!top.is_empty()).then_some(top.first)).unwrap_or(u64::MAX);
             let begin = if self.complete { 0 } else { begin };
             let (orphans, dropped) = cold.unexplained(*top, begin, &self.in_flight(user));
@@ -289,14 +302,14 @@ impl Checker {
         })
     }
 
-    /// Returns the calls in flight of a user that may get a number.
+    /// Returns the user's calls in flight that may get a number.
     fn in_flight(&self, user: User) -> Vec<Attempt> {
         let calls = self.calls.iter().filter(|call| call.kind == Kind::Any);
         let items = calls.flat_map(|call| call.items.iter().map(|(user, floor)| (*user, *floor, call.started)));
         items.filter(|item| item.0 == user).map(|(_, floor, started)| Attempt { started, floor }).collect()
     }
 
-    /// Returns the number of users that got a number, here or before a floor was joined.
+    /// Returns the number of users that got a number, in this history or in the history that this one continues.
     pub fn users_seen(&self) -> usize {
         self.users.iter().filter(|state| !state.top.is_empty()).count()
     }
@@ -312,10 +325,10 @@ impl Checker {
         assert!(count > 0, "a call asks for at least one number");
         self.tally.allocations += u64::from(count);
         let State { top, cold } = &mut self.users[user.0 as usize];
-        // Only reads need to distinguish the numbers of a call.
+        // The numbers of one call need to be distinguished from each other only if there are reads.
         let unread = count == 1 || (self.reads == 0 && *cold == 0);
-        // The usual case: the next numbers of the user, chained to the last number: above every floor, unseen, without
-        // a hole.
+        // In the usual case, `prev` is the user's last number, and the new numbers follow it directly. So they are
+        // above every floor, were not seen before, and leave no hole.
         if prev == top.last && value == top.last + u64::from(count) && value <= MAX_SEQ && floor <= prev && unread {
             top.last = value;
         } else if value > MAX_SEQ || value < u64::from(count) {
@@ -325,7 +338,8 @@ impl Checker {
         }
     }
 
-    /// Slow path for every item except the direct successor of a user's last number.
+    /// Checks an item on the slow path. Every item takes this path unless it is simply the successor of the user's last
+    /// number.
     #[cold]
     fn judge(&mut self, item: Item) {
         let Item { user, value, count, prev, floor, answered, .. } = item;
@@ -336,8 +350,8 @@ impl Checker {
             cold.older.insert(*top);
         }
         let gap = Run { first: prev.saturating_add(1), last: run.first - 1 };
-        // Overlapping gaps always put the first number of one call into the gap of another: no other comparison is
-        // needed.
+        // If the gaps of two calls overlap, the first number of one call is in the gap of the other, so gaps need not
+        // be compared with each other.
         let holds = !cold.closed.overlaps(run)
             && (prev == 0 || (prev < run.first && prev >= floor && !cold.older.overlaps(gap)));
         let duplicate = cold.older.insert(run);
@@ -360,7 +374,7 @@ impl Checker {
                 cold.must_be_given(*top, Orphan { number: prev, read: false, named, at: answered });
             }
         }
-        // The first number after an advance follows its target.
+        // The first number after an advance follows the target of the advance.
         let follows = run.first == prev.saturating_add(1) || (prev == 0 && cold.targets.contains(run.first - 1));
         if cold.older.len() + cold.closed.len() + cold.inner.len() > cold.fold_at.max(MAX_RUNS) {
             self.full = Some(user);
@@ -371,7 +385,7 @@ impl Checker {
         if duplicate {
             self.fault(Fault::Duplicate, item);
         }
-        // A wrong number fits no chain either: it is one fault, not two.
+        // A number that is a decrease or a duplicate also fits nowhere in the chain, but it counts as a single fault.
         if !holds && !decrease && !duplicate {
             self.fault(Fault::ChainBreak, item);
         }
@@ -401,7 +415,8 @@ impl Checker {
         }
     }
 
-    /// Drops runs that no call in flight can touch, because their numbers are below every present and future floor.
+    /// Drops runs that no call in flight can be compared with, because their numbers are below every present and future
+    /// floor.
     fn fold(&mut self, user: User) {
         let in_flight = self.calls.iter().flat_map(|call| &call.items).filter(|item| item.0 == user).map(|item| item.1);
         let floor = in_flight.min().unwrap_or(self.users[user.0 as usize].top.last);
@@ -410,7 +425,7 @@ impl Checker {
         cold.older.forget(floor, MAX_RUNS / 4);
         cold.closed.forget(floor, MAX_RUNS / 4);
         cold.inner.forget(floor, MAX_RUNS / 4);
-        // A target at the floor may still be named.
+        // A read may still return a target that is equal to the floor.
         cold.targets.forget(floor.saturating_sub(1), MAX_RUNS / 4);
         cold.fold_at = 2 * (cold.older.len() + cold.closed.len() + cold.inner.len());
     }

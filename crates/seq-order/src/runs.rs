@@ -1,4 +1,5 @@
-//! Sets of numbers as runs without holes: the numbers of a user are nearly contiguous, so a set has one or a few runs.
+//! Sets of numbers, stored as runs without holes. The numbers of a user are nearly contiguous, so a set has only a few
+//! runs.
 
 /// The numbers `first ..= last`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -10,7 +11,7 @@ pub(super) struct Run {
 }
 
 impl Run {
-    /// The empty run before the first number, which number 1 would extend.
+    /// The empty run below number 1. If a user's first number is 1, it extends this run.
     pub(super) const EMPTY: Run = Run { first: 1, last: 0 };
 
     pub(super) fn is_empty(self) -> bool {
@@ -26,7 +27,7 @@ impl Run {
     }
 }
 
-/// A set of numbers. Invariant: runs ascend and neither touch nor overlap.
+/// A set of numbers. **Invariant:** its runs ascend, and no two of them touch or overlap.
 #[derive(Debug, Default)]
 pub(super) struct RunSet {
     runs: Vec<Run>,
@@ -75,7 +76,7 @@ impl RunSet {
         self.runs.len()
     }
 
-    /// Drops runs that end at or below `floor`, but keeps at least the `keep` highest of all runs.
+    /// Drops runs that end at or below `floor`, but always keeps the `keep` highest runs of the set.
     pub(super) fn forget(&mut self, floor: u64, keep: usize) {
         let below = self.runs.partition_point(|run| run.last <= floor);
         self.runs.drain(..below.min(self.runs.len().saturating_sub(keep)));

@@ -1,4 +1,5 @@
-//! The checker against a quadratic twin that keeps the whole history and compares every pair of items.
+//! Tests that compare the checker with a quadratic twin, which keeps the whole history and compares every pair of
+//! items.
 
 use proptest::prelude::*;
 
@@ -130,7 +131,8 @@ impl Counter {
     }
 }
 
-/// History of a correct service under any overlap, loss and crash.
+/// Returns the history of a correct service, in which calls overlap, responses are lost and owners crash as `steps`
+/// state.
 fn lawful(steps: &[Step]) -> Vec<Event> {
     let mut counters = [Counter { last: 0, prev: 0, exact: true }; USERS as usize];
     let mut calls: Vec<Made> = Vec::new();
@@ -207,7 +209,7 @@ fn pick<T>(calls: &mut [T], at: usize) -> Option<&mut T> {
     if len == 0 { None } else { calls.get_mut(at % len) }
 }
 
-/// Arbitrary histories with small numbers: every kind of collision occurs.
+/// Returns arbitrary histories with small numbers, so that every kind of collision occurs.
 fn wild() -> impl Strategy<Value = Vec<Event>> {
     let outcome = prop_oneof![
         8 => (0..14u64, 0..14u64, 1..4u32, 0..2u32).prop_map(|(value, prev, count, lost)| Outcome::Given {
@@ -402,9 +404,13 @@ fn one(value: u64, prev: u64) -> Vec<Outcome> {
     vec![Outcome::Given { value, prev, count: 1, lost: 0 }]
 }
 
-/// Checks the history `script` of one user: `(` starts a call, a number ends the oldest open call with that value (`+N`
-/// after it: as the last of N numbers), `=` and `~` end it as a read, exact or as an upper bound, `!` and `.` as an
-/// advance to a number, done or past.
+/// Checks the history `script` of one user against the twin. `(` starts a call. Every other word ends the oldest open
+/// call:
+///
+/// * `P<V`, an allocation of number V after the `prev` P; `P<V+N`, an allocation of N numbers, of which V is the last;
+/// * `?`, an allocation without a response;
+/// * `=V` or `~V`, a read of V, exact or as an upper bound;
+/// * `!V` or `.V`, an advance to V, done or past.
 fn check(script: &str) -> Tally {
     check_as(script, false)
 }

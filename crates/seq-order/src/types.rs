@@ -18,16 +18,16 @@ pub enum Outcome {
     Given {
         /// The last number.
         value: u64,
-        /// The number allocated before, or 0 if the owner does not know it.
+        /// The number allocated for the user before these numbers; 0 if the owner does not know it.
         prev: u64,
         /// Number of requested numbers, 1 or above.
         count: u32,
         /// Earlier attempts of the call with unknown outcome.
         lost: u32,
     },
-    /// Refused, and nothing moved.
+    /// The item was refused, and its counter did not move.
     Refused,
-    /// No response; the item may have moved once per attempt.
+    /// There is no response. Each attempt may have moved the counter once.
     Maybe {
         /// Attempts that may have moved the counter.
         lost: u32,
@@ -39,20 +39,21 @@ pub enum Outcome {
 pub enum Reading {
     /// The last allocated number, exactly; 0 if there is none.
     Exact(u64),
-    /// The last allocated number is at most this number, and the next number is above it.
+    /// The last allocated number is at most this number, and every later number is above this number.
     UpperBound(u64),
-    /// No response.
+    /// The read was refused or got no response.
     Failed,
 }
 
 /// Outcome of an advance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Advancing {
-    /// The counter is at the target, or above it by other calls: every later number is above the target.
+    /// The counter is at the target, or other calls have moved it above the target. Every later number is above the
+    /// target.
     Done,
     /// Refused because the counter is past the target; nothing moved.
     Past,
-    /// No response; the counter may be at the target now or later.
+    /// There is no response. The counter may have reached the target, or may still reach it.
     Failed,
 }
 
@@ -63,16 +64,20 @@ pub enum Fault {
     Duplicate,
     /// A number is not above the floor.
     Decrease,
-    /// The `prev` contradicts the allocated numbers, or a number fits nowhere in the chain.
+    /// The `prev` of an allocation contradicts other allocated numbers, or a number is between the `prev` and the first
+    /// number of another allocation.
     ChainBreak,
     /// A number is outside of `1 ..= 2^63-1`.
     Malformed,
-    /// A read is below its floor, or an advance was reported as done although its target is below the floor.
+    /// A read returned a number below its floor, or an advance was reported as done although its target is below the
+    /// floor.
     StaleRead,
-    /// An exact read returned a number that was never the last number of a call: it is inside the numbers of one call,
-    /// or where a `prev` excludes any allocation. Reported with the item of the allocation if its response came last.
+    /// An exact read returned a number that was never the last number of a call, because it is inside the numbers of
+    /// one call, or between the `prev` and the first number of a call. If the response of that call arrived after the
+    /// read's, the violation is reported with the item of the call.
     InexactRead,
-    /// In a seamless history: the numbers do not begin right after `prev`.
+    /// The numbers of an item do not begin right after its `prev`, in a history that
+    /// [`Checker::seamless`](crate::Checker::seamless) declared seamless.
     Gap,
 }
 
@@ -136,13 +141,15 @@ pub struct Tally {
     pub inexact_reads: u64,
     /// Items of a seamless history whose numbers do not begin right after their `prev`.
     pub gaps: u64,
-    /// Items of a seamless history, allocations, reads and advances, without a response.
+    /// Allocations, reads and advances of a seamless history that failed, counted in items. An advance that is refused
+    /// because the counter is past its target has not failed.
     pub unserved: u64,
-    /// `prev`s and exact reads of numbers that no call of this history got and no lost attempt explains, so other
-    /// callers of the same users must have got them. A call in flight that may still explain a number is assumed to
-    /// explain it.
+    /// Numbers that a `prev` or an exact read named, although no call of this history got them and no lost attempt
+    /// explains them. Other callers of the same users must have got them. A call in flight that may still explain a
+    /// number is assumed to explain it.
     pub foreign_prevs: u64,
-    /// The same in a complete history, which has no other callers: each is a broken promise.
+    /// The same count as `foreign_prevs`, in a complete history. Such a history has no other callers, so each of these
+    /// numbers is a broken promise.
     pub phantoms: u64,
 }
 

@@ -5,26 +5,27 @@ use seq_core::activity::{self, Activity, Columns, Figures, Layer, Levels, Resolu
 
 use crate::v1::{ActivityColumn, ActivityLayer, ListActivityRequest, ListActivityResponse, SectionFigures};
 
-/// Sections in the columns of a response: a megabyte of levels.
+/// Limit on the sections in the columns of a response. With so many sections, the levels take a megabyte.
 const MAX_SECTIONS: u32 = 8_192;
 
 /// Busiest sections in a response.
 const MAX_TOP: u32 = 10_000;
 
-/// Difference in milliseconds from which times are corrected by the wall clock. Below it the columns of all nodes begin
-/// at the same times.
+/// Smallest difference to the wall clock, in milliseconds, for which recorded times are corrected. With smaller
+/// differences the times are not corrected, so that the columns of all nodes begin at the same times.
 const CORRECTED_FROM_MS: u64 = 1_000;
 
-/// Relation of recorded times, which do not jump, to the wall clock. All are milliseconds since 1970.
+/// Relation of recorded times, which do not jump when the wall clock is set, to the wall clock. All times are
+/// milliseconds since 1970.
 #[derive(Clone, Copy, Debug)]
 pub struct Times {
     now_ms: u64,
-    /// Time by which recorded times are shown later.
+    /// Time that is added to a recorded time when the recorded time is shown.
     shift: i64,
 }
 
 impl Times {
-    /// Creates the relation from two readings at the same time.
+    /// Creates the relation from two readings that were made at the same time.
     #[must_use]
     pub fn new(wall_ms: u64, recorded_ms: u64) -> Times {
         let shift = wall_ms.wrapping_sub(recorded_ms).cast_signed();
@@ -37,7 +38,7 @@ impl Times {
         self.now_ms
     }
 
-    /// Returns a recorded time by the wall clock.
+    /// Converts a recorded time to the wall clock's time.
     #[must_use]
     pub fn shown(&self, recorded_ms: u64) -> u64 {
         recorded_ms.saturating_add_signed(self.shift)
@@ -48,18 +49,18 @@ impl Times {
     }
 }
 
-/// The part of an activity that a request needs: copied while the activity is locked, and made into a response
+/// The part of an activity that a request needs. It is copied while the activity is locked, and converted to a response
 /// afterwards.
 #[derive(Debug)]
 pub enum Extract {
     /// Figures of the sections that are not at rest.
     Top(Vec<(SectionId, Figures)>, Layer),
-    /// Columns of a resolution.
+    /// Columns, with the resolution that they have.
     Columns(Columns, Resolution),
 }
 
 impl Extract {
-    /// Copies the part for a request.
+    /// Copies the part of an activity that a request needs.
     #[must_use]
     pub fn of(activity: &Activity, request: &ListActivityRequest, times: &Times) -> Extract {
         let layer = match request.layer() {
@@ -73,7 +74,7 @@ impl Extract {
         Extract::Columns(activity.columns(layer, resolution, times.recorded(request.since_ms)), resolution)
     }
 
-    /// Adds the part to the response, which takes milliseconds.
+    /// Adds the copied part to a response. This takes milliseconds.
     pub fn fill(self, request: &ListActivityRequest, times: &Times, response: &mut ListActivityResponse) {
         let (columns, resolution) = match self {
             Extract::Top(figures, layer) => {
@@ -96,7 +97,7 @@ impl Extract {
     }
 }
 
-/// Returns the figures of a section as they are sent.
+/// Returns the figures of a section in the form in which they are sent.
 #[must_use]
 pub fn section_figures(section: SectionId, figures: Figures) -> SectionFigures {
     let Figures { numbers, raised, writes, ms } = figures;

@@ -1,7 +1,7 @@
-//! The encoding of gRPC messages, in buffers of about their size.
+//! The encoding of gRPC messages. Buffers have about the size of the messages in them.
 //!
-//! The library's codec allocates 8 KiB for each request and as much for each response, even for small messages.
-//! Thousands of requests in flight would each hold that much memory, and spread over the caches.
+//! The library's codec allocates 8 KiB for each request and 8 KiB for each response, even for small messages. Thousands
+//! of requests in flight would each hold that much memory and use that much of the CPU caches.
 
 use std::marker::PhantomData;
 
@@ -10,17 +10,17 @@ use tonic::Status;
 use tonic::codec::{BufferSettings, EncodeBuf};
 use tonic_prost::{ProstCodec, ProstDecoder};
 
-/// Initial bytes of a buffer: requests for one number and their responses fit.
+/// Initial size of a buffer in bytes. A request for one number and its response each fit into it.
 const BUFFER_BYTES: usize = 1 << 10;
 
-/// Encoded messages of a stream that are sent together, in bytes: the library's default.
+/// Number of bytes of a stream's encoded messages that are sent together. It is the library's default.
 const STREAM_BYTES: usize = 32 << 10;
 
 fn buffers() -> BufferSettings {
     BufferSettings::new(BUFFER_BYTES, STREAM_BYTES)
 }
 
-/// Codec that encodes messages `T`, and decodes `U`.
+/// Codec that encodes messages of type `T` and decodes messages of type `U`.
 #[derive(Debug)]
 pub struct Codec<T, U>(PhantomData<(T, U)>);
 
@@ -49,7 +49,7 @@ where
     }
 }
 
-/// Encoder that reserves exactly the length of a message, if the buffer has less space.
+/// Encoder that reserves exactly the length of a message if the buffer has too little space for the message.
 #[derive(Debug)]
 pub struct Encoder<T>(PhantomData<T>);
 

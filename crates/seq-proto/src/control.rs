@@ -1,6 +1,7 @@
-//! Wire validation of requests to the store: each request is checked before it becomes a command.
+//! Validation of requests to the store as they arrive from the wire. Each request is checked before it becomes a
+//! command.
 //!
-//! The fake store of tests validates with the same functions, so it has the same limits.
+//! The fake store of tests validates requests with the same functions, so it has the same limits.
 
 use seq_core::owner::Session;
 use seq_core::state::{CopyPart, Depart, Destination, Raise, Renew, Transfer};
@@ -15,7 +16,7 @@ use crate::v1::{self, DepartRequest, RaiseCeilingsRequest, RenewRequest, Transfe
 /// Decodes the session that sent a request.
 ///
 /// # Errors
-/// A refusal, if either number is 0.
+/// A refusal, if the node id or the incarnation is 0.
 pub fn session(node: u32, incarnation: u64) -> Result<Session, Status> {
     if node == 0 {
         return Err(Reason::BadNodeId.status("node_id 0 is no node: register first".to_owned()));
@@ -81,7 +82,7 @@ fn copies(parts: &[v1::CopyPart]) -> Result<Vec<CopyPart>, Status> {
     Ok(parts.iter().map(part).collect())
 }
 
-/// Decodes the notes of started copies in a renewal.
+/// Decodes the entries of a renewal that state which copies ownerships have started from.
 fn taken(request: &RenewRequest) -> Result<Vec<(SectionId, Epoch)>, Status> {
     let (taken, epochs) = (&request.taken, &request.taken_epochs);
     if taken.len() != epochs.len() {
@@ -95,7 +96,7 @@ fn taken(request: &RenewRequest) -> Result<Vec<(SectionId, Epoch)>, Status> {
     Ok(taken.iter().zip(epochs).map(|(section, epoch)| (SectionId(*section), Epoch(*epoch))).collect())
 }
 
-/// Decodes the commit of a handover in a set of this layout.
+/// Decodes the commit of a handover, in a set with this layout.
 ///
 /// # Errors
 /// A refusal, if the request is malformed.
@@ -117,7 +118,7 @@ pub fn transfer(session: Session, request: &TransferRequest, layout: &Layout) ->
     })
 }
 
-/// Decodes a departure of a section of this layout.
+/// Decodes the departure of a section in a set with this layout.
 ///
 /// # Errors
 /// A refusal, if the request is malformed.
@@ -147,7 +148,7 @@ pub fn depart(session: Session, request: &DepartRequest, layout: &Layout) -> Res
     })
 }
 
-/// Checks the numbers that every handover names.
+/// Checks the numbers that every commit of a handover names.
 fn check_handover(layout: &Layout, section: u32, epoch: u64, handover_id: u64) -> Result<(), Status> {
     let count = layout.sections();
     if section >= count {
@@ -162,7 +163,7 @@ fn check_handover(layout: &Layout, section: u32, epoch: u64, handover_id: u64) -
     Ok(())
 }
 
-/// Decodes the raises of one request in a set of this layout.
+/// Decodes the raises in a request, in a set with this layout.
 ///
 /// # Errors
 /// A refusal, if the request is malformed.
@@ -201,7 +202,8 @@ pub fn raises(request: &RaiseCeilingsRequest, layout: &Layout) -> Result<Vec<Rai
     Ok(raises)
 }
 
-/// Returns a section that is in the list twice. A sorted list, as AllocSvrs send it, is not copied.
+/// Returns a section that is in the list twice; `None` if there is none. AllocSvrs send a sorted list, which is checked
+/// without a copy.
 fn repeated(sections: &[u32]) -> Option<u32> {
     if sections.is_sorted_by(|one, next| one < next) {
         return None;

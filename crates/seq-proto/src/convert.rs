@@ -1,4 +1,4 @@
-//! Wire validation: decoded messages are checked here and become core types.
+//! Validation of messages from the wire. Decoded messages are checked here and converted to core types.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -10,18 +10,18 @@ use seq_core::{Count, Epoch, Layout, NodeId, Refusal, RouteVersion, SectionId, S
 use crate::series::{self, SeriesError};
 use crate::v1;
 
-/// The validated items of a batch; a read has no counts.
+/// The validated items of a batch. The items of a read have no counts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Items<'a> {
     uids: &'a [u64],
-    /// If empty, each item takes one number; a count of 0 also takes one number.
+    /// Counts of the items. If the list is empty, or if a count is 0, the item takes one number.
     counts: &'a [u32],
-    /// If empty, the caller has seen no epoch.
+    /// Newest epochs that the caller has seen. If the list is empty, the caller has seen none.
     epochs: &'a [u64],
 }
 
 impl<'a> Items<'a> {
-    /// Checks the lists of a batch. Counts are checked one by one as items, by [`Items::iter`].
+    /// Checks the lists of a batch. Counts are checked later, item by item, by [`Items::iter`].
     ///
     /// # Errors
     /// [`Refusal::EmptyBatch`], [`Refusal::BatchTooLarge`] or [`Refusal::CountsMismatch`].
@@ -35,8 +35,8 @@ impl<'a> Items<'a> {
         Ok(Items { uids, counts, epochs })
     }
 
-    /// Returns the items in request order, with the newest epoch that the caller has seen. An item whose count is out
-    /// of range is a refusal.
+    /// Returns the items in the order of the request, each with the newest epoch that the caller has seen. If the count
+    /// of an item is out of range, the item has a refusal instead of a count.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (Uid, Result<Count, Refusal>, Epoch)> {
         self.uids.iter().enumerate().map(|(index, uid)| {
             let count = self.counts.get(index).map_or(Ok(Count::ONE), |wire| count(*wire));
@@ -53,8 +53,8 @@ fn check_items(uids: &[u64]) -> Result<(), Refusal> {
     }
 }
 
-/// Checks that a request has a uid. A node of an earlier release forwards a request for user 0 without a uid; the hops
-/// distinguish it from a caller's request.
+/// Checks that a request has a uid. If a node of an earlier release forwards a request for user 0, the request has no
+/// uid. Such a request has hops, which distinguish it from a caller's request without a uid.
 ///
 /// # Errors
 /// [`Refusal::UidMissing`].
@@ -65,7 +65,7 @@ pub fn uid(wire: Option<u64>, hops: u32) -> Result<Uid, Refusal> {
     }
 }
 
-/// Checks the number to advance to, as [`uid`] does.
+/// Checks the number to which a uid is to be advanced. A missing number is treated as in [`uid`].
 ///
 /// # Errors
 /// [`Refusal::ToMissing`], or the errors of [`Target::new`].
@@ -76,7 +76,7 @@ pub fn to(wire: Option<u64>, hops: u32) -> Result<Target, Refusal> {
     }
 }
 
-/// Checks a count. 0, the value of a message without a count, takes one number.
+/// Checks a count. A count of 0, which a message without a count has, is taken as 1.
 ///
 /// # Errors
 /// [`Refusal::CountOutOfRange`].
@@ -120,7 +120,7 @@ impl From<&RouteUpdate> for v1::Routes {
     }
 }
 
-/// Encodes the parts of runs that are in a range of sections.
+/// Encodes the parts of runs that are within a range of sections.
 fn wire_runs(runs: &[RouteRun], range: Range<u32>) -> Vec<v1::RouteRun> {
     let part = |run: &RouteRun| {
         let (first, end) = (run.first.0.max(range.start), run.first.0.saturating_add(run.sections).min(range.end));
@@ -135,7 +135,7 @@ fn wire_runs(runs: &[RouteRun], range: Range<u32>) -> Vec<v1::RouteRun> {
     runs.iter().filter_map(part).collect()
 }
 
-/// Error: a route message is not a route update.
+/// Error of a route message that is not a valid route update.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RoutesError {
     /// Its layout is invalid.
@@ -162,14 +162,14 @@ pub enum RoutesError {
         /// Name of the series.
         series: String,
     },
-    /// The routes have no version, or build on a newer version.
+    /// The routes have no version, or are changes relative to a version that is not older than their own.
     #[error("routes of set {set:?}: version {version} on base {base}")]
     Version {
         /// The set it names.
         set: String,
         /// The stated version.
         version: u64,
-        /// The version that it builds on.
+        /// The version to which the changes are relative.
         base: u64,
     },
     /// A node with id 0.
@@ -180,7 +180,7 @@ pub enum RoutesError {
         /// The node.
         name: String,
     },
-    /// A run that has no section, overlaps the run before, or exceeds the layout.
+    /// A run has no section, overlaps the run before it, or exceeds the layout.
     #[error("routes of set {set:?}: run of {sections} sections at {first} does not fit")]
     Run {
         /// The set it names.
@@ -190,7 +190,7 @@ pub enum RoutesError {
         /// Sections in the run.
         sections: u32,
     },
-    /// A run whose owner is not among the nodes.
+    /// A run has an owner that is not among the nodes, or it has an owner although its sections are in another set.
     #[error("routes of set {set:?}: section {first} belongs to node {owner}, which is not listed")]
     UnknownOwner {
         /// The set it names.
@@ -247,7 +247,7 @@ impl TryFrom<&v1::Routes> for RouteUpdate {
             let (first, sections) = (SectionId(run.first_section), run.sections);
             let route = Route { owner, epoch: Epoch(run.epoch), away: SetId(run.away_set_id) };
             match runs.last_mut() {
-                // The wire splits a run where the lanes begin.
+                // The wire format splits a run at the section where the lanes begin.
                 Some(RouteRun { first: of, sections: before, route: same })
                     if first.0 == lanes && of.0 + *before == lanes && *same == route =>
                 {

@@ -1,4 +1,4 @@
-//! How connections are made. All clients use this module, so that a simulation can replace the network here.
+//! Making of connections. All clients use this module, so that a simulation can replace the network here.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,39 +6,40 @@ use std::sync::Arc;
 pub use seq_auth::ExpectedServer;
 use tonic::transport::{Channel, Endpoint};
 
-/// Makes a connection to an endpoint, if the expected server is there.
+/// Function that makes a connection to an endpoint, if the expected server is at the endpoint.
 type Connect = dyn Fn(Endpoint, &ExpectedServer) -> Channel + Send + Sync;
 
-/// Makes connections to the servers that its user expects.
+/// Maker of connections to the servers that its user expects.
 ///
-/// Connections are not shared between dials: a pool has one dial, and one expectation for each address.
+/// Dials do not share connections. A pool has one dial, and one expectation for each address.
 #[derive(Clone)]
 pub struct Dial {
     connect: Arc<Connect>,
-    /// The expected server, checked by dials over TLS. Without TLS there is nothing to check.
+    /// The expected server. Dials over TLS check it. Without TLS there is nothing to check.
     expected: ExpectedServer,
 }
 
 impl Dial {
-    /// Creates a dial that makes connections by `connect`, without a check of the server. The endpoint has every option
-    /// set. `connect` must not block: a connection is opened when it is first needed.
+    /// Creates a dial that makes connections by `connect` and does not check the server. All options of the endpoint
+    /// passed to `connect` are already set. `connect` must not block, because a connection is opened only when it is
+    /// first needed.
     pub fn new(connect: impl Fn(Endpoint) -> Channel + Send + Sync + 'static) -> Dial {
         Dial::checked(move |endpoint, _| connect(endpoint))
     }
 
-    /// Creates a dial as [`Dial::new`] does, but with a check that the server is the expected server, each time a
-    /// connection is opened. Any server is expected before [`Dial::expecting`].
+    /// Creates a dial like [`Dial::new`] that also checks, each time a connection is opened, that the server is the
+    /// expected one. Until [`Dial::expecting`] is called, any server is expected.
     pub fn checked(connect: impl Fn(Endpoint, &ExpectedServer) -> Channel + Send + Sync + 'static) -> Dial {
         Dial { connect: Arc::new(connect), expected: ExpectedServer::any() }
     }
 
-    /// Creates a dial over TCP, without delay for small messages.
+    /// Creates a dial over TCP that does not delay small messages.
     #[must_use]
     pub fn tcp() -> Dial {
         Dial::new(|endpoint| endpoint.connect_lazy())
     }
 
-    /// Returns a dial for the same connections that expects another server.
+    /// Returns a dial that makes the same connections and expects another server.
     #[must_use]
     pub fn expecting(&self, expected: ExpectedServer) -> Dial {
         Dial { connect: self.connect.clone(), expected }
@@ -50,7 +51,7 @@ impl Dial {
         &self.expected
     }
 
-    /// Returns a connection to an endpoint, opened when it is first needed.
+    /// Returns a connection to an endpoint. It is opened when it is first needed.
     #[must_use]
     pub fn connect(&self, endpoint: Endpoint) -> Channel {
         (self.connect)(endpoint, &self.expected)

@@ -1,4 +1,4 @@
-//! Wire validation of the messages between the stores of different sets.
+//! Validation of the messages between the stores of different sets, as they arrive from the wire.
 
 use seq_core::directory::{Claim, ClaimRun};
 use seq_core::layout::SectionRun;
@@ -37,7 +37,7 @@ impl From<&SetFacts> for v1::SetFacts {
     }
 }
 
-/// Decodes the facts that a set states of itself.
+/// Decodes the facts that a set states about itself.
 ///
 /// # Errors
 /// A refusal that names the malformed fact.
@@ -67,7 +67,7 @@ pub fn facts(facts: &v1::SetFacts) -> Result<SetFacts, Status> {
     Ok(SetFacts { id, lineage, revision, name, stores, allocs, closing, refuses, inherited, quarantined })
 }
 
-/// Decodes a list of sets with their lineages, from the facts of a set.
+/// Decodes a list of sets with their lineages from two parallel lists in the facts of a set.
 fn with_lineages(name: &str, what: &str, sets: &[u64], lineages: &[u64]) -> Result<Vec<(SetId, Lineage)>, Status> {
     if sets.len() != lineages.len() || sets.len() > limits::MAX_SETS {
         let lens = (sets.len(), lineages.len());
@@ -100,7 +100,7 @@ impl From<&FenceResponse> for v1::FenceResponse {
             migration_ids: column(|record| record.migration.0),
             known_set_ids: sets.iter().map(|set| set.0).collect(),
             closing: *closing,
-            // Rounded up, because a quarantine must outlast it.
+            // Rounded up, because a quarantine must last longer than this time.
             wait_ms: u32::try_from(wait.as_nanos().div_ceil(1_000_000)).unwrap_or(u32::MAX),
             inherited_set_ids: inherited.iter().map(|(set, _)| set.0).collect(),
             inherited_lineages: inherited.iter().map(|(_, lineage)| lineage.0).collect(),
@@ -108,10 +108,11 @@ impl From<&FenceResponse> for v1::FenceResponse {
     }
 }
 
-/// Decodes a page of a set's records. Its bounds are checked when it is applied.
+/// Decodes a page of a set's records. Only the lengths of its lists are checked here. Other bounds are checked when the
+/// page is applied.
 ///
 /// # Errors
-/// A refusal, if the lists differ in length, or are too long.
+/// A refusal, if the lists differ in length or are too long.
 pub fn fence_response(set: SetId, page: &v1::FenceResponse) -> Result<FenceResponse, Status> {
     let rows = page.sections.len();
     let columns =
@@ -152,7 +153,7 @@ impl From<&ClaimRun> for v1::ClaimRun {
     }
 }
 
-/// Decodes a claim on sections of a layout with `count` sections.
+/// Decodes a claim on sections, in a layout with `count` sections.
 ///
 /// # Errors
 /// A refusal that names the run.
@@ -171,7 +172,7 @@ pub fn claim(run: &v1::ClaimRun, count: u32) -> Result<ClaimRun, Status> {
     Ok(ClaimRun { sections: run, claim: Claim { since: Epoch(since), set: SetId(set_id) } })
 }
 
-/// Decodes sections that departed.
+/// Decodes a request with sections that departed from the sender's set.
 ///
 /// # Errors
 /// A refusal, if the request is malformed.
@@ -207,7 +208,7 @@ pub fn arrive(request: &v1::ArriveRequest, between: &v1::Between) -> Result<Arri
     })
 }
 
-/// Encodes sections that departed.
+/// Encodes a request with sections that departed from this set.
 #[must_use]
 pub fn to_arrive(arrive: &Arrive, between: v1::Between) -> v1::ArriveRequest {
     let sections = &arrive.sections;
@@ -236,7 +237,8 @@ impl From<Arrival> for ArrivalOutcome {
     }
 }
 
-/// Decodes the outcomes of arrivals. A section whose outcome this version does not know is sent again.
+/// Decodes the outcomes of arrivals. If this version does not know an outcome, it decodes it as an outcome after which
+/// the section is sent again.
 #[must_use]
 pub fn arrivals(response: &v1::ArriveResponse) -> Vec<Arrival> {
     let arrival = |outcome: ArrivalOutcome| match outcome {
@@ -248,7 +250,7 @@ pub fn arrivals(response: &v1::ArriveResponse) -> Vec<Arrival> {
     response.outcomes().map(arrival).collect()
 }
 
-/// Encodes the tombstones of sections, in order of section.
+/// Encodes the tombstones of sections, in the order of the sections.
 #[must_use]
 pub fn to_confirmed(lineage: Lineage, tombstones: &[(SectionId, Tombstone)]) -> v1::ConfirmResponse {
     let column = |of: fn(&Tombstone) -> u64| tombstones.iter().map(|(_, tombstone)| of(tombstone)).collect();
@@ -267,10 +269,11 @@ pub fn to_confirmed(lineage: Lineage, tombstones: &[(SectionId, Tombstone)]) -> 
     }
 }
 
-/// Decodes the tombstones of sections. Only the sender knows which of them have arrived, and in which version.
+/// Decodes the tombstones of sections. Only the sender knows which of these sections have arrived, and in which version
+/// of the routes.
 ///
 /// # Errors
-/// A refusal, if the lists differ in length, or are too long.
+/// A refusal, if the lists differ in length or are too long.
 pub fn confirmed(response: &v1::ConfirmResponse) -> Result<Vec<(SectionId, Tombstone)>, Status> {
     let rows = response.sections.len();
     let columns = [

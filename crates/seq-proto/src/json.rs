@@ -1,4 +1,5 @@
-//! Numbers in JSON, by the mapping of proto3: a number or a string of decimal digits, and null for a field's default.
+//! Numbers in JSON, by the mapping of proto3. A number is a JSON number or a string of decimal digits, and null stands
+//! for the default of its field.
 //!
 //! The generated code reads every number through these types (`crates/xtask/src/generate.rs`), so that errors use the
 //! terms of JSON.
@@ -47,7 +48,7 @@ impl<'de, T: TryFrom<u64> + Default> Deserialize<'de> for List<T> {
 }
 
 struct Digits<T> {
-    /// Whether null stands for the default.
+    /// Whether null is accepted and stands for the default.
     null: bool,
     number: PhantomData<T>,
 }
@@ -67,7 +68,8 @@ impl<'de, T: TryFrom<u64> + Default> Visitor<'de> for Digits<T> {
         u64::try_from(value).map_err(|_| out_of_range::<T, E>(value)).and_then(|value| self.visit_u64(value))
     }
 
-    /// Refuses a number with a fraction or an exponent, or above all integers, because it may be rounded already.
+    /// Refuses a number that has a fraction or an exponent, or that is too large for an integer type, because it may
+    /// already be rounded.
     fn visit_f64<E: Error>(self, _: f64) -> Result<T, E> {
         Err(E::custom(format_args!("{WORDS}, without fraction and exponent, in 0..={}", largest::<T>())))
     }

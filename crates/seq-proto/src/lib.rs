@@ -1,8 +1,9 @@
-//! The wire: types generated from `proto/`, and the validation that turns them into core types.
+//! The wire: types generated from `proto/`, and the validation that converts them to core types.
 //!
-//! No message from the wire is trusted before it passed [`convert`], [`control`], [`inter_set`] or [`owners`].
-//! [`reason`] lists the reasons of refusals with their codes and retry hints; [`status`] encodes them. [`codec`]
-//! encodes the messages of gRPC. [`roles`] has the rights of roles, and [`ports`] the services of each port.
+//! No message from the wire is trusted before [`convert`], [`control`], [`inter_set`] or [`owners`] has checked it.
+//! [`reason`] lists the reasons of refusals with their codes and retry hints, and [`status`] encodes refusals.
+//! [`codec`] encodes the messages of gRPC. [`roles`] has the rights of the roles, and [`ports`] the services of each
+//! port.
 
 pub mod activity;
 pub mod codec;

@@ -1,4 +1,4 @@
-//! Wire validation of ownership updates, and of the offers and copies of a handover.
+//! Validation of ownership updates, and of the offers and copies of handovers, as they arrive from the wire.
 
 use std::sync::Arc;
 
@@ -16,7 +16,8 @@ use seq_core::{
 use crate::convert::RoutesError;
 use crate::v1;
 
-/// Most slots in one message of a staged copy: at most half a megabyte, so that a copy does not delay others.
+/// Limit on the slots in one message of a staged copy. Such a message has at most half a megabyte, so that a copy does
+/// not delay other messages.
 pub const MAX_STAGED_SLOTS: usize = 65_536;
 
 impl From<&OwnershipUpdate> for v1::OwnershipUpdate {
@@ -27,7 +28,7 @@ impl From<&OwnershipUpdate> for v1::OwnershipUpdate {
             to_node_id: one.to.0,
             to_incarnation: one.incarnation.0,
             departure: one.departure.as_deref().map(v1::Departure::from),
-            // A field of the state, which is not in the update.
+            // The address is in the state, but not in the update.
             to_addr: String::new(),
         };
         v1::OwnershipUpdate {
@@ -68,7 +69,7 @@ impl From<&v1::Departure> for Departure {
     }
 }
 
-/// Error: an ownership update cannot be decoded. No part of it was adopted.
+/// Error of an ownership update that cannot be decoded. No part of the update was adopted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OwnershipUpdateError {
     /// The response has no ownership update.
@@ -80,7 +81,7 @@ pub enum OwnershipUpdateError {
         /// Number of sections.
         sections: usize,
     },
-    /// A section outside of the layout, an epoch of 0, or a ceiling above 2^63-1.
+    /// A granted section is outside of the layout, or has an epoch of 0 or a ceiling above 2^63-1.
     #[error("invalid grant of section {section} under epoch {epoch} with ceiling {ceiling}")]
     Grant {
         /// The section.
@@ -90,7 +91,7 @@ pub enum OwnershipUpdateError {
         /// The section's ceiling.
         ceiling: u64,
     },
-    /// A copy of a section outside of the layout, under an epoch of 0, or with a number above 2^63-1.
+    /// A copy is of a section outside of the layout, or has an epoch of 0 or a number above 2^63-1.
     #[error("invalid copy of section {section} under epoch {epoch} with the highest number {highest}")]
     Copy {
         /// The section.
@@ -105,7 +106,7 @@ pub enum OwnershipUpdateError {
     Routes(#[from] RoutesError),
 }
 
-/// Decodes the store's ownership update for the node `me`. `layout` bounds the sections of an update without routes.
+/// Decodes the store's ownership update for the node `me`. If the update has no routes, `layout` limits its sections.
 ///
 /// # Errors
 /// [`OwnershipUpdateError`].
@@ -161,7 +162,7 @@ pub fn update(
     })
 }
 
-/// Error: a message of a handover is invalid.
+/// Error of an invalid message of a handover.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OfferError {
     /// The message has no offer.
@@ -177,7 +178,7 @@ pub enum OfferError {
         /// The node's set.
         mine: String,
     },
-    /// An offer between sets is for a node of another set.
+    /// An offer between sets is for a node of another set than this node's.
     #[error("section {section} was offered to a node of set {given}, and this node is of set {mine}")]
     OtherTarget {
         /// The section.
@@ -187,15 +188,15 @@ pub enum OfferError {
         /// The node's set; 0 if it is not known yet.
         mine: SetId,
     },
-    /// Another set offered a section under a layout that differs from this set's layout, so that the section would have
-    /// other uids.
+    /// Another set offered a section under a layout that differs from this set's layout. The section would then have
+    /// different uids in the two sets.
     #[error("section {section} was offered in layout {given}, and it is of layout {mine} here")]
     OtherLayout {
         /// The section.
         section: u32,
         /// The layout in the offer.
         given: LayoutId,
-        /// Hash of the node's layout up to the section's space.
+        /// Hash of the part of the node's layout up to the space that has the section.
         mine: LayoutId,
     },
     /// The section is outside of the layout.
@@ -206,7 +207,7 @@ pub enum OfferError {
         /// Number of sections in the layout.
         sections: u32,
     },
-    /// The epoch or the attempt is a number that no handed-over ownership has, such as 0.
+    /// The epoch or the number of the attempt is impossible for an ownership that was handed over, for example 0.
     #[error("epoch {epoch}, attempt {handover_id}: handovers begin epochs from 2 on, and attempts are counted from 1")]
     Numbers {
         /// The epoch.
@@ -214,7 +215,7 @@ pub enum OfferError {
         /// The attempt.
         handover_id: u64,
     },
-    /// The slots do not ascend, do not belong to the section, or have no valid distance.
+    /// The slots do not ascend, do not belong to the section, or have an invalid distance.
     #[error("section {section}: slot {slot} at distance {distance} from {base} is invalid")]
     Slot {
         /// The section.
@@ -226,7 +227,7 @@ pub enum OfferError {
         /// The base.
         base: u64,
     },
-    /// The slots and distances differ in number, or are too many.
+    /// The slots and distances differ in number, or there are too many of them.
     #[error("{slots} slots and {distances} distances: send as many of each, up to {MAX_STAGED_SLOTS} in a message")]
     Lists {
         /// Number of slots.
@@ -234,7 +235,7 @@ pub enum OfferError {
         /// Number of distances.
         distances: usize,
     },
-    /// The indexes of advanced uids do not ascend, or no slot of the message has such an index.
+    /// The indexes of advanced uids do not ascend, or exceed the number of slots in the message.
     #[error("index {index} of an advanced uid among {slots} slots is out of order or out of range")]
     Advanced {
         /// The index.
@@ -244,8 +245,8 @@ pub enum OfferError {
     },
 }
 
-/// Decodes an offer to a node of the set with this name and id. `SetId(0)` stands for an id that the node does not know
-/// yet; it then accepts no offer of another set.
+/// Decodes an offer to this node. `set` and `id` are the name and the id of this node's set. `SetId(0)` stands for an
+/// id that this node does not know yet. In that case offers of other sets are refused.
 ///
 /// # Errors
 /// [`OfferError`].
@@ -278,7 +279,7 @@ pub fn offer(
     })
 }
 
-/// Checks that an offer of another set is for this set, and that the section has the same uids in both sets.
+/// Checks that an offer from another set is for this set, and that the section has the same uids in both sets.
 fn check_between_sets(offer: &v1::HandoverOffer, id: SetId, layout_id: LayoutId) -> Result<(), OfferError> {
     let v1::HandoverOffer { section, to_set_id, layout_id: given, .. } = *offer;
     if to_set_id == 0 || to_set_id != id.0 {
@@ -290,7 +291,8 @@ fn check_between_sets(offer: &v1::HandoverOffer, id: SetId, layout_id: LayoutId)
     Ok(())
 }
 
-/// Encodes an offer of a section of this layout to a node of another set.
+/// Encodes an offer to a node of another set. `layout_id` is the hash of this set's layout up to the space that has the
+/// section.
 #[must_use]
 pub fn to_offer_between_sets(offer: &HandoverOffer, to: SetId, layout_id: LayoutId) -> v1::HandoverOffer {
     v1::HandoverOffer { to_set_id: to.0, layout_id: layout_id.0, ..to_offer(offer, "") }
@@ -310,7 +312,7 @@ pub fn to_offer(offer: &HandoverOffer, set: &str) -> v1::HandoverOffer {
     }
 }
 
-/// Encodes a frozen section's counters as messages.
+/// Encodes the counters of a frozen section as one or more messages. The first message has the offer.
 pub fn to_stage(offer: v1::HandoverOffer, copy: SectionCopy) -> impl Iterator<Item = v1::StageRequest> {
     let mut head = Some((offer, copy.base.0));
     let mut rest = copy.distances.into_iter().peekable();
@@ -332,7 +334,7 @@ pub fn to_stage(offer: v1::HandoverOffer, copy: SectionCopy) -> impl Iterator<It
     })
 }
 
-/// Decodes a message of a staged copy into the copy of a section.
+/// Decodes a message of a staged copy and adds its slots to the copy of a section.
 ///
 /// # Errors
 /// [`OfferError`].

@@ -1,5 +1,5 @@
-//! The ports of a cluster's processes, and the services on each port: one table. A service that a row does not name is
-//! unknown at the port.
+//! The ports of a cluster's processes and the services on each port, in one table. If a port's row does not name a
+//! service, requests for this service are refused as unknown on the port.
 
 use crate::roles::{HTTP, REDIS};
 
@@ -12,7 +12,7 @@ pub enum Port {
     Redis,
     /// Port of an AllocSvr, for other AllocSvrs.
     AllocPeers,
-    /// Port of a StoreSvr, for members of the store, AllocSvrs and stores of other sets.
+    /// Port of a StoreSvr, for other members of the store, for AllocSvrs and for stores of other sets.
     StorePeers,
     /// Port of a StoreSvr, for Raft between the members of the store.
     Raft,
@@ -27,15 +27,15 @@ pub enum Port {
 pub struct Row {
     /// The port.
     pub port: Port,
-    /// The key of the set file for its address.
+    /// The key in the set file that has the address of the port.
     pub key: &'static str,
-    /// The senders of its connections.
+    /// The processes that connect to the port.
     pub peers: &'static str,
-    /// The gRPC services, except for the services of every gRPC port.
+    /// The gRPC services of the port, except the services that every gRPC port has.
     pub services: &'static [&'static str],
-    /// The services that are not gRPC.
+    /// The services of the port that do not use gRPC.
     pub others: &'static [&'static str],
-    /// The servers that nodes accept when they dial the port, by their certificate.
+    /// The servers that a node accepts when it dials the port, by their certificates.
     pub accepted: &'static str,
 }
 
@@ -43,7 +43,7 @@ pub struct Row {
 pub const COMMON: [&str; 3] =
     ["grpc.health.v1.Health", "grpc.reflection.v1.ServerReflection", "grpc.reflection.v1alpha.ServerReflection"];
 
-/// The service for a node's reports of itself, on every gRPC port.
+/// The service by which a node reports about itself. It is on every gRPC port.
 pub const STATUS: &str = "seqsvr.v1.StatusService";
 
 /// The table.
@@ -119,13 +119,13 @@ impl Port {
     /// Returns the row of the port.
     ///
     /// # Panics
-    /// Never: every port has a row, which a test checks.
+    /// Never, because every port has a row, which a test checks.
     #[must_use]
     pub fn row(self) -> &'static Row {
         TABLE.iter().find(|row| row.port == self).expect("every port has a row")
     }
 
-    /// Returns its gRPC services, except for the services of every gRPC port.
+    /// Returns the port's gRPC services, except the services that every gRPC port has.
     #[must_use]
     pub fn services(self) -> &'static [&'static str] {
         self.row().services

@@ -1,7 +1,7 @@
-//! The reasons of refusals: one enum for the servers that send them and the clients that match on them.
+//! The reasons of refusals, in one enum that servers use to send them and clients use to match on them.
 //!
-//! **Invariant:** the name of a reason is written here and nowhere else in product code, and never changes once
-//! released; `cargo xtask tidy` finds a second place. `docs/reference/reasons.md` is generated from this file.
+//! **Invariant:** the name of a reason is written in this file and nowhere else in product code, and never changes once
+//! it is released; `cargo xtask tidy` finds a second place. `docs/reference/reasons.md` is generated from this file.
 
 use std::fmt;
 use std::time::Duration;
@@ -14,28 +14,29 @@ mod client;
 
 /// Keys of the metadata of a refusal.
 pub mod key {
-    /// Decimal number on record that the refusal concerns: an incarnation or a renewal; 0 if there is none.
+    /// Number on record that the refusal concerns, in decimal digits: an incarnation or a renewal; 0 if there is none.
     pub const CURRENT: &str = "current";
     /// Address of the leader, as `host:port`; empty if the member does not know a leader.
     pub const LEADER: &str = "leader";
-    /// Address of the newest incarnation of the node, as `host:port`; empty if the refusal does not concern it.
+    /// Address of the node's newest incarnation, as `host:port`; empty if the refusal does not concern an incarnation.
     pub const ADDR: &str = "addr";
-    /// Decimal highest number, or id, to which an advance is accepted now.
+    /// Highest number or id to which an advance is accepted at present, in decimal digits.
     pub const BOUND: &str = "bound";
-    /// Decimal milliseconds by which the clock of the section's owner is ahead of its store's.
+    /// Milliseconds by which the clock of the section's owner is ahead of the clock of the owner's store, in decimal
+    /// digits.
     pub const AHEAD_MS: &str = "ahead_ms";
-    /// Decimal id of the set that the section is in.
+    /// Id of the set that the section is in, in decimal digits.
     pub const SET: &str = "set";
-    /// Decimal epoch since which the section is in that set.
+    /// Epoch since which the section has been in that set, in decimal digits.
     pub const SINCE: &str = "since";
-    /// Decimal number of the section that the refusal concerns.
+    /// Number of the section that the refusal concerns, in decimal digits.
     pub const SECTION: &str = "section";
 }
 
-/// When a repeated request can succeed.
+/// Time at which a repeated request can succeed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Retry {
-    /// No hint: the request must change first, or the condition that it was refused for.
+    /// No hint. Either the request must change first, or the condition for which it was refused.
     Never,
     /// Immediately, as a unary request.
     Unary,
@@ -43,20 +44,20 @@ pub enum Retry {
     Sync,
     /// About a renewal later, when the section has an owner.
     Owner,
-    /// When the store has started, or has defined the set: the leader's first tasks.
+    /// When the store has started, or when its leader has defined the set.
     Start,
     /// When the ceiling is raised.
     Ceiling,
-    /// A tenth of a second later, when there is room in a quota, in the memory, or for a raise.
+    /// A tenth of a second later, when there is room in a quota, in the memory, or in the rate of raises.
     Quota,
     /// About an election later, when the store has a leader.
     Leader,
-    /// A few times within the timeout of a silent node.
+    /// After a fraction of the time for which a node may be silent before it counts as failed.
     Silence,
 }
 
 impl Retry {
-    /// Returns the retry hint: the wait before the request is repeated; `None` for [`Retry::Never`].
+    /// Returns the retry hint, which is the wait before the request is repeated; `None` for [`Retry::Never`].
     #[must_use]
     pub const fn after(self) -> Option<Duration> {
         let millis = match self {
@@ -76,11 +77,13 @@ impl Retry {
 pub enum Outcome {
     /// The request changed nothing.
     Unchanged,
-    /// The request may have been applied, or may still be: no response came from the place where it is applied.
+    /// The request may have been applied or may still be applied, because no response came from the process that
+    /// applies it.
     Unknown,
 }
 
-/// `Variant = "NAME", [code, codes of other services], retry, outcome, [metadata];` in one table for each subject.
+/// Defines the reasons, in one table for each subject. A row is `Variant = "NAME", [code, codes of other services],
+/// retry, outcome, [metadata];`.
 macro_rules! reasons {
     ($($subject:literal {
         $($(#[doc = $doc:literal])+
@@ -105,7 +108,7 @@ macro_rules! reasons {
                 }
             }
 
-            /// Returns the reason of this name; `None` for a name that this version does not know.
+            /// Returns the reason with this name; `None` if this version does not know the name.
             #[must_use]
             pub fn parse(name: &str) -> Option<Reason> {
                 match name {
@@ -114,7 +117,8 @@ macro_rules! reasons {
                 }
             }
 
-            /// Returns the gRPC code; if services use several codes for this reason, the first of [`Reason::codes`].
+            /// Returns the gRPC code. If services use several codes for this reason, it is the first of
+            /// [`Reason::codes`].
             #[must_use]
             pub const fn code(self) -> Code {
                 match self {
@@ -130,7 +134,7 @@ macro_rules! reasons {
                 }
             }
 
-            /// Returns when a repeated request can succeed.
+            /// Returns the time at which a repeated request can succeed.
             #[must_use]
             pub const fn retry(self) -> Retry {
                 match self {
@@ -146,7 +150,7 @@ macro_rules! reasons {
                 }
             }
 
-            /// Returns the keys of the metadata that the refusal may carry.
+            /// Returns the keys of the metadata that a refusal with this reason may carry.
             #[must_use]
             pub const fn metadata(self) -> &'static [&'static str] {
                 match self {
@@ -154,8 +158,8 @@ macro_rules! reasons {
                 }
             }
 
-            /// Returns the subject of the requests that it mainly refuses; it may also refuse requests of other
-            /// subjects.
+            /// Returns the subject of most requests that are refused with this reason. Requests of other subjects may
+            /// be refused with it too.
             #[must_use]
             pub const fn subject(self) -> &'static str {
                 match self {
@@ -163,7 +167,7 @@ macro_rules! reasons {
                 }
             }
 
-            /// Returns the description, as in the reference.
+            /// Returns the description that is also in the reference (`docs/reference/reasons.md`).
             #[must_use]
             pub fn doc(self) -> &'static str {
                 match self {
@@ -178,8 +182,8 @@ reasons! {
     "Allocation" {
         /// The uid is outside the uids of the set.
         UidOutOfRange = "UID_OUT_OF_RANGE", [OutOfRange], Never, Unchanged;
-        /// The request has no uid. Earlier releases took it for a request of user 0, whose uid their clients do not
-        /// send.
+        /// The request has no uid. Earlier releases treat such a request as one for user 0, because their clients do
+        /// not send the uid 0.
         UidMissing = "UID_MISSING", [InvalidArgument], Never, Unchanged;
         /// The request to advance has no number.
         ToMissing = "TO_MISSING", [InvalidArgument], Never, Unchanged;
@@ -205,7 +209,7 @@ reasons! {
         OwnerConnectionLost = "OWNER_CONNECTION_LOST", [Unavailable], Owner, Unknown;
         /// The caller has seen a newer epoch of the section than this node has.
         StaleEpoch = "STALE_EPOCH", [Unavailable], Owner, Unchanged;
-        /// The node's lease has expired: another node may own the section by now.
+        /// The node's lease has expired, so another node may own the section by now.
         LeaseExpired = "LEASE_EXPIRED", [Unavailable], Owner, Unchanged;
         /// The section cannot be served now, and the limit of pending requests is reached.
         TooManyPending = "TOO_MANY_PENDING", [ResourceExhausted], Ceiling, Unchanged;
@@ -223,7 +227,8 @@ reasons! {
         /// The node is shutting down. An AllocSvr has not processed the request; a command that was sent to a StoreSvr
         /// may still be applied, and can be repeated.
         ShuttingDown = "SHUTTING_DOWN", [Unavailable], Owner, Unchanged;
-        /// The item would have to wait or to be forwarded, and the request excludes both: repeat it as a unary request.
+        /// The item would have to wait or to be forwarded, and the request excludes both. Repeat the item as a unary
+        /// request.
         WouldWait = "WOULD_WAIT", [Unavailable], Unary, Unchanged;
         /// The section is in another set, and the request was forwarded from another set already.
         Moved = "MOVED", [Unavailable], Unary, Unchanged, [SET, SINCE];
@@ -233,7 +238,7 @@ reasons! {
     "Ids" {
         /// No series has this name.
         UnknownSeries = "UNKNOWN_SERIES", [NotFound], Never, Unchanged;
-        /// A series of this name exists with another shape or other lanes, or is retired: a name is used once.
+        /// A series with this name exists with another shape or other lanes, or is retired. A name is used only once.
         SeriesExists = "SERIES_EXISTS", [AlreadyExists], Never, Unchanged;
         /// The series is retired: it gives out no more ids.
         SeriesRetired = "SERIES_RETIRED", [FailedPrecondition], Never, Unchanged;
@@ -243,28 +248,31 @@ reasons! {
         BadShape = "BAD_SHAPE", [InvalidArgument], Never, Unchanged;
         /// Callers name the lane of this series, and the request names none.
         LaneRequired = "LANE_REQUIRED", [InvalidArgument], Never, Unchanged;
-        /// The server chooses the lane of this series, or it has only one, and the request names a lane.
+        /// The request names a lane, but the server chooses the lanes of this series, or the series has only one lane.
         LaneNotAllowed = "LANE_NOT_ALLOWED", [InvalidArgument], Never, Unchanged;
         /// The series has no such lane.
         LaneOutOfRange = "LANE_OUT_OF_RANGE", [OutOfRange], Never, Unchanged;
-        /// The id to be above is further ahead than the series, or the tenant's `max_advance`, goes at once.
+        /// The ids would have to be above an id that is further ahead than the series can move at once, or than the
+        /// tenant's `max_advance` allows.
         AfterTooFar = "AFTER_TOO_FAR", [OutOfRange], Never, Unchanged;
         /// The number is no id of the series.
         NotAnId = "NOT_AN_ID", [InvalidArgument], Never, Unchanged;
-        /// Ids of a timed series are neither read nor advanced: the clock moves them.
+        /// Ids of a timed series can be neither read nor advanced, because they follow the clock.
         NotACounter = "NOT_A_COUNTER", [FailedPrecondition], Never, Unchanged;
         /// No more ids of the lane are within `ahead_ms` of the clock.
         LaneAhead = "LANE_AHEAD", [Unavailable], Owner, Unchanged;
-        /// The clock of the lane's owner is so far ahead of its store's that the store raises no ceiling up to it.
+        /// The clock of the lane's owner is so far ahead of the clock of its store that the store raises no ceiling to
+        /// the time of the owner's clock.
         ClockAhead = "CLOCK_AHEAD", [Unavailable], Ceiling, Unchanged, [AHEAD_MS];
         /// The cluster has as many series as it may.
         TooManySeries = "TOO_MANY_SERIES", [ResourceExhausted], Never, Unchanged;
         /// The lanes do not fit the layout of the cluster.
         LayoutFull = "LAYOUT_FULL", [ResourceExhausted], Never, Unchanged;
-        /// Another set creates the series of the cluster; or this set does, and so can neither be closed nor forgotten.
+        /// Another set creates the series of the cluster. Or this set creates them, and therefore can be neither closed
+        /// nor forgotten.
         LayoutWriter = "LAYOUT_WRITER", [FailedPrecondition], Never, Unchanged;
-        /// An AllocSvr of a release that knows no series is live: upgrade it first. Or the store of another set does
-        /// not know yet which set creates series: upgrade it, or try again in a few seconds.
+        /// A live AllocSvr is of a release that knows no series: upgrade it first. Or the store of another set does not
+        /// know yet which set creates series: upgrade that store, or try again in a few seconds.
         SetOutdated = "SET_OUTDATED", [FailedPrecondition], Never, Unchanged;
     }
     "Endpoints" {
@@ -281,7 +289,8 @@ reasons! {
         /// The request does not fit into the memory that is left for its connection: read responses, or send less at a
         /// time.
         OutOfMemory = "OUT_OF_MEMORY", [ResourceExhausted], Quota, Unchanged;
-        /// The node makes as many reports of activity or of sections as it may at a time, or in a second.
+        /// The node makes as many reports of activity or of sections as it may make at the same time or within a
+        /// second.
         TooManyReports = "TOO_MANY_REPORTS", [ResourceExhausted], Quota, Unchanged;
         /// A browser sent the request for a page of another site, or as a prefetch.
         Unsolicited = "UNSOLICITED", [PermissionDenied], Never, Unchanged;
@@ -325,7 +334,7 @@ reasons! {
         NotGranted = "NOT_GRANTED", [Unavailable], Never, Unknown;
     }
     "Control" {
-        /// The set has another name than the store's or the target's set.
+        /// The set in the request has another name than the set of the store or of the target.
         OtherSet = "OTHER_SET", [FailedPrecondition], Never, Unchanged;
         /// The store has not defined the set yet.
         NoSet = "NO_SET", [Unavailable], Start, Unchanged;
@@ -417,7 +426,7 @@ reasons! {
         OtherLayout = "OTHER_LAYOUT", [FailedPrecondition], Never, Unchanged;
         /// The set is of another lineage than the request names.
         OtherLineage = "OTHER_LINEAGE", [FailedPrecondition], Never, Unchanged;
-        /// The other set was restored since, so the lineage in the request is over.
+        /// The other set has been restored in the meantime, so the lineage in the request has ended.
         OldLineage = "OLD_LINEAGE", [FailedPrecondition], Never, Unchanged;
         /// The runs of sections overlap, are out of order or out of range, or are too many.
         BadRuns = "BAD_RUNS", [InvalidArgument], Never, Unchanged;
@@ -445,7 +454,8 @@ reasons! {
         NotResponded = "NOT_RESPONDED", [FailedPrecondition], Never, Unchanged;
         /// The response is from before the fence was applied there.
         FenceNotApplied = "FENCE_NOT_APPLIED", [FailedPrecondition], Never, Unchanged;
-        /// The response to the fence is of another set or lineage, or not the next part.
+        /// The data from another set contradicts itself or is out of bounds, describes a set other than its sender,
+        /// changes the name of that set, or has a revision too far above the last known revision.
         BadResponse = "BAD_RESPONSE", [InvalidArgument], Never, Unchanged;
     }
     "Proposals" {
@@ -469,7 +479,7 @@ reasons! {
         BadStoreId = "BAD_STORE_ID", [InvalidArgument], Never, Unchanged;
         /// The change names no member, or more than a store may have.
         BadCount = "BAD_COUNT", [InvalidArgument], Never, Unchanged;
-        /// The name of the member or series is none: it is empty, too long, or has other characters than allowed.
+        /// The name of the member or series is invalid: it is empty, too long, or has other characters than allowed.
         BadName = "BAD_NAME", [InvalidArgument], Never, Unchanged;
         /// The change adds and removes the same member.
         AddedAndRemoved = "ADDED_AND_REMOVED", [InvalidArgument], Never, Unchanged;
@@ -477,7 +487,7 @@ reasons! {
         UnknownMember = "UNKNOWN_MEMBER", [NotFound, PermissionDenied], Never, Unchanged;
         /// The member has no vote.
         NotAVoter = "NOT_A_VOTER", [FailedPrecondition], Never, Unchanged;
-        /// A member had the id before; an id belongs to one disk permanently.
+        /// Another member had the id before. An id belongs to one disk permanently.
         UsedStoreId = "USED_STORE_ID", [FailedPrecondition], Never, Unchanged;
         /// The id belongs to a member with another name or address, or the message is for another member.
         OtherMember = "OTHER_MEMBER", [AlreadyExists, FailedPrecondition], Never, Unchanged;
@@ -509,7 +519,7 @@ reasons! {
         OtherCluster = "OTHER_CLUSTER", [FailedPrecondition], Never, Unchanged;
         /// The message does not name the data directory of its sender.
         NoNonce = "NO_NONCE", [InvalidArgument], Never, Unchanged;
-        /// The message is for another data directory of this member, which may come back.
+        /// The message is for another data directory of this member. That data directory may come back.
         OtherReceiver = "OTHER_RECEIVER", [PermissionDenied], Never, Unchanged;
         /// The members use different message formats: run one version.
         OtherFormat = "OTHER_FORMAT", [FailedPrecondition], Never, Unchanged;
@@ -517,7 +527,7 @@ reasons! {
         OutdatedMember = "OUTDATED_MEMBER", [FailedPrecondition], Never, Unchanged;
         /// The sender was removed from the cluster permanently; the sender stops.
         RemovedMember = "REMOVED_MEMBER", [FailedPrecondition], Never, Unchanged;
-        /// The sender has the id of a member, but not the data directory of this member; the sender stops.
+        /// The sender has the id of a member, but another data directory than that member. The sender stops.
         OtherDataDirectory = "OTHER_DATA_DIRECTORY", [FailedPrecondition], Never, Unchanged;
         /// The sender lacks entries that it acknowledged; the sender stops.
         AcknowledgedDataLost = "ACKNOWLEDGED_DATA_LOST", [FailedPrecondition], Never, Unchanged;

@@ -1,7 +1,7 @@
-//! Decodes refusals: returns from the reason on the wire to the original refusal.
+//! Decodes refusals: converts the reason on the wire back to the original refusal.
 //!
-//! **Invariant:** each reason is placed here, once for each kind of request; the code does not compile until a new
-//! reason is placed. A refusal of unknown outcome is never decoded to a refusal that changed nothing.
+//! **Invariant:** for each kind of request, every reason is listed here once, and the code does not compile until a new
+//! reason is listed. A refusal with unknown outcome is never decoded to a refusal that changed nothing.
 
 use std::ops::Range;
 
@@ -25,7 +25,7 @@ pub struct RefusedHandover<'a> {
 }
 
 impl RefusedHandover<'_> {
-    /// Returns the meaning of the refusal for the handover's source.
+    /// Returns what the refusal means for the source of the handover.
     #[must_use]
     pub fn meaning(&self) -> RefusedCommit {
         let target = self.handover.target_here();
@@ -35,8 +35,8 @@ impl RefusedHandover<'_> {
         }
     }
 
-    /// Decodes the refusal of the command; returns `None` if the command may have been applied, or may still be.
-    /// Numbers that the wire does not carry are 0.
+    /// Decodes the refusal of the command; `None` if the command may have been applied, or may still be applied.
+    /// Numbers that the wire does not carry are set to 0.
     fn refusal(&self) -> Option<CommandRefusal> {
         let Handover { section, epoch, session, to, departure, .. } = self.handover;
         let (section, from, current) = (*section, session.node, Incarnation(self.current));
@@ -107,7 +107,7 @@ impl RefusedHandover<'_> {
     }
 }
 
-/// A request for numbers of one user that another server refused.
+/// A request for numbers of one user, which another server refused.
 #[derive(Clone, Debug)]
 pub struct RefusedItem {
     /// The requested uid.
@@ -122,28 +122,28 @@ pub struct RefusedItem {
     pub section: SectionId,
     /// The node that refused.
     pub owner: NodeId,
-    /// The uids of all sets.
+    /// The range of uids of all sets of the cluster.
     pub uids: Range<u64>,
 }
 
-/// The fields of a refusal that depend on its reason.
+/// The fields of a refusal that only some reasons have.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Details<'a> {
     /// The set that the section is in.
     pub set: Option<SetId>,
-    /// The epoch since which it is there.
+    /// The epoch since which the section has been in that set.
     pub since: Option<Epoch>,
-    /// The highest number to which an advance is accepted.
+    /// The highest number to which an advance is accepted at present.
     pub bound: Option<Seq>,
-    /// Milliseconds by which the owner's clock is ahead of its store's.
+    /// Milliseconds by which the owner's clock is ahead of the clock of the owner's store.
     pub ahead_ms: Option<u64>,
     /// The text for humans.
     pub text: &'a str,
 }
 
 impl RefusedItem {
-    /// Decodes the refusal; returns `None` if numbers may have been consumed. A refusal that concerns the request, the
-    /// connection or the node instead of the item is decoded as [`Refusal::Unserved`].
+    /// Decodes the refusal; `None` if numbers may have been consumed. If the refusal concerns the request, the
+    /// connection or the node, and not the item, it is decoded as [`Refusal::Unserved`].
     #[must_use]
     pub fn refusal(&self, reason: Reason, details: Details<'_>) -> Option<Refusal> {
         let RefusedItem { uid, count, to, epoch, section, owner, ref uids } = *self;
@@ -161,14 +161,15 @@ impl RefusedItem {
             Reason::DeadlinePassed => Refusal::DeadlinePassed { section },
             Reason::OwnerUnreachable => Refusal::OwnerUnreachable { section, owner },
             Reason::OwnerConnectionLost => Refusal::OwnerConnectionLost { section, owner },
-            // The wire does not carry the node's epoch, but the caller's is newer.
+            // The wire does not carry the node's epoch. The caller's epoch is newer, so the node's is at most one below
+            // it.
             Reason::StaleEpoch if epoch > Epoch(0) => {
                 Refusal::StaleEpoch { section, mine: Epoch(epoch.0 - 1), callers: epoch }
             }
             Reason::LeaseExpired => Refusal::LeaseExpired { section },
             Reason::TooManyPending => Refusal::TooManyPending { section, pending: MAX_PENDING },
             Reason::CeilingStalled => Refusal::CeilingStalled { section },
-            // The last id of a series is of its last number.
+            // The last id of a series is made of the last number of a lane.
             Reason::Exhausted | Reason::SeriesEnded => Refusal::Exhausted { uid, count },
             Reason::AdvanceTooFar => Refusal::AdvanceTooFar { to: to?, bound: details.bound? },
             Reason::AlreadyPast => Refusal::AlreadyPast { uid },
@@ -176,7 +177,7 @@ impl RefusedItem {
             Reason::ClockAhead => Refusal::ClockAhead { section, node: owner, ahead_ms: details.ahead_ms.unwrap_or(0) },
             Reason::AfterTooFar => Refusal::AfterTooFar { section, above: Seq(to?) },
             Reason::ShuttingDown => Refusal::ShuttingDown,
-            // Without the set, the call waits for newer routes.
+            // If the refusal does not state the set, the call waits for newer routes.
             Reason::Moved => match (details.set, details.since) {
                 (Some(set), Some(since)) => Refusal::Moved { section, set, since },
                 _ => unserved,
@@ -222,7 +223,7 @@ impl RefusedItem {
     }
 }
 
-/// Returns the last number in a text: the quota that a refusal states, which no field has.
+/// Returns the last number in a text. It is the quota that a refusal states, for which there is no field.
 fn last_number(text: &str) -> u32 {
     let numbers = text.split(|letter: char| !letter.is_ascii_digit());
     numbers.rev().find_map(|number| number.parse().ok()).unwrap_or_default()

@@ -1,8 +1,8 @@
-//! The rights of roles: one table of all methods, read by every port. A method outside of the table is denied.
+//! The rights of roles, in one table of all methods that every port reads. A method that is not in the table is denied.
 //!
-//! A row allows a role of nodes either for the nodes of the port's own set, or for nodes of any set of the cluster. The
-//! reader of a node's name or id checks that a node acts only for itself. Ports without TLS know no roles and deny
-//! nothing.
+//! For a role of nodes, a row allows either the nodes of the port's own set or the nodes of any set of the cluster. The
+//! code that reads a node's name or id from a request checks that a node acts only for itself. Ports without TLS know
+//! no roles and deny nothing.
 
 use std::fmt;
 
@@ -19,7 +19,7 @@ pub enum Allowed {
     Any(Role),
     /// Nodes of the port's own set.
     OwnSet(Role),
-    /// Callers without a certificate, by the token of a tenant; only on nodes that have tenants.
+    /// Callers without a certificate that present the token of a tenant; only on nodes that have tenants.
     Token,
 }
 
@@ -37,7 +37,7 @@ pub struct Row {
     pub allowed: &'static [Allowed],
 }
 
-/// The paths of a gRPC port that belong to no service: JSON, text, and their description.
+/// The paths of a gRPC port that belong to no service: JSON, plain text, and the description of both.
 pub const HTTP: &str = "HTTP";
 
 /// The Redis port.
@@ -46,15 +46,16 @@ pub const REDIS: &str = "Redis";
 const EVERYONE: &[Allowed] =
     &[Any(Store), Any(Alloc), Any(Proxy), Any(Operator), Any(Viewer), Any(Client), Any(Metrics)];
 
-/// Nodes forward the calls of their callers, also to other sets.
+/// Roles of callers. Nodes are among them, because nodes forward the calls of their callers, also to other sets.
 const CALLERS: &[Allowed] = &[Any(Alloc), Any(Proxy), Any(Operator), Any(Client), Token];
 
-/// Followers forward to the leader and state the sender, which the leader checks.
+/// Roles of nodes in the port's own set. Followers are among them, because they forward requests to the leader. They
+/// state the sender of each request, which the leader checks.
 const OWN_NODES: &[Allowed] = &[OwnSet(Alloc), OwnSet(Store)];
 
 const OPERATORS: &[Allowed] = &[Any(Operator)];
 
-/// Reads that show the state of a cluster, without its settings and backups.
+/// Roles for reads that show the state of a cluster, but not its settings and backups.
 const VIEWERS: &[Allowed] = &[Any(Operator), Any(Viewer)];
 
 /// The table.
@@ -77,7 +78,7 @@ pub const TABLE: &[Row] = &[
     },
     Row { service: HTTP, methods: &["*"], allowed: CALLERS },
     Row { service: REDIS, methods: &["*"], allowed: &[Any(Proxy), Any(Operator), Any(Client), Token] },
-    // A section that migrates is handed over between AllocSvrs of two sets.
+    // If a section migrates, AllocSvrs of two sets hand it over.
     Row { service: "seqsvr.v1.HandoverService", methods: &["Prepare", "Stage", "Activate"], allowed: &[Any(Alloc)] },
     Row {
         service: "seqsvr.v1.ControlService",
@@ -94,7 +95,7 @@ pub const TABLE: &[Row] = &[
         methods: &["Arm", "Arrive", "StartReturn", "CompleteArrival", "Fence", "Exchange", "Confirm", "ReadFinal"],
         allowed: &[Any(Store)],
     },
-    // Followers forward the requests of operators, whose rights the leader checks.
+    // Followers forward requests of operators. The leader checks the operator's rights.
     Row { service: "seqsvr.v1.ForwardService", methods: &["Forward"], allowed: &[OwnSet(Store)] },
     Row { service: "seqsvr.v1.StatusService", methods: &["Status"], allowed: EVERYONE },
     Row {
@@ -142,7 +143,7 @@ pub const TABLE: &[Row] = &[
     Row { service: "seqsvr.v1.BackupService", methods: &["CreateBackup"], allowed: OPERATORS },
     Row { service: "seqsvr.v1.AuditService", methods: &["ListEvents"], allowed: VIEWERS },
     Row { service: "seqsvr.v1.EventService", methods: &["ListSetEvents", "WatchSetEvents"], allowed: VIEWERS },
-    // Members of the store forward the request to the leader.
+    // Members of the store forward this request to the leader.
     Row { service: "seqsvr.v1.AuditService", methods: &["EndOperation"], allowed: &[OwnSet(Store)] },
     Row { service: "grpc.health.v1.Health", methods: &["Check", "Watch", "List"], allowed: EVERYONE },
     Row { service: "grpc.reflection.v1.ServerReflection", methods: &["ServerReflectionInfo"], allowed: EVERYONE },
@@ -160,7 +161,8 @@ impl<'a> Called<'a> {
     /// The Redis port.
     pub const REDIS: Called<'static> = Called { service: REDIS, method: "*" };
 
-    /// Returns the method of a request's path: `/SERVICE/METHOD` of the table's services, or HTTP for any other path.
+    /// Returns the method that a request's path names. The path is `/SERVICE/METHOD` for the services in the table. Any
+    /// other path is of the service [`HTTP`].
     #[must_use]
     pub fn by_path(path: &'a str) -> Called<'a> {
         let parts = path.strip_prefix('/').and_then(|path| path.split_once('/'));
@@ -172,7 +174,7 @@ impl<'a> Called<'a> {
         }
     }
 
-    /// Returns the roles that may call the method; `None` if the table does not have it.
+    /// Returns the roles that may call the method; `None` if the method is not in the table.
     fn allowed(self) -> Option<&'static [Allowed]> {
         let row = TABLE.iter().find(|row| row.service == self.service && row.methods.contains(&self.method));
         row.map(|row| row.allowed)
@@ -184,13 +186,13 @@ impl<'a> Called<'a> {
         self.service != HTTP && self.allowed().is_some()
     }
 
-    /// Returns whether a token of a tenant admits a caller without a certificate.
+    /// Returns whether a caller without a certificate may call the method with the token of a tenant.
     #[must_use]
     pub fn admits_tokens(self) -> bool {
         self.allowed().is_some_and(|allowed| allowed.contains(&Token))
     }
 
-    /// Checks a caller at a port of `set`; a proxy's ports belong to no set.
+    /// Checks whether a caller may call the method at a port of the set `set`. A proxy's ports belong to no set.
     ///
     /// # Errors
     /// `ROLE_DENIED`.
@@ -216,15 +218,15 @@ impl fmt::Display for Called<'_> {
     }
 }
 
-/// Returns whether a caller gets the whole status, with admin ports, sets and migrations: an operator or a viewer, and
-/// at ports without TLS any caller.
+/// Returns whether a caller gets the whole status, including admin ports, sets and migrations. Operators and viewers
+/// get it, and so does any caller at a port without TLS.
 #[must_use]
 pub fn sees_whole_status(caller: Option<&Identity>) -> bool {
     caller.is_none_or(|caller| matches!(caller.role(), Operator | Viewer))
 }
 
-/// Removes from a node's status the fields that only nodes, operators and viewers get on a port for nodes: ids of
-/// processes and of nodes, and incarnations.
+/// Removes fields from a node's status if the caller is not a node, an operator or a viewer. These fields are the ids
+/// of processes and nodes, and incarnations.
 pub fn narrow(status: &mut v1::StatusResponse, caller: Option<&Identity>) {
     if caller.is_none_or(|caller| matches!(caller.role(), Store | Alloc | Operator | Viewer)) {
         return;
@@ -243,8 +245,9 @@ pub fn narrow(status: &mut v1::StatusResponse, caller: Option<&Identity>) {
     }
 }
 
-/// Checks that a node acts for itself: the certificate of an AllocSvr must have the name that its request is for. Other
-/// roles only forward, which the table allows or denies.
+/// Checks that a node acts for itself: if the caller is an AllocSvr, its certificate must have the name of the node
+/// that the request is for. Callers with other roles act for no node. They only forward, which the table allows or
+/// denies.
 ///
 /// # Errors
 /// `OTHER_HOLDER`.

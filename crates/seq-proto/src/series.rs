@@ -1,4 +1,4 @@
-//! Series on the wire, and the encoding of their shapes, which the store keeps without reading it.
+//! Series on the wire, and the encoding of their shapes. The store keeps these shapes without decoding them.
 
 use prost::Message as _;
 use seq_core::layout::{Lanes, SectionRun, TickClock};
@@ -9,7 +9,7 @@ use seq_ids::{CounterShape, Shape, TimedShape};
 
 use crate::v1;
 
-/// The shape of a series, with the rules by which ids are given out.
+/// The shape of a series, with the rules by which its ids are allocated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SeriesShape {
     /// The shape of the ids.
@@ -20,10 +20,11 @@ pub struct SeriesShape {
     pub ahead_ms: u32,
 }
 
-/// Longest time by which an id may be ahead of the clock, in milliseconds: ids of that time are not ordered by it.
+/// Longest time by which an id may be ahead of the clock, in milliseconds. Ids that were made within this time of each
+/// other are not ordered by time.
 pub const MAX_AHEAD_MS: u32 = 10_000;
 
-/// Error: a message describes no series or shape.
+/// Error of a message that does not describe a valid series or shape.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SeriesError {
     /// The message has no shape, or a shape of a kind that this release does not know.
@@ -38,7 +39,7 @@ pub enum SeriesError {
         /// The time in the message.
         ahead_ms: u32,
     },
-    /// A number of bits does not fit a byte.
+    /// A number of bits is too large for a byte.
     #[error("{bits} bits are more than an id has")]
     Bits {
         /// The number in the message.
@@ -53,16 +54,16 @@ pub enum SeriesError {
 }
 
 impl SeriesShape {
-    /// Returns the shape that a series keeps.
+    /// Returns the shape that the record of a series contains.
     ///
     /// # Errors
-    /// [`SeriesError`]: another release wrote it.
+    /// [`SeriesError`], if another release wrote a shape that this release cannot read.
     pub fn of(series: &Series) -> Result<SeriesShape, SeriesError> {
         let shape = v1::Shape::decode(series.shape.as_slice()).map_err(|_| SeriesError::NoShape)?;
         SeriesShape::try_from(&shape)
     }
 
-    /// Encodes the shape for a series, in at most [`limits::MAX_SHAPE_BYTES`].
+    /// Encodes the shape for the record of a series. The result has at most [`limits::MAX_SHAPE_BYTES`] bytes.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         let bytes = v1::Shape::from(self).encode_to_vec();
@@ -123,7 +124,7 @@ impl From<&SeriesShape> for v1::Shape {
 impl From<&Series> for v1::Series {
     fn from(series: &Series) -> v1::Series {
         let v1::StoredSeries { name, shape, lanes, created_ms, retired, home_set_id: _ } = series.into();
-        // A caller gets no shape of a later release.
+        // If only a later release knows the shape, a caller gets no shape.
         v1::Series { name, shape: v1::Shape::decode(shape.as_slice()).ok(), lanes, created_ms, retired }
     }
 }
@@ -153,10 +154,11 @@ pub fn lanes(lanes: &Lanes, first: SectionId) -> v1::Lanes {
     v1::Lanes { count, per_section, start: start.0, margin, clock, first_section: first.0 }
 }
 
-/// Decodes a series as a set states it.
+/// Decodes a series in the form in which a set states it.
 ///
 /// # Errors
-/// [`SeriesError::NoLanes`], or bits that do not fit. The layout checks the other numbers.
+/// [`SeriesError::NoLanes`], or [`SeriesError::Bits`] if bits are too large for a byte. The other numbers are checked
+/// by the layout.
 pub fn stated(series: &v1::StoredSeries) -> Result<StatedSeries, SeriesError> {
     let v1::StoredSeries { name, shape, lanes, created_ms, retired, home_set_id } = series;
     let lanes = lanes.as_ref().ok_or_else(|| SeriesError::NoLanes { name: name.clone() })?;
@@ -178,14 +180,14 @@ impl From<&LayoutWriter> for v1::LayoutWriter {
     }
 }
 
-/// Decodes the writer that a set states.
+/// Decodes the layout writer that a set states.
 #[must_use]
 pub fn writer(stated: &v1::LayoutWriter) -> LayoutWriter {
     let v1::LayoutWriter { term, from_set_id, set_id, changes, restores, taken } = *stated;
     LayoutWriter { term, from: SetId(from_set_id), set: SetId(set_id), changes, restores, taken }
 }
 
-/// Decodes the series of a route table. The sections of each are checked by the layout that they are appended to.
+/// Decodes a series of a route table. Its sections are checked when its lanes are appended to the layout.
 ///
 /// # Errors
 /// As [`stated`].

@@ -4,22 +4,23 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use crate::v1::{GetConfigResponse, Setting};
 
-/// Settings in a response: several times as many as a node has.
+/// Limit on the settings in a response. It is several times the number of settings that a node has.
 pub const MAX_SETTINGS: usize = 256;
 
-/// Bytes of a text of a setting. Longer texts are lists of networks, of which the begin suffices.
+/// Limit on the bytes of a setting's text. Longer texts are lists of networks, and the beginning of such a list is
+/// enough.
 const MAX_TEXT: usize = 4_096;
 
-/// The settings of a node, as it reports them. Clones share them, because a process reads its settings again while it
-/// runs.
+/// The settings of a node, in the form in which the node reports them. Clones share the settings, because a process
+/// reads its settings again while it runs.
 #[derive(Clone, Debug, Default)]
 pub struct NodeSettings(Arc<RwLock<Vec<Setting>>>);
 
 impl NodeSettings {
-    /// Creates the settings from rows without secrets.
+    /// Creates the settings from rows, which must not contain secrets.
     ///
     /// # Panics
-    /// When there are more rows than a response has.
+    /// If there are more rows than a response may have.
     #[must_use]
     pub fn new(rows: impl IntoIterator<Item = Setting>) -> NodeSettings {
         let rows: Vec<Setting> = rows.into_iter().map(bounded).collect();
@@ -27,7 +28,7 @@ impl NodeSettings {
         NodeSettings(Arc::new(RwLock::new(rows)))
     }
 
-    /// Replaces the row with the key of `row`, whose value the running process has taken over.
+    /// Replaces the row that has the key of `row`. The running process has taken over the new value.
     pub fn update(&self, row: Setting) {
         let mut rows = self.0.write().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = rows.iter_mut().find(|known| known.key == row.key) {
@@ -48,7 +49,7 @@ fn bounded(row: Setting) -> Setting {
     Setting { key, value: cut(value), default: cut(default), origin: cut(origin) }
 }
 
-/// Cuts a text to [`MAX_TEXT`] bytes, its length included.
+/// Cuts a text to [`MAX_TEXT`] bytes, including a note of its full length.
 fn cut(text: String) -> String {
     if text.len() <= MAX_TEXT {
         return text;
@@ -85,7 +86,7 @@ mod tests {
         assert_eq!(response.settings[0].value, longest);
         let cut = &response.settings[1].value;
         assert!(cut.len() == MAX_TEXT && cut.ends_with("x... (4097 bytes)"), "{cut}");
-        // Two bytes for each character, of which none is divided.
+        // Each character has two bytes, and the cut does not divide any of them.
         let settings = NodeSettings::new([row("a", &"\u{e9}".repeat(MAX_TEXT))]);
         let cut = settings.response("", "", "").settings.remove(0).value;
         assert!(cut.len() <= MAX_TEXT && cut.ends_with("\u{e9}... (8192 bytes)"), "{cut}");

@@ -1,7 +1,7 @@
 //! Encodes refusals as gRPC statuses and as items of a batch, and decodes them.
 //!
-//! A status carries `google.rpc.ErrorInfo` with [`DOMAIN`] and its [`Reason`], and `google.rpc.RetryInfo` if a repeated
-//! request can succeed. An item of a batch carries the same fields in its `ItemError`.
+//! A status carries `google.rpc.ErrorInfo` with [`DOMAIN`] and its [`Reason`]. If a repeated request can succeed, it
+//! also carries `google.rpc.RetryInfo`. An item of a batch carries the same fields in its `ItemError`.
 
 use std::time::Duration;
 
@@ -90,7 +90,7 @@ impl Reason {
         }
     }
 
-    /// Returns the reason why lanes do not fit the layout.
+    /// Returns the reason why lanes cannot be appended to the layout.
     const fn of_append(error: &AppendError) -> Reason {
         match error {
             AppendError::TooManySpaces => Reason::TooManySeries,
@@ -139,7 +139,7 @@ impl Reason {
         }
     }
 
-    /// Returns the reason why a set names no owners for sections of another set.
+    /// Returns the reason why this set names no next owners for sections of another set.
     #[must_use]
     pub const fn not_reserved(refusal: &NotReserved) -> Reason {
         match refusal {
@@ -152,19 +152,19 @@ impl Reason {
         }
     }
 
-    /// Returns the status of a refusal with this reason: its code and its retry hint, without metadata.
+    /// Returns the status of a refusal with this reason. It has the reason's code and retry hint, and no metadata.
     #[must_use]
     pub fn status(self, message: impl Into<String>) -> Status {
         self.status_with(message, [])
     }
 
-    /// Returns the status as [`Reason::status`] does, with metadata under keys of [`Reason::metadata`].
+    /// Returns the same status as [`Reason::status`], with metadata under keys of [`Reason::metadata`].
     #[must_use]
     pub fn status_with<const N: usize>(self, message: impl Into<String>, metadata: [(&str, String); N]) -> Status {
         with_reason(self.code(), self, message.into(), metadata, self.retry().after())
     }
 
-    /// Returns the status as [`Reason::status`] does, with another code of [`Reason::codes`].
+    /// Returns the same status as [`Reason::status`], with another code of [`Reason::codes`].
     #[must_use]
     pub fn status_as(self, code: Code, message: impl Into<String>) -> Status {
         with_reason(code, self, message.into(), [], self.retry().after())
@@ -205,8 +205,8 @@ pub fn to_status(refusal: &Refusal) -> Status {
     }
 }
 
-/// Returns a status of this service's domain with a retry hint that differs from the reason's. [`Reason::status`]
-/// builds all other statuses.
+/// Returns a status in this service's domain whose retry hint differs from the reason's. All other statuses are built
+/// by [`Reason::status`].
 #[must_use]
 pub fn with_reason<const N: usize>(
     code: Code,
@@ -225,9 +225,9 @@ pub fn with_reason<const N: usize>(
     Status::with_error_details(code, message, details)
 }
 
-/// Returns the status of a refused call whose caller's deadline is over. The reason names the cause of the wait. If the
-/// refusal has a retry hint, the code becomes DEADLINE_EXCEEDED and the hint is removed, because the caller no longer
-/// waits.
+/// Returns the status of a refused call after the caller's deadline has passed. The reason names the cause for which
+/// the call waited. If the refusal has a retry hint, the code is DEADLINE_EXCEEDED and the hint is left out, because
+/// the caller no longer waits.
 #[must_use]
 pub fn to_late_status(refusal: &Refusal) -> Status {
     let status = to_status(refusal);
@@ -239,7 +239,8 @@ pub fn to_late_status(refusal: &Refusal) -> Status {
     Status::with_error_details(Code::DeadlineExceeded, status.message(), details)
 }
 
-/// Returns the refusal of one item of a batch, as [`to_late_status`] does for a call.
+/// Returns the refusal of one item of a batch after the caller's deadline has passed, in the same way as
+/// [`to_late_status`] for a call.
 #[must_use]
 pub fn to_late_item(index: u32, refusal: &Refusal) -> v1::ItemError {
     let item = to_item(index, refusal);
@@ -260,15 +261,15 @@ pub fn to_item(index: u32, refusal: &Refusal) -> v1::ItemError {
     v1::ItemError { set_id, since, ..Reason::of(refusal).item(index, refusal.to_string()) }
 }
 
-/// Returns the refusal of an item that would have to wait, in a request that excludes waiting. The item is valid: a
-/// unary request for it can be served immediately.
+/// Returns the refusal of an item that would have to wait although its request excludes waiting. The item is valid, so
+/// a unary request for it can be sent immediately.
 #[must_use]
 pub fn would_wait(index: u32) -> v1::ItemError {
     Reason::WouldWait.item(index, "the item must wait, or another node owns it")
 }
 
-/// Returns the value under a key of the metadata of a status of this service's domain; `None` if it is missing or
-/// empty.
+/// Returns the value of a key in the metadata of a status; `None` if the status is of another domain, or if the value
+/// is missing or empty.
 #[must_use]
 pub fn metadata(status: &Status, key: &str) -> Option<String> {
     let details = status.get_error_details();
@@ -276,26 +277,26 @@ pub fn metadata(status: &Status, key: &str) -> Option<String> {
     info.metadata.get(key).filter(|value| !value.is_empty()).cloned()
 }
 
-/// Returns the name of a status' reason in this service's domain; `None` for a status of another domain.
+/// Returns the name of a status' reason; `None` if the status is of another domain than this service's.
 #[must_use]
 pub fn reason(status: &Status) -> Option<String> {
     status.get_error_details().error_info().filter(|info| info.domain == DOMAIN).map(|info| info.reason.clone())
 }
 
-/// Returns the reason of a status; `None` for a status of another domain, or for a reason that this version does not
-/// know.
+/// Returns the reason of a status; `None` if the status is of another domain, or if this version does not know the
+/// reason.
 #[must_use]
 pub fn known_reason(status: &Status) -> Option<Reason> {
     reason(status).and_then(|name| Reason::parse(&name))
 }
 
-/// Returns the retry hint of a status; `None` if a repeat does not help.
+/// Returns the retry hint of a status; `None` if a repetition of the request does not help.
 #[must_use]
 pub fn retry_after(status: &Status) -> Option<Duration> {
     status.get_error_details().retry_info().and_then(|info| info.retry_delay)
 }
 
-/// Returns the refusal of bytes that cannot be decoded; the text locates the error.
+/// Returns the refusal of bytes that cannot be decoded. `text` states where the error is.
 #[must_use]
 pub fn malformed(text: String) -> Status {
     Reason::Malformed.status(text)
@@ -307,17 +308,17 @@ pub fn too_large(limit: usize) -> Status {
     Reason::MessageTooLarge.status(format!("the message is larger than the {limit} bytes that one may have"))
 }
 
-/// Prefixes of the library's statuses for messages that it did not decode.
+/// Beginnings of the texts in the library's statuses for messages that the library could not decode.
 const UNREAD: [&str; 2] = ["failed to decode Protobuf message", "Error, decoded message length too large"];
 
-/// Returns whether a status is the library's for a message that it did not decode.
+/// Returns whether a status was made by the library for a message that the library could not decode.
 #[must_use]
 pub fn is_unread(status: &Status) -> bool {
     UNREAD.iter().any(|text| status.message().starts_with(text))
 }
 
-/// Adds this service's code and reason to the library's status for a message that it did not decode; returns any other
-/// status unchanged.
+/// Adds this service's code and reason to a status that the library made for a message that it could not decode.
+/// Returns any other status unchanged.
 #[must_use]
 pub fn unread(status: &Status) -> Status {
     let text = status.message().to_owned();
@@ -331,13 +332,13 @@ pub fn unread(status: &Status) -> Status {
 /// One detail of a status.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Detail {
-    /// Full name of its message, as `google.rpc.ErrorInfo`.
+    /// Full name of the detail's message type, for example `google.rpc.ErrorInfo`.
     pub name: String,
     /// The message, encoded.
     pub value: Vec<u8>,
 }
 
-/// Returns the details of a status, for protocols that carry them in another form than gRPC does.
+/// Returns the details of a status, for protocols that carry them in another form than gRPC.
 #[must_use]
 pub fn details(status: &Status) -> Vec<Detail> {
     let details = tonic_types::pb::Status::decode(status.details()).map(|status| status.details).unwrap_or_default();

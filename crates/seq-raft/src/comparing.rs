@@ -1,5 +1,6 @@
-//! Task of a member that marks entries while it leads, digests its state after each mark, and compares its digests with
-//! the digests of the other members. The same probes compare the wall clocks.
+//! Task with which a member compares its state with the states of the other members. While the member leads, it marks
+//! log entries. After each marked entry, every member digests its own state and compares its digests with the digests
+//! of the other members. The same probes compare the wall clocks.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -19,7 +20,7 @@ use crate::storage::{DataDir, Files, Raft, Replica, outvoted};
 use crate::transport::client::{self, Probed};
 use crate::transport::identity::Identity;
 
-/// Timeout of a call for the digests of one member. A silent member is called again in the next round.
+/// Timeout of the request for one member's digests. A member that does not respond is probed again in the next round.
 const TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Compares the state of this member with the states of the others.
@@ -29,7 +30,7 @@ pub(crate) struct Comparison {
     pub(crate) raft: Raft,
     pub(crate) replica: Arc<dyn Replica>,
     pub(crate) proposer: Proposer,
-    /// Addresses in the set file, which may be newer than the addresses in the list of members.
+    /// Addresses of the members in the set file. They may be newer than the addresses in the list of members.
     pub(crate) addrs: BTreeMap<u64, String>,
     pub(crate) membership: Arc<OwnMembership>,
     pub(crate) evictions: Evictions,
@@ -58,7 +59,7 @@ impl Comparison {
         }
     }
 
-    /// Marks an entry if this member leads other members and an entry was applied since the last mark.
+    /// Marks an entry if this member leads other members, and if an entry was applied since the last mark.
     async fn mark(&self, digests: &Digests) {
         let last = digests.kept().last().map(|digest| digest.index);
         let applied = self.replica.last_applied().map(|id| id.index);
@@ -70,8 +71,8 @@ impl Comparison {
         }
     }
 
-    /// Requests the digests and the clocks of the other members; returns the difference by which this member was
-    /// outvoted.
+    /// Requests the digests and the clocks of the other members. Returns the difference if a majority of the voters has
+    /// another state than this member.
     async fn compare(&self, digests: &Digests) -> Option<Difference> {
         let (voters, others) = self.members();
         if others.is_empty() {
@@ -105,7 +106,7 @@ impl Comparison {
         (membership.voter_ids().collect(), others.map(|(id, member)| (*id, addr(id, &member.raft_addr))).collect())
     }
 
-    /// Marks the data directory, so that no later start uses its state, and stops the member.
+    /// Marks the data directory as outvoted, so that no later start uses the state in it, and stops the member.
     async fn stop(&self, difference: &Difference) {
         let (files, text) = (Files::of(&self.data), difference.to_string());
         let written = self.blocking(move || outvoted::mark(&files, &text)).await;
@@ -116,7 +117,8 @@ impl Comparison {
         std::future::pending().await
     }
 
-    /// Runs work of some milliseconds outside the async runtime; inline in a simulation, which has no other thread.
+    /// Runs work of some milliseconds on a thread outside the async runtime. In a simulation, which has no other
+    /// thread, runs the work inline.
     async fn blocking<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> T {
         match self.data {
             DataDir::Memory(_) => work(),

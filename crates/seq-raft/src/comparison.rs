@@ -1,15 +1,16 @@
-//! Comparison of the applied state between members: finds a member whose state differs.
+//! Comparison of the applied states of the members. It finds a member whose state differs.
 //!
-//! Members apply the same entries in the same order, so their states are equal after the same entry. Damaged memory, a
-//! directory that began with another state, or a release that applies a command differently breaks that silently. So
-//! the leader marks an entry at an interval. The mark is a [`RaiseFormat`](crate::encoding::Record::RaiseFormat) to the
-//! group's current format, which every release reads and which changes nothing. Each member takes the SHA-256 of its
-//! state after that entry, in the group's format, and requests the digests of the other members. A member that a
-//! majority of the voters contradicts stops permanently. Without such a majority it is unknown which state is right,
-//! and all members report the difference.
+//! Members apply the same entries in the same order, so their states are equal after the same entry. This equality is
+//! silently lost if memory is damaged, if a data directory began with another state, or if a release applies a command
+//! differently. So the leader marks an entry at an interval. The mark is a
+//! [`RaiseFormat`](crate::encoding::Record::RaiseFormat) to the group's current format. Every release reads this
+//! record, and it changes no state. Each member computes the SHA-256 of its state after that entry, in the group's
+//! format, and requests the digests of the other members. If a majority of the voters agrees on a different digest, the
+//! member stops permanently. Without such a majority it is unknown which state is right, and all members report the
+//! difference.
 //!
-//! **Invariant:** a member stops only by its own comparison, and only against a majority of the voters: neither the
-//! leader nor any other single member can stop it.
+//! **Invariant:** a member stops only because of its own comparison, and only if a majority of the voters has another
+//! state. Neither the leader nor any other single member can stop it.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
@@ -18,7 +19,8 @@ use parking_lot::Mutex;
 use seq_proto::v1;
 use tokio::sync::Notify;
 
-/// Number of digests that a member keeps: it may be this many intervals behind the others and still be compared.
+/// Number of digests that a member keeps. A member that lags behind the others by fewer marked entries than this can
+/// still be compared with them.
 pub(crate) const KEPT: usize = 8;
 
 /// Digest of the state after one log entry.
@@ -26,12 +28,13 @@ pub(crate) const KEPT: usize = 8;
 pub(crate) struct StateDigest {
     /// Index of the entry.
     pub(crate) index: u64,
-    /// SHA-256 over the group's format, the id of the entry, and the state in that format.
+    /// SHA-256 over the number of the group's format, the id of the entry, and the state in that format.
     pub(crate) sha256: [u8; 32],
 }
 
 impl StateDigest {
-    /// Reads the digests in a message. A hostile member may send any digests: they count for that member alone.
+    /// Reads the digests in a message. A hostile member can send wrong digests, but they count only for that member
+    /// itself.
     pub(crate) fn read(digests: Vec<v1::StateDigest>) -> Vec<StateDigest> {
         let read = |v1::StateDigest { index, sha256 }: v1::StateDigest| {
             Some(StateDigest { index, sha256: sha256.try_into().ok()? })
@@ -44,21 +47,21 @@ impl StateDigest {
     }
 }
 
-/// State copied at a marked entry. It is digested concurrently with applying.
+/// Function that digests a copy of the state at a marked entry. It runs while later entries are applied.
 pub(crate) type Due = Box<dyn FnOnce() -> StateDigest + Send>;
 
-/// Digests of one member, the copy for the next digest, and the last difference found.
+/// Digests of one member's state, the copy that is to be digested next, and the last difference found.
 #[derive(Default)]
 pub(crate) struct Digests {
-    /// The newest copy. It replaces an older copy that is not digested yet: a start applies many marked entries at
-    /// once.
+    /// The newest copy of the state that is not digested yet. It replaces an older copy, because a starting member
+    /// applies many marked entries within a short time.
     due: Mutex<Option<Due>>,
     changed: Notify,
     /// Ascending by index, at most [`KEPT`].
     kept: Mutex<VecDeque<StateDigest>>,
     difference: Mutex<Option<Difference>>,
-    /// Digests that members have sent unasked, because a member that was outvoted no longer responds. They outvote no
-    /// member.
+    /// Digests that other members sent in their own probes, by Raft id. They replace the response of a member that was
+    /// outvoted and no longer responds. They are not used to outvote this member.
     heard: Mutex<BTreeMap<u64, Vec<StateDigest>>>,
 }
 
@@ -92,7 +95,7 @@ impl Digests {
         self.heard.lock().insert(from, StateDigest::read(digests));
     }
 
-    /// Returns the digests of the other members: the responses, and for a silent member its last recorded digests.
+    /// Returns `responses`, completed by the last recorded digests of each member that did not respond.
     pub(crate) fn with_heard(&self, mut responses: BTreeMap<u64, Vec<StateDigest>>) -> BTreeMap<u64, Vec<StateDigest>> {
         for (from, digests) in &*self.heard.lock() {
             responses.entry(*from).or_insert_with(|| digests.clone());
@@ -152,8 +155,8 @@ pub(crate) enum Verdict {
     Outvoted(Difference),
 }
 
-/// Compares the digests of member `me` with those of all members in `digests`, which include its own. Each entry is
-/// judged separately: a member that is behind is compared at an older entry.
+/// Compares the digests of member `me` with the digests of the other members. `digests` holds the digests of all
+/// members, including `me`. Each entry is judged separately, so a member that is behind is compared at an older entry.
 pub(crate) fn judge(me: u64, voters: &BTreeSet<u64>, digests: &BTreeMap<u64, Vec<StateDigest>>) -> Verdict {
     let mut verdict = Verdict::Unknown;
     let mine = digests.get(&me).map_or(&[][..], Vec::as_slice);
@@ -181,8 +184,8 @@ pub(crate) fn judge(me: u64, voters: &BTreeSet<u64>, digests: &BTreeMap<u64, Vec
 }
 
 impl Digests {
-    /// Records a verdict. A difference stays until every voter has the same state after a later entry, because a member
-    /// that stopped for the difference no longer responds.
+    /// Records a verdict. A recorded difference stays until every voter has the same state after a later entry, because
+    /// a member that stopped because of the difference no longer responds.
     pub(crate) fn note(&self, verdict: &Verdict) {
         let mut known = self.difference.lock();
         match verdict {

@@ -19,14 +19,15 @@ pub struct RaftConfig {
     pub node: String,
     /// Location of its data.
     pub data: DataDir,
-    /// Members of the set file, this member included. Their addresses are newer than those of the replicated list.
+    /// Members listed in the set file, this member included. Their addresses may be newer than the addresses in the
+    /// replicated list of members.
     pub peers: Vec<Peer>,
-    /// Whether this member waits to be added to an existing group, and never forms a group.
+    /// Whether this member waits to be added to an existing group. Such a member never forms a group.
     pub join: bool,
     /// Times and sizes.
     pub options: RaftOptions,
-    /// Whether this member raises the group's format while it leads, as soon as every member reads its newest format.
-    /// Otherwise an operator raises it.
+    /// Whether this member, while it leads, raises the group's format as soon as every member reads the newest format
+    /// of this member's program. If false, an operator raises the format.
     pub auto_upgrade: bool,
     /// Connector to other members.
     pub dial: Dial,

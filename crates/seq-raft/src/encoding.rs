@@ -1,11 +1,13 @@
-//! Encoding of stored records: one module per format version, and the readers that choose among them.
+//! Encoding of stored records. Each format version has its own module, and the readers choose the module by the version
+//! in the record.
 //!
-//! Types of the state machine are never archived directly: renaming a field there must not change the bytes on disk. A
-//! released format is never edited; a change of it is a new module, a new version number and a conversion.
+//! The in-memory types are never archived directly, because renaming one of their fields must not change the bytes on
+//! disk. A released format is never edited. A change of the format needs a new module, a new version number and a
+//! conversion.
 //!
-//! Writers of the log's own records write the newest format, and readers read every format. Commands and states are
-//! bodies in the state machine's own formats. They are written in the group's format, which every member reads; a
-//! [`Record::RaiseFormat`] raises it once all members read the next format.
+//! The records of the log itself are written in the newest format and read in every format. Commands and states are
+//! bodies in formats of the state machine. They are written in the group's format, which every member reads. A
+//! [`Record::RaiseFormat`] raises the group's format once all members read a newer format.
 
 pub(crate) mod envelope;
 pub(crate) mod v4;
@@ -21,7 +23,7 @@ pub(crate) use v4 as newest;
 
 pub(crate) use v4::{Identity, Manifest, Snapshot, Watermark};
 
-/// A command that is too large for one entry of the log.
+/// Error of a command that is too large for one log entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a command of {bytes} bytes is larger than the {MAX_COMMAND_BYTES} an entry may hold; send it in parts")]
 pub struct CommandTooLarge {
@@ -39,16 +41,18 @@ pub(crate) enum Record<C> {
         /// The command.
         command: C,
     },
-    /// Raises the format of the group's commands and states from this entry on, and marks the entry after which members
-    /// compare their states; a raise to the current format only marks. On the wire it is a command of the new format
-    /// without a body, so a member that does not read the format refuses it by its version.
+    /// Raises the format of the group's commands and states from this entry on. The record also marks its entry, and
+    /// the members compare their states after each marked entry. If the group already has the format, the record only
+    /// marks the entry. On the wire, the record is a command in the new format without a body. A member that does not
+    /// read the new format therefore refuses the record because of its version.
     RaiseFormat(u16),
 }
 
-/// Encodes a command in the group's format.
+/// Encodes a command in the group's format `format`.
 ///
 /// # Errors
-/// [`CommandTooLarge`]; the proposer bounds its batches separately.
+/// [`CommandTooLarge`] if the encoded command does not fit into an entry. The proposer limits the size of its batches
+/// separately.
 pub(crate) fn write_command<M: StateMachine>(
     format: u16,
     command: &M::Command,
@@ -79,13 +83,13 @@ pub(crate) fn read_record<M: StateMachine>(record: &[u8]) -> Result<Record<M::Co
 /// Reads the records of one entry, in order.
 ///
 /// # Errors
-/// The error of the first unreadable record. An empty entry has an unreadable record.
+/// The error of the first unreadable record. An entry without bytes counts as one unreadable record.
 pub(crate) fn read_batch<M: StateMachine>(records: &[u8]) -> Result<Vec<Record<M::Command>>, ReadError> {
     split(records).map(read_record::<M>).collect()
 }
 
-/// Splits an entry into its records, at least one. An incomplete record becomes the last item, and its reader refuses
-/// it.
+/// Splits an entry into one or more records. If the last record is incomplete, its bytes are the last item, and the
+/// reader of that item refuses it.
 fn split(records: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = Some(records);
     std::iter::from_fn(move || {
@@ -97,10 +101,10 @@ fn split(records: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// Checks that this machine reads the format of each command of an entry.
+/// Checks that this program's state machine reads the format of each command in an entry.
 ///
 /// # Errors
-/// The error of the first command of another format.
+/// The error of the first command in a format that the state machine does not read.
 pub(crate) fn check_formats<M: StateMachine>(records: &[u8]) -> Result<(), ReadError> {
     split(records)
         .try_for_each(|record| envelope::open(Kind::Command, record)?.check_version(M::OLDEST_FORMAT..=M::FORMAT))
@@ -123,7 +127,7 @@ pub(crate) fn read_vote(record: &[u8]) -> Result<Vote, ReadError> {
     Ok(open(Kind::Vote, record)?.decode::<v4::Vote>()?.into_library())
 }
 
-/// Writes a log id as a record of its own; `kind` gives its meaning.
+/// Writes a log id as a separate record. `kind` states the meaning of the log id.
 pub(crate) fn write_log_id(kind: Kind, id: &LogId) -> Vec<u8> {
     envelope::seal(kind, newest::VERSION, &newest::LogId::from(id))
 }

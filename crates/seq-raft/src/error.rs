@@ -24,7 +24,7 @@ pub enum StartError {
         /// The reason in its refusal.
         why: String,
     },
-    /// The peers have formed a group, and this member is not part of it.
+    /// The peers have formed a group that does not include this member.
     #[error(
         "store {by} belongs to a group without store {id}: start this store with --join, and add it with \
          `seqsvr store add {id}`"

@@ -1,5 +1,5 @@
-//! Reason why this member must stop permanently: a verdict of its peers or of its own checks, set once and watched by
-//! its task.
+//! Reason why this member must stop permanently. The member's peers or its own checks set the reason once, and a task
+//! of the member waits for it.
 
 use tokio::sync::watch;
 

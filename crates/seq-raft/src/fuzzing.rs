@@ -1,4 +1,4 @@
-//! Entry points of the fuzzer: arbitrary bytes are read as stored records and Raft messages, or refused, without a
+//! Entry points of the fuzzer. Arbitrary bytes are read as stored records and Raft messages, or are refused, without a
 //! panic.
 
 use std::sync::Arc;
@@ -16,7 +16,8 @@ use crate::transport::client;
 use crate::transport::validation::Validate;
 use crate::types::{Entry, LeaderId, LogId, Payload, SnapshotHeader, TransferLeader, TypeConfig, Vote};
 
-/// Entries of the log that receives the messages: written by leader 1 in term 3, up to half of them committed.
+/// Number of entries in the log that receives the messages. Leader 1 wrote them in term 3, and the first half of them
+/// is committed.
 const ENTRIES: u64 = 8;
 
 /// Longest content of one message of [`raft`]; two bytes hold its length.
@@ -25,8 +26,8 @@ const MAX_CONTENT: usize = u16::MAX as usize;
 /// Check whether a record can be read.
 type Reader = fn(&[u8]) -> bool;
 
-/// Returns every kind of record with its written format and its reader; the last row reads several commands in one
-/// entry.
+/// Returns each kind of record with its written format and its reader. The reader in the last row reads an entry with
+/// several commands.
 fn readers<M: StateMachine>() -> [(Kind, u16, Reader); 10] {
     let log = newest::VERSION;
     [
@@ -43,8 +44,8 @@ fn readers<M: StateMachine>() -> [(Kind, u16, Reader); 10] {
     ]
 }
 
-/// Reads `data` as a record of the kind that its first byte chooses: once as it is, and once as the body of a record
-/// with a valid frame, because a fuzzer finds no checksums. Reads it also as a state.
+/// Reads `data` as a record of the kind that its first byte chooses. Reads the other bytes once as they are, and once
+/// as the body of a record with a valid frame, because a fuzzer finds no valid checksums. Also reads them as a state.
 pub fn record<M: StateMachine>(data: &[u8]) {
     let Some((kind, body)) = data.split_first() else { return };
     let readers = readers::<M>();
@@ -55,9 +56,9 @@ pub fn record<M: StateMachine>(data: &[u8]) {
     let _ = M::decode(M::FORMAT, body);
 }
 
-/// Reads `data` as a sequence of Raft messages to member 2. Each consists of a byte that chooses the kind, the sender
-/// (1 to 4), two bytes of length (little-endian) and the content in postcard. Messages that pass the validation are
-/// applied to a log as the Raft library applies them.
+/// Reads `data` as a sequence of Raft messages to member 2. Each message consists of a byte that chooses the kind, a
+/// byte that chooses the sender (1 to 4), two bytes of length (little-endian) and the content in postcard. Messages
+/// that pass the validation are applied to a log as the Raft library applies them.
 ///
 /// # Panics
 /// When the validation accepts a message that breaks the log.
@@ -124,7 +125,8 @@ async fn vote(log: &mut LogStore, reader: &LogReader, vote: Vote) {
     }
 }
 
-/// Handles a request to append as the library does: adopts the vote, cuts conflicting entries, and appends the rest.
+/// Handles a request to append as the library does. Adopts the vote, removes conflicting entries, and appends the new
+/// entries.
 async fn append(log: &mut LogStore, reader: &LogReader, from: u64, content: &[u8]) {
     let Some(request) = valid::<AppendEntriesRequest<TypeConfig>>(reader, from, content) else { return };
     let own = reader.position();

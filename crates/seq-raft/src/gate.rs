@@ -1,4 +1,5 @@
-//! A service that listens before it is loaded: until the gate opens, calls are refused with a retry hint.
+//! A service that accepts connections before the service is loaded. Until the gate opens, each call is refused with a
+//! retry hint.
 //!
 //! A member that starts with an empty data directory must respond to the probes of other empty members before it may
 //! join a group itself.

@@ -1,4 +1,5 @@
-//! Handle on a running member: proposals, the applied state, and the view of the group that its services need.
+//! Handle on a running member. Through the handle, the member's services propose commands and read the applied state
+//! and the state of the group.
 
 use std::fmt;
 
@@ -24,7 +25,7 @@ use crate::storage::{AppliedState, Raft};
 use crate::transport::link::{self, LinkTimeouts};
 use crate::types::TypeConfig;
 
-/// A member of the group. Clones are handles on the same member.
+/// Handle on a member of the group. Clones refer to the same member.
 pub struct RaftHandle<M: StateMachine> {
     pub(crate) raft: Raft,
     pub(crate) state: AppliedState<M>,
@@ -38,11 +39,11 @@ pub struct RaftHandle<M: StateMachine> {
 }
 
 impl<M: StateMachine> RaftHandle<M> {
-    /// Proposes a command and waits until this member has applied it. Cancel safe; a cancelled proposal may be
-    /// committed.
+    /// Proposes a command and waits until this member has applied it. Cancel safe, but the command may still be
+    /// committed if the future is dropped.
     ///
     /// # Errors
-    /// [`ProposeError`]; some of its cases leave open whether the command will be applied.
+    /// [`ProposeError`]. For some of its variants it is unknown whether the command will be applied.
     pub async fn propose(&self, command: &M::Command) -> Result<M::Output, ProposeError> {
         let written = || encoding::write_command::<M>(self.state.format(), command);
         Ok(self.proposer.propose_anew(written).await?.downcast())
@@ -84,7 +85,7 @@ impl<M: StateMachine> RaftHandle<M> {
         self.quorum.status()
     }
 
-    /// Refuses a request that needs a committed entry, while this leader has no majority or no leader is known.
+    /// Refuses a request that needs a committed entry, if this leader has no majority or if no leader is known.
     ///
     /// # Errors
     /// `NO_MAJORITY` or `NO_LEADER`.
@@ -92,13 +93,13 @@ impl<M: StateMachine> RaftHandle<M> {
         Refusal::check_quorum(&self.quorum.status()).map_err(Status::from)
     }
 
-    /// Returns the refusal of a follower, with the leader if it is known.
+    /// Returns the error with which a follower refuses a proposal. The error names the leader if the leader is known.
     #[must_use]
     pub fn not_leader(&self) -> ProposeError {
         self.proposer.not_leader()
     }
 
-    /// Returns id and address of the leader, if this member knows another member as leader.
+    /// Returns the Raft id and the address of the leader, if this member knows that another member leads.
     #[must_use]
     pub fn other_leader(&self) -> Option<(u64, String)> {
         let metrics = self.raft.server_metrics();
@@ -127,7 +128,7 @@ impl<M: StateMachine> RaftHandle<M> {
         link::connect(&self.dial, addr, self.timeouts)
     }
 
-    /// Connects as [`RaftHandle::connect`] does, to a server outside this group.
+    /// Creates a lazy connection, as [`RaftHandle::connect`] does, to a server outside this group.
     ///
     /// # Errors
     /// When the address is invalid.
@@ -135,8 +136,8 @@ impl<M: StateMachine> RaftHandle<M> {
         link::connect(&self.dial.expecting(expected), addr, self.timeouts)
     }
 
-    /// Transfers leadership to the other voter with the longest log, and returns its Raft id. Whether the voter took
-    /// over may stay unknown here.
+    /// Transfers leadership to the other voter with the longest log, and returns that voter's Raft id. Returns the id
+    /// even if this member does not see in time that the voter leads.
     ///
     /// # Errors
     /// [`NotTransferred`] if this member does not lead, no other voter has caught up, or a membership change is in
@@ -145,8 +146,8 @@ impl<M: StateMachine> RaftHandle<M> {
         self.changes.transfer_to_any().await.map_err(|error| NotTransferred { why: error.to_string() })
     }
 
-    /// Raises the group's format to the newest format of this member's program, once every member has reported that it
-    /// reads that format. Waits for a member that has not responded recently until it counts as silent.
+    /// Raises the group's format to the newest format of this member's program after every member has reported that it
+    /// reads that format. Waits for a missing report until its member counts as silent.
     ///
     /// # Errors
     /// [`NotRaised`] if this member does not lead, or a member is silent or reads only older formats.
@@ -155,8 +156,9 @@ impl<M: StateMachine> RaftHandle<M> {
         raised.map(|(raise, _)| raise).map_err(|error| NotRaised { why: error.to_string() })
     }
 
-    /// Begins a change by an operator, to be compared with the facts that its plan rests on. When this returns, all
-    /// earlier proposals are applied; until the guard is dropped, no other change is compared or made.
+    /// Begins a change by an operator. While the caller holds the guard, it compares the preconditions of the change's
+    /// plan with the state and makes the change, and no other change is compared or made. When this function returns,
+    /// this member has applied all earlier proposals.
     ///
     /// # Errors
     /// `CHANGE_IN_PROGRESS`, or the reason why this member cannot propose.
@@ -164,10 +166,11 @@ impl<M: StateMachine> RaftHandle<M> {
         self.changes.exclusive().await.map_err(Status::from)
     }
 
-    /// Waits until every entry that was committed before is applied here: afterwards the state shows what it lacks.
+    /// Waits until this member has applied every entry that was committed before the call. A change that the state does
+    /// not show afterwards was not committed before the call.
     ///
     /// # Errors
-    /// [`ProposeError`]; nothing is changed either way.
+    /// [`ProposeError`]. The call changes no state, even if it fails.
     pub async fn catch_up(&self) -> Result<(), ProposeError> {
         self.changes.catch_up().await
     }
@@ -177,14 +180,14 @@ impl<M: StateMachine> RaftHandle<M> {
     pub fn status(&self) -> RaftStatus {
         let mut status = RaftStatus::new(&self.raft, &self.quorum, self.state.replica().digests(), *self.disk.lock());
         for member in &mut status.members {
-            // The set file of this member has the current address of a moved member, and messages to it go there.
+            // If a member has moved, this member's set file has its current address, and messages go to that address.
             member.addr = self.proposer.addr(member.id, None).unwrap_or_else(|| member.addr.clone());
         }
         status
     }
 
-    /// Returns the time of the store, in milliseconds since 1970: the middle of its members' wall clocks, as compared
-    /// last.
+    /// Returns the time of the store in milliseconds since 1970, which is the median of the members' wall clocks by the
+    /// last comparison.
     #[must_use]
     pub fn clock_ms(&self) -> u64 {
         self.clock.middle_ms()
@@ -196,7 +199,7 @@ impl<M: StateMachine> RaftHandle<M> {
         Changes(self.raft.metrics())
     }
 
-    /// Transfers leadership if this member has it, and stops the Raft library.
+    /// Transfers leadership if this member leads, calls `stopping`, and stops the Raft library.
     pub(crate) async fn stop(&self, stopping: impl FnOnce()) {
         transfer::step_down(&self.raft).await;
         stopping();
@@ -243,12 +246,12 @@ pub struct NotRaised {
     pub why: String,
 }
 
-/// Error of a stopped Raft library; the member's group of tasks shuts down.
+/// Error that the Raft library has stopped. The member's group of tasks then shuts down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the Raft library has stopped")]
 pub struct Stopped;
 
-/// Notifier of changes of one member. Changes between two waits count as one change.
+/// Notifier of changes of one member. Several changes between two waits count as one change.
 pub struct Changes(WatchReceiverOf<TypeConfig, RaftMetrics<TypeConfig>>);
 
 impl Changes {

@@ -1,4 +1,4 @@
-//! Leadership of a member: its majority, its transfer to another member, and the disk that it depends on.
+//! Leadership of the group: detection of a majority, transfer of leadership, and transfer away from a slow disk.
 
 pub(crate) mod quorum;
 pub(crate) mod slow_disk;

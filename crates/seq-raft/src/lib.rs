@@ -1,5 +1,5 @@
-//! A replicated log for one [`StateMachine`]: a command is proposed, every member applies it, the proposer gets its
-//! output.
+//! A replicated log for one [`StateMachine`]. A proposer adds a command to the log, every member applies the command,
+//! and the proposer receives its output.
 //!
 //! A member is started in steps: [`RaftNode::prepare`] locks its data directory, [`RaftNode::load`] probes the peers
 //! and loads the stored data, [`LoadedNode::run`] starts the Raft library. [`RaftHandle`] proposes commands and reads
@@ -16,8 +16,8 @@
 //!
 //! **Architecture Invariant:** no type of openraft, sled or rkyv is public here; `cargo xtask layers` checks it.
 //!
-//! **Architecture Invariant:** an output is returned only for a committed and applied command. No result rests on a
-//! member's expectation, and no clock decides which commands are applied.
+//! **Architecture Invariant:** a proposal returns an output only after its command is committed and applied. No member
+//! returns an expected output before then, and no clock decides which commands are applied.
 
 mod comparing;
 mod comparison;
@@ -72,5 +72,6 @@ pub use transport::server::RaftServer;
 /// Largest body of an encoded command.
 pub const MAX_COMMAND_BODY_BYTES: usize = types::MAX_COMMAND_BYTES - encoding::envelope::HEADER_BYTES;
 
-/// Largest message between members: a full batch of the largest entries, with room.
+/// Limit on the size of a message between members, in bytes. It is far above the largest message, which carries one
+/// batch of replication or one part of a snapshot.
 pub const MAX_MESSAGE_BYTES: usize = transport::client::MAX_MESSAGE_BYTES;

@@ -1,13 +1,13 @@
 //! Membership of an id in the group, decided from committed entries.
 //!
-//! A member numbers the lists of members by the position of their entries in the log. A message carries the number of
-//! the newest list that names its sender. A receiver whose newest committed list has a greater number and does not name
-//! the sender concludes that the sender was removed. A receiver whose list has a smaller number is behind, and must
-//! accept the message: the sender may be the leader that it needs.
+//! The number of a list of members is the position of its entry in the log. A message carries the number of the newest
+//! list that names its sender. If the receiver's newest committed list has a greater number and does not name the
+//! sender, the receiver concludes that the sender was removed. If the receiver's list has a smaller number, the
+//! receiver is behind. It must then accept the message, because the sender may be the leader of the group.
 //!
-//! **Invariant:** a member is reported as removed only if its removal is permanent. The lists that name an id are
-//! neighbours in the log: the first of them was proposed when the id was new, the id is claimed before it leaves, and a
-//! claimed id is not added again.
+//! **Invariant:** a member is reported as removed only if its removal is permanent. The lists that name an id follow
+//! each other without a gap. The first of these lists was proposed when the id was new, the id is claimed before its
+//! member is removed, and a claimed id is not added again.
 
 use std::sync::OnceLock;
 
@@ -20,19 +20,21 @@ use crate::nonce::Fingerprint;
 use crate::storage::{Raft, Replica};
 use crate::types::{StoredMembership, TypeConfig};
 
-/// Returns the number of a list of members: its entry's position in the log, from 1; 0 for none.
+/// Returns the number of a list of members, which is the position of its entry in the log, counted from 1. Returns 0 if
+/// there is no list.
 pub(crate) fn number(membership: &StoredMembership) -> u64 {
     membership.log_id().as_ref().map_or(0, |id| id.index() + 1)
 }
 
-/// Newest list of members in this member's own log. Watched once the Raft library runs; its number is 0 before.
+/// Newest list of members in this member's own log. The list is known once the Raft library runs, and its number is 0
+/// before then.
 #[derive(Default)]
 pub(crate) struct OwnMembership(OnceLock<WatchReceiverOf<TypeConfig, RaftServerMetrics<TypeConfig>>>);
 
 impl OwnMembership {
     /// Watches the lists of this instance from now on.
     pub(crate) fn watch(&self, raft: &Raft) {
-        // Holds a receiver, because the instance holds the network, and the network holds this value.
+        // Holds a receiver instead of the instance, because the instance holds the network, which holds this value.
         assert!(self.0.set(raft.server_metrics()).is_ok(), "there is one instance");
     }
 
@@ -52,7 +54,7 @@ pub(crate) enum MembershipStatus {
     NoGroup,
     /// The group never had the id.
     UnknownMember,
-    /// The group has the id, or the sender knows a newer list that names it.
+    /// The group has the id, or the sender knows a newer list of members that names the id.
     Member,
     /// The group has the id with another data directory.
     OtherDirectory,
@@ -61,7 +63,8 @@ pub(crate) enum MembershipStatus {
 }
 
 impl MembershipStatus {
-    /// Returns the value for the wire. [`MembershipStatus::OtherDirectory`] has none: it is sent as a refusal.
+    /// Returns the value for the wire. [`MembershipStatus::OtherDirectory`] has no value, because it is sent as a
+    /// refusal.
     pub(crate) fn to_wire(self) -> v1::MembershipStatus {
         match self {
             MembershipStatus::OtherDirectory => v1::MembershipStatus::Unspecified,
@@ -78,15 +81,15 @@ impl MembershipStatus {
 struct Known {
     /// Number of the newest committed list.
     newest: u64,
-    /// Whether the data directory is the one in that list, or in a later list that may not be committed; `None` when
-    /// neither names the id.
+    /// Whether the newest committed list, or a later uncommitted list, names this data directory for the id; `None` if
+    /// neither list names the id.
     named: Option<bool>,
     /// Whether the id is claimed.
     claimed: bool,
 }
 
-/// Returns the membership of `id` with this data directory, by the entries applied here. `theirs` is the list number in
-/// the message.
+/// Returns the membership of a sender with `id` and `directory`, by the entries that this member has applied. `theirs`
+/// is the number of the list in the sender's message.
 pub(crate) fn status_of(
     raft: &Raft,
     replica: &dyn Replica,

@@ -1,9 +1,15 @@
 //! A member of the group, from its configuration to its end.
 //!
-//! The order of the start is its safety. First comes the identity of the data directory; then, with an empty directory,
-//! a probe whether the others know this id with another directory; then loading; then, with data, a probe whether the
-//! others have acknowledgements of more entries than are stored here; then the services; and the Raft library last. No
-//! durable change is made and no vote is granted before the other members were probed.
+//! A start is safe because of the order of its steps:
+//!
+//! 1. Read the identity of the data directory.
+//! 2. With an empty directory, probe whether the other members know this member's id with another directory.
+//! 3. Load the data.
+//! 4. With data, probe whether the other members have acknowledgements of more entries than are stored here.
+//! 5. Open the services.
+//! 6. Start the Raft library.
+//!
+//! So this member makes no durable change and grants no vote before it has probed the other members.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -42,7 +48,8 @@ use crate::transport::server::{self, RaftServer};
 /// Timeout of storage for its last writes.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A member whose data directory is locked and known to be its own. No data is loaded, and no durable change is made.
+/// A member whose data directory is locked and known to belong to this member. No data is loaded, and no durable change
+/// is made.
 pub struct RaftNode<M> {
     config: RaftConfig,
     me: Identity,
@@ -74,8 +81,8 @@ impl<M: StateMachine> RaftNode<M> {
         self.prepared.is_fresh()
     }
 
-    /// Returns the service for other members. It must be served before [`RaftNode::load`]: other members may be
-    /// starting too, and probe this member.
+    /// Returns the service for other members. The caller must serve it before [`RaftNode::load`], because other members
+    /// may be starting too and probe this member.
     #[must_use]
     pub fn server(&self) -> RaftServer {
         self.server.clone()
@@ -87,8 +94,8 @@ impl<M: StateMachine> RaftNode<M> {
         self.members.clone()
     }
 
-    /// Probes the other members and loads the data; `check` may refuse the stored state before any other code uses it.
-    /// `observe` is called with the output of each command that is applied from then on.
+    /// Probes the other members and loads the data. `check` can refuse the stored state before any other code uses this
+    /// state. `observe` is called with the output of each command that is applied from then on.
     ///
     /// # Errors
     /// [`StartError`], or the error of `check`; the data directory is free again in both cases.
@@ -128,7 +135,7 @@ impl<M: StateMachine> RaftNode<M> {
     }
 }
 
-/// A loaded member, whose Raft library does not run yet: it accepts no message and grants no vote.
+/// A loaded member whose Raft library does not run yet. The member accepts no message and grants no vote.
 pub struct LoadedNode<M: StateMachine> {
     config: RaftConfig,
     me: Identity,
@@ -224,15 +231,16 @@ impl<M: StateMachine> RunningNode<M> {
         &self.handle
     }
 
-    /// Returns a function that reports, at any time and also after the end, whether this member was removed from its
-    /// group and therefore stops.
+    /// Returns a function that reports whether this member was removed from its group and therefore stops. The function
+    /// can be called at any time, even after the member has stopped.
     pub fn removal(&self) -> impl Fn() -> bool + Send + Sync + 'static + use<M> {
         let evicted = self.evicted.clone();
         move || matches!(&*evicted.borrow(), Some(Eviction::Removed(_)))
     }
 
-    /// Stops the member: transfers leadership if it has it, ends the group's tasks, stops the Raft library, and returns
-    /// when all data is written and the data directory is free. `dropped` drops all other handles on the member.
+    /// Stops the member. Transfers leadership if the member leads, ends the tasks of the group `tasks`, and stops the
+    /// Raft library. Returns when all data is written and the data directory is free. `dropped` must drop all other
+    /// handles on the member.
     ///
     /// # Errors
     /// [`Hung`] when storage did not end in time.
@@ -252,7 +260,7 @@ impl<M: StateMachine> fmt::Debug for RunningNode<M> {
 }
 
 /// Probes the other members about the directory and loads the data, which `check` may refuse. For an empty directory,
-/// returns also the peers that could not be probed.
+/// also returns the peers that could not be probed.
 async fn open<M: StateMachine, E: From<StartError>>(
     prepared: Prepared,
     (me, config): (&Identity, &RaftConfig),
@@ -292,7 +300,7 @@ fn spawn(tasks: &TaskGroup, name: &'static str, kind: Kind, task: impl Future<Ou
     });
 }
 
-/// Ends when this member cannot continue: the Raft library has stopped, or the member must stop permanently.
+/// Waits until this member cannot continue, because the Raft library has stopped or the member must stop permanently.
 async fn watch(raft: Raft, mut evicted: Receiver<Option<Eviction>>, tasks: TaskGroup) {
     let mut metrics = raft.server_metrics();
     loop {

@@ -1,8 +1,8 @@
 //! Identity of a data directory: a secret number, the nonce, and its public fingerprint.
 //!
-//! A member sends its nonce as proof that it is the directory in the list of members; the list holds only the
-//! fingerprint, a SHA-256 of the nonce. So a reader of a list, a log, a snapshot or a response to `Probe` cannot pose
-//! as a member.
+//! A member sends its nonce as proof that its data directory is the directory in the list of members. The list holds
+//! only the fingerprint, which is the SHA-256 of the nonce. So a reader of a list, a log, a snapshot or a response to
+//! `Probe` cannot pose as a member.
 //!
 //! **Invariant:** a nonce is sent only in Raft messages to members, and is never part of a log line or an error.
 
@@ -10,7 +10,7 @@ use std::fmt;
 
 use sha2::{Digest, Sha256};
 
-/// Bytes of a nonce: 128 random bits cannot be guessed.
+/// Length of a nonce in bytes. Its 128 random bits cannot be guessed.
 const NONCE_BYTES: usize = 16;
 
 /// Bytes of a fingerprint, a SHA-256.
@@ -39,7 +39,7 @@ impl Nonce {
         Nonce::from_bytes(&digest.finalize()[..NONCE_BYTES]).expect("a digest does not begin with 128 zero bits")
     }
 
-    /// Reads a nonce from a record or a message; `None` when it has another length or is 0.
+    /// Reads a nonce from a record or a message. Returns `None` if the bytes have another length or are all 0.
     pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Nonce> {
         let bytes = <[u8; NONCE_BYTES]>::try_from(bytes).ok()?;
         (bytes != [0; NONCE_BYTES]).then_some(Nonce(bytes))
@@ -70,13 +70,14 @@ impl Fingerprint {
     /// The fingerprint of no directory: not known yet.
     pub(crate) const NONE: Fingerprint = Fingerprint([0; FINGERPRINT_BYTES]);
 
-    /// Reads a fingerprint from a record or a message; `None` when it has another length or names no directory.
+    /// Reads a fingerprint from a record or a message. Returns `None` if the bytes have another length or are
+    /// [`Fingerprint::NONE`].
     pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Fingerprint> {
         let fingerprint = Fingerprint(bytes.try_into().ok()?);
         (fingerprint != Fingerprint::NONE).then_some(fingerprint)
     }
 
-    /// Takes stored bytes unchecked; the list was checked before it was written.
+    /// Wraps stored bytes without a check, because the list of members was checked before it was written.
     pub(crate) fn stored(bytes: [u8; FINGERPRINT_BYTES]) -> Fingerprint {
         Fingerprint(bytes)
     }

@@ -1,4 +1,5 @@
-//! Times and sizes of a member. Every relation between them is checked before a file or a socket is touched.
+//! Durations and sizes that configure a member. The relations between them are checked before the member opens a file
+//! or a socket.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,39 +8,45 @@ use openraft::{Config, SnapshotPolicy};
 
 use crate::error::StartError;
 
-/// Log entries in one message to a follower: about as many as arrive while a message is in flight.
+/// Maximum number of log entries in one message to a follower. About this many entries arrive while a message is in
+/// flight.
 const MAX_ENTRIES_PER_MESSAGE: u64 = 1_024;
 
-/// Number of further entries that purgeable entries wait for, so that a purge is worth its sync and still short.
+/// Minimum number of purgeable entries at which a purge begins. It is large enough to justify the sync of a purge, and
+/// small enough to keep the purge short.
 const PURGE_BATCH: u64 = 256;
 
-/// Pauses between attempts to reach a member: short at first, because a restarted process is back that soon.
+/// Pauses between attempts to connect to another member. The first pauses are short, because a restarted process
+/// accepts connections again within milliseconds.
 const RECONNECT: &str = "20ms 40ms 80ms ...320ms";
 
-/// Times and sizes of a member. All members need the same values, or elections are unfair.
+/// Durations and sizes that configure a member. All members of a group need the same values, because otherwise some
+/// members stand for election sooner than others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RaftOptions {
     /// Interval of the leader's heartbeats.
     pub heartbeat: Duration,
-    /// Lower bound of the random time without a message of the leader, after which a follower stands for election.
+    /// Lower bound of the election timeout. A follower that receives no message of the leader for this timeout stands
+    /// for election. The timeout is random.
     pub election_min: Duration,
-    /// Upper bound of that time.
+    /// Upper bound of the random election timeout.
     pub election_max: Duration,
     /// How long a proposal may wait for its commit.
     pub commit_timeout: Duration,
-    /// How long a snapshot may take to reach a follower and be installed there.
+    /// Maximum duration of sending a snapshot to a follower and installing it there.
     pub snapshot_timeout: Duration,
-    /// Entries applied between two snapshots. With [`RaftOptions::log_retained_entries`] it bounds the log, which is
-    /// also held in memory.
+    /// Number of entries applied between two snapshots. This number and [`RaftOptions::log_retained_entries`] together
+    /// bound the log, which is also held in memory.
     pub snapshot_interval_entries: u64,
-    /// Interval between two entries after which members compare their states.
+    /// Interval at which the leader marks a log entry. After each marked entry the members compare their states.
     pub comparison_interval: Duration,
-    /// Entries kept behind a snapshot, so that a follower that was briefly away needs no snapshot.
+    /// Number of entries that the log keeps although a snapshot covers them, so that a follower that was unreachable
+    /// for a short time needs no snapshot.
     pub log_retained_entries: u64,
 }
 
 impl RaftOptions {
-    /// For disks that sync in milliseconds and networks of one region.
+    /// Values for disks that sync in milliseconds and networks within one region.
     pub const DEFAULTS: RaftOptions = RaftOptions {
         heartbeat: Duration::from_millis(100),
         election_min: Duration::from_millis(300),
@@ -51,7 +58,8 @@ impl RaftOptions {
         log_retained_entries: 5_000,
     };
 
-    /// For members that are up to [`RaftOptions::max_round_trip`] apart from each other: three continents.
+    /// Values for members on up to three continents. Round trips between the members may take up to
+    /// [`RaftOptions::max_round_trip`].
     pub const WAN: RaftOptions = RaftOptions {
         heartbeat: Duration::from_millis(600),
         election_min: Duration::from_millis(2_000),
@@ -61,9 +69,9 @@ impl RaftOptions {
         ..RaftOptions::DEFAULTS
     };
 
-    /// Returns the longest round trip between two members that these times allow: a heartbeat must be acknowledged
-    /// before the next heartbeat is due, and the Raft library waits no longer for the acknowledgement. Votes, appends,
-    /// connections and pings have more time.
+    /// Returns the longest round trip between two members that these options allow. Heartbeats set this limit, because
+    /// the Raft library waits for the acknowledgement of a heartbeat only until the next heartbeat is due. Votes,
+    /// appends, connections and pings have longer timeouts.
     #[must_use]
     pub fn max_round_trip(&self) -> Duration {
         self.heartbeat.mul_f64(0.9)
@@ -110,7 +118,7 @@ impl RaftOptions {
         relation(self.snapshot_interval_entries >= 1, "snapshot_interval_entries >= 1", "the log would grow for ever")
     }
 
-    /// Builds the Raft library's configuration; values not named here are its defaults.
+    /// Builds the Raft library's configuration from these options. All other settings keep the library's defaults.
     pub(crate) fn library(&self, cluster: &str) -> Result<Arc<Config>, StartError> {
         let ms = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
         let config = Config {

@@ -1,5 +1,5 @@
-//! The wall clock of this member, compared with the clocks of the other members. The comparison is for people: a wrong
-//! clock breaks certificates and times in records, and nothing of the protocol.
+//! Comparison of this member's wall clock with the clocks of the other members. The comparison is for operators. A
+//! wrong clock breaks the checks of certificates and the times in records, but not the protocol.
 
 use std::sync::Arc;
 
@@ -8,12 +8,12 @@ use seq_core::clock_offset::{self, ClockOffset};
 use seq_kit::wall_clock;
 
 /// Milliseconds by which this member's clock is ahead of the median of all members' clocks, as the last round of probes
-/// measured it; negative if it is behind, and `None` before the first response. Clones share the measurement.
+/// measured it. Negative if this clock is behind, and `None` before the first response. Clones share the measurement.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct OwnClock(Arc<Mutex<Option<i64>>>);
 
 impl OwnClock {
-    /// Records a round of probes, by the clocks of the members that responded. A round without a response changes
+    /// Records the clocks of the members that responded to a round of probes. A round without a response changes
     /// nothing.
     pub(crate) fn note(&self, others: impl IntoIterator<Item = ClockOffset>) {
         let mut clocks: Vec<i64> = others.into_iter().filter_map(ClockOffset::precise).collect();
@@ -23,13 +23,14 @@ impl OwnClock {
         }
     }
 
-    /// Returns the milliseconds that this clock is ahead, below 0: behind; `None` while that is unknown.
+    /// Returns the milliseconds by which this clock is ahead of the median; negative if it is behind, and `None` while
+    /// the difference is unknown.
     pub(crate) fn ahead_ms(&self) -> Option<i64> {
         *self.0.lock()
     }
 
-    /// Returns the middle of the members' clocks now, in milliseconds since 1970. While the other clocks are unknown it
-    /// is this member's clock.
+    /// Returns the current median of the members' clocks in milliseconds since 1970. While the other clocks are
+    /// unknown, returns the time of this member's clock.
     pub(crate) fn middle_ms(&self) -> u64 {
         wall_clock::now_ms().saturating_add_signed(self.ahead_ms().unwrap_or(0).saturating_neg())
     }

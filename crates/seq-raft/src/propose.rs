@@ -1,8 +1,9 @@
-//! Proposals: the only way into the log. A command is appended, committed and applied; its output is returned.
+//! Proposals, which are the only way into the log. A proposed command is appended, committed and applied, and then its
+//! output is returned.
 //!
-//! Many proposals are in flight at once, and proposals that wait at the same time share an entry ([`Batches`]). Their
-//! number is bounded, and so is the time that each waits. A proposal that timed out may still be committed, once: every
-//! command can be repeated.
+//! Many proposals are in flight at once, and proposals that wait at the same time share an entry ([`Batches`]). The
+//! number of proposals in flight is bounded, and so is the waiting time of each proposal. A proposal that timed out may
+//! still be committed, but only once. Its caller may repeat it, because every command can be repeated.
 
 mod batches;
 
@@ -26,24 +27,25 @@ use crate::encoding::CommandTooLarge;
 use crate::storage::Raft;
 use crate::types::{EncodedCommand, Member, Output, TypeConfig};
 
-/// Bound on proposals in flight, including proposals whose caller went away: at 128 KiB each they hold at most 512 MiB,
-/// and a thousandth of that if each carries the raises of one call of an AllocSvr.
+/// Maximum number of proposals in flight, including proposals whose caller has gone away. If each command has 128 KiB,
+/// they hold 512 MiB. If each command has the raises of one call of an AllocSvr, they hold a thousandth of that.
 const MAX_IN_FLIGHT: usize = 4_096;
 
 /// Proposes commands. Clones share the bound on proposals in flight.
 #[derive(Clone)]
 pub(crate) struct Proposer {
     raft: Raft,
-    /// Time from proposal to commit. Looked up once, because a lookup hashes the names and a proposal is short.
+    /// Histogram of the time from proposal to commit. The histogram is looked up once, because a lookup hashes the
+    /// names of the metric, which takes long compared with a proposal.
     commits: Histogram,
-    /// Addresses in the set file; newer than those of the group's own membership.
+    /// Addresses of the members in the set file. They may be newer than the addresses in the list of members.
     addrs: Arc<BTreeMap<u64, String>>,
     permits: Arc<Semaphore>,
     /// Queue to the task that makes entries. It has room for as many commands as there are permits.
     queue: mpsc::Sender<Waiting>,
     timeout: Duration,
     stopping: CancellationToken,
-    /// The member that received the leadership, while this member cannot lead.
+    /// The member to which proposals are redirected, while this member cannot lead.
     redirected: Arc<watch::Sender<Option<u64>>>,
 }
 
@@ -65,14 +67,14 @@ impl Proposer {
         (Proposer { raft, commits, addrs, permits, queue, timeout, stopping, redirected }, batches)
     }
 
-    /// Redirects all proposals, waiting proposals included, to another member until it is called with `None`. The Raft
-    /// library cannot do so itself while it waits for the disk.
+    /// Redirects all proposals, including waiting proposals, to another member until this function is called with
+    /// `None`. The Raft library itself cannot redirect proposals while it waits for the disk.
     pub(crate) fn redirect(&self, to: Option<u64>) {
         self.redirected.send_replace(to);
     }
 
-    /// Proposes a command in the group's format, and encodes it again whenever a raise of the format has overtaken it.
-    /// Cancel safe; a cancelled proposal may be committed.
+    /// Proposes a command in the group's format. If the group's format is raised before the command is applied, encodes
+    /// and proposes the command again. Cancel safe, but the command may still be committed if the future is dropped.
     pub(crate) async fn propose_anew(
         &self,
         written: impl Fn() -> Result<EncodedCommand, CommandTooLarge>,
@@ -86,8 +88,8 @@ impl Proposer {
         }
     }
 
-    /// Proposes an encoded command and waits until this member has applied it. Cancel safe; a cancelled proposal may be
-    /// committed.
+    /// Proposes an encoded command and waits until this member has applied it. Cancel safe, but the command may still
+    /// be committed if the future is dropped.
     pub(crate) async fn propose(&self, command: EncodedCommand) -> Result<Output, ProposeError> {
         let mut redirected = self.redirected.subscribe();
         let leader = *redirected.borrow();
@@ -119,7 +121,7 @@ impl Proposer {
         Ok(output)
     }
 
-    /// Returns the refusal while proposals are redirected to this member.
+    /// Returns the error of a proposal while proposals are redirected to the member `leader`.
     fn leader_changed(&self, leader: u64) -> ProposeError {
         let metrics = self.raft.server_metrics();
         let metrics = metrics.borrow_watched();
@@ -127,7 +129,7 @@ impl Proposer {
         ProposeError::LeaderChanged { leader: self.addr(leader, member) }
     }
 
-    /// Converts the error of a write, with the leader's address if it is known.
+    /// Converts the error of a write. The result includes the leader's address if it is known.
     pub(crate) fn read_error(&self, error: RaftError<TypeConfig, ClientWriteError<TypeConfig>>) -> ProposeError {
         match error {
             RaftError::APIError(ClientWriteError::ForwardToLeader(forward)) => {
@@ -145,7 +147,7 @@ impl Proposer {
         self.addr(forward.leader_id?, forward.leader_node.as_ref())
     }
 
-    /// Returns the refusal of a follower, with the leader if it is known.
+    /// Returns the error with which a follower refuses a proposal. The error names the leader if the leader is known.
     pub(crate) fn not_leader(&self) -> ProposeError {
         let metrics = self.raft.server_metrics();
         let metrics = metrics.borrow_watched();
@@ -154,7 +156,7 @@ impl Proposer {
         ProposeError::NotLeader { leader: leader.and_then(|id| self.addr(id, member)) }
     }
 
-    /// Returns the address of a member, from the set file if it lists the member.
+    /// Returns the address of a member. Prefers the address in the set file to the address in `member`.
     pub(crate) fn addr(&self, id: u64, member: Option<&Member>) -> Option<String> {
         self.addrs.get(&id).cloned().or_else(|| member.map(|member| member.addr.clone()))
     }

@@ -1,7 +1,7 @@
-//! The runtime of the Raft library: tokio, with random numbers from the generator of the whole program.
+//! The async runtime of the Raft library, which is tokio with random numbers from this program's own generator.
 //!
-//! The library draws random numbers only to spread elections. `fastrand` is good enough for that, and a simulation that
-//! seeds the thread's generator repeats them.
+//! The library uses random numbers only to spread elections. `fastrand` is good enough for that, and a simulation that
+//! seeds the thread's generator gets the same numbers again.
 
 use std::future::Future;
 use std::io;
@@ -86,8 +86,8 @@ impl AsyncRuntime for Runtime {
 mod tests {
     use super::*;
 
-    /// The Raft library's own suite for runtimes does not cover this: a seed repeats its numbers, and successive
-    /// numbers differ.
+    /// Checks that a seed repeats its numbers and that successive numbers differ. The Raft library's own suite for
+    /// runtimes does not check this.
     #[test]
     fn the_threads_seed_repeats_what_is_drawn() {
         let draw = || (0..8).map(|_| format!("{:?}", Runtime::thread_rng())).collect::<Vec<_>>();

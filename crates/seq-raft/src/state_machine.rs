@@ -1,12 +1,13 @@
 //! The replicated state, the commands that change it, and the encodings of both.
 //!
 //! **Invariant:** [`StateMachine::apply`] is a function of state and command alone. Every member applies the same
-//! commands in the same order, so a clock, a random number or a setting in it would make members differ.
+//! commands in the same order, so the members' states would differ if this function used a clock, a random number or a
+//! setting.
 
 /// A state that only commands change.
 ///
-/// Encodings are bodies of records: the log puts a frame with kind, format, length and checksum around each. So a
-/// decoded body is the encoded body, or comes from a hostile member.
+/// Encoded commands and states are bodies of records. The log puts a frame with kind, format, length and checksum
+/// around each body. So a body that is decoded is unchanged, or it comes from a hostile member.
 pub trait StateMachine: Clone + Default + Send + Sync + 'static {
     /// A proposed change of the state; an entry of the log holds one or more.
     type Command: Send + Sync;
@@ -20,16 +21,17 @@ pub trait StateMachine: Clone + Default + Send + Sync + 'static {
     /// Oldest format that this machine reads and writes; at most [`StateMachine::FORMAT`].
     const OLDEST_FORMAT: u16;
 
-    /// Format of a group that has never raised it. It must not change in any release: members that begin with an empty
-    /// log must agree on it.
+    /// Format of a group whose format was never raised. This value must not change in any release, because members that
+    /// begin with an empty log must agree on it.
     const FIRST_FORMAT: u16;
 
-    /// Format from which on a command in an older format than the group's is void, because it may lack data that the
-    /// newer rules need; its proposer encodes it again. Members of releases below this format apply such a command, so
-    /// this value must not change in any release.
+    /// Lowest format of the group in which a command of an older format is void, because the command may lack data that
+    /// the newer rules need. The proposer of a void command encodes it again. While the group has a format below this
+    /// value, members apply commands of older formats. All releases must agree on this rule, so this value must not
+    /// change in any release.
     const STRICT_FORMAT: u16;
 
-    /// Applies one committed command. A panic stops the process: the state may be half changed.
+    /// Applies one committed command. A panic stops the process, because the state may be half changed.
     fn apply(&mut self, command: &Self::Command) -> Self::Output;
 
     /// Adopts the rules of a newer format for the commands that follow. [`StateMachine::decode`] adopts the rules of
@@ -45,8 +47,8 @@ pub trait StateMachine: Clone + Default + Send + Sync + 'static {
     /// [`Malformed`] when the body is not a command of that format.
     fn decode_command(format: u16, body: &[u8]) -> Result<Self::Command, Malformed>;
 
-    /// Encodes the state in a format that this machine writes. The bytes are a function of state and format alone, in
-    /// every release: members compare their digests.
+    /// Encodes the state in a format that this machine writes. The bytes depend on the state and the format alone, and
+    /// are the same in every release, because members compare digests of these bytes.
     fn encode(&self, format: u16) -> Vec<u8>;
 
     /// Decodes a state.
@@ -55,12 +57,12 @@ pub trait StateMachine: Clone + Default + Send + Sync + 'static {
     /// [`Malformed`] when the body is not a state of that format.
     fn decode(format: u16, body: &[u8]) -> Result<Self, Malformed>;
 
-    /// Returns the ids that members of the group ever had, ascending. An id belongs permanently to one disk, so the
-    /// list is part of the state and of its snapshots.
+    /// Returns the ids that members of the group have or ever had, ascending. The list is part of the state and of its
+    /// snapshots, because an id belongs permanently to one data directory.
     fn member_ids(&self) -> &[u64];
 
-    /// Returns a number that differs between groups, and between the histories of one group before and after a restore.
-    /// Plans of operators depend on it.
+    /// Returns a number that identifies the group and its history. A restore changes the number. Plans of operators
+    /// depend on it.
     fn history(&self) -> u64;
 
     /// Returns the command that adds an id to [`StateMachine::member_ids`]; it may be repeated.

@@ -41,7 +41,8 @@ pub struct MemberStatus {
     pub voter: bool,
     /// Index of the last entry that the member is known to have; 0 if unknown.
     pub matched_index: u64,
-    /// Whether it acknowledged the reporting leader within two election times; false on followers.
+    /// Whether the member acknowledged the reporting leader within two election timeouts; false if the reporting member
+    /// is a follower.
     pub live: bool,
     /// Last measured round trip to the member; on the leader only.
     pub round_trip: Option<Duration>,
@@ -71,7 +72,8 @@ pub struct RaftStatus {
     pub quorum: QuorumStatus,
     /// The longest round trip between two members that the timeouts allow.
     pub max_round_trip: Duration,
-    /// Description of members whose states differ, by this member's last comparison; empty if there are none.
+    /// Description of the members whose states differ, according to this member's last comparison; empty if no states
+    /// differ.
     pub difference: String,
     /// Disk of the data directory; `None` in memory, and before the first measurement.
     pub disk: Option<DiskSpace>,
@@ -222,7 +224,8 @@ fn set_gauges(metrics: &RaftMetrics<TypeConfig>, quorum: &Quorum) {
     gauge(RAFT_QUORUM, u64::from(quorum.status().has_quorum()));
 }
 
-/// Sets the number of voters; on the leader also the number of responding voters, and the round trip to each member.
+/// Sets the gauges of the numbers of all voters and of responding voters. On the leader, also sets the gauge of the
+/// round trip to each member. A follower reports no responding voters.
 fn set_member_gauges(metrics: &RaftMetrics<TypeConfig>, quorum: &Quorum) {
     let (set, node) = quorum.names();
     let voters: Vec<u64> = metrics.membership_config.membership().voter_ids().collect();

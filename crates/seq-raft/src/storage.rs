@@ -14,7 +14,7 @@
 //! | `outvoted` | reason why the state must not be used | [`outvoted`] |
 //!
 //! **Architecture Invariant:** no write is acknowledged before it is durable, and a start never continues with less
-//! than the acknowledged data: damage is refused with its place.
+//! than the acknowledged data. If data is damaged, the start fails with an error that names the place.
 
 use std::fmt;
 use std::fs::File;
@@ -69,11 +69,11 @@ use watermark::WatermarkFile;
 pub enum DataDir {
     /// A directory; it is created if it is missing.
     Path(PathBuf),
-    /// Memory. It survives a simulated restart as long as the caller keeps the handle.
+    /// Memory. The data survives a simulated restart as long as the caller keeps the handle.
     Memory(Arc<MemoryDisk>),
 }
 
-/// A data directory that is locked and known to be this member's, but not loaded yet.
+/// A data directory that is locked and known to belong to this member, but is not loaded yet.
 pub(crate) struct Prepared {
     data: DataDir,
     files: Files,
@@ -83,7 +83,7 @@ pub(crate) struct Prepared {
     gauges: Option<Gauges>,
 }
 
-/// Loaded storage. It closes when `log` with its readers and `machine` with its builders are dropped.
+/// Loaded storage. It closes when `log`, `machine`, all readers of the log and all builders of snapshots are dropped.
 pub(crate) struct Opened<M: StateMachine> {
     /// The log and the vote, for the Raft library.
     pub(crate) log: LogStore,
@@ -113,10 +113,10 @@ pub(crate) fn prepare(data: &DataDir, cluster: &str, node: u64) -> Result<Prepar
 }
 
 impl Prepared {
-    /// Returns the secret nonce of the data directory, which distinguishes it from all other directories of the same
-    /// node.
+    /// Returns the secret nonce, which distinguishes this data directory from all other directories of the same node.
     ///
-    /// Each [`prepare`] draws a new nonce for a fresh directory until one is opened, so no peer may store it before.
+    /// For a fresh directory, each [`prepare`] draws a new nonce until the directory is opened, so no peer may store
+    /// the nonce before then.
     pub(crate) fn nonce(&self) -> Nonce {
         Nonce::from_bytes(&self.identity.nonce).expect("checked when it was read")
     }
@@ -126,7 +126,8 @@ impl Prepared {
         self.is_fresh
     }
 
-    /// Sets the member's name in metrics, as in the set file. The default is the cluster and the node's id.
+    /// Sets the names of set and member in metrics, as in the set file. The default names are the cluster and the
+    /// node's id.
     pub(crate) fn named(self, set: &str, node: &str) -> Prepared {
         Prepared { gauges: Some(Gauges::of(set, node)), ..self }
     }
@@ -139,7 +140,7 @@ impl Prepared {
         self.open_with(observe, |file| Box::new(file))
     }
 
-    /// Opens as [`Prepared::open`], with a replacement for the [`Syncer`] of the log's file.
+    /// Opens the storage as [`Prepared::open`] does, but with a replacement for the [`Syncer`] of the log's file.
     pub(crate) fn open_with<M: StateMachine>(
         self,
         observe: Observer<M>,

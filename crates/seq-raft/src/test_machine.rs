@@ -10,7 +10,7 @@ pub(crate) enum Command {
     ClaimId(u64),
 }
 
-/// All words so far, and the claimed ids. Releases differ in their newest format.
+/// All words so far, and the claimed ids. Each release has a different newest format.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Journal<const NEWEST: u16 = OLDEST> {
     pub(crate) words: Vec<Vec<u8>>,

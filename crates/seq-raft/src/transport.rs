@@ -16,7 +16,8 @@ pub(crate) fn ms(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Converts to whole microseconds for the wire, at least one: 0 stands for an unknown round trip.
+/// Converts a duration to whole microseconds for the wire. Returns at least 1, because 0 stands for an unknown round
+/// trip.
 pub(crate) fn us(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX).max(1)
 }

@@ -1,8 +1,8 @@
-//! Parameters of the Raft library: the types of a log entry, of its output, of a member.
+//! Type parameters of the Raft library: the types of a log entry, of the entry's output, and of a member.
 //!
-//! A command is encoded once, by its proposer, and remains bytes in the log, on the wire and on disk; it is decoded
-//! when it is applied. So every member applies the proposer's bytes, and an old entry is read in the format that it
-//! names.
+//! The proposer encodes a command once. In the log, on the wire and on disk the command stays encoded, and each member
+//! decodes it when applying it. So every member applies the same bytes, and an old entry is decoded in the format that
+//! its frame names.
 
 use std::any::Any;
 use std::fmt;
@@ -42,17 +42,17 @@ pub(crate) type SnapshotMeta = alias::SnapshotMetaOf<TypeConfig>;
 /// A snapshot with its bytes.
 pub(crate) type Snapshot = alias::SnapshotOf<TypeConfig, Bytes>;
 
-/// Largest encoded command, envelope included, and so the largest payload of an entry: a batch of several commands is
-/// smaller. The log's own limits (parts of a record, batches of replication) are derived from it.
+/// Maximum length of an encoded command in bytes, including the frame. It is also the maximum payload of an entry,
+/// because a batch of several commands is limited to [`MAX_BATCH_BYTES`].
 pub(crate) const MAX_COMMAND_BYTES: usize = 128 * 1024;
 
-/// Most commands in one entry. Applying an entry locks the state once, so readers wait for all of its commands.
-/// Snapshots are triggered by the number of entries, not of commands: a restart applies up to this many times as many
-/// commands.
+/// Maximum number of commands in one entry. The state stays locked while an entry is applied, so a reader waits for all
+/// commands of the entry. A snapshot is taken after a number of entries, so a restart may apply this many commands for
+/// each entry after the snapshot.
 pub(crate) const MAX_BATCH_COMMANDS: usize = 32;
 
-/// Most bytes of an entry with several commands; a larger command is an entry of its own. The log is also held in
-/// memory: 25,000 entries of batches are 200 MiB at most.
+/// Maximum length in bytes of an entry with several commands. A larger command is an entry of its own. The log is also
+/// held in memory, where 25,000 batches of this size take 200 MiB.
 pub(crate) const MAX_BATCH_BYTES: usize = 8 * 1024;
 const _: () = assert!(MAX_BATCH_BYTES <= MAX_COMMAND_BYTES);
 
@@ -65,7 +65,7 @@ pub(crate) struct Member {
     pub(crate) addr: String,
     /// Address of its port for Raft.
     pub(crate) raft_addr: String,
-    /// Data directory of this member. Every member checks senders against it.
+    /// Fingerprint of this member's data directory. Receivers compare it with the nonce in each message of this member.
     pub(crate) fingerprint: Fingerprint,
 }
 
@@ -89,12 +89,12 @@ impl fmt::Display for Member {
     }
 }
 
-/// A command encoded by its proposer, envelope included; up to [`MAX_COMMAND_BYTES`].
+/// A command as its proposer encoded it, including the frame; at most [`MAX_COMMAND_BYTES`] long.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct EncodedCommand(Bytes);
 
 impl EncodedCommand {
-    /// Returns the bytes, envelope included.
+    /// Returns the bytes, including the frame.
     pub(crate) fn bytes(&self) -> &Bytes {
         &self.0
     }
@@ -105,7 +105,7 @@ impl EncodedCommand {
     }
 }
 
-/// Commands of one entry, at least one: their records concatenated, in the order in which they are applied.
+/// One or more commands of one log entry. Their records are concatenated in the order in which they are applied.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct EncodedBatch(Bytes);
 
@@ -123,7 +123,7 @@ impl EncodedBatch {
         &self.0
     }
 
-    /// Takes bytes from the log or the wire unchecked; the decoder checks them.
+    /// Wraps bytes from the log or the wire without checking them. The decoder checks them later.
     pub(crate) fn from_bytes(bytes: Bytes) -> EncodedBatch {
         EncodedBatch(bytes)
     }
@@ -171,12 +171,13 @@ impl<'de> serde::Deserialize<'de> for EncodedBatch {
     }
 }
 
-/// Result of applying a command, without its type; empty if a raise of the format has overtaken the command. The
-/// library's parameters do not depend on the state machine, so only the code that proposes and applies is generic.
+/// Result of applying a command, with its type erased, because the parameters of the Raft library do not depend on the
+/// state machine. Only the code that proposes and the code that applies commands know the type. Empty if the command is
+/// void, because the group's format was raised before the command was applied.
 pub(crate) struct Output(Option<Box<dyn Any + Send + Sync>>);
 
 impl Output {
-    /// Output of a command that is void, because its format is older than the group's.
+    /// Output of a void command. A command is void if its format is older than the group's format.
     pub(crate) const OVERTAKEN: Output = Output(None);
 
     /// Wraps the output of a command.
@@ -192,7 +193,7 @@ impl Output {
     /// Returns the output with its type.
     ///
     /// # Panics
-    /// When the output belongs to another state machine: each log has one. When the command is overtaken.
+    /// If the command is void, or if `T` is not the output type of this log's state machine.
     pub(crate) fn downcast<T: 'static>(self) -> T {
         let output = self.0.expect("the proposer writes an overtaken command anew");
         *output.downcast().expect("the state machine that proposes is the one that applies")
@@ -205,11 +206,13 @@ impl fmt::Debug for Output {
     }
 }
 
-/// Result of applying an entry: the outputs of its commands, in order; none for an entry of Raft itself.
+/// Outputs of the commands of one applied entry, in the order of the commands; empty for an entry of the Raft library
+/// itself.
 #[derive(Debug, Default)]
 pub(crate) struct Outputs(pub(crate) Vec<Output>);
 
-/// Error of the two conversions that the Raft library's bounds require and no code calls.
+/// Error of the serde conversions of [`Outputs`]. The bounds of the Raft library require these conversions, but no code
+/// calls them.
 const OUTPUT_IS_LOCAL: &str = "the output of a command never leaves its process";
 
 impl serde::Serialize for Outputs {
@@ -224,8 +227,10 @@ impl<'de> serde::Deserialize<'de> for Outputs {
     }
 }
 
-/// Content of a `TransferLeader` message; the library's own type has no encoding.
+/// Content of a `TransferLeader` message: the leader's vote, the id of the next leader, and the last entry of the
+/// leader's log. The Raft library's own type cannot be encoded.
 pub(crate) type TransferLeader = (Vote, u64, Option<LogId>);
 
-/// Content of the first chunk of a snapshot: the leader's vote, the covered entries, and the whole length in bytes.
+/// Content of the first chunk of a snapshot: the leader's vote, the description of the covered entries, and the length
+/// of the whole snapshot in bytes.
 pub(crate) type SnapshotHeader = (Vote, SnapshotMeta, u64);

@@ -1,7 +1,8 @@
-//! The checks of a world: the order checker of `seq-order`, and a view from outside that no real cluster allows.
+//! The checks of a world. They consist of the order checker of `seq-order`, and of comparisons with the memory of all
+//! processes and the state of all stores, which no real cluster allows at one instant.
 //!
-//! **Invariant:** a number is compared with the committed ceiling and with all numbers ever taken at the moment it is
-//! taken, whether or not its response arrives anywhere.
+//! **Invariant:** at the moment when a number is taken, it is compared with the committed ceiling and with all numbers
+//! taken before, whether or not its response ever arrives.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -26,9 +27,10 @@ pub struct Violation {
 pub(crate) enum Order {
     /// A uid.
     OfUid,
-    /// A counter of a series, or a lane that the caller names: real-time order, with numbers that are skipped.
+    /// A counter of a series, or a lane that the caller names. Its numbers are ordered in real time, but numbers may be
+    /// skipped.
     OfLane,
-    /// A lane that the node chooses: none over several owners.
+    /// A lane that the node chooses. No order is promised over several owners of the lane.
     None,
 }
 
@@ -44,18 +46,20 @@ pub(crate) enum Flight {
 #[derive(Debug)]
 pub(crate) struct Check {
     weather: Weather,
-    /// Whether a call may be repeated in calm weather, because a migration may overtake it.
+    /// Whether a call may be repeated even in calm weather, because a migration of its section may overtake the call.
     repeats_calmly: bool,
     checker: Checker,
-    /// The checker of lanes. Their numbers follow the clock, so no history of them is seamless.
+    /// The order checker of lanes. Numbers of lanes follow the clock, so their history cannot be seamless.
     lanes: Checker,
     /// The order of each uid and lane.
     orders: Vec<Order>,
-    /// The runs of numbers taken of each uid and lane, as the last number of a run by its first.
+    /// The numbers taken of each uid and lane, as runs of consecutive numbers. Each map has the last number of a run by
+    /// the first number of the run.
     taken: Vec<BTreeMap<u64, u64>>,
-    /// For each call in progress, how often a process that had forwarded it gave it up and retried it.
+    /// For each call in progress, the number of times that a process forwarded the call, gave it up and retried it.
     repeats: BTreeMap<u64, u32>,
-    /// Calls that the network has copied. The response to a copy does not count the lost attempts of the original.
+    /// Calls of which the network has made copies. The response to a copy does not count the lost attempts of the
+    /// original.
     copied: BTreeSet<u64>,
     /// The first promise that was broken.
     pub(crate) violation: Option<Violation>,
@@ -85,8 +89,8 @@ impl Check {
         }
     }
 
-    /// Returns the history of several sets, in which a call may be repeated if a section returns soon after it
-    /// departed.
+    /// Returns an empty history for a world of several sets. In this history, a call may be repeated even in calm
+    /// weather, because a section may return soon after it departed.
     pub(crate) fn of_sets(weather: Weather, uids: usize) -> Check {
         let stormy = Check::new(Weather::Stormy, uids);
         Check { weather, repeats_calmly: true, ..stormy }
@@ -153,35 +157,37 @@ impl Check {
         }
     }
 
-    /// Records that the network doubled a call, because the copy may take numbers without a response to any caller.
+    /// Records that the network doubled a call. This matters because the copy may take numbers without a response to
+    /// any caller.
     pub(crate) fn doubled(&mut self, now: u64, uid: u64, call: u64) {
         self.copied.insert(call);
         let copy = self.start(now, uid);
         self.end_quietly(copy, now, Outcome::Maybe { lost: 1 });
     }
 
-    /// Records that a process gave up a call that it had forwarded, and will retry it, because the abandoned attempt
-    /// may take numbers.
+    /// Records that a process gave up a call that it had forwarded, and will retry it. This matters because the
+    /// abandoned attempt may take numbers.
     pub(crate) fn repeated(&mut self, call: u64) {
         *self.repeats.entry(call).or_default() += 1;
     }
 
-    /// Returns how many attempts of a call may have taken numbers without a response, when its response counts
-    /// `counted` attempts. A node that was given up may have repeated the call itself, so a caller that knows of a
-    /// single lost attempt may miss others.
+    /// Returns how many attempts of a call may have taken numbers without a response. `counted` is the number of such
+    /// attempts that the call's response states. It may be too low, because a node that was given up may have repeated
+    /// the call itself, unknown to the caller.
     pub(crate) fn lost(&mut self, call: u64, counted: u32) -> u32 {
         let repeats = self.repeats.remove(&call).unwrap_or(0);
         if counted == 0 && !self.copied.contains(&call) { 0 } else { counted.max(repeats) }
     }
 
-    /// Returns how many attempts of a call without any response may have taken numbers.
+    /// Returns how many attempts may have taken numbers, for a call that got no response at all.
     pub(crate) fn lost_unanswered(&mut self, call: u64) -> u32 {
         1 + self.repeats.remove(&call).unwrap_or(0)
     }
 
     pub(crate) fn end(&mut self, flight: Flight, now: u64, outcome: Outcome) {
         let is_served = |lost: u32| lost == 0 || self.repeats_calmly;
-        // A call for ids may be refused in calm weather, too: the series may not be known yet, and lanes rest.
+        // A call for ids may be refused even in calm weather, because its series may not be known yet, and because
+        // lanes rest.
         if self.weather == Weather::Calm
             && matches!(flight, Flight::OfUid(_))
             && !matches!(outcome, Outcome::Given { lost, .. } if is_served(lost))

@@ -1,5 +1,5 @@
-//! Callers: each makes one call at a time, to any node, with current or stale routes, and reports its end to the
-//! checker.
+//! Callers. Each caller makes one call at a time, to any node, with current or stale routes, and reports the end of the
+//! call to the checker.
 
 use seq_core::{Count, Epoch, NodeId, Reading, Refusal, SectionId, Seq, SlotIndex, Target, Uid};
 use seq_order::{Advancing, Outcome};
@@ -17,10 +17,11 @@ use crate::world::World;
 /// Time from a call to its deadline.
 const PATIENCE: u64 = 3_000 * MS;
 
-/// Time that a caller waits beyond the deadline, because a refusal at the deadline is still in flight.
+/// Time for which a caller waits beyond the deadline, because a refusal that was sent at the deadline is then still in
+/// flight.
 const GRACE: u64 = 200 * MS;
 
-/// Pause between the calls of a caller for ids, in pauses of the other callers.
+/// Pause between two calls of a caller for ids, as a multiple of the pause of other callers.
 const ID_PAUSE: u64 = 2;
 
 /// Distance from the largest number of a uid down to the lowest target of its advances.
@@ -41,7 +42,7 @@ pub(crate) enum Wish {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
     Client(usize),
-    /// A process that forwarded the call, under a number of its own.
+    /// A process that forwarded the call, and the number by which this process identifies the call.
     Process(usize, u64),
 }
 
@@ -64,7 +65,8 @@ pub(crate) struct Call {
 /// The response to a call.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Reply {
-    /// `lost` counts the attempts without a response that may have taken numbers, too.
+    /// Numbers were taken. `lost` counts the other attempts of the call, without a response, that may have taken
+    /// numbers too.
     Given {
         uid: Uid,
         value: Seq,
@@ -80,7 +82,8 @@ pub(crate) enum Reply {
         past: bool,
         epoch: Epoch,
     },
-    /// `lost` counts the attempts that may have taken numbers; at 0 the call certainly took none.
+    /// The call was refused. `lost` counts the attempts that may have taken numbers. If it is 0, the call certainly
+    /// took none.
     Refused {
         refusal: Refusal,
         lost: u32,
@@ -92,13 +95,13 @@ pub(crate) enum Reply {
 pub(crate) struct Client {
     /// The call in progress.
     flight: Option<(Call, Flight)>,
-    /// The newest epoch of each section in any response.
+    /// The newest epoch of each section that any response has stated.
     epochs: Vec<Epoch>,
     /// The node that responded last for each section.
     owners: Vec<usize>,
-    /// The only uid of a probe, which stops after its first number.
+    /// The only uid that the caller requests, if it is a probe. A probe stops after its first number.
     probe: Option<Uid>,
-    /// The last id of each series, of a caller for ids; `None` for a caller for numbers of uids.
+    /// For a caller for ids, the last id that it got of each series; `None` for a caller for numbers of uids.
     pub(crate) ids: Option<[u64; SERIES]>,
     pub(crate) served: bool,
 }
@@ -131,7 +134,7 @@ impl Client {
 }
 
 impl World {
-    /// Makes the next call of a caller, unless a call is in progress.
+    /// Makes the next call of a caller, unless the caller has a call in progress.
     pub(crate) fn call(&mut self, c: usize) {
         if self.clients[c].flight.is_some() {
             return;
@@ -184,7 +187,7 @@ impl World {
         self.send(self.hosts.of_clients(), Address::Port(name, port), Body::Call(call));
     }
 
-    /// Draws the purpose of a call: mostly numbers, sometimes a reading, seldom an advance of the uid.
+    /// Draws the purpose of a call. Most calls are for numbers, some are reads, and a few are advances of the uid.
     fn wish(&mut self, c: usize, uid: Uid) -> Wish {
         let count = if self.rng.chance(30) { self.rng.between(20, 60) } else { self.rng.between(1, 4) };
         let drawn = if self.clients[c].probe.is_some() { u64::MAX } else { self.rng.below(1_000) };
@@ -199,8 +202,8 @@ impl World {
         }
     }
 
-    /// Sends a call to another node after it found no listener, which means that it certainly took nothing. A process
-    /// that forwarded the call receives a refusal instead.
+    /// Handles a call that found no listener, so that it certainly took no number. If the call came from a caller, it
+    /// is sent to another node. If a process forwarded the call, the process receives a refusal.
     pub(crate) fn undelivered(&mut self, call: Call) {
         match call.origin {
             Origin::Client(c) if self.is_waiting(c, call.id) => {
@@ -218,8 +221,8 @@ impl World {
         }
     }
 
-    /// Records that a process gave up a call that it had forwarded, and will retry it. For a copy that the network
-    /// made, and for a call that its caller has given up, no response counts the lost attempt.
+    /// Records that a process gave up a call that it had forwarded, and will retry it. No response counts the lost
+    /// attempt if the call is a copy that the network made, or if the caller has given up the call.
     pub(crate) fn note_repeat(&mut self, call: &Call) {
         let is_known = |client: &Client| client.flight.as_ref().is_some_and(|(flight, _)| flight.id == call.id);
         if call.doubled || !self.clients.iter().any(is_known) {
@@ -302,7 +305,7 @@ impl World {
         }
     }
 
-    /// Reports a failed call to the checker; `lost` of its attempts may have taken numbers.
+    /// Reports a failed call to the checker. `lost` is the number of the call's attempts that may have taken numbers.
     fn no_answer(&mut self, flight: Flight, wish: Wish, lost: u32) {
         self.coverage.saw(Situation::Maybe);
         let now = self.now;

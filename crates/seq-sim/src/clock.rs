@@ -1,5 +1,5 @@
-//! The clocks of a simulated machine. Each clock has its own rate; the machine may be suspended, and its wall clock
-//! may be set.
+//! The clocks of a simulated machine. Each clock has its own rate, the machine may be suspended, and its wall clock may
+//! be set.
 
 use seq_core::lease::Clocks;
 
@@ -9,14 +9,16 @@ use crate::rng::Rng;
 /// The rate of a correct clock, in millionths.
 pub(crate) const TRUE_RATE: u64 = 1_000_000;
 
-/// The largest error of a rate at which the promises on time hold, in millionths: the margin of `LeaseTerms`.
+/// The largest error of a clock's rate, in millionths, at which the promises about time hold. `LeaseTerms` allow for
+/// this error.
 pub(crate) const RATE_MARGIN: u64 = 110_000;
 
-/// Limit on the distance of a machine's wall clock to the true time at the begin, in milliseconds: two clocks differ by
-/// less than the spread that a restore assumes.
+/// Limits on the distance between a machine's wall clock and the true time when the world begins, in milliseconds. One
+/// of the limits is drawn for each machine. With any of them, two clocks differ by less than the spread that a restore
+/// assumes.
 const MOST_OFF_MS: [u64; 3] = [1, 2_000, 25_000];
 
-/// The clocks of a machine, which are linear in the true time since the last change.
+/// The clocks of a machine. Between two changes, each clock advances at a constant rate.
 #[derive(Clone, Debug)]
 pub(crate) struct MachineClock {
     since: u64,

@@ -1,8 +1,8 @@
-//! Counts of the situations that the worlds are made for. A situation that never occurred was not tested.
+//! Counts of the situations that the worlds are meant to bring about. A situation that never occurred was not tested.
 
 macro_rules! situations {
     ($($(#[$doc:meta])* $name:ident: $text:literal,)*) => {
-        /// A situation that the worlds are made for.
+        /// A situation that the worlds are meant to bring about.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Situation {
             $($(#[$doc])* $name,)*
@@ -24,7 +24,7 @@ macro_rules! situations {
 situations! {
     /// A section was taken from a silent owner.
     Failover: "failovers",
-    /// A change of owner was refused, because a command of the owner was applied before it.
+    /// A proposed change of owner was refused, because a command of the owner was applied first.
     Overtaken: "reassigns overtaken",
     /// A raise was refused, because its ownership had ended.
     RaiseRefused: "raises refused by epoch",
@@ -84,7 +84,7 @@ situations! {
     TwoArbiters: "two arbiters at a time",
     /// An entry of a deposed leader was applied after all.
     LateEntry: "entries of a deposed leader applied",
-    /// A response of the store arrived after its process had abandoned the request.
+    /// A response of the store arrived after the process that sent the request had abandoned it.
     LateAnswer: "responses that came too late",
     /// A process stalled while a call was between its check and its number.
     StalledInCall: "stalls between check and number",
@@ -98,7 +98,7 @@ situations! {
     ReadBound: "upper bounds read",
     /// A uid was raised to a number.
     Advanced: "advances",
-    /// A uid was past the number that it should be raised to.
+    /// An advance was refused, because the uid was already past the target.
     AdvancePast: "advances refused as past",
     /// A response counts lost attempts, because the forwarded call was given up and retried.
     LostCounted: "responses that count lost attempts",
@@ -108,7 +108,7 @@ situations! {
     MemberStalled: "members of the store that stood still",
     /// The store was put back to an earlier state.
     RolledBack: "stores put back to an earlier state",
-    /// A process stopped permanently, because the store is behind an earlier response.
+    /// A process stopped permanently, because the store's state is behind an earlier response of the store.
     Stopped: "processes stopped by a store that is behind",
     /// The store refused a registration that names a newer revision than the store has.
     SeenMore: "registrations that had seen more than the store has",
@@ -128,7 +128,8 @@ situations! {
     Restored: "sets restored",
     /// Two sets: a set was restored while the other set was in quarantine.
     BothQuarantined: "sets restored while the other was in quarantine",
-    /// Two sets: a set in quarantine began a newer lineage, because its fence counted too few restores.
+    /// Two sets: a set in quarantine began a newer lineage, because its fence was refused for counting too few
+    /// restores.
     LineageBegun: "newer lineages begun in quarantine",
     /// Two sets: a quarantine ended.
     QuarantineEnded: "quarantines that ended",
@@ -138,9 +139,10 @@ situations! {
     PausedDeparture: "departures under a paused migration",
     /// Two sets: a departure was requested again after it had been applied.
     DepartureUnknown: "departures repeated after they were applied",
-    /// Two sets: a process entered a section of the other set next to a staged copy of another attempt.
+    /// Two sets: a process began to serve a section of the other set while it also had a staged copy of another
+    /// attempt.
     OtherAttempt: "arrivals beside a copy of another attempt",
-    /// Two sets: an arrival from before a restore came after the fence of its lineage.
+    /// Two sets: an arrival was refused, because its lineage is from before a restore and has been fenced.
     ArrivalFenced: "arrivals of a fenced lineage",
     /// Two sets: a call was forwarded to the other set.
     ForwardedToSet: "calls forwarded to another set",
@@ -156,7 +158,7 @@ situations! {
     SetCloses: "sets that close",
     /// Two sets: a departure to a closing set was refused.
     DepartureToClosing: "departures to a closing set",
-    /// Two sets: a process from before a restore served under its lease.
+    /// Two sets: a process that got its lease before a restore still served under this lease.
     OlderLineage: "allocations by processes of an older lineage",
     /// Restores: a section departed with its owner.
     RestoresDeparted: "restores: departures",
@@ -166,13 +168,13 @@ situations! {
     RestoresReturned: "restores: returns begun",
     /// Restores: a set was restored.
     RestoresRestored: "restores: sets restored",
-    /// Restores: a set was restored from a backup that was not its newest.
+    /// Restores: a set was restored from a backup that was not the newest backup of the set.
     RestoresOldBackup: "restores: restores from an old backup",
     /// Restores: a larger margin was given as a larger count.
     RestoresLargerMargin: "restores: restores with a larger margin",
-    /// Restores: the operator may have missed a count, and asked a set that serves for it.
+    /// Restores: the operator may have missed a count of restores, and asked a set that serves for its count.
     RestoresAsked: "restores: counts asked of other sets",
-    /// Restores: the operator may have missed a count, and no set that serves responded.
+    /// Restores: the operator may have missed a count of restores, and no set that serves responded.
     RestoresBlind: "restores: counts chosen while no set responds",
     /// Restores: all sets were lost at the same time.
     RestoresAllLost: "restores: disasters of all sets",
@@ -186,11 +188,11 @@ situations! {
     RestoresLostAfterMerge: "restores: sets lost after a merge",
     /// Restores: a set inherited the final records of a closing set.
     RestoresInherited: "restores: inheritances",
-    /// Restores: a migration to a set began just before it was closed.
+    /// Restores: a migration to a set began just before the set was closed.
     RestoresCrossed: "restores: migrations to a set that closes",
     /// Restores: the processes of a closed set stopped permanently.
     RestoresStopped: "restores: closed sets that stopped",
-    /// Restores: a fence counted too few restores.
+    /// Restores: a fence was refused, because it counted too few restores.
     RestoresFenceRefused: "restores: fences refused by count",
     /// Restores: a set accepted a fence after it had accepted the fence of a third set.
     RestoresFencedAfterThird: "restores: fences accepted after that of a third set",
@@ -202,9 +204,9 @@ situations! {
     RestoresQuarantineEnded: "restores: quarantines that ended",
     /// Restores: a quarantine outlasted leases that are longer than the leases of its set.
     RestoresLongerWait: "restores: quarantines by another set's terms",
-    /// Restores: a member that began with another backup was left out of its group.
+    /// Restores: a member that began with another backup than the other members was left out of their group.
     RestoresMemberRefused: "restores: members of another content left out",
-    /// Restores: a process from before a restore served under its lease.
+    /// Restores: a process that got its lease before a restore still served under this lease.
     RestoresOlderLineage: "restores: allocations by processes of an older lineage",
     /// Ids were given out.
     GivenIds: "ids given out",
@@ -216,7 +218,7 @@ situations! {
     LaneAhead: "lanes too far ahead of the clock",
     /// A call requested ids above an id that is too far ahead.
     AfterTooFar: "calls above an id that is too far ahead",
-    /// The creation of a series waited for AllocSvrs of an earlier release.
+    /// The creation of a series had to wait, because an AllocSvr of an earlier release owned sections.
     CreationRefused: "series not created beside an earlier release",
     /// A set adopted series that another set states.
     SeriesAdopted: "adoptions of series",
@@ -224,7 +226,7 @@ situations! {
     SeriesHandedOver: "series handed to another set",
     /// A set to which the creation of series was handed created a series.
     CreatedByNext: "series created by the next set",
-    /// A set refused to create a series after the hand-over to another set.
+    /// A set refused to create a series, because it had handed the creation of series to another set.
     FormerRefused: "creations that the former set refused",
     /// Numbers were allocated.
     Given: "allocations",
@@ -261,7 +263,7 @@ impl Coverage {
         }
     }
 
-    /// Returns the situations that never occurred, except `Situation::Masked`, for which no world is made.
+    /// Returns the situations that never occurred, except `Situation::Masked`, which no world is meant to bring about.
     #[must_use]
     pub fn missing(&self) -> Vec<Situation> {
         let sought = Situation::ALL.iter().copied().filter(|situation| *situation != Situation::Masked);

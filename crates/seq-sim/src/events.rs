@@ -32,16 +32,16 @@ pub(crate) enum Step {
     CallAgain(Box<Call>),
     Forwarded(u64, Reply),
     FetchRoutes,
-    /// The end of a round of probes of another set, by the round's number.
+    /// The timeout of a round of probes of another set, with the number of the round.
     ProbeTimeout(SetId, u64),
     PollSet(SetId),
-    /// The end of a call's wait for another set to respond.
+    /// The timeout of a call that waits for another set to respond.
     AwaitedSet(u64),
     Wake,
     /// The timer of a pending or a forwarded call.
     CallTimer(u64),
     Leaving(u64),
-    /// A refresh of the clock by which a planted bug serves calls.
+    /// A refresh of the cached clock by which a planted bug serves calls.
     Tick,
 }
 
@@ -69,11 +69,12 @@ pub(crate) enum Event {
     CallTimeout(usize, u64),
     FaultBegins(usize),
     FaultEnds(usize),
-    /// The start of a process under a name, unless a process listens on its usual port.
+    /// The start of a process of an AllocSvr, unless a process listens on the AllocSvr's usual port.
     Start(usize),
-    /// All wall clocks go forward, because a restored set's lanes rest for longer than the world lasts.
+    /// A jump of all wall clocks forward. Without it, the lanes of a restored set would rest for longer than the world
+    /// lasts.
     TimePasses,
-    /// The next look of the operator that creates series.
+    /// The time at which the operator that creates series looks at the sets again.
     CreateSeries,
     /// The next step of a merge.
     Merge,

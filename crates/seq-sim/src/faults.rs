@@ -1,5 +1,5 @@
-//! The faults of a world. Each fault is a window of time with a number, so that a run can be repeated with some of the
-//! faults.
+//! The faults of a world. Each fault lasts for a limited time and has a number, so that a run can be repeated with only
+//! some of the faults.
 
 /// Nanoseconds in a millisecond.
 pub(crate) const MS: u64 = 1_000_000;
@@ -7,7 +7,7 @@ pub(crate) const MS: u64 = 1_000_000;
 /// Nanoseconds in a second.
 pub(crate) const SECOND: u64 = 1_000 * MS;
 
-/// The time at which a world of one set heals, and the limit of a fault's begin.
+/// The time at which all faults of a world of one set end. No fault begins later.
 pub(crate) const FAULTS_END: u64 = 30 * SECOND;
 
 /// A kind of fault, with its victim.
@@ -17,7 +17,7 @@ pub(crate) enum Kind {
     CutOneWay { from: usize, to: usize },
     /// Messages between two hosts are lost.
     Cut { a: usize, b: usize },
-    /// A host is cut off: outward, inward, or both.
+    /// Messages from a host, to a host, or both are lost.
     Isolate { host: usize, outward: bool, inward: bool },
     /// Messages are lost, at a rate in a thousand.
     Loss(u64),
@@ -25,7 +25,7 @@ pub(crate) enum Kind {
     Duplicates(u64),
     /// Some messages take longer, up to a number of milliseconds.
     Slow(u64),
-    /// A few messages arrive up to 20 seconds later, at a rate in a thousand.
+    /// Some messages, at a rate in a thousand, arrive up to 20 seconds late.
     Ancient(u64),
     /// Responses of the store are lost, at a rate in a thousand.
     ResponsesLost(u64),
@@ -37,19 +37,19 @@ pub(crate) enum Kind {
     Suspend(usize),
     /// A process dies, and its successor starts after a while.
     Crash(usize),
-    /// A second process is started under a name.
+    /// A second process of an AllocSvr is started under the same name.
     Twin(usize),
     /// A process leaves in an orderly way, and its successor starts.
     Leave(usize),
     /// An operator drains an AllocSvr.
     Drain(usize),
-    /// An operator moves a section to an AllocSvr, and has it balanced again later.
+    /// An operator moves a section to an AllocSvr, and later lets the section be balanced again.
     Move(u32, usize),
     /// An operator pauses balancing in a set permanently.
     PauseBalancing(usize),
     /// The wall clock of a machine is set forward or back, in milliseconds.
     WallStep(usize, i64),
-    /// A member becomes the leader; the leader before it believes for a while that it still leads.
+    /// A member becomes the leader, while the leader before it believes for some time that it still leads.
     Elect(usize),
     /// The store of a set commits no entries.
     StorePause(usize),
@@ -59,26 +59,26 @@ pub(crate) enum Kind {
     LateLook(usize),
     /// Proposals of the arbiters of a set are committed late.
     LateReassign(usize),
-    /// Responses of a set are read from the state later than their entry was applied.
+    /// Responses of a set's store are read from the state some time after their entries were applied.
     LateNews(usize),
     /// The link between a machine and the store is cut, while its links to callers and other AllocSvrs work.
     Severed(usize),
-    /// The process under a name and a port receives no response of the store.
+    /// The process of an AllocSvr that listens on a given port receives no response of the store.
     Mute(usize, usize),
-    /// Renewals and raises of a name are lost, while its commits of handovers arrive.
+    /// Renewals and raises of an AllocSvr are lost, while its commits of handovers arrive.
     OnlyCommits(usize),
-    /// Raises of a name are lost.
+    /// Raises of an AllocSvr are lost.
     NoRaises(usize),
-    /// Commits of handovers of a name are lost.
+    /// Commits of handovers of an AllocSvr are lost.
     NoCommits(usize),
-    /// Responses to commits of handovers of a name are lost.
+    /// Responses to an AllocSvr's commits of handovers are lost.
     NoCommitResponses(usize),
-    /// Renewals of a name are lost.
+    /// Renewals of an AllocSvr are lost.
     NoRenewals(usize),
-    /// Forged messages of a handover are sent to a name.
+    /// Forged messages of a handover are sent to an AllocSvr.
     Forge(usize),
-    /// Every member's data directory is put back to an earlier state, by a number of milliseconds, and all members
-    /// start again.
+    /// The data directories of all members are put back to the state that they had a number of milliseconds before, and
+    /// all members start again.
     RollBack(u64),
     /// A migration of some sections of a set begins.
     Migrate(usize, u64),
@@ -92,19 +92,21 @@ pub(crate) enum Kind {
     Blackout(usize),
     /// Messages between the stores of two sets are lost, or arrive seconds later.
     Divide,
-    /// Processes of a set receive calls of the other set, but their responses to it are lost.
+    /// Processes of a set receive calls of the other set, but their responses to the other set are lost.
     Silence(usize),
-    /// The routes of a name have sections in the other set that are not there, under the epoch of the caller.
+    /// The routes of an AllocSvr wrongly state that sections are in the other set, with the epoch that a call names.
     Unsettle(usize),
     /// A backup of a set is made.
     Backup(usize),
     /// A set is restored from its backup.
     Restore(usize),
-    /// A set is merged into the other set. A migration to the merged set may begin just before that set closes.
+    /// A set is merged into the other set. If the flag is true, a migration to the merged set begins just before the
+    /// merged set closes.
     Merge(usize, bool),
     /// The creation of series is handed to the other set.
     HandOver,
-    /// A machine's clocks run at a rate beyond every margin, in millionths, so that only promises without clocks hold.
+    /// A machine's clocks run at a rate, in millionths, that is outside every margin. Only promises that need no clock
+    /// hold then.
     WildRate(usize, u64),
 }
 

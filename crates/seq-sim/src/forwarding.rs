@@ -1,4 +1,5 @@
-//! Forwarded and pending calls: a process watches a forwarded call until it has a response, and retries a pending call.
+//! Forwarded and pending calls. A process watches each call that it forwarded until the call has a response, and
+//! retries each pending call.
 
 use std::time::Duration;
 
@@ -14,12 +15,12 @@ use crate::net::{Address, Body};
 use crate::serving::{Forward, Pending};
 use crate::world::World;
 
-/// Limit on the pending calls of a process, which is so low that calls reach it.
+/// Most pending calls of a process. The limit is so low that it is reached.
 const MAX_PENDING: usize = 64;
 
-/// The longest time between two attempts of a pending call in a running process, and the longest wait of a forwarded
-/// call for an owner that was replaced. The bound exceeds the retries and timeouts of `seq_core::calls` and is short
-/// compared with a caller's deadline.
+/// The longest time that may pass between two attempts of a pending call while its process runs, and the longest time
+/// for which a forwarded call may wait for an owner that was replaced. It is longer than the retries and timeouts of
+/// `seq_core::calls`, and short compared with a caller's deadline.
 const NEGLECT_BOUND: u64 = SECOND;
 
 impl World {
@@ -47,7 +48,8 @@ impl World {
         self.watch(p, id);
     }
 
-    /// Watches a forwarded call, at each change of the ownership and when its machine requests it.
+    /// Decides whether a forwarded call goes on waiting, is attempted again, or is refused. Must be called at each
+    /// change of the ownership, and whenever the call's timer fires.
     pub(crate) fn watch(&mut self, p: usize, id: u64) {
         let now = self.now;
         let process = &self.procs[p];
@@ -56,7 +58,8 @@ impl World {
         let routes = process.owner.routes();
         let route = routes.and_then(|routes| routes.get(pending.call.section)).unwrap_or_default();
         let routed = route.other_set().map(Destination::Set).or(route.owner.map(Destination::Node));
-        // A destination in another set stands even if the routes differ, because its claim may be newer than they are.
+        // If the call was sent to another set, it stays there even if the routes differ, because the claim that led it
+        // there may be newer than the routes.
         let stands = routed == Some(forward.to) || matches!(forward.to, Destination::Set(_));
         forward.replaced = if stands { None } else { forward.replaced.or(Some(now)) };
         let watch = pending.machine.watch(pending.now(now), (routed, route.epoch));
@@ -147,8 +150,8 @@ impl World {
         self.attempt(p, pending);
     }
 
-    /// Checks that a call was not neglected for longer than the bound; the time in which its process stalled does not
-    /// count.
+    /// Checks that a call was not left alone for longer than [`NEGLECT_BOUND`]. The time in which its process stalled
+    /// does not count.
     fn not_neglected(&mut self, p: usize, since: Option<u64>, what: &'static str) {
         let Some(since) = since.map(|since| since.max(self.procs[p].stalled_until)) else { return };
         if self.now.saturating_sub(since) > NEGLECT_BOUND {
@@ -182,7 +185,7 @@ impl World {
         self.reply(p, pending, Reply::Refused { refusal, lost: 0 });
     }
 
-    /// Replies to a call, with the count of the attempts before whose outcome is unknown.
+    /// Replies to a call. Adds to the reply how many earlier attempts of the call have an unknown outcome.
     pub(crate) fn reply(&mut self, p: usize, pending: Pending, mut reply: Reply) {
         if let Reply::Given { lost, .. } | Reply::Refused { lost, .. } = &mut reply
             && self.bug != Some(Bug::UncountedRepeat)
@@ -204,7 +207,7 @@ impl World {
     }
 }
 
-/// Returns whether a refusal of another node leaves a call pending, as in `seq-alloc`.
+/// Returns whether a call stays pending after another node has refused it. The rule is the same as in `seq-alloc`.
 fn stays_pending(refusal: &Refusal) -> bool {
     refusal.is_transient() || matches!(refusal, Refusal::Moved { .. } | Refusal::SetUnavailable { .. })
 }

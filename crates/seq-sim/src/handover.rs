@@ -90,7 +90,7 @@ impl World {
         self.after(RESPONSE_TIMEOUT, Event::Step(p, Step::PeerTimeout(id)));
     }
 
-    /// Processes the response of a target, or its timeout as a refusal.
+    /// Processes the response of a target. A timeout counts as a refusal.
     pub(crate) fn peer_response(&mut self, p: usize, id: u64, accepted: bool) {
         let Some(PeerCall { handover, phase }) = self.procs[p].peer_calls.remove(&id) else { return };
         match phase {
@@ -102,7 +102,7 @@ impl World {
         }
     }
 
-    /// Processes a source's request to this process as the target, and sends the response.
+    /// Processes a request that the source of a handover sent to this process as the target, and sends the response.
     pub(crate) fn peer_request(&mut self, p: usize, from: usize, id: u64, request: &PeerRequest) {
         let taken = match request {
             PeerRequest::Prepare(offer) => self.step(p, |owner, _| owner.on_prepare(offer)),
@@ -138,7 +138,7 @@ impl World {
         self.send(host, Address::Process(from), Body::PeerResponse { id, accepted: taken.is_ok() });
     }
 
-    /// Plants a bug: starts an ownership of the target on a peer's report.
+    /// Plants a bug: starts an ownership at the target because a peer reports it, without a grant of the store.
     fn trust(&mut self, p: usize, offer: &HandoverOffer) {
         let HandoverOffer { section, epoch, handover_id, .. } = *offer;
         if self.procs[p].owner.owned().any(|owned| owned == (section, epoch)) {
@@ -177,7 +177,7 @@ impl World {
         }
     }
 
-    /// Has the store commit a handover.
+    /// Requests the store to commit a handover.
     pub(crate) fn commit(&mut self, p: usize, handover: Handover) {
         if self.procs[p].owner.session() != Some(handover.session) {
             return;
@@ -186,8 +186,8 @@ impl World {
         self.request(p, Purpose::Commit(handover.clone()), StoreRequest::Commit { handover, since });
     }
 
-    /// Schedules another request to commit a handover, because its outcome is unknown. The request is repeated until
-    /// there is a definite response.
+    /// Schedules another request to commit a handover, because the outcome of the last request is unknown. The request
+    /// is repeated until there is a definite response.
     pub(crate) fn commit_unknown(&mut self, p: usize, handover: Handover) {
         let thaws = match self.bug {
             Some(Bug::ThawUnknown) => true,
@@ -245,7 +245,7 @@ impl World {
     }
 }
 
-/// Returns the address in the form that nodes register and that sets state for their nodes.
+/// Parses an address in the form in which nodes register it and sets state it for their nodes; `None` for another form.
 pub(crate) fn parse(addr: &str) -> Option<Address> {
     let (name, port) = addr.split_once(':')?;
     Some(Address::Port(name.parse().ok()?, port.parse().ok()?))

@@ -1,6 +1,7 @@
-//! Hosts of a world: the AllocSvrs of each set, the members of each store, and one host of all callers.
+//! Hosts of a world. Each AllocSvr of a set and each member of a store has a host, and all callers share one host.
 //!
-//! A name is the index of an AllocSvr over all sets, a member the index of a member of a store over all sets.
+//! In the simulator, a *name* is the index of an AllocSvr among the AllocSvrs of all sets, and a *member* is the index
+//! of a store's member among the members of all stores.
 
 use std::ops::Range;
 
@@ -12,7 +13,7 @@ pub(crate) const NAMES: usize = 3;
 /// Number of members of each store.
 pub(crate) const MEMBERS: usize = 3;
 
-/// The hosts of a world, by its number of sets.
+/// The hosts of a world with a given number of sets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Hosts {
     pub(crate) sets: usize,

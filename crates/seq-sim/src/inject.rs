@@ -1,4 +1,4 @@
-//! Begins and ends faults, and heals the world when its time of faults is over.
+//! Begins and ends faults. When the world's time for faults is over, ends all faults.
 
 use seq_core::owner::Owner;
 use seq_core::renewals::PEER_ROUTES_INTERVAL;
@@ -14,8 +14,8 @@ use crate::rng::Rng;
 use crate::store::Entry;
 use crate::world::{TERMS, World};
 
-/// Time by which all wall clocks are set forward when everything heals, and again before the probes, in milliseconds:
-/// longer than any lane rests that was raised by correct clocks of stores, also after a restore.
+/// Time in milliseconds by which all wall clocks are set forward when all faults end, and again before the probes. It
+/// is longer than any lane rests, even after a restore, if stores with correct clocks raised the lane's ceiling.
 const LEAP_MS: u64 = 150_000;
 
 /// The longest time that a leaving process waits until it has no sections.
@@ -34,16 +34,16 @@ pub(crate) fn machine(rng: &mut Rng, edge: bool) -> MachineClock {
 }
 
 impl World {
-    /// Returns the owner machine of a process without a session.
+    /// Returns the `Owner` of a process that has no session yet.
     fn owner(&self, set: usize) -> Owner {
         let name = self.stores[set].state.set.as_ref().map(|set| set.name.clone()).expect("the set is defined");
         Owner::new(&name, self.layout.declared(), TERMS)
     }
 
-    /// Starts a process under a name, unless the store was put back to an earlier state.
+    /// Starts a process under a name, unless the store of its set was put back to an earlier state.
     pub(crate) fn start(&mut self, name: usize, port: usize) {
-        // A process that has received no response cannot detect lost entries, so nothing is promised after an operator
-        // starts a process.
+        // A new process has received no response, so it cannot detect lost entries. Therefore nothing is promised if an
+        // operator starts a process after the store was put back.
         let set = set_of_name(name);
         if self.stores[set].rolled_back.is_some() {
             return;
@@ -78,8 +78,8 @@ impl World {
         }
     }
 
-    /// Returns the process that runs under a name: the process that listens on the usual port or, without one, the
-    /// process that listens on the other port.
+    /// Returns the process that runs under a name. This is the process that listens on the usual port; if there is
+    /// none, it is the process that listens on the other port.
     pub(crate) fn running(&self, name: usize) -> Option<usize> {
         self.listeners[name][0].or(self.listeners[name][1])
     }
@@ -263,7 +263,8 @@ impl World {
         self.after(50 * MS, Event::Step(p, Step::Leaving(until)));
     }
 
-    /// Ends a leaving process, and starts its successor, once it has no sections or its time is over.
+    /// Ends a leaving process and starts its successor, as soon as the leaving process has no sections or its time is
+    /// over.
     pub(crate) fn leaving(&mut self, p: usize, until: u64) {
         let empty = self.procs[p].owner.is_empty();
         if !empty && self.now < until {
@@ -294,7 +295,7 @@ impl World {
         }
     }
 
-    /// Ends the arbiters of all members except the leader, as if the deposed members received notice.
+    /// Ends the arbiters of all members except the leader, as if the other members learned that they do not lead.
     fn depose(&mut self, set: usize) {
         let leader = self.stores[set].leader;
         for member in members_of(set).filter(|member| *member != leader) {
@@ -320,8 +321,8 @@ impl World {
         }
     }
 
-    /// Corrects all wall clocks, and sets them forward by a number of leaps, so that the time of lanes that rest comes.
-    /// A restore may be noted after the first leap.
+    /// Sets all wall clocks to the true time and `leaps` leaps ahead of it, so that the clocks reach the ceilings of
+    /// lanes that rest. The time of a restore may be noted only after the first leap, so there is a second leap.
     pub(crate) fn leap(&mut self, leaps: u64) {
         let now = self.now;
         for machine in 0..self.machines.len() {
@@ -330,7 +331,7 @@ impl World {
         }
     }
 
-    /// Ends all faults, and schedules the probe of each uid.
+    /// Ends all faults, and schedules the probes, which request a number of each uid.
     pub(crate) fn heal(&mut self) {
         self.healed = true;
         let now = self.now;

@@ -1,8 +1,9 @@
-//! Calls for ids: the wish of a caller, the choice of a lane, and numbers at the time of the owner's clock. As in
-//! `seq-alloc`, [`seq_core::lane_clock`] decides.
+//! Calls for ids. This module draws the calls, chooses their lanes, and allocates numbers by the owner's clock. As in
+//! `seq-alloc`, the rules for this are in [`seq_core::lane_clock`].
 //!
-//! **Promises:** ids are from 1 to 2^63-1 and of their lane, all ids of a call are above the id that it names, and the
-//! time of the first one is from the owner's clock to as far ahead as the series allows.
+//! **Promises:** ids are in `1 ..= 2^63-1` and belong to their lane. All ids of a call are above the id that the call
+//! names. The time in the first id of a call is not before the time on the owner's clock, and ahead of it by no more
+//! than the series allows.
 
 use std::rc::Rc;
 
@@ -20,7 +21,7 @@ use crate::process::Owned;
 use crate::serving::Pending;
 use crate::world::World;
 
-/// Time after which a call is tried again whose lane is too far ahead of the clock.
+/// Time after which a call is tried again if its lane was too far ahead of the clock.
 const AHEAD_WAIT: u64 = 100 * MS;
 
 /// A call for ids.
@@ -29,15 +30,15 @@ pub(crate) struct LaneWish {
     /// Index of the series.
     pub(crate) series: usize,
     pub(crate) count: Count,
-    /// All ids are to be above this id; 0 for no id.
+    /// The id above which all ids of the call must be; 0 if the call names no id.
     pub(crate) after: u64,
-    /// All numbers are to be above this number, which follows from the id and the lane.
+    /// The number above which all numbers of the call must be. It is derived from `after` and the lane.
     pub(crate) above: Seq,
 }
 
 impl World {
-    /// Draws a call for ids of a series that exists, or for an id of a given lane; returns `None` if the series does
-    /// not exist.
+    /// Draws a call for ids of a random series. If `probe` is given, the call is for one id of the lane at this
+    /// address. Returns `None` if the series was not created yet.
     pub(crate) fn lane_wish(&mut self, last: &[u64], probe: Option<Uid>) -> Option<(Uid, Wish)> {
         let drawn = self.rng.index(self.series.all.len());
         let of_probe = probe.and_then(|uid| self.series.lane_at(uid));
@@ -79,10 +80,10 @@ impl World {
         }
     }
 
-    /// Finds the lane of a call, and the number that its numbers are to be above.
+    /// Finds the lane of a call for ids, and the number above which all numbers of the call must be.
     ///
     /// # Errors
-    /// The process knows no such series, or the lane has no such id.
+    /// If the process does not know the series, or if the lane has no id above the id that the call names.
     pub(crate) fn locate_in_lane(&self, p: usize, call: Call) -> Result<Call, Refusal> {
         let Wish::InLane(wish) = call.wish else { return Ok(call) };
         let uids = self.layout.uids();
@@ -128,7 +129,8 @@ impl World {
         self.machines[self.procs[p].name].unix_ms(self.now)
     }
 
-    /// Returns the section of a call that is served without a lease here, because the process holds none.
+    /// Returns the section of a call if the process holds no lease, but may serve the call without one; `None`
+    /// otherwise.
     pub(crate) fn unleased(&mut self, p: usize, call: &Call) -> Option<Rc<Owned>> {
         let process = &self.procs[p];
         if !matches!(call.wish, Wish::InLane(_)) || process.lease.holds(self.clock(p)) || process.stopped {
@@ -139,7 +141,7 @@ impl World {
         Some(owned.clone()).filter(|_| serves)
     }
 
-    /// Serves a call without a lease; if it has to wait, it waits for the lease.
+    /// Serves a call without a lease. If the call has to wait, it waits for the lease.
     pub(crate) fn take_unleased(&mut self, p: usize, pending: Pending, owned: &Rc<Owned>) {
         let reply = if pending.call.epoch > owned.epoch { None } else { self.allocate_in_lane(p, &pending, owned) };
         match reply {
@@ -219,7 +221,8 @@ impl World {
         }
     }
 
-    /// Checks that the time of a tick is from the clock that took it to as far ahead as the series allows.
+    /// Checks that the time of a tick is not before the time on the clock by which the tick was taken, and ahead of it
+    /// by no more than the series allows.
     fn look_at_time(&mut self, p: usize, clock: &LaneClock, of: (SectionId, SlotIndex), tick: u64, now_ms: u64) {
         let unit = |ms: u64| (ms - clock.clock.epoch_ms) / u64::from(clock.clock.unit_ms);
         let (time, now, most) = (tick >> clock.clock.seq_bits, unit(now_ms), unit(now_ms + u64::from(clock.ahead_ms)));
@@ -232,7 +235,7 @@ impl World {
         }
     }
 
-    /// Checks that numbers of a lane are ids of it.
+    /// Checks that the first and the last number taken from a lane have ids of that lane.
     pub(crate) fn look_at_ids(&mut self, uid: Uid, first: u64, last: u64) {
         let Some((series, lane)) = self.series.lane_at(uid) else { return };
         for number in [first, last] {
@@ -249,7 +252,8 @@ impl World {
         }
     }
 
-    /// Returns whether a caller's call is tried again at this node, because its lane is too far ahead of the clock.
+    /// Returns whether a refused call of a caller is tried again at this node, because the call's lane was too far
+    /// ahead of the clock. In this case, schedules the attempt.
     pub(crate) fn tries_again(&mut self, p: usize, call: &Call, reply: &Reply) -> bool {
         let again = matches!(reply, Reply::Refused { refusal: Refusal::LaneAhead { .. }, lost: 0 })
             && matches!(call.origin, Origin::Client(_))

@@ -1,7 +1,5 @@
-//! The series of a world: a counter, lanes that the node chooses, and lanes that the caller names, in small shapes, so
-//! that sequence numbers overflow and lanes borrow from the time to come.
-//!
-//! An operator creates the series one after another during the run, and again if a restore has lost them.
+//! The series of a world: a counter, a series whose lanes the node chooses, and a series whose lanes the caller names.
+//! Their shapes are small, so that sequence numbers overflow and ids run ahead of the clock.
 
 use seq_core::lane_clock::LaneClock;
 use seq_core::layout::{Lanes, SectionRun, TickClock, address};
@@ -20,19 +18,20 @@ use crate::rng::Rng;
 use crate::swarm::Swarm;
 use crate::world::World;
 
-/// Makes the draws of series independent of the other draws.
+/// Number that is mixed into the seed, so that the draws of series are independent of the other draws.
 const LANES_SEED: u64 = 0x1a9e_5c0d_77e3_b1f5;
 
-/// Makes the draws of steps of wall clocks independent of the other draws.
+/// Number that is mixed into the seed, so that the draws of steps of wall clocks are independent of the other draws.
 const STEPS_SEED: u64 = 0x57e9_0b2d_61fa_c483;
 
-/// Makes the draws of a loss independent of the other draws.
+/// Number that is mixed into the seed, so that the draws of a loss of series are independent of the other draws.
 const LOSS_SEED: u64 = 0x7c3a_91e4_0d58_b26f;
 
-/// Seeds of two sets, in a thousand with failures, in which both sets are restored from before the creation of series.
+/// Number of seeds, in a thousand seeds of two sets with failures, in which both sets are restored from backups that
+/// were made before series were created.
 const LOST: u64 = 80;
 
-/// Seeds in a thousand with failures in which wall clocks step.
+/// Number of seeds, in a thousand with failures, in which wall clocks step.
 const STEPPED: u64 = 600;
 
 /// Limit on the steps of a seed, exclusive.
@@ -50,7 +49,8 @@ const EPOCH_MS: u64 = WALL_MS - 1_000_000_000;
 /// Time by which an id may be ahead of the clock, in milliseconds.
 const AHEAD_MS: u32 = 1_000;
 
-/// Leads of the series, in milliseconds: where the node chooses the lane, and where the caller names it.
+/// Leads of the series. A lead is the time in milliseconds by which a durable ceiling is ahead of the clock. The first
+/// lead is for lanes that the node chooses, and the second for lanes that the caller names.
 const LEADS_MS: [u32; 2] = [12_000, 1_000];
 
 /// The last id of the counter.
@@ -65,7 +65,7 @@ const LONGEST_PAUSE: u64 = 3 * SECOND;
 /// Number of series of a world.
 pub(crate) const SERIES: usize = 3;
 
-/// The lane of a call for ids.
+/// Way in which the lane of a call for ids is determined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Choice {
     /// A counter, which has one lane.
@@ -91,9 +91,9 @@ pub(crate) struct WorldSeries {
 #[derive(Clone, Debug)]
 pub(crate) struct AllSeries {
     pub(crate) all: [WorldSeries; SERIES],
-    /// The layout with all of them.
+    /// The layout with the sections of all series.
     pub(crate) layout: Layout,
-    /// Whether processes of a release without series run, too.
+    /// Whether processes of an earlier release, which does not have series, run as well.
     pub(crate) old_nodes: bool,
 }
 
@@ -148,8 +148,8 @@ impl WorldSeries {
 }
 
 impl AllSeries {
-    /// Adds steps of wall clocks by up to hours, if the seed has them. Of each store, the clock of one member steps, so
-    /// that the middle of its clocks stays.
+    /// Adds steps of wall clocks, by up to some hours, if the seed has them. In each store, only the clock of one
+    /// member steps, so that the middle one of the members' clocks stays correct.
     pub(crate) fn add_wall_steps(swarm: &mut Swarm, seed: u64, hosts: Hosts) {
         let rng = &mut Rng::new(seed ^ STEPS_SEED);
         if swarm.weather == Weather::Calm || !rng.chance(STEPPED) {
@@ -170,8 +170,8 @@ impl AllSeries {
         swarm.faults.sort_by_key(|fault| fault.at);
     }
 
-    /// Adds a loss of series in all sets, if the seed has it: both sets are restored from backups that were made before
-    /// most series were created.
+    /// Adds a loss of series in both sets, if the seed has one. Both sets are restored from backups that were made
+    /// before most series were created.
     pub(crate) fn add_loss(swarm: &mut Swarm, seed: u64) {
         let rng = &mut Rng::new(seed ^ LOSS_SEED);
         if swarm.weather == Weather::Calm || !rng.chance(LOST) {
@@ -184,7 +184,7 @@ impl AllSeries {
             swarm.faults.push(Fault { at: backup, lasts: MS, kind: Kind::Backup(set) });
             swarm.faults.push(Fault { at, lasts: MS, kind: Kind::Restore(set) });
         }
-        // Sections may be on their way to a set that is restored, and arrive when it has fenced their lineage.
+        // Sections may be on their way to a set while it is restored, and arrive after it has fenced their lineage.
         let migrated = lost - rng.between(60 * MS, 200 * MS);
         swarm.faults.push(Fault { at: migrated, lasts: MS, kind: Kind::Migrate(rng.index(2), 2 * rng.below(500)) });
         swarm.faults.push(Fault { at: migrated + 50 * MS, lasts: SECOND, kind: Kind::Divide });
@@ -220,14 +220,14 @@ impl AllSeries {
         Some((series, first + slot.0))
     }
 
-    /// Returns the number of a uid, or of a lane, among all of them.
+    /// Returns the index of a uid or a lane among all uids and lanes.
     pub(crate) fn user(&self, uid: Uid) -> u64 {
         let Some((of, lane)) = self.lane_at(uid) else { return uid.0 };
         let before = self.all.iter().take_while(|one| one.choice != of.choice).map(|one| one.lanes.count).sum::<u32>();
         self.layout.uids().end + u64::from(before + lane)
     }
 
-    /// Returns the numbers of the lanes of a choice.
+    /// Returns the indexes of the lanes of the series with this choice.
     pub(crate) fn users_of(&self, choice: Choice) -> impl Iterator<Item = u64> {
         let of = self.all.iter().filter(move |one| one.choice == choice);
         of.flat_map(|one| (0..one.lanes.count).map(|lane| self.user(one.address(lane))))
@@ -239,7 +239,7 @@ impl AllSeries {
     }
 }
 
-/// Returns the clock of a section that is in a series of a route table.
+/// Returns the clock that the lanes of a section follow, from the series in a route table; `None` if they follow none.
 pub(crate) fn clock_of(series: &[Series], section: SectionId) -> Option<LaneClock> {
     let of = series.iter().find(|one| one.sections.iter().any(|other| other == section))?;
     let [is_chosen, spreads] = of.shape[..] else { return None };
@@ -253,7 +253,7 @@ impl World {
         self.stores.iter().any(|store| store.state.series(&series.name()).is_some())
     }
 
-    /// Requests an id of each lane that the caller names, and of each series whose lanes the node chooses.
+    /// Requests an id of each lane that callers name, and one id of each series whose lanes the node chooses.
     pub(crate) fn probe_lanes(&mut self) {
         for series in self.series.all {
             let lanes = if series.choice == Choice::Chosen { 1 } else { series.lanes.count };
@@ -265,10 +265,10 @@ impl World {
         }
     }
 
-    /// Returns the set that creates series, as the newest hand-over has it, and the term of that hand-over.
+    /// Returns the set that creates series according to the newest hand-over, and the term of this hand-over.
     fn writer(&self) -> (usize, u64) {
         let writers = self.stores.iter().filter_map(|store| store.state.layout_writer());
-        // The id of the only set of a world is drawn.
+        // In a world of one set, the id of the set is drawn and has no index.
         let writers = writers.filter(|_| self.hosts.sets > 1);
         writers.max_by_key(|writer| writer.term).map_or((0, 0), |writer| (index_of(writer.set), writer.term))
     }
@@ -279,8 +279,9 @@ impl World {
         self.command(set, Command::SetLayoutWriter(SetLayoutWriter { term, to: set_id(1 - set) }));
     }
 
-    /// Has the operator create the next series in the set that creates series, unless an AllocSvr of a release without
-    /// series owns sections. After a hand-over, the operator requests some series of the former set.
+    /// Has the operator request the next series from the set that creates series, unless an AllocSvr of a release
+    /// without series owns sections. After a hand-over, the operator requests some series from the set that created
+    /// series before.
     pub(crate) fn create_series(&mut self) {
         let (mut set, term) = self.writer();
         if term > 0 && !self.healed && self.rng.chance(300) {

@@ -1,5 +1,5 @@
-//! Leaders of stores: each member that believes it leads has the real `Arbiter`, which evaluates the state and
-//! proposes.
+//! Leaders of stores. Each member that believes that it leads has the real `Arbiter`, which evaluates the state and
+//! proposes changes of owner.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -29,19 +29,19 @@ pub(crate) const PACE: u64 = 5 * MS;
 /// The time after which an arbiter whose proposal was not committed proposes again.
 const RETRY: u64 = 200 * MS;
 
-/// The number of evaluations in a thousand inside of which the thread stalls, in worlds with stalls.
+/// Number of evaluations, in a thousand, during which the thread stalls, in worlds with stalls.
 const STALLED_LOOKS: u64 = 20;
 
 /// The longest time between two evaluations in worlds of several sets.
 const COORDINATE: u64 = 20 * MS;
 
-/// Time between two statements of facts to other sets.
+/// Time between two messages in which a leader states facts about its set to other sets.
 const EXCHANGE: u64 = 300 * MS;
 
 /// The longest stall, which is longer than any wait.
 const LONGEST_STALL: u64 = 6 * SECOND;
 
-/// The arbiter of a member that believes it leads, with the other machines of a leader.
+/// The arbiter and the other state machines of a member that believes that it leads.
 #[derive(Debug)]
 pub(crate) struct Seat {
     machine: Arbiter,
@@ -63,12 +63,13 @@ pub(crate) struct Seat {
     pub(crate) proposing_until: u64,
     /// Whether the arbiter's thread is stalled inside of an evaluation.
     stalled: bool,
-    /// A planted bug: the liveness counter of each incarnation, and the time since which it has this value.
+    /// For a planted bug, the liveness counter of each incarnation, and the time since which the counter has this
+    /// value.
     pub(crate) silent: BTreeMap<(NodeId, Incarnation), (Liveness, Duration)>,
 }
 
-/// The first input of an evaluation whose thread is stalled. This is the state, because the thread reads the clock when
-/// it continues. A planted bug reads them in the other order.
+/// Input that an evaluation had read when its thread stalled. It is the state, because the thread reads the clock after
+/// the state. With a planted bug, the thread reads the clock before the state.
 #[derive(Debug)]
 pub(crate) enum InHand {
     State(Box<State>),
@@ -134,13 +135,14 @@ impl World {
         }
     }
 
-    /// Has an arbiter evaluate the state and propose; its thread may stall in between.
+    /// Has an arbiter evaluate the state and propose changes of owner. Its thread may stall during the evaluation.
     pub(crate) fn look_at_state(&mut self, member: usize, at: u64) {
         if self.seat(member).as_ref().is_none_or(|seat| seat.look_at != at || seat.stalled) {
             return;
         }
         // A thread may stall between any two steps, including these. It does not stall in worlds without failures,
-        // because in a state that is seconds old all nodes are dead, and a leaving node has no target for a handover.
+        // because all nodes look dead in a state that is seconds old, so that a leaving node would have no target for a
+        // handover.
         let runs_well = self.swarm.weather == Weather::Calm || self.healed;
         if self.swarm.interleave > 0 && !runs_well && self.rng.chance(STALLED_LOOKS) {
             self.coverage.saw(Situation::StalledLook);
@@ -168,7 +170,7 @@ impl World {
         }
     }
 
-    /// Evaluates the state, or a state that was read earlier, and proposes changes of owner.
+    /// Evaluates the current state, or `earlier` if it was read before a stall, and proposes changes of owner.
     fn finish_look(&mut self, member: usize, earlier: Option<State>, clock: Clocks) {
         let (set, now) = (set_of_member(member), self.now);
         let Store { state, seats, planned_at, .. } = &mut self.stores[set];
@@ -227,8 +229,8 @@ impl World {
         *self.seat(member) = None;
     }
 
-    /// Has a member's coordinator evaluate the state and carries out its decisions, continues a quarantine, and sends
-    /// facts to other sets.
+    /// Does a leader's work between sets: carries out the decisions that the member's coordinator makes on the state,
+    /// continues a quarantine, and sends facts to other sets.
     fn coordinate(&mut self, member: usize, plan: &Plan, earlier: Option<&State>, time: Duration) {
         let at_once = self.bug == Some(Bug::SilentAtOnce);
         let Store { state, seats, .. } = &mut self.stores[set_of_member(member)];

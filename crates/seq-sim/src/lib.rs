@@ -1,10 +1,10 @@
 //! Simulation of the rules of `seq-core` in worlds whose faults a seed draws.
 //!
-//! The machines of `seq-core` run unchanged: `State` behind a network that loses, doubles and delays messages,
-//! `Arbiter` in members that lead or believe that they lead, and `Owner`, `Section` and `Lease` in AllocSvrs that
-//! stall, crash and are started twice. The shell around the machines is simulated: sockets, disks, clocks, threads.
-//! Every number that is taken is checked against the promises. [`run`] runs a seed; [`shrink()`] finds the faults that
-//! a violation needs.
+//! The state machines of `seq-core` run unchanged. `State` runs behind a network that loses, doubles and delays
+//! messages. `Arbiter` runs in members that lead, or believe that they lead. `Owner`, `Section` and `Lease` run in
+//! AllocSvrs that stall, crash and are started twice. The shell around these state machines is simulated: sockets,
+//! disks, clocks, threads. Every number that is taken is checked against the promises. [`run`] runs a seed, and
+//! [`shrink()`] finds the faults that are needed for a violation.
 //!
 //! **Invariant:** the seed determines everything that happens. Nothing here reads a clock, the environment, or a map in
 //! random order.
@@ -56,8 +56,9 @@ use world::World;
 pub struct Run {
     /// The seed of all random choices.
     pub seed: u64,
-    /// Number of sets of the world: 2, or 3 with restores upon restores; any other number means one set. A planted bug
-    /// between sets always runs with two sets, a planted bug of restores with three.
+    /// Number of sets of the world. With 2, sections migrate between the sets; with 3, sets are also restored again and
+    /// again; with any other number, there is one set. A planted bug between sets always runs with two sets, and a
+    /// planted bug of restores with three.
     pub sets: u32,
     /// The planted bug, if any.
     pub bug: Option<Bug>,

@@ -1,4 +1,4 @@
-//! The network: it decides which hosts reach each other, the delay of each message, and which messages are lost or
+//! The network. It decides which hosts reach each other, the delay of each message, and which messages are lost or
 //! doubled.
 
 use std::rc::Rc;
@@ -25,7 +25,7 @@ use crate::world::World;
 /// The destination of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Address {
-    /// The process that listens under a name of the set file, on one of its two ports.
+    /// The process that listens under a name on one of the name's two ports.
     Port(usize, usize),
     /// A given process, for a response on its connection.
     Process(usize),
@@ -54,7 +54,7 @@ pub(crate) enum StoreRequest {
         /// Raises whose target the leader lowered.
         lowered: Lowered,
     },
-    /// Commits a handover inside the set, or a departure to another set.
+    /// The commit of a handover inside the set, or of a departure to another set.
     Commit {
         handover: Handover,
         since: RouteVersion,
@@ -66,7 +66,7 @@ pub(crate) enum StoreRequest {
 pub(crate) enum StoreResponse {
     NotLeader(usize),
     Registered(Session, Mark),
-    /// The newest incarnation, which the registration does not follow.
+    /// Refusal of a registration that does not name the newest incarnation, which is stated here, as its predecessor.
     Follow(Incarnation),
     Renewed(OwnershipUpdate),
     Raised(Vec<Option<Seq>>, OwnershipUpdate),
@@ -91,7 +91,7 @@ impl StoreResponse {
         }
     }
 
-    /// Returns the process' own record in a refusal, if the refusal names it.
+    /// Returns the part of a refusal that is about the process' own record, if there is one.
     pub(crate) fn refused(&self) -> Option<Refused> {
         match self {
             StoreResponse::SessionOver(refused) => Some(*refused),
@@ -119,7 +119,8 @@ pub(crate) enum Body {
         attempt: u32,
         request: Rc<StoreRequest>,
     },
-    /// A response of the store; `rollbacks` is the number of its restores to an earlier state at that time.
+    /// A response of the store. `rollbacks` is how often the store had been put back to an earlier state when it
+    /// responded.
     StoreResponse {
         rpc: u64,
         attempt: u32,
@@ -135,7 +136,8 @@ pub(crate) enum Body {
         id: u64,
         accepted: bool,
     },
-    /// A request for routes newer than `known`, by a process whose lease has expired or as a probe of a set.
+    /// A request for routes newer than `known`. A process sends it to a peer if its lease has expired, or to a node of
+    /// another set as a probe of that set.
     FetchRoutes {
         process: usize,
         id: u64,
@@ -178,7 +180,7 @@ pub(crate) struct Net {
     pub(crate) no_renewals: Vec<u32>,
     pub(crate) no_commits: Vec<u32>,
     pub(crate) no_commit_responses: Vec<u32>,
-    /// Number of faults that lose all messages of a set's processes to the other sets' processes.
+    /// Number of faults that lose all messages from processes of a set to processes of other sets.
     pub(crate) silent: Vec<u32>,
     /// Number of faults that make the routes of a name wrong.
     pub(crate) unsettled: Vec<u32>,

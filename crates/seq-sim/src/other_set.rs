@@ -1,8 +1,8 @@
-//! Other sets, as a process knows them: calls are forwarded to any of their nodes, and probes show whether a set
-//! responds.
+//! Other sets from the view of a process. Calls are forwarded to any node of another set, and probes show whether the
+//! set responds.
 //!
 //! As in `seq-alloc`, [`seq_core::set_health`] decides when a round of probes is due and when a set counts as down. A
-//! probe requests the routes of the other set, so that calls reach the owner at once.
+//! probe requests the routes of the other set, so that later calls are sent to the owner directly.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -24,10 +24,11 @@ use crate::process::Process;
 use crate::serving::{Forward, Pending};
 use crate::world::World;
 
-/// The longest wait of a call for the first rounds of probes of a set, as in `seq-alloc`.
+/// The longest time for which a call waits for the first rounds of probes of a set. It is the same as in `seq-alloc`.
 const FIRST_ROUNDS: Duration = PROBE_TIMEOUT.saturating_mul(ROUNDS + 1);
 
-/// The shortest time between two requests of a call under claims that are not newer: the first retry.
+/// The shortest time between two requests of a call to other sets if the claim behind the second request is not newer
+/// than the claim behind the first. It is the time until the first retry.
 const FOLLOWS_AFTER: u64 = 25 * MS;
 
 /// The state of another set in a process.
@@ -46,7 +47,7 @@ pub(crate) struct OtherSet {
     fell: Option<Duration>,
     /// The round of probes in progress.
     round: Option<u64>,
-    /// The ids of the last round's probes without a response.
+    /// The ids of the last round's probes that have no response yet.
     probes: BTreeSet<u64>,
     polled_at: Option<Duration>,
     routes: Option<RouteTable>,
@@ -110,7 +111,8 @@ impl World {
         matches!(call.origin, Origin::Process(from, _) if self.procs[from].set() != self.procs[p].set())
     }
 
-    /// Returns the set in which the routes of a process wrongly have all sections, while a fault makes them wrong.
+    /// Returns the set that the routes of a process wrongly name for all sections, while a fault makes the routes
+    /// wrong; `None` otherwise.
     pub(crate) fn unsettled(&self, p: usize) -> Option<SetId> {
         let process = &self.procs[p];
         (self.net.unsettled[process.name] > 0).then(|| set_id(1 - process.set()))
@@ -156,7 +158,7 @@ impl World {
         self.poll_set(p, set);
     }
 
-    /// Refuses a call of which nothing was sent.
+    /// Refuses a call that was not sent to the other set.
     fn unavailable(&mut self, p: usize, mut pending: Pending, set: SetId) {
         self.coverage.saw(Situation::SetUnavailable);
         pending.machine.on_abandoned();
@@ -195,8 +197,8 @@ impl World {
         self.watch(p, id);
     }
 
-    /// Returns the address for a call of a section: the owner in the routes of the set, or otherwise any node of the
-    /// set.
+    /// Returns the address to which a call for a section is sent. This is the owner in the routes of the set, or any
+    /// node of the set if the owner is unknown or was unreachable.
     fn address_in(&mut self, p: usize, set: SetId, section: SectionId) -> Option<Address> {
         let process = &self.procs[p];
         let other = process.other_sets.get(&set)?;
@@ -209,8 +211,8 @@ impl World {
         (!nodes.is_empty()).then(|| nodes[self.rng.index(nodes.len())])
     }
 
-    /// Returns the nodes of a set that a process knows: the nodes in the facts of that set, and the nodes in its
-    /// routes.
+    /// Returns the nodes of a set that a process knows. Some are in the facts that the set states about itself, and
+    /// others in the routes of the set.
     fn nodes_of(&self, p: usize, set: SetId) -> Vec<Address> {
         let process = &self.procs[p];
         let stated = process.owner.routes().and_then(|routes| routes.other_set(set));
@@ -260,7 +262,7 @@ impl World {
         self.after(PROBE_TIMEOUT.as_nanos() as u64, Event::Step(p, Step::ProbeTimeout(set, round)));
     }
 
-    /// Adopts the response to a probe; returns false if the response belongs to no probe.
+    /// Adopts a response if it belongs to a probe, and returns whether it does.
     pub(crate) fn is_probe(&mut self, p: usize, id: u64, update: Option<&RouteUpdate>) -> bool {
         let found = self.procs[p].other_sets.iter_mut().find(|(_, other)| other.probes.contains(&id));
         let Some((set, other)) = found else { return false };
@@ -307,7 +309,8 @@ impl World {
         self.poll_set(p, set);
     }
 
-    /// Continues the calls that wait for a set, and gives up the calls in flight to a set that is down.
+    /// Continues the calls that wait for a set, after its health has changed. If the set is down now, also gives up the
+    /// calls in flight to the set.
     fn health_changed(&mut self, p: usize, set: SetId, health: Health) {
         let process = &mut self.procs[p];
         let ids: Vec<u64> = process.awaits_set.iter().filter(|(_, (of, _))| *of == set).map(|(id, _)| *id).collect();
@@ -331,8 +334,9 @@ impl World {
         }
     }
 
-    /// Records a response of another set. If a node of the set is unreachable, the refusal becomes a refusal of the
-    /// set.
+    /// Records and returns the response to a call that was forwarded to another set. If the response states that a node
+    /// of that set is unreachable, returns a refusal that states that the set is unavailable. Responses of this set are
+    /// returned as they are.
     pub(crate) fn of_destination(&mut self, p: usize, pending: &Pending, to: Destination, reply: Reply) -> Reply {
         let Destination::Set(set) = to else { return reply };
         let (now, section) = (self.elapsed(), pending.call.section);

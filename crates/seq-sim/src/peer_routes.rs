@@ -1,7 +1,5 @@
-//! Routes from peers: a process whose lease has expired fetches newer routes from the other processes in turn.
-//!
-//! The rules are the same as in `seq-alloc`'s `peer_routes.rs`. A response goes through `Owner::on_peer_routes`, which
-//! may revoke a section, but never grants a section or extends the lease.
+//! Routes from peers. A process whose lease has expired fetches newer routes from the other processes, one after
+//! another.
 
 use std::rc::Rc;
 
@@ -49,7 +47,8 @@ impl World {
         self.send(host, to, Body::FetchRoutes { process: p, id, known });
     }
 
-    /// Returns the version of the routes that the next request to the store names.
+    /// Returns the route version that the next request to the store names, so that the response has the changes since
+    /// then.
     pub(crate) fn known_version(&self, p: usize) -> RouteVersion {
         let Process { owner, route_fetch, .. } = &self.procs[p];
         match (self.bug, owner.routes()) {
@@ -58,7 +57,7 @@ impl World {
         }
     }
 
-    /// Sends a peer the routes of this process that are newer than `known`.
+    /// Sends a peer the changes of this process' routes since the version `known`, if there are any.
     pub(crate) fn serve_routes(&mut self, p: usize, from: usize, id: u64, known: RouteVersion) {
         let process = &self.procs[p];
         let update = process.owner.routes().and_then(|routes| routes.since(known)).map(Rc::new);
@@ -81,7 +80,8 @@ impl World {
         let Some(update) = update else { return };
         self.coverage.saw(Situation::PeerRoutes);
         let owned = self.procs[p].owner.owned().count();
-        // An update that no longer fits changes nothing; the next fetch names the newer version.
+        // An update that does not fit the current routes changes nothing. The next fetch names the version of the
+        // current routes.
         let adopted = self.step(p, |owner, effects| owner.on_peer_routes(update, effects)).is_ok();
         self.procs[p].route_fetch.adopted |= adopted;
         if self.procs[p].owner.owned().count() < owned {

@@ -1,7 +1,8 @@
-//! An AllocSvr process: the core's machines, its sections and its lease, and the shell that carries out their effects.
+//! An AllocSvr process. It consists of the core's state machines, its sections and its lease, and the shell that
+//! carries out the effects of the state machines.
 //!
-//! **Invariant:** as in `seq-alloc/src/ownership.rs`, all changes of the table precede the extension of the lease by
-//! the same response.
+//! **Invariant:** as in `seq-alloc/src/ownership.rs`, all changes that a response makes to the table precede the
+//! extension of the lease by this response.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
@@ -41,9 +42,9 @@ pub(crate) struct Owned {
     pub(crate) epoch: Epoch,
     pub(crate) section: Section,
     pub(crate) base: Seq,
-    /// The clock of lanes whose numbers follow it.
+    /// The clock that the numbers of the section's lanes follow; `None` if they follow no clock.
     pub(crate) clock: Option<LaneClock>,
-    /// A planted bug: the latest time of a call, in milliseconds since 1970.
+    /// For a planted bug, the latest time of a call, in milliseconds since 1970.
     pub(crate) latest_ms: Cell<u64>,
 }
 
@@ -53,7 +54,7 @@ impl Owned {
         self.section.current(SlotIndex(0)).is_none()
     }
 
-    /// Freezes the section and returns its copy, with the planted bugs of copies.
+    /// Freezes the section and returns its copy. Planted bugs of copies take effect here.
     pub(crate) fn copy(&self, bug: Option<Bug>) -> SectionCopy {
         if bug == Some(Bug::NoFreeze) && !self.is_frozen() {
             return self.copy_unfrozen();
@@ -76,7 +77,7 @@ impl Owned {
     }
 }
 
-/// Returns a section with ticks of a clock as its numbers, if it has a clock.
+/// Returns the section. If it has a clock, its numbers are made ticks of this clock.
 fn in_ticks(section: Section, clock: Option<LaneClock>) -> Section {
     match clock {
         Some(clock) => section.in_ticks(clock.clock.lead()),
@@ -121,7 +122,7 @@ pub(crate) struct Process {
     /// Time of the next poll of the renewals, on the world's clock.
     pub(crate) polled_at: Option<Duration>,
     pub(crate) raises: RaiseQueue<Rc<Owned>>,
-    /// Time of the next look at raises that wait, on the world's clock.
+    /// Time at which the raises that wait are evaluated next, on the world's clock.
     pub(crate) raise_at: Option<Duration>,
     /// The backoff of commits without a response.
     pub(crate) commit_backoff: Backoff,
@@ -131,11 +132,12 @@ pub(crate) struct Process {
     pub(crate) pending: BTreeMap<u64, Pending>,
     pub(crate) forwards: BTreeMap<u64, Forward>,
     pub(crate) woken: bool,
-    /// Number of calls that are between two steps: the read of the lease, the read of the table, and the allocation.
+    /// Number of calls that are between two of their steps, which are the read of the lease, the read of the table, and
+    /// the allocation.
     pub(crate) in_call: u32,
-    /// A planted bug: the clock by which calls are served.
+    /// For a planted bug, the clock by which calls are served.
     pub(crate) cached_clock: Clocks,
-    /// Staged copies by section, for a planted bug and the count of stale copies, without regard to their attempt.
+    /// Staged copies by section, of any attempt of a handover. They serve to plant a bug and to count stale copies.
     pub(crate) staged: BTreeMap<SectionId, (Epoch, HandoverId, SectionCopy)>,
     /// The other sets that calls were forwarded to.
     pub(crate) other_sets: BTreeMap<SetId, OtherSet>,
@@ -201,7 +203,7 @@ impl World {
         read
     }
 
-    /// Has the owner machine of a process take a step, and carries out its effects.
+    /// Has the `Owner` of a process take a step, and carries out the effects of the step.
     pub(crate) fn step<T>(&mut self, p: usize, step: impl FnOnce(&mut Owner, &mut Effects) -> T) -> T {
         let mut effects = Effects::new();
         let outcome = step(&mut self.procs[p].owner, &mut effects);
@@ -305,7 +307,8 @@ impl World {
         self.procs[p].table.insert(id, Rc::new(Owned { id, epoch, section, base, clock, latest_ms: Cell::default() }));
     }
 
-    /// Plants a bug: returns a copy without numbers that begins at the clock, if the clock is below the ceiling.
+    /// Plants a bug: returns an empty copy whose base is the tick of the process' clock, if this tick is below the
+    /// ceiling.
     fn copy_at_clock(&self, p: usize, id: SectionId, ceiling: Seq) -> Option<SectionCopy> {
         let base = self.layout.clock_of(id)?.tick(self.unix_ms(p));
         (base < ceiling).then(|| SectionCopy { base, distances: Vec::new() })
@@ -342,7 +345,7 @@ impl World {
         }
     }
 
-    /// Ends an incarnation, if it is still current, and schedules the registration of the next.
+    /// Ends an incarnation, if it is still current, and schedules the registration of the next incarnation.
     pub(crate) fn end_session(&mut self, p: usize, session: Session) {
         if self.procs[p].owner.session() != Some(session) {
             return;
@@ -362,8 +365,8 @@ impl World {
         self.after(wait.as_nanos() as u64, Event::Step(p, Step::Register));
     }
 
-    /// Checks that an incarnation was ended by another process of its name that ran at the same time or began later,
-    /// not by the registration of a process that had ended before.
+    /// Checks that the incarnation of a process was ended by another process of the same name that ran at the same time
+    /// or began later, and not by the registration of a process that had ended before.
     fn require_successor(&mut self, p: usize) {
         let process = &self.procs[p];
         if self.stores[process.set()].restores > 0 {
@@ -377,7 +380,8 @@ impl World {
         }
     }
 
-    /// Checks from outside that no two processes serve a section at the same time, each by its own clock.
+    /// Checks, with a view of all processes, that no two processes serve a section at the same time, each by its own
+    /// clock.
     pub(crate) fn look_at_owners(&mut self) {
         self.owners_changed = false;
         let mut serving: BTreeMap<SectionId, usize> = BTreeMap::new();

@@ -1,4 +1,5 @@
-//! Checks of the changes that an entry has made, from outside of a store.
+//! Checks of the changes that a log entry makes to the state of a store. The checks do not rely on the store's own
+//! rules.
 
 use std::collections::BTreeMap;
 
@@ -33,7 +34,8 @@ impl Before {
 }
 
 impl World {
-    /// Counts ownerships that start from a kept copy. The planted bugs of kept copies grant copies to later ownerships.
+    /// Counts ownerships that start from a kept copy. The planted bugs of kept copies take effect here: they grant a
+    /// copy to a later ownership as well.
     pub(crate) fn look_at_copies(&mut self, set: usize, before: &Copies) {
         let Store { state, older_copies, .. } = &mut self.stores[set];
         let began = |copies: &Copies, section| copies.iter().any(|(one, kept)| one == section && is_granted(kept));
@@ -68,7 +70,8 @@ impl World {
         state.copies = Copies::from_parts(kept).expect("copies of the simulator are small");
     }
 
-    /// Compares the records after an entry with the records before it, and with all ceilings and epochs ever committed.
+    /// Compares the records after an entry with the records before the entry, and with all ceilings and epochs ever
+    /// committed.
     pub(crate) fn look_at_records(&mut self, set: usize, before: &Before) {
         let store = &self.stores[set];
         let (closed, rolled_back) = (store.state.closing == Closing::Closed, store.rolled_back.is_some());
@@ -91,7 +94,7 @@ impl World {
             self.look_at_ceiling(section, record.max_seq);
             self.look_at_owner(set, section, &record, known.fence());
             let highest = &mut self.highest[section.0 as usize];
-            // A store that lost entries begins again below the committed ceilings.
+            // A store that has lost entries starts again below ceilings that were committed.
             let floor = if rolled_back { known.resident().map_or(Seq::ZERO, |one| one.max_seq) } else { *highest };
             *highest = record.max_seq.max(*highest);
             if record.epoch < known.fence() || record.max_seq < floor {
@@ -106,8 +109,8 @@ impl World {
         }
     }
 
-    /// Checks that a ceiling of ticks is no further ahead than the store's clock allows, and after a restore no further
-    /// than that and the spread of clocks.
+    /// Checks that the ceiling of timed lanes is no further ahead than the store's clock allows. After a restore, it
+    /// may be further ahead by the largest assumed difference between clocks.
     fn look_at_ceiling(&mut self, section: SectionId, max_seq: Seq) {
         let Some(clock) = self.layout.clock_of(section) else { return };
         let restored = self.stores.iter().any(|store| store.restores > 0);
@@ -119,7 +122,7 @@ impl World {
         }
     }
 
-    /// Checks that an ownership of lanes begins at an incarnation that can own them.
+    /// Checks that each new owner of a section of lanes is an incarnation that can own lanes.
     fn look_at_owner(&mut self, set: usize, section: SectionId, record: &Residence, before: Epoch) {
         let owner = record.owner.and_then(|owner| self.stores[set].state.node(owner));
         let old = owner.is_some_and(|node| node.incarnation == record.incarnation && !node.reads_lanes);
@@ -134,8 +137,8 @@ impl World {
         self.stores.iter().filter(|store| store.state.sections.resident(section).is_some()).count()
     }
 
-    /// Checks that an entry whose response extends a lease moves the liveness counter, because the arbiter's wait
-    /// begins with the last move.
+    /// Checks that an entry moves a node's liveness counter if the response to the entry extends the node's lease. This
+    /// is required because the arbiter's wait begins with the last move of the counter.
     pub(crate) fn look_at_liveness(&mut self, set: usize, before: &Before, (command, answer): (&Command, &Answer)) {
         let (node, incarnation) = match (command, answer) {
             (Command::Renew(renew), Answer::Renewed(Ok(()))) => (renew.node, renew.incarnation),

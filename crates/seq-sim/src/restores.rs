@@ -1,12 +1,10 @@
-//! Worlds of restores: three sets of different terms, which an operator with backups and a notebook restores again and
-//! again, under the faults of a seed.
+//! Worlds of restores. An operator with backups and a notebook restores three sets with different terms again and
+//! again, while the faults of a seed happen.
 //!
-//! A set is simpler here than in the worlds of two sets. Its store is a `State` as a register, with an `Arbiter` and a
-//! `Coordinator`. Each of its processes holds a lease by a clock of its own rate, and starts each ownership at the
-//! ceiling. The operator has only the knowledge of a real operator: backups of different ages, the counts in the
-//! notebook, and the stores that respond (`operator.rs`).
-//!
-//! **Invariant:** as in the other worlds, the seed determines everything that happens.
+//! A set is simpler here than in the worlds of two sets. Its store is a single `State` to which entries are applied,
+//! with an `Arbiter` and a `Coordinator`. Each process of a set has a clock with a rate of its own, by which it holds
+//! its lease, and starts each ownership at the ceiling. The operator has only the knowledge of a real operator: backups
+//! of different ages, the counts in the notebook, and the responses of stores (`operator.rs`).
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -42,24 +40,24 @@ use operator::Operator;
 use process::{Process, Response};
 use store::{Between, Entry, Existence, Request, Set};
 
-/// Number of sets. Most findings that these worlds are made for depend on records that only a third set has.
+/// Number of sets. Most faults that these worlds are meant to find depend on records that only a third set has.
 const SETS: usize = 3;
 
 /// Number of AllocSvrs of each set.
 const NAMES: usize = 2;
 
-/// Number of sections, of one uid each. Each set begins with the same number of sections.
+/// Number of sections. Each section has one uid, and each set begins with the same number of sections.
 const SECTIONS: u32 = 6;
 
 /// The time at which the last fault is over.
 const FAULTS_END: u64 = 36 * SECOND;
 
-/// The time within which every section is served after that. It covers the restores of lost sets, each quarantine,
-/// which outlasts the longest lease by the fastest clock and may begin again for each other set, and then the longest
-/// wait of an arbiter.
+/// The time after [`FAULTS_END`] within which every section must be served. It covers the restores of lost sets, then
+/// their quarantines, and then the longest wait of an arbiter. A quarantine outlasts the longest lease by the fastest
+/// clock, and may begin again for each other set.
 const LIVENESS_BOUND: u64 = 60 * SECOND;
 
-/// The time within which the probe of each uid must be served after that.
+/// The time after [`LIVENESS_BOUND`] within which the probe of each uid must be served.
 const PROBE_TIME: u64 = 3 * SECOND;
 
 /// Limit on the events of a run, far above their usual number.
@@ -74,8 +72,8 @@ const fn terms(lease: u64, margin: u64, wait: u64, renew_interval: u64) -> Lease
     }
 }
 
-/// The terms of the sets. Each lease outlasts the waits of the terms before it; the seed draws which set has which
-/// terms.
+/// The terms of the sets. Each lease outlasts the waits of the terms before it in this list. The seed decides which set
+/// has which terms.
 const TERMS: [LeaseTerms; SETS] =
     [terms(500, 50, 630, 100), terms(1_500, 100, 1_900, 300), terms(4_000, 250, 5_000, 800)];
 
@@ -102,7 +100,7 @@ enum Event {
     Look,
     /// The operator's command that closes a set.
     Close(usize),
-    /// The begin of a time during which a process and its store do not reach each other.
+    /// The start of a time during which a process and its store do not reach each other.
     CutOff(usize, u64),
     Heal,
     Probe,
@@ -185,7 +183,8 @@ fn index(set: SetId) -> usize {
 }
 
 impl World {
-    /// Returns the world of a seed, with all its faults or some of them.
+    /// Returns the world of a seed. If `faults` is given, only the faults with these numbers happen; otherwise, all
+    /// faults of the seed happen.
     pub(crate) fn new(seed: u64, bug: Option<Bug>, faults: Option<&[usize]>, text: bool) -> World {
         let mut rng = Rng::new(seed ^ 0x3_5e75);
         let layout = Layout::new(0..u64::from(SECTIONS), 1).expect("a sound layout");
@@ -324,7 +323,8 @@ impl World {
         self.after(LIVENESS_BOUND, Event::Probe);
     }
 
-    /// Checks that no quarantine lasts and that each section is in a single set, and requests a number of each uid.
+    /// Checks that no quarantine still lasts and that each section is in exactly one set. Then requests a number of
+    /// each uid.
     fn probe(&mut self) {
         for set in 0..SETS {
             let Set { existence, state, .. } = &self.sets[set];
@@ -359,7 +359,8 @@ impl World {
         running.filter(|set| set.state.sections.resident(section).is_some()).count()
     }
 
-    /// Compares the records after an entry with the records before it, and with all ceilings and epochs ever committed.
+    /// Compares the records after an entry with the records before the entry, and with all ceilings and epochs ever
+    /// committed.
     fn look_at_records(&mut self, set: usize, before: &SectionRecords) {
         for section in (0..SECTIONS).map(SectionId) {
             let after = *self.sets[set].state.sections.get(section).expect("the layout has it");
@@ -389,7 +390,7 @@ impl World {
     }
 }
 
-/// Returns the state of a set that knows the other sets.
+/// Returns the initial state of a set, in which the other sets are known.
 fn defined(set: usize, layout: &Layout, terms: LeaseTerms) -> State {
     let share = SECTIONS / SETS as u32;
     let home = |set: usize| Home {

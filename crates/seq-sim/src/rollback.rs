@@ -1,15 +1,15 @@
-//! A store that is put back to an earlier state: the data directories of all members are restored from copies of one
-//! instant, while AllocSvrs continue. The processes apply the rules of `seq_core::high_water` as `seq-alloc` does.
+//! A store that is put back to an earlier state. The data directories of all its members are replaced by copies of the
+//! same instant, while AllocSvrs continue. The processes apply the rules of `seq_core::high_water` as `seq-alloc` does.
 //!
-//! **Promise:** a process that received a response about entries that the store has lost since uses no response to a
-//! later request, and stops permanently. As long as each running process received such a response, no number is
-//! allocated twice. A process that detects the loss stops only itself. A process without a newer response cannot detect
-//! the loss, and may be granted numbers that are allocated already. Therefore the store is restored only to a state
-//! behind the responses of each running process, and no process is started afterwards.
+//! **Promise:** if a process has received a response about entries that the store has lost since, it uses no response
+//! to a later request, and stops permanently. If every running process has received such a response, no number is
+//! allocated twice. A process that detects the loss stops only itself. A process that has received no such response
+//! cannot detect the loss, and may be granted numbers that are allocated already. Therefore the store is put back only
+//! to a state that is behind the responses of every running process, and no process is started afterwards.
 //!
-//! Counters show a loss only while they are behind. They do not show it if the store has passed the lost revision
-//! again, and has applied as many commands of the process without a response that reached the process. Such a world
-//! ends there without a result.
+//! The counters of the store show the loss only while they are lower than before. They no longer show it if the store
+//! has passed the lost revision again, and has also applied as many commands of the process, without a response that
+//! reached the process. In this case, the world ends without a result.
 
 use std::cmp::Reverse;
 
@@ -35,7 +35,7 @@ const RESTART: u64 = 300 * MS;
 const ROLLED_BACK: usize = 0;
 
 impl Store {
-    /// Returns the name of a section's owner, if the section is in this set and has one.
+    /// Returns the name of a section's owner, if the section is in this set and has an owner.
     pub(crate) fn owner_name(&self, section: SectionId) -> Option<usize> {
         let owner = self.state.sections.resident(section)?.owner?;
         self.state.node(owner)?.name.parse().ok()
@@ -56,7 +56,7 @@ impl World {
         earlier.push_back((self.now, state.clone()));
     }
 
-    /// Puts all members back to their state of an earlier instant, and starts them again.
+    /// Puts all members back to the state that they had at an earlier instant, and starts them again.
     pub(crate) fn roll_back(&mut self, back: u64) {
         let store = &self.stores[ROLLED_BACK];
         let running = self.procs.iter().filter(|process| process.alive);
@@ -69,7 +69,8 @@ impl World {
         let lost = (store.state.revision, restored.revision);
         self.trace
             .note(now, [9, lost.1.0, 0], || format!("the store is put back from revision {} to {}", lost.0, lost.1));
-        // Messages to members, and entries in progress in members and between them, are gone with their processes.
+        // Messages to members, and entries in progress in members and between members, are lost with the processes of
+        // the members.
         self.queue.retain(|Reverse(Queued { event, .. })| match &**event {
             Event::Message { to: Address::Member(_), .. } => false,
             Event::Store(StoreStep::Apply(_, entry)) => {
@@ -128,14 +129,15 @@ impl World {
         false
     }
 
-    /// Returns whether the incarnation of a handover's target in a refusal shows that the store has lost entries.
+    /// Returns whether a refusal of a handover shows that the store has lost entries. `current` is the incarnation of
+    /// the target that the refusal states.
     pub(crate) fn shows_lost_target(&self, handover: &Handover, current: Incarnation) -> bool {
         let trusts = self.bug == Some(Bug::TrustsRolledBackStore);
         !trusts && Refused::Incarnation(current).shows_loss(handover.incarnation, RenewSeq(0))
     }
 
     /// Stops a process permanently, so that it serves no call and sends no request to the store. In a restored set, an
-    /// operator starts it again.
+    /// operator starts the process again.
     pub(crate) fn stop(&mut self, p: usize, why: &str) {
         self.coverage.saw(Situation::Stopped);
         let now = self.now;
@@ -156,8 +158,8 @@ impl World {
         }
     }
 
-    /// Checks from outside that a process uses no response of a store that is behind the newest response of the process
-    /// when it sent the request.
+    /// Checks that a process uses no response of a store that is behind. The store is behind if its state is older than
+    /// the newest response that the process had received when it sent the request.
     fn look_at_use(&mut self, p: usize, answered: Mark, mark: Mark, counts: bool, rollbacks: u32) {
         let Some(restored) = self.stores[self.procs[p].set()].rolled_back else { return };
         if rollbacks == 0 || answered.revision <= restored {
@@ -174,7 +176,7 @@ impl World {
         self.check.broken(self.now, "a store that is behind is not served from", text);
     }
 
-    /// Checks that each running process has detected the loss after everything healed.
+    /// Checks, after all faults have ended, that each running process has detected the loss.
     pub(crate) fn require_stopped(&mut self) {
         let unstopped = self.procs.iter().position(|process| process.alive && !process.stopped);
         if let Some(p) = unstopped {

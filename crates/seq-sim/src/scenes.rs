@@ -1,4 +1,4 @@
-//! Draws of single faults, and of groups of faults that meet.
+//! Draws of single faults, and of scenes, which are groups of faults that happen close together.
 
 use crate::faults::{FAULTS_END, Fault, Kind, MS, SECOND, Weather};
 use crate::hosts::{Hosts, NAMES, names_of, set_of_name};
@@ -15,8 +15,9 @@ pub(crate) fn draw(rng: &mut Rng, kind: Kind, least_ms: u64, most_ms: u64) -> Fa
 /// Upper limit of the number of scenes in a run, exclusive.
 pub(crate) const MOST_SCENES: u64 = 7;
 
-/// Draws a group of faults that meet. Each rule of the protocol exists for such a meeting, which rarely occurs by
-/// chance alone. The times of the faults are drawn as well, so that they meet in every order.
+/// Draws a scene, which is a group of faults that happen close together. Each rule of the protocol exists because of
+/// such a combination, which rarely occurs by chance alone. The times of the faults are drawn as well, so that the
+/// faults happen in every order.
 pub(crate) fn scene(rng: &mut Rng, faults: &mut Vec<Fault>, weather: Weather, hosts: Hosts) {
     let name = rng.index(hosts.names());
     let set = set_of_name(name);
@@ -95,7 +96,7 @@ pub(crate) fn scene(rng: &mut Rng, faults: &mut Vec<Fault>, weather: Weather, ho
     }
 }
 
-/// Draws a fault of a kind, which is given by its number.
+/// Draws a fault of the kind with the number `kind`.
 pub(crate) fn stormy(rng: &mut Rng, kind: usize, hosts: Hosts) -> Fault {
     let (name, host, other) = (rng.index(hosts.names()), rng.index(hosts.count()), rng.index(hosts.count()));
     let (set, server) = (set_of_name(name), rng.index(hosts.machines()));

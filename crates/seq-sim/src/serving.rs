@@ -1,5 +1,5 @@
-//! Calls in a process, which are checked, served, forwarded or kept pending. As in `seq-alloc`, [`seq_core::calls`]
-//! decides the next step of a pending call.
+//! Calls in a process. The process checks each call, and serves it, forwards it or keeps it pending. As in `seq-alloc`,
+//! [`seq_core::calls`] decides the next step of a pending call.
 //!
 //! **Order matters:** the clocks are read after the call has arrived, then the lease, then the table. Between any two
 //! of these steps, and before the number is taken, other events of the process may occur, or the process may stall.
@@ -23,7 +23,7 @@ use crate::world::World;
 /// The limit of advances, which is a server's default.
 const FAR: AdvanceLimit = AdvanceLimit(limits::DEFAULT_MAX_ADVANCE);
 
-/// Limits on the time for which a thread is preempted, from usual to long, in nanoseconds.
+/// Limits on the time for which a thread is preempted, in nanoseconds, from a usual time to a long time.
 const GAPS: [u64; 3] = [MS, 20 * MS, 200 * MS];
 
 /// A call in a process.
@@ -33,9 +33,9 @@ pub(crate) struct Pending {
     pub(crate) machine: PendingCall,
     /// Time of arrival, from which the machine counts.
     pub(crate) since: u64,
-    /// The last request to another set: the time at which it was sent, and the epoch of the route.
+    /// The last request that was sent to another set: its time, and the epoch of the route that it followed.
     pub(crate) sent_to_set: Option<(u64, Epoch)>,
-    /// Time of the last attempt, after which the call waits.
+    /// Time of the last attempt, since which the call waits.
     pub(crate) tried: u64,
     pub(crate) unknown: UnknownAttempts,
     /// The current wait of the call.
@@ -60,16 +60,16 @@ impl Pending {
 pub(crate) struct Forward {
     pub(crate) pending: Pending,
     pub(crate) to: Destination,
-    /// Time since which the section is routed to another node, if it is.
+    /// Time since which the section is routed to another node; `None` if it is still routed to `to`.
     pub(crate) replaced: Option<u64>,
 }
 
-/// A call with the state of the lease that was read for it.
+/// A call, and whether the lease held when it was read for this call.
 #[derive(Clone, Debug)]
 pub(crate) struct Checked {
     pending: Pending,
     leased: bool,
-    /// A planted bug: the table as it was before the lease was read.
+    /// For a planted bug, the section that the table had before the lease was read.
     early: Option<Rc<Owned>>,
 }
 
@@ -79,7 +79,7 @@ struct View<'a> {
     call: &'a Call,
     leased: Option<bool>,
     bug: Option<Bug>,
-    /// A fault: the set in which the routes wrongly have all sections.
+    /// For a fault, the set that the routes wrongly name for all sections.
     unsettled: Option<SetId>,
 }
 
@@ -174,15 +174,16 @@ impl World {
         }
     }
 
-    /// Draws the time for which a thread is preempted. In calm weather it is much shorter than the timeout after which
-    /// a replaced owner is given up.
+    /// Draws the time for which a thread is preempted. In calm weather, this time is much shorter than the timeout
+    /// after which a replaced owner is given up.
     pub(crate) fn gap(&mut self) -> u64 {
         let lengths = if self.swarm.weather == Weather::Calm { &GAPS[..2] } else { &GAPS[..] };
         let most = lengths[self.rng.index(lengths.len())];
         self.rng.below(most)
     }
 
-    /// Reads the table for a call, after the lease was read, and serves, forwards or refuses the call, or lets it wait.
+    /// Reads the table for a call, after the lease was read for the call. Then serves, forwards or refuses the call, or
+    /// lets it wait.
     pub(crate) fn look(&mut self, p: usize, checked: Checked) {
         let Checked { mut pending, mut leased, early } = checked;
         let mut owned = self.procs[p].table.get(&pending.call.section).cloned();
@@ -220,7 +221,8 @@ impl World {
         }
     }
 
-    /// Serves a call from the section that was read for it, by a move or a read of its slot.
+    /// Serves a call by a move or a read of its slot in `owned`, the section that was read from the table for this
+    /// call.
     pub(crate) fn take(&mut self, p: usize, mut pending: Pending, owned: &Rc<Owned>) {
         let Call { section, .. } = pending.call;
         if pending.call.epoch > owned.epoch {
@@ -261,7 +263,8 @@ impl World {
         }
     }
 
-    /// Returns the reply of an allocation, and enqueues the raise that it made due; `None` if the call has to wait.
+    /// Enqueues the raise that an allocation made due, if any. Returns the reply to the call; `None` if the call has to
+    /// wait.
     pub(crate) fn taken(
         &mut self,
         p: usize,
@@ -346,5 +349,5 @@ impl World {
     }
 }
 
-/// An epoch that no section has, as a client may invent it.
+/// An epoch that no section has. A faulty client may name such an epoch in a call.
 pub(crate) const FORGED_EPOCH: Epoch = Epoch(1 << 40);

@@ -1,8 +1,8 @@
 //! A process and its store: registrations, renewals, raises, and the search for the leader.
 //!
-//! The machines of `seq-core` that `seq-alloc` runs as well decide which request is sent to which member at which time:
-//! `renewals`, `raises`, `store_calls`. This shell reads the clocks before the first attempt, and drops the response to
-//! an abandoned attempt. It compares each response with earlier responses before it uses the response (`rollback.rs`).
+//! The modules `renewals`, `raises` and `store_calls` of `seq-core` decide which request is sent to which member at
+//! which time, as in `seq-alloc`. The shell reads the clocks before the first attempt of a request, and drops responses
+//! to abandoned attempts. Before it uses a response, it compares this response with earlier responses (`rollback.rs`).
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -72,7 +72,8 @@ pub(crate) struct Rpc {
     request: Rc<StoreRequest>,
     sent: Clocks,
     call: StoreCall<usize>,
-    /// The high-water mark of the process when the attempt was sent; the next field is the world's own copy.
+    /// The high-water mark of the process when the attempt was sent. `answered` is the world's own copy of this mark,
+    /// for checks.
     pub(crate) seen: Mark,
     pub(crate) answered: Mark,
 }
@@ -95,8 +96,8 @@ impl World {
         );
     }
 
-    /// Returns the terms with which a name registers now. The first name has a longer lease while the terms of its set
-    /// are long.
+    /// Returns the lease terms with which an AllocSvr registers now. The first AllocSvr has a longer lease while the
+    /// terms of its set are [`LONG_TERMS`].
     fn terms_of(&self, name: usize) -> LeaseTerms {
         let long = name == 0 && self.stores[0].state.terms() == LONG_TERMS;
         if long { LeaseTerms { lease: LONG_LEASE, ..TERMS } } else { TERMS }
@@ -183,7 +184,7 @@ impl World {
         self.request_failed(p, rpc.purpose);
     }
 
-    /// Schedules the repeat of a request to which no member responded as the leader.
+    /// Schedules the repetition of a request that got no response from a leader.
     fn request_failed(&mut self, p: usize, purpose: Purpose) {
         match purpose {
             Purpose::Register => {
@@ -353,7 +354,7 @@ impl World {
         }
     }
 
-    /// Adopts the rest of a response to a raise, after its ceilings are in place.
+    /// Adopts the rest of a response to a raise, after the ceilings in the response were adopted.
     pub(crate) fn after_raise(&mut self, p: usize, after: AfterRaise) {
         let AfterRaise { session, sent, update, outcome: RaiseOutcome { raised, lost, .. } } = after;
         self.step(p, |owner, effects| {
@@ -369,8 +370,8 @@ impl World {
         self.raise(p);
     }
 
-    /// Checks that an ownership update was adopted. An update of a sound store always is, because it builds on the
-    /// version in its request.
+    /// Checks that an ownership update was adopted. An update of a sound store can always be adopted, because it is
+    /// based on the route version that the request named.
     pub(crate) fn require_adopted(&mut self, p: usize, taken: Result<(), AdoptError>) {
         if let Err(error) = taken {
             self.check.broken(self.now, "ownership updates are adopted", format!("process {p}: {error}"));
@@ -378,7 +379,7 @@ impl World {
     }
 }
 
-/// The rest of a response to a raise, after its ceilings are in place.
+/// The rest of a response to a raise, to be adopted after the ceilings in the response.
 #[derive(Debug)]
 pub(crate) struct AfterRaise {
     session: Session,

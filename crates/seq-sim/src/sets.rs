@@ -1,7 +1,8 @@
-//! Two sets: migrations between them, restores of each set from a backup, and the merge of one set into the other.
+//! Worlds of two sets. Sections migrate between the sets, each set is restored from backups, and one set is merged into
+//! the other.
 //!
-//! The stores and processes of the sets are the same as in a world of one set; these modules add the messages between
-//! the sets, and an operator of both.
+//! The stores and processes of the sets are the same as in a world of one set. The modules here add the messages
+//! between the sets, and an operator of both sets.
 
 mod between;
 mod faults;
@@ -22,7 +23,8 @@ use crate::hosts::set_id;
 /// Number of sets of such a world.
 pub(crate) const SETS: usize = 2;
 
-/// Returns the state of a set that knows the other set. The first half of the sections begins in the first set.
+/// Returns the initial state of a set, in which the other set is known. The first half of the sections begins in the
+/// first set.
 pub(crate) fn defined(set: usize, layout: &Layout) -> State {
     let half = layout.sections() / SETS as u32;
     let home = |set: usize| Home {

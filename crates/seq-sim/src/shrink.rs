@@ -2,7 +2,7 @@
 
 use crate::{Run, Violation, run};
 
-/// Limit on the runs of a search, which then returns the fewest faults found so far.
+/// Most runs of a search. A search that reaches this limit returns the fewest faults found so far.
 const MOST_RUNS: u32 = 600;
 
 /// The result of a search.
@@ -10,7 +10,7 @@ const MOST_RUNS: u32 = 600;
 pub struct Shrunk {
     /// Numbers of the faults that are needed.
     pub faults: Vec<usize>,
-    /// The promise that the faults break, in the last run with them.
+    /// The promise that is broken in the last run with these faults.
     pub violation: Violation,
     /// Descriptions of the faults, in the same order.
     pub described: Vec<String>,
@@ -18,7 +18,7 @@ pub struct Shrunk {
     pub runs: u32,
 }
 
-/// Finds a few faults of a run that break the same promise; returns `None` if the run breaks no promise.
+/// Finds a few faults that break the same promise as the whole run; returns `None` if the run breaks no promise.
 ///
 /// The search omits halves of the faults, then quarters, and so on down to single faults, until no part can be omitted.
 #[must_use]

@@ -1,7 +1,8 @@
-//! The store: the real `State` as a register whose entries are applied one at a time, and three members. One or two
-//! members believe that they lead, and each such member runs the real `Arbiter`.
+//! The store of a set. It has the real `State`, to which log entries are applied one at a time, and three members. One
+//! or two members believe that they lead, and each of these members runs the real `Arbiter`.
 //!
-//! **Invariant:** a response is sent only after its command was applied, by the member that proposed it.
+//! **Invariant:** the member that proposed a command sends the response, and does so only after the command was
+//! applied.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
@@ -31,10 +32,11 @@ use crate::sets::Asked;
 use crate::store_bugs::{loosen, raise_unfenced, uncount};
 use crate::world::World;
 
-/// The lease of the first name in worlds that begin with long terms.
+/// The lease of the first AllocSvr in worlds that begin with long terms.
 pub(crate) const LONG_LEASE: Duration = Duration::from_secs(4);
 
-/// The terms with which such a world begins, until a command sets the terms of all other worlds.
+/// The long terms with which some worlds begin. Later in such a world, a command sets the terms that all other worlds
+/// have.
 pub(crate) const LONG_TERMS: Terms = Terms { lease_wait: Duration::from_secs(5) };
 
 /// The store of a set.
@@ -43,16 +45,16 @@ pub(crate) struct Store {
     pub(crate) state: State,
     /// The member that leads.
     pub(crate) leader: usize,
-    /// The arbiters of the members that believe that they lead, by member of this store.
+    /// The arbiters of the members that believe that they lead. The index is the member's index in this store.
     pub(crate) seats: [Option<Seat>; MEMBERS],
     pub(crate) paused_until: u64,
-    /// Number of faults in effect that make evaluations late; the next two fields count late proposals and late
-    /// responses.
+    /// Number of faults in effect that make evaluations late. The next two fields count the faults that make proposals
+    /// late and the faults that make responses late.
     pub(crate) late_looks: u32,
     pub(crate) late_reassigns: u32,
     pub(crate) late_news: u32,
-    /// Earlier states, with the time at which each was replaced, in worlds that put the store back to an earlier state.
-    /// The newest state is the last.
+    /// Earlier states, each with the time at which the next state replaced it. The newest state is the last. They are
+    /// kept only in worlds in which the store is put back to an earlier state.
     pub(crate) earlier: VecDeque<(u64, State)>,
     /// The revision to which the store was put back.
     pub(crate) rolled_back: Option<Revision>,
@@ -60,11 +62,11 @@ pub(crate) struct Store {
     pub(crate) backup: Option<State>,
     /// Number of restores of the set.
     pub(crate) restores: u32,
-    /// A planted bug: the ceiling that each section had when the other set was requested to name an owner for it.
+    /// For a planted bug, the ceiling that each section had when the other set was requested to name an owner for it.
     pub(crate) armed_at: BTreeMap<SectionId, Seq>,
-    /// A planted bug: the ceiling that each section had when its handover was planned, with its epoch then.
+    /// For a planted bug, the epoch and the ceiling that each section had when its handover was planned.
     pub(crate) planned_at: BTreeMap<SectionId, (Epoch, Seq)>,
-    /// A planted bug: the newest kept copy of each section.
+    /// For a planted bug, the newest kept copy of each section.
     pub(crate) older_copies: BTreeMap<SectionId, KeptCopy>,
 }
 
@@ -82,11 +84,11 @@ pub(crate) struct Requester {
 pub(crate) enum Entry {
     Requested(Rc<StoreRequest>, Option<Requester>),
     Reassign(Vec<Reassign>, usize),
-    /// A command of an operator, of the leader for migrations and restores, or of another set, which then gets the
-    /// response.
+    /// A command of an operator, a command of the leader about migrations and restores, or a command of another set.
+    /// Another set gets the response.
     Between(Box<Command>, Option<Asked>),
     Drain(usize, bool),
-    /// A section and the name to which an operator moves it; with `None`, the section is balanced again.
+    /// A move of a section by an operator to the AllocSvr with this name; with `None`, the section is balanced again.
     Move(u32, Option<usize>),
     PauseBalancing,
     Terms(Terms),
@@ -142,7 +144,7 @@ impl World {
         if member == self.stores[set].leader {
             self.after(wait, Event::Store(StoreStep::Apply(set, Box::new(Entry::Requested(request, Some(requester))))));
         } else if self.rng.chance(500) {
-            // The new leader has the entry in its log, but the old leader never learns that it was committed.
+            // The new leader has the entry in its log, but the old leader never learns that the entry was committed.
             self.coverage.saw(Situation::LateEntry);
             let wait = wait + self.rng.below(SECOND);
             self.after(wait, Event::Store(StoreStep::Apply(set, Box::new(Entry::Requested(request, None)))));
@@ -231,7 +233,7 @@ impl World {
         }
     }
 
-    /// Sends the response to a request, which a member reads from the current state.
+    /// Sends the response to a request. The member that responds reads the current state for it.
     pub(crate) fn answer(&mut self, requester: Requester, request: &StoreRequest, answer: Answer) {
         let set = set_of_member(requester.member);
         let seat = self.seat(requester.member).as_ref();
@@ -281,7 +283,8 @@ impl World {
         self.tell(requester, response);
     }
 
-    /// Plants a bug: grants sections of ticks with the ceiling that they had when their handover was planned.
+    /// Plants a bug: grants sections of timed lanes with the ceiling that the sections had when their handover was
+    /// planned.
     fn with_earlier_ceilings(&self, set: usize, mut update: OwnershipUpdate) -> OwnershipUpdate {
         for grant in update.grants.iter_mut().filter(|_| self.bug == Some(Bug::EarlierCeiling)) {
             let planned = self.stores[set].planned_at.get(&grant.section);
@@ -294,20 +297,21 @@ impl World {
         update
     }
 
-    /// Returns the middle of the wall clocks of a store's members, in milliseconds since 1970.
+    /// Returns the middle one of the wall clocks of a store's members, in milliseconds since 1970.
     pub(crate) fn middle_ms(&self, set: usize) -> u64 {
         let clocks = members_of(set).map(|member| self.machines[self.hosts.of_member(member)].unix_ms(self.now) as i64);
         clock_offset::middle(clocks).map_or(0, |middle| middle as u64)
     }
 
-    /// Returns the clock of a store, and keeps the latest reading for the checks.
+    /// Returns the time on the clock of a store, in milliseconds since 1970, and keeps the latest reading for the
+    /// checks.
     pub(crate) fn store_ms(&mut self, set: usize) -> u64 {
         let middle = self.middle_ms(set);
         self.latest_ms = self.latest_ms.max(middle);
         middle
     }
 
-    /// Bounds the raises of a request, as its leader does before it proposes them.
+    /// Bounds the raises of a request, as a leader does before it proposes them.
     fn bounded(&mut self, set: usize, request: Rc<StoreRequest>) -> Rc<StoreRequest> {
         let StoreRequest::Raise { session, raises, since, .. } = &*request else { return request };
         let unix_ms = self.store_ms(set);
@@ -315,7 +319,7 @@ impl World {
         let state = &self.stores[set].state;
         let lowered = match self.bug {
             Some(Bug::UnclampedRaise) => Lowered::default(),
-            // The raises of ticks are cut short, whoever requests them.
+            // The raises of timed lanes are bounded even for a requester that does not own the section.
             Some(Bug::UnfencedRaise) => {
                 for raise in &mut raises {
                     let clock = self.layout.clock_of(raise.section);
@@ -328,7 +332,8 @@ impl World {
         Rc::new(StoreRequest::Raise { session, raises, since, lowered })
     }
 
-    /// Has the log note that a process can own sections of series, after a renewal that states it.
+    /// Has the log note that a process can own sections of series, when the process has renewed and the log has no such
+    /// note.
     fn note_reads_lanes(&mut self, requester: Requester, response: &StoreResponse) {
         let (process, set) = (&self.procs[requester.process], set_of_member(requester.member));
         let (StoreResponse::Renewed(_), Some(session)) = (response, process.owner.session()) else { return };

@@ -14,8 +14,8 @@ use crate::bugs::Bug;
 use crate::leader::Seat;
 use crate::world::{STEP, TERMS};
 
-/// Plants bugs in the records of nodes after an entry, so that they lack a lease or a count on which the arbiter's wait
-/// depends.
+/// Plants bugs in the records of nodes after an entry. The records then lack a lease, or a move of the liveness
+/// counter, on which the arbiter's wait depends.
 pub(crate) fn uncount(
     bug: Option<Bug>,
     nodes: &mut [NodeRecord],
@@ -49,7 +49,8 @@ pub(crate) fn uncount(
     }
 }
 
-/// Plants bugs in the state that an arbiter evaluates: with its terms and leases, the arbiter waits too short a time.
+/// Plants bugs in the state that an arbiter evaluates. With the changed terms and leases, the arbiter waits for too
+/// short a time; with the other change, it takes every node for a node that can own lanes.
 pub(crate) fn shorten(bug: Option<Bug>, state: &State) -> Cow<'_, State> {
     if bug == Some(Bug::LanesToOldNodes) {
         let mut state = state.clone();
@@ -67,8 +68,8 @@ pub(crate) fn shorten(bug: Option<Bug>, state: &State) -> Cow<'_, State> {
     Cow::Owned(state)
 }
 
-/// Plants bugs in proposals: a pause of balancing keeps sections at dead owners, or moves are made as if the owners
-/// were dead.
+/// Plants bugs in proposals. One bug lets a pause of balancing keep sections at dead owners. Another bug moves sections
+/// as if their owners were dead.
 pub(crate) fn steer_wrongly(bug: Option<Bug>, state: &State, plan: &Plan, reassigns: &mut Vec<Reassign>) {
     match bug {
         Some(Bug::PauseStopsTakeovers) if state.balancing.paused().is_some() => {
@@ -85,8 +86,8 @@ pub(crate) fn steer_wrongly(bug: Option<Bug>, state: &State, plan: &Plan, reassi
     }
 }
 
-/// Plants bugs in changes of owner: replaces the liveness counter that is compared by its current value, so that the
-/// comparison always succeeds.
+/// Plants bugs in changes of owner. The liveness counter that a change names is replaced by the counter's current
+/// value, so that the comparison of the two always succeeds.
 pub(crate) fn loosen(bug: Option<Bug>, state: &State, reassigns: &mut [Reassign]) {
     for change in reassigns {
         let Some(record) = state.sections.resident(change.section) else { continue };
@@ -117,8 +118,8 @@ pub(crate) fn raise_unfenced(state: &mut State, command: &Command, answer: &mut 
     }
 }
 
-/// Plants a bug: replaces the owner of sections of an ended incarnation as if it had been silent since its counter last
-/// moved.
+/// Plants a bug: replaces the owner of an ended incarnation's sections after a wait that counts from the last move of
+/// that incarnation's liveness counter.
 pub(crate) fn reassign_over(seat: &mut Seat, now: Duration, state: &State, reassigns: &mut Vec<Reassign>) {
     for (id, node) in state.nodes() {
         let seen = seat.silent.entry((id, node.incarnation)).or_insert((node.liveness, now));
@@ -143,7 +144,7 @@ pub(crate) fn reassign_over(seat: &mut Seat, now: Duration, state: &State, reass
     }
 }
 
-/// Plants a bug: returns every section as a section without a living owner.
+/// Plants a bug: returns every section as if it had no living owner.
 pub(crate) fn all_stranded(state: &State) -> Vec<Stranded> {
     let stranded = |(section, record): (SectionId, &Residence)| Stranded {
         section,

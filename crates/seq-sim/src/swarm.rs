@@ -1,31 +1,32 @@
 //! The choices of a seed: the weather, and a list of faults.
 //!
-//! The kinds of a seed's faults and their numbers are drawn as well, because a world in which everything breaks at once
-//! never gets far enough for the rare meetings of two faults.
+//! A seed also draws which kinds of faults it has and how many of each, because a world in which everything breaks at
+//! once never gets far enough for rare combinations of two faults.
 
 use crate::faults::{FAULTS_END, Fault, Kind, MS, SECOND, Weather};
 use crate::hosts::{Hosts, MEMBERS, NAMES};
 use crate::rng::Rng;
 use crate::scenes::{MOST_SCENES, STORMY_KINDS, draw, scene, stormy};
 
-/// The time within which each section must be served after everything healed.
+/// The time within which each section must be served after all faults have ended.
 const LIVENESS_BOUND: u64 = 12 * SECOND;
 
 /// The choices of a seed.
 #[derive(Clone, Debug)]
 pub(crate) struct Swarm {
     pub(crate) weather: Weather,
-    /// The chance, in a thousand, that a thread is preempted inside of a call, so that other events occur there.
+    /// The chance, in a thousand, that a thread is preempted inside of a call, so that other events occur in between.
     pub(crate) interleave: u64,
     /// Whether clock rates reach the edge of their margin.
     pub(crate) edge_rates: bool,
-    /// Whether the first name begins with a longer lease, under terms of the set that are shortened during the run.
+    /// Whether the first AllocSvr begins with a longer lease. The terms of its set are then long at first, and are
+    /// shortened during the run.
     pub(crate) long_terms: bool,
-    /// Mean pause between a caller's calls, in milliseconds. In calm weather the pause is always half of it.
+    /// Mean pause between a caller's calls, in milliseconds. In calm weather, the pause is always half of this mean.
     pub(crate) think_ms: u64,
     /// The time at which everything heals.
     pub(crate) ends: u64,
-    /// The time within which each section must be served after that.
+    /// The time after `ends` within which each section must be served.
     pub(crate) liveness_bound: u64,
     /// The faults, which are numbered from 0.
     pub(crate) faults: Vec<Fault>,
@@ -34,24 +35,26 @@ pub(crate) struct Swarm {
 /// Limit on the faults of a kind in a run, exclusive.
 const MOST_OF_A_KIND: u64 = 7;
 
-/// Worlds, in a thousand with failures, that put the store back to an earlier state. They are few, because nothing is
-/// served afterwards.
+/// Number of worlds, in a thousand with failures, in which the store is put back to an earlier state. There are few of
+/// them, because nothing is served afterwards.
 const ROLLED_BACK: u64 = 80;
 
 /// The longest time by which the store is put back, in milliseconds.
 pub(crate) const MOST_BACK_MS: u64 = 5_000;
 
-/// Worlds, in a thousand, in which an operator moves sections and may pause balancing.
+/// Number of worlds, in a thousand, in which an operator moves sections and may pause balancing.
 const OPERATED: u64 = 200;
 
-/// Makes the draws for an operator independent of the other draws, so that all other worlds stay as they are.
+/// Number that is mixed into the seed, so that the draws for an operator are independent of the other draws, and all
+/// other worlds stay as they are.
 const OPERATOR_SEED: u64 = 0x3c91_55e0_d47a_180b;
 
-/// Makes the draws for a rollback independent of the other draws, so that all other worlds stay as they are.
+/// Number that is mixed into the seed, so that the draws for a rollback are independent of the other draws, and all
+/// other worlds stay as they are.
 const ROLLBACK_SEED: u64 = 0x7b1d_0c4a_6e55_92f3;
 
 impl Swarm {
-    /// Adds a rollback of the store to an earlier state, if the seed has one.
+    /// Adds the fault that puts the store back to an earlier state, if the seed has it.
     pub(crate) fn add_rollback(&mut self, seed: u64) {
         let rng = &mut Rng::new(seed ^ ROLLBACK_SEED);
         if self.weather == Weather::Calm || !rng.chance(ROLLED_BACK) {
@@ -64,7 +67,7 @@ impl Swarm {
             self.faults.push(Fault { at: at - before * MS, lasts: lasts * MS, kind });
         };
         if rng.chance(400) {
-            // Handovers to incarnations that the store then loses, by commits whose responses are lost.
+            // Sections are handed over to incarnations that the store then loses, by commits whose responses are lost.
             let name = rng.index(NAMES);
             let restart = rng.between(2_000, 4_500);
             back = restart + rng.below(400);
@@ -85,7 +88,7 @@ impl Swarm {
         self.faults.sort_by_key(|fault| fault.at);
     }
 
-    /// Adds an operator that moves sections and may pause balancing, if the seed has one.
+    /// Adds the actions of an operator that moves sections and may pause balancing, if the seed has such an operator.
     pub(crate) fn add_operator(&mut self, seed: u64, sections: u32) {
         let rng = &mut Rng::new(seed ^ OPERATOR_SEED);
         if !rng.chance(OPERATED) {

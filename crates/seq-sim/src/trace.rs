@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-/// Limit on the lines that are kept, because events before the last few seconds explain little.
+/// Most lines that are kept. Events before the last few seconds explain little.
 const MAX_LINES: usize = 4_000;
 
 /// The trace of a world.

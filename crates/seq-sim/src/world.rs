@@ -33,26 +33,28 @@ use crate::trace::Trace;
 /// The name of the set in worlds of one set.
 const SET: &str = "sim";
 
-/// Makes the draws of worlds of several sets independent of the draws of worlds of one set.
+/// Number that is mixed into the seed, so that the draws of worlds of several sets are independent of the draws of
+/// worlds of one set.
 const SETS_SEED: u64 = 0x2_5e75;
 
-/// Limit on the events of a run, far above their usual number, which detects messages that trigger each other
+/// Most events of a run. The limit is far above the usual number, and detects messages that trigger each other
 /// endlessly.
 const MOST_EVENTS: u64 = 600_000;
 
-/// The step of raises, which is so small that calls meet ceilings all the time.
+/// The step of raises. It is so small that calls often reach the ceiling.
 pub(crate) const STEP: SeqStep = SeqStep(40);
 
 /// The terms of leases: the defaults, as in production.
 pub(crate) const TERMS: LeaseTerms = LeaseTerms::DEFAULTS;
 
-/// Number of uids, which is so small that calls meet.
+/// Number of uids. It is so small that calls for the same uid overlap.
 const UIDS: u64 = 12;
 
 /// Number of uids of a section.
 const SECTION_SIZE: u32 = 2;
 
-/// The times of the first calls in worlds of one set and of several sets, which have exchanged their addresses by then.
+/// The times of the first calls in worlds of one set and in worlds of several sets. Several sets have exchanged their
+/// addresses by the second time.
 const FIRST_CALLS: [u64; 2] = [300 * MS, SECOND];
 
 /// Number of callers for numbers of uids.
@@ -61,10 +63,10 @@ const CLIENTS: usize = 4;
 /// Number of callers for ids of series.
 const ID_CLIENTS: usize = 2;
 
-/// The time of the first look of the operator that creates series.
+/// The time at which the operator that creates series first looks at the sets.
 const FIRST_CREATION: u64 = 200 * MS;
 
-/// The time within which the probe of each uid must be served, after everything healed.
+/// The time within which the probe of each uid must be served, after all faults have ended.
 const PROBE_TIME: u64 = 5 * SECOND;
 
 /// The state of a world.
@@ -84,7 +86,8 @@ pub(crate) struct World {
     pub(crate) hosts: Hosts,
     /// The store of each set.
     pub(crate) stores: Vec<Store>,
-    /// The latest time of a store's clock by which it bounded a raise or noted a restore, in milliseconds since 1970.
+    /// The latest reading of a store's clock that bounded a raise or was noted for a restore, in milliseconds since
+    /// 1970.
     pub(crate) latest_ms: u64,
     /// Time by which all wall clocks went forward together, in milliseconds.
     pub(crate) passed_ms: u64,
@@ -96,7 +99,7 @@ pub(crate) struct World {
     pub(crate) divided_until: u64,
     /// The merge of a set that is in progress.
     pub(crate) merge: Option<Merge>,
-    /// Clocks of the machines of the AllocSvrs, followed by the machines of the members.
+    /// Clocks of the machines of the AllocSvrs, followed by the clocks of the machines of the members.
     pub(crate) machines: Vec<MachineClock>,
     pub(crate) procs: Vec<Process>,
     /// Time until which each member of a store stalls.
@@ -226,7 +229,8 @@ impl World {
         }
     }
 
-    /// Returns the time until which the member that an event needs is stalled, if it is.
+    /// Returns the time until which the member that processes an event is stalled; `None` if no member processes the
+    /// event, or if the member is not stalled.
     fn stalled_member(&self, event: &Event) -> Option<u64> {
         let member = match event {
             Event::Message { to: Address::Member(member), .. }
@@ -369,8 +373,8 @@ impl World {
         }
     }
 
-    /// Checks that each section is in a single set, and requests a number of each uid. If the store was put back, the
-    /// processes must have stopped instead, until an operator decides.
+    /// Checks that each section is in exactly one set, and requests a number of each uid. If the store was put back to
+    /// an earlier state, the uids need not be served; instead, every process must have stopped.
     fn probe(&mut self) {
         for section in (0..self.layout.sections()).map(SectionId).filter(|_| self.hosts.sets > 1) {
             if self.series.of(section).is_some_and(|(series, _)| !self.is_created(series)) {
@@ -434,7 +438,7 @@ fn states(sets: usize, layout: &Layout, long_terms: bool) -> Vec<State> {
     states
 }
 
-/// Returns the state of a set that is alone.
+/// Returns the initial state of the only set of a world.
 fn only(layout: &Layout) -> State {
     let mut state = State::default();
     state.apply(&Command::DefineSet(SetDefinition::only(SET, layout.clone())));

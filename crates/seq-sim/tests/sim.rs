@@ -13,14 +13,14 @@ const SEEDS_OF_TWO_SETS: u64 = 100;
 /// Number of seeds of worlds of restores.
 const SEEDS_OF_RESTORES: u64 = 200;
 
-/// Number of seeds whose faults of a silent set are run alone, with their migrations.
+/// Number of seeds that are run with the faults of a silent set and the migrations only.
 const SEEDS_OF_SILENCE: u64 = 20;
 
 /// Limit on the seeds within which a planted bug must be caught.
 const MOST_SEEDS: u64 = 4_000;
 
-/// The first seeds of the hunts for the rarest bugs, which begin some seeds before a seed that catches the bug, to save
-/// minutes.
+/// The first seeds of the hunts for the rarest bugs. To save minutes, each hunt begins a few seeds before a seed that
+/// catches the bug.
 const HUNTED_FROM: [(Bug, u64); 4] = [
     (Bug::UnfencedRaise, 2_200),
     (Bug::TableBeforeLease, 1_860),
@@ -106,7 +106,7 @@ fn a_violation_is_shrunk_to_the_faults_it_needs() {
     assert_eq!(again.violation, Some(shrunk.violation), "the shrunk run repeats");
 }
 
-/// Checks the faults of a set that receives requests and does not respond, together with the migrations alone.
+/// Checks worlds with only two kinds of faults: migrations, and a set that receives requests and does not respond.
 #[test]
 fn silence() {
     let mut coverage = Coverage::default();

@@ -1,9 +1,10 @@
-//! The arbiter's shell: on the leader, it commits the changes of owner that `seq_core::arbiter` plans, and publishes
-//! the planned handovers to the control service.
+//! The arbiter's shell, which does its input and output. On the leader, it commits the changes of owner that
+//! `seq_core::arbiter` plans, and publishes the planned handovers to the control service.
 //!
-//! The shell evaluates the state, not events: every wakeup evaluates it afresh, and a lost proposal is made again. A
-//! second arbiter on a deposed leader that does not know it yet does no harm, because each change names the record it
-//! was made for.
+//! The shell does not process single events. At every wakeup it evaluates the whole state, so a lost proposal is made
+//! again. A leader that was deposed and does not know this yet may run a second arbiter. A second arbiter does no harm,
+//! because each change names the section's epoch and the owner's liveness counter for which it was planned, and is
+//! refused if they have changed.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -23,10 +24,10 @@ use tokio::sync::watch;
 
 use crate::replicated_set::ReplicatedSet;
 
-/// Least time between two evaluations: entries are applied far more often than owners change.
+/// Minimum time between two evaluations, because entries are applied far more often than owners change.
 const MIN_INTERVAL: Duration = Duration::from_millis(5);
 
-/// Pause before a failed proposal is made again: about an election.
+/// Pause before a failed proposal is made again. It is about as long as an election.
 const RETRY: Duration = Duration::from_millis(200);
 
 /// Most former owners that the span of a takeover names.
@@ -35,7 +36,7 @@ const MOST_NAMED: usize = 16;
 /// Evaluates the state and proposes changes while this member leads.
 pub(crate) struct ArbiterShell {
     set: ReplicatedSet,
-    /// The allocators of the set file. A sender, so that the channel stays open.
+    /// The AllocSvrs of the set file. The field is a sender, so that the channel stays open.
     allocs: watch::Sender<Arc<[AllocSpec]>>,
     timeouts: ArbiterTimeouts,
     clock: Clock,
@@ -44,8 +45,7 @@ pub(crate) struct ArbiterShell {
 }
 
 impl ArbiterShell {
-    /// Creates a shell with these timeouts and that clock; also returns its plan, which is updated after each
-    /// evaluation.
+    /// Creates a shell, and a receiver of its plan. The plan is updated after each evaluation.
     pub(crate) fn new(
         set: ReplicatedSet,
         allocs: watch::Sender<Arc<[AllocSpec]>>,
@@ -55,7 +55,7 @@ impl ArbiterShell {
         (ArbiterShell { set, allocs, timeouts, clock, plan }, published)
     }
 
-    /// Runs until it is dropped, or until the Raft library has stopped.
+    /// Runs until the future is dropped, or until the Raft library has stopped.
     pub(crate) async fn run(self) {
         let mut declared = self.allocs.subscribe();
         let mut changes = self.set.raft().changes();
@@ -101,7 +101,7 @@ impl ArbiterShell {
         }
     }
 
-    /// Evaluates the state and reads the clock, in that order. Nothing is applied between the two, because the state is
+    /// Evaluates the state and then reads the clock. No entry is applied between these two steps, because the state is
     /// locked.
     fn evaluate(&self, machine: &mut Arbiter, origin: Clocks) -> Arc<Plan> {
         let allocs = self.allocs.borrow().clone();
@@ -121,9 +121,10 @@ impl ArbiterShell {
         });
     }
 
-    /// Notes for the event log that this member leads, unless this term is noted, and that the nodes are silent whose
-    /// sections are reassigned. Returns the noted term; a term whose note fails is noted at the next evaluation. It is
-    /// polled before the reassignments are proposed, so that the notes precede them in the log.
+    /// Proposes notes for the event log. One note states that this member leads, unless the term is noted already. Each
+    /// other note names a silent node whose sections are reassigned. Returns the noted term. If the note of a term
+    /// fails, the next evaluation repeats it. The caller polls this future before it proposes the reassignments, so
+    /// that the notes precede the reassignments in the log.
     async fn note(&self, plan: &Plan, noted_term: Option<u64>) -> Option<u64> {
         let raft = self.set.raft();
         let Some(term) = raft.leads().filter(|_| self.set.keeps_events()) else { return noted_term };
@@ -156,7 +157,8 @@ impl ArbiterShell {
         Ok(())
     }
 
-    /// Begins the span of changes of owner; its name says whether sections had an owner before.
+    /// Begins the span of changes of owner. The name of the span states whether any of the sections had an owner
+    /// before.
     fn span(&self, part: &[Reassign]) -> Span {
         if !traces::are_on() {
             return Span::none();

@@ -5,7 +5,7 @@
 //! | `recorder` | records an operation around its execution |
 //! | `services` | the services of operators, with every change recorded |
 //! | `service` | reads the log, and takes the ends of operations from other members |
-//! | `lines` | events as JSON lines, and the check of a file of them |
+//! | `lines` | events as JSON lines, and the check of a file of such lines |
 //! | `file` | the file of events in the data directory |
 //!
 //! The rules are in [`seq_core::state::Audit`].

@@ -1,4 +1,5 @@
-//! Backups of a set (its committed state as of one entry of the log, in a file), and members restored from a backup.
+//! Backups of a set, and members restored from a backup. A backup is a file with the committed state of the set as of
+//! one entry of the log.
 //!
 //! | module | subject |
 //! |---|---|
@@ -8,11 +9,11 @@
 //! | `recovery` | makes a backup without a leader, from a surviving data directory after a loss of the majority |
 //! | `restore` | forms the data directory of a member from a backup, offline |
 //!
-//! A restored set has another lineage, and is in quarantine until all other sets have fenced the earlier lineages: see
-//! [`seq_core::state::State::restore`].
+//! A restored set has another lineage, and is in quarantine until all other sets have fenced the earlier lineages (see
+//! [`seq_core::state::State::restore`]).
 //!
-//! **Invariant:** members of one restored group begin with the same state, because their identities depend on all of
-//! it.
+//! **Invariant:** all members of a restored group begin with the same state, because the identities of their data
+//! directories are derived from the whole state.
 
 mod file;
 mod header;

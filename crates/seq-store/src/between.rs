@@ -1,4 +1,4 @@
-//! Between sets: the requests that this set's store sends to the stores of other sets, and the requests it takes.
+//! Requests between sets. This set's store sends requests to the stores of other sets, and responds to their requests.
 //!
 //! | module | subject |
 //! |---|---|
@@ -13,11 +13,12 @@
 //! | `progress` | progress of migrations, for operators |
 //!
 //! **Invariant:** no step of serving, failover or a change of owner inside the set waits for another set. This set
-//! sends facts that it reads from its applied state. Facts that it receives are permanent and are committed before the
-//! response, so requests may be late, repeated, or from a deposed leader.
+//! sends facts that it reads from its applied state. The facts that it receives are permanent, and it commits them
+//! before it responds. So requests may be late, repeated, or from a deposed leader.
 //!
-//! **Invariant:** a request is a hint. A fact of another set is committed only after a store of that set has stated it,
-//! over a connection that this member opened or under a certificate of that set.
+//! **Invariant:** a request alone proves no fact. This set commits a fact about another set only after a store of that
+//! other set has stated the fact, either over a connection that this member opened or under a certificate of the other
+//! set.
 
 use std::sync::Arc;
 

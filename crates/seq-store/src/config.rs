@@ -1,7 +1,7 @@
 //! Configuration of a store member.
 //!
-//! Everything is checked before a file or a socket is touched. The error of [`StoreConfig::validate`] names the
-//! relation that does not hold, and why it must.
+//! All values are checked before the member opens a file or a socket. The error of [`StoreConfig::validate`] names the
+//! relation that does not hold, and the reason for it.
 
 use std::time::Duration;
 
@@ -18,8 +18,8 @@ use seq_raft::{DataDir, InvalidOptions, RaftOptions};
 
 use crate::definition::DeclaredSet;
 
-/// Supported sizes of a store. Two or four members tolerate no more failures than one or three; with more than five, a
-/// write waits for more disks without being safer in practice.
+/// Supported numbers of members of a store. Two members tolerate no more failures than one member, and four tolerate no
+/// more than three. With more than five members, a write would wait for more disks without being safer in practice.
 const STORE_SIZES: [usize; 3] = [1, 3, 5];
 
 /// Configuration of one store member.
@@ -33,10 +33,10 @@ pub struct StoreConfig {
     pub id: u64,
     /// Place of its data.
     pub data: DataDir,
-    /// Whether the member waits to be added to an existing group, and never forms one.
+    /// Whether the member waits to be added to an existing group. Such a member never forms a group.
     pub join: bool,
     /// Whether the member forms a store from an empty data directory although no other store of the set could report
-    /// whether it ever held data. Required only for a store of one member.
+    /// whether this member ever held data. Required only for a store of one member.
     pub form: bool,
     /// Listeners of its gRPC ports; bound before anything else starts.
     pub sockets: Sockets,
@@ -65,7 +65,8 @@ pub struct Sockets {
 }
 
 seq_kit::options! {
-    /// Timeouts, intervals and sizes of a store member. The same on all members, or elections are unfair.
+    /// Timeouts, intervals and sizes of a store member. All members need the same values, because otherwise some
+    /// members stand for election sooner than others.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct StoreOptions {
         /// Interval of the Raft leader's heartbeats. A heartbeat must be acknowledged before the next is due: nine
@@ -113,7 +114,7 @@ seq_kit::options! {
 }
 
 impl StoreOptions {
-    /// For disks that sync in milliseconds and networks of one region.
+    /// Values for disks that sync in milliseconds and networks within one region.
     pub const DEFAULTS: StoreOptions = StoreOptions {
         lease_wait: LeaseTerms::DEFAULTS.wait,
         rebalance_after: Duration::from_secs(10),
@@ -121,7 +122,8 @@ impl StoreOptions {
         ..StoreOptions::with_raft(RaftOptions::DEFAULTS)
     };
 
-    /// For members that are up to [`StoreOptions::max_round_trip`] apart from each other: three continents.
+    /// Values for members on up to three continents. Round trips between the members may take up to
+    /// [`StoreOptions::max_round_trip`].
     pub const WAN: StoreOptions = StoreOptions {
         lease_wait: Duration::from_secs(10),
         rebalance_after: Duration::from_secs(30),
@@ -162,7 +164,8 @@ impl StoreOptions {
         }
     }
 
-    /// Returns the longest round trip between two members that these times allow, see [`RaftOptions::max_round_trip`].
+    /// Returns the longest round trip between two members that these options allow, see
+    /// [`RaftOptions::max_round_trip`].
     #[must_use]
     pub fn max_round_trip(&self) -> Duration {
         self.raft().max_round_trip()
@@ -260,7 +263,7 @@ pub enum ConfigError {
         /// The ids in the set file.
         known: Vec<u64>,
     },
-    /// A member is to join a group of which it is the only store.
+    /// A member was started to join a group, but the set file names no other store.
     #[error("set {set:?} has no other store to join; name the members of the group in the set file, too")]
     NothingToJoin {
         /// Name of the set.

@@ -1,4 +1,5 @@
-//! The control service for AllocSvrs: on the leader, through a follower, and whether this leader is reached at all.
+//! The control service for AllocSvrs. The leader serves it, and followers forward its requests to the leader. A task of
+//! the leader checks whether AllocSvrs reach the leader at all.
 
 pub(crate) mod forward;
 pub(crate) mod losses;

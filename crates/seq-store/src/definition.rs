@@ -1,5 +1,5 @@
-//! The set's definition and lease terms: stored once, by the first leader or by a command, and compared with the set
-//! file from then on.
+//! The set's definition and lease terms. The first leader or a command stores them once. From then on, each member
+//! compares them with its set file and its settings.
 
 use std::time::Duration;
 
@@ -13,8 +13,8 @@ use crate::replicated_set::ReplicatedSet;
 /// Pause before a failed proposal of a definition is retried.
 const RETRY: Duration = Duration::from_millis(100);
 
-/// The set as its file declares it. It has no id yet: the id is drawn when the set is defined, and is in the applied
-/// state.
+/// The set as its set file declares it. The declaration has no id, because the id is drawn when the set is defined, and
+/// is in the applied state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeclaredSet {
     /// Name of the set.
@@ -57,7 +57,7 @@ pub(crate) fn draw_nonce() -> u64 {
     nonce
 }
 
-/// Error: the set file describes another set than the stored set.
+/// Error of a set file that describes another set than the stored set.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the set file has set {:?} with uids {:?} in sections of {}, but the store holds set {:?} with uids {:?} in \
@@ -81,8 +81,8 @@ pub(crate) fn check_set(state: &State, given: &DeclaredSet) -> Result<bool, SetM
     }
 }
 
-/// How long a member that knows a leader may have terms that differ from the set's before it stops. A member that was
-/// away receives its missing entries well within this time.
+/// Maximum time for which the settings of a member that knows a leader may differ from the terms of the set. After this
+/// time the member stops. A member that was unreachable receives its missing entries well within this time.
 const TERMS_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Error: this member's settings differ from the terms of the set.
@@ -99,8 +99,8 @@ pub(crate) struct TermsMismatch {
     pub(crate) given: Terms,
 }
 
-/// Waits until the set's lease terms match this member's settings; sets them if there are none and this member leads.
-/// Terms that a command changes later hold regardless of the settings.
+/// Waits until the set's lease terms match this member's settings. If the set has no terms and this member leads, sets
+/// the terms. Terms that a command changes later hold regardless of the settings.
 pub(crate) async fn agree_on_terms(set: &ReplicatedSet, given: Terms) -> Result<(), TermsMismatch> {
     let mut changes = set.raft().changes();
     let mut differ_since = None;
@@ -125,7 +125,7 @@ pub(crate) async fn agree_on_terms(set: &ReplicatedSet, given: Terms) -> Result<
             }
             None => {}
         }
-        // The timer matters too: a member that lost its leader sees no change of its own.
+        // The timeout is needed, because a member that lost its leader sees no change of its own.
         let changed = tokio::time::timeout(RETRY, changes.changed()).await;
         if matches!(changed, Ok(Err(_))) {
             // The Raft library has stopped, and its own task logs the reason.
@@ -134,14 +134,14 @@ pub(crate) async fn agree_on_terms(set: &ReplicatedSet, given: Terms) -> Result<
     }
 }
 
-/// Waits until the set is defined. With [`Genesis::Start`] this member defines it if it leads; otherwise a command
-/// does.
+/// Waits until the set is defined. With [`Genesis::Start`], this member defines the set if it leads. With any other
+/// genesis, a command defines the set.
 pub(crate) async fn define_set(set: &ReplicatedSet, given: &DeclaredSet) -> Result<(), SetMismatch> {
     let mut changes = set.raft().changes();
     while !set.read(|state| check_set(state, given))? {
         if set.raft().is_leader() {
-            // The group is new: no former release wrote data here that it might have to read again. If a member reads
-            // only older formats, or is silent, an operator has to raise the format.
+            // The group is new, so no former release wrote data here that it might have to read again. If a member
+            // reads only older formats, or is silent, an operator has to raise the format.
             if let Err(error) = set.raft().raise_format().await {
                 tracing::debug!(%error, "the new group does not begin with the newest format");
             }

@@ -1,20 +1,22 @@
-//! Formats 5 to 11 of commands and states: archived types and their conversions. No other module uses rkyv.
+//! Formats 5 to 11 of commands and states. They are archived types with their conversions. No other module of this
+//! crate uses rkyv.
 //!
 //! Types of `seq-core` are never archived themselves, because a renamed field there must not change the bytes on disk.
-//! Data with an item for each section is a set of flat vectors of the same length, which encodes, validates and reads
-//! ten times as fast as a map.
+//! Data with an item for each section is a set of flat vectors of the same length, one for each field. Such vectors are
+//! encoded, validated and read ten times as fast as a map.
 //!
 //! **Never edit a type of this module once it is released**, because the order of its fields is the format.
-//! `encoding/tests` holds its bytes. A change of the state needs a new module next to the modules of earlier formats,
-//! which stay readable and, for groups that were not upgraded, writable. A new command needs no module: its row in the
-//! table of commands gives its bytes ([`Fields`](state::Fields)), followed by [`BY_FIELDS`].
+//! `encoding/tests` holds the bytes of the formats. A change of the state needs a new module next to the modules of the
+//! earlier formats. The earlier formats stay readable and, for groups that were not upgraded, writable. A new command
+//! needs no module, because it is encoded by the fields in its row of the table of commands
+//! ([`Fields`](state::Fields)), followed by [`BY_FIELDS`].
 //!
-//! Format 6 has the bytes of format 5. It is the first format to which a group was raised, so a log with it has begun
-//! to count. Format 7 (`v7`) adds the audit log; its commands are proposed in groups of that format only. Format 8
-//! (`v8`) adds the knowledge of sets about each other since [`Rules::Eight`](state::Rules::Eight), and the record of a
-//! loss of entries. Format 9 (`v9`) adds the copies of sections whose last owner stopped in an orderly way. Format 10
-//! (`v10`) adds moves of sections by operators, and pauses of balancing. Format 11 (`v11`) adds series, and the set
-//! that creates them.
+//! Format 6 has the bytes of format 5. It is the first format to which a group could be raised, so a log in format 6 is
+//! of a group that was raised. Format 7 (`v7`) adds the audit log. Format 8 (`v8`) adds the knowledge of sets about
+//! each other since [`Rules::Eight`](state::Rules::Eight), and the record of a loss of entries. Format 9 (`v9`) adds
+//! the copies of sections whose last owner stopped in an orderly way. Format 10 (`v10`) adds moves of sections by
+//! operators, and pauses of balancing. Format 11 (`v11`) adds series, and the layout writer. Commands that a format
+//! adds are proposed only in groups of that format or a later format.
 
 use rkyv::rancor;
 use rkyv::util::AlignedVec;
@@ -33,7 +35,7 @@ mod v7;
 mod v8;
 mod v9;
 
-/// The newest format: the format of the newest command, but at least the format of the newest state.
+/// The newest format. It is the larger of the format of the newest command and the format of the newest state.
 pub(crate) const NEWEST: u16 =
     if state::Command::NEWEST_FORMAT > SERIES { state::Command::NEWEST_FORMAT } else { SERIES };
 
@@ -55,13 +57,14 @@ const SERIES: u16 = 11;
 /// The oldest format, which is also the format of a group that has never raised its format.
 pub(crate) const OLDEST: u16 = 5;
 
-/// The last byte of a command that is encoded by the fields in its row of the table. Formats up to 10 end in 0 to 4.
+/// The last byte of a command that is encoded by the fields in its row of the table of commands. In formats 7 to 10,
+/// the last byte of a command is 0 to 4.
 const BY_FIELDS: u8 = 5;
 
 /// Encodes a command.
 ///
 /// # Panics
-/// When the format does not have it: a service proposes such a command only in groups that have raised their format.
+/// When the format does not have the command. A service proposes a command only in groups whose format has the command.
 pub(crate) fn encode_command(format: u16, command: &state::Command) -> Vec<u8> {
     let (name, since) = (command.name(), command.since());
     assert!(format >= since, "{name} is of format {since}, and the group's is {format}");
@@ -113,7 +116,7 @@ pub(crate) fn decode_state(format: u16, body: &[u8]) -> Result<state::State, Mal
     decode_laid_out(format, body, &[])
 }
 
-/// Decodes a state with a layout to which lanes are appended, because the formats before [`SERIES`] have none.
+/// Decodes a state and appends `lanes` to its layout, because the formats before [`SERIES`] have no lanes.
 fn decode_laid_out(format: u16, body: &[u8], lanes: &[Lanes]) -> Result<state::State, Malformed> {
     let state = match format {
         ..AUDIT => decode_state_v5(body, lanes),
@@ -126,7 +129,7 @@ fn decode_laid_out(format: u16, body: &[u8], lanes: &[Lanes]) -> Result<state::S
     Ok(state::State { rules: state::Rules::of_format(format), ..state? })
 }
 
-/// Appends the body of a format's additions, and its length as 4 bytes, little-endian.
+/// Appends `rest`, the body of a format's additions, and the length of `rest` as 4 bytes, little-endian.
 fn append(mut earlier: Vec<u8>, rest: &[u8]) -> Vec<u8> {
     let length = u32::try_from(rest.len()).expect("what a format adds is bounded");
     earlier.extend_from_slice(rest);
@@ -134,7 +137,7 @@ fn append(mut earlier: Vec<u8>, rest: &[u8]) -> Vec<u8> {
     earlier
 }
 
-/// Splits a body that [`append`] has joined into the body of the earlier format and the body of the additions.
+/// Splits a body that [`append`] has joined. Returns the body of the earlier format and the body of the additions.
 fn split(body: &[u8]) -> Result<(&[u8], &[u8]), Malformed> {
     let short = || Malformed("the state ends early".to_owned());
     let (body, length) = body.split_last_chunk().ok_or_else(short)?;
@@ -156,7 +159,7 @@ fn decode_state_v5(body: &[u8], lanes: &[Lanes]) -> Result<state::State, Malform
     Ok(decoded.map_err(malformed)?.into_core(lanes)?)
 }
 
-/// Bytes of a file or a socket lie at any address; an archive needs an aligned one.
+/// Copies the body to an aligned address, which an archive needs. Bytes of a file or a socket lie at any address.
 fn aligned(body: &[u8]) -> AlignedVec<16> {
     let mut aligned = AlignedVec::with_capacity(body.len());
     aligned.extend_from_slice(body);
@@ -167,7 +170,7 @@ fn malformed(error: rancor::Error) -> Malformed {
     Malformed(error.to_string())
 }
 
-/// A contradiction to the format in a decoded body whose bytes are intact.
+/// Description of a decoded body that contradicts the format although its bytes are intact.
 type Contradiction = &'static str;
 
 #[cfg(test)]

@@ -1,10 +1,11 @@
 //! Requests of operators at the admin port of a follower, forwarded to the leader over the ports for peers.
 //!
-//! An admin port is on loopback or a network of operators, so the leader's may be out of reach while a follower's is
-//! reachable. One layer in front of all services of the port forwards the requests, with their messages still encoded.
+//! An admin port is on loopback or on a network of operators. So an operator may be able to reach the admin port of a
+//! follower, but not the admin port of the leader. One layer in front of all services of the port forwards the
+//! requests. The messages stay encoded.
 //!
-//! **Invariant:** the port for peers has no service of operators. A forwarded request arrives in [`ForwardService`],
-//! only from a store of the same set, and the rights of its stated sender are checked again.
+//! **Invariant:** the port for peers has no service of operators. A forwarded request arrives in [`ForwardService`]. It
+//! is accepted only from a store of the same set, and the rights of the sender that it states are checked again.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -31,7 +32,7 @@ use tonic::{Request, Response, Status};
 use crate::leader_link::LeaderHop;
 use crate::sender::sender;
 
-/// Bytes of a [`ForwardRequest`] or [`ForwardResponse`] in addition to the message in it.
+/// Maximum number of bytes that a [`ForwardRequest`] or [`ForwardResponse`] adds to the message in it.
 pub(crate) const ENVELOPE_BYTES: usize = 1024;
 
 /// Encoded messages of a response.

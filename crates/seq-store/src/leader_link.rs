@@ -1,13 +1,14 @@
 //! Requests that reach a follower, forwarded to the leader once, within the rest of their deadline.
 //!
-//! An AllocSvr, an operator or another set's store can be cut off from the leader while both reach the same follower.
-//! Without this hop nothing would be served until leadership moves, although a majority of the store is healthy.
+//! An AllocSvr, an operator or another set's store may be unable to reach the leader, although the sender and the
+//! leader both reach the same follower. If that follower did not forward the requests, they would fail until leadership
+//! moves, although a majority of the store is healthy.
 //!
-//! **Invariant:** a response is the leader's own, made after the leader applied the entry. A follower never responds
-//! from its own state. If it cannot reach the leader, it refuses with LEADER_UNREACHABLE and does not name the leader,
-//! because a caller that cannot reach the leader either would alternate between the two. A forwarded request carries
-//! [`FORWARDED_BY`] and is never forwarded again. A copy of a request may arrive late or twice, as on any network;
-//! every command can be repeated.
+//! **Invariant:** a response comes from the leader, after the leader has applied the entry. A follower never responds
+//! from its own state. If the follower cannot reach the leader, it refuses with LEADER_UNREACHABLE and does not name
+//! the leader. Otherwise a caller that cannot reach the leader either would alternate between leader and follower. A
+//! forwarded request carries [`FORWARDED_BY`] and is never forwarded again. A copy of a request may arrive late or
+//! twice, as on any network, but every command can be repeated.
 //!
 //! A service forwards a request like this:
 //!
@@ -38,15 +39,15 @@ use crate::sender::state_sender;
 /// Metadata of a forwarded request: the Raft id of the member that forwards it.
 const FORWARDED_BY: &str = "seqsvr-forwarded-by";
 
-/// Most requests that a member forwards concurrently. At 128 KiB each they hold at most 128 MiB. A set of 400
-/// AllocSvrs needs a few hundred for its renewals and raises.
+/// Maximum number of requests that a member forwards concurrently. They hold at most 128 MiB, if each has 128 KiB. The
+/// renewals and raises of a set of 400 AllocSvrs need a few hundred concurrent requests.
 const MAX_FORWARDED: usize = 1_024;
 
 /// Metadata of a gRPC caller's deadline.
 const GRPC_TIMEOUT: &str = "grpc-timeout";
 
 /// The connection from a member to the leader, opened once the member is loaded. Clones share the connection and the
-/// bound.
+/// limit on concurrent requests.
 #[derive(Clone)]
 pub(crate) struct LeaderHop(pub(crate) Gate<LeaderLink>);
 
@@ -57,7 +58,7 @@ pub(crate) struct LeaderLink {
     names: (String, String),
     /// Timeout of a request without a deadline.
     timeout: Duration,
-    /// Connection to the leader of the last request, with its address.
+    /// Address of the leader of the last request, and the connection to it.
     channel: Mutex<Option<(String, Channel)>>,
     permits: Arc<Semaphore>,
 }
@@ -73,8 +74,9 @@ pub(crate) struct Hop<'a> {
 }
 
 impl LeaderHop {
-    /// Returns the hop that a request with this metadata takes, or `None` if this member responds itself: it leads,
-    /// knows no leader, is starting, or received a forwarded request.
+    /// Returns the hop with which a request is forwarded to the leader. `metadata` is the request's metadata. Returns
+    /// `None` if this member must respond itself, because it leads, knows no leader, is starting, or received a request
+    /// that was forwarded already.
     ///
     /// # Errors
     /// `LEADER_UNREACHABLE` or `NOT_LEADER`.
@@ -119,7 +121,8 @@ impl LeaderLink {
         Ok(channel)
     }
 
-    /// Returns the refusal. It does not name the leader's address in the metadata; see the documentation of the module.
+    /// Returns the refusal `LEADER_UNREACHABLE`. Its metadata does not name the leader's address, for the reason in the
+    /// documentation of this module.
     fn unreachable(&self, leader: u64, addr: &str, code: Code, why: &str) -> Status {
         let text = format!("store {leader} at {addr} leads, and this follower cannot forward the request to it: {why}");
         Reason::LeaderUnreachable.status_as(code, text)
@@ -134,7 +137,7 @@ impl LeaderLink {
 
 impl Hop<'_> {
     /// Forwards a request by `call`, which sends it on the channel to the leader. Returns the leader's response or
-    /// refusal, or a refusal of this member if the leader sent none.
+    /// refusal, or a refusal of this member if the leader sent neither.
     ///
     /// # Errors
     /// The leader's refusal, or `LEADER_UNREACHABLE`.
@@ -155,7 +158,8 @@ impl Hop<'_> {
         forwarded.metadata_mut().insert(FORWARDED_BY, me.parse().expect("a number is a metadata value"));
         let Hop { link, leader, addr, channel, timeout, _permit } = self;
         let outcome = match tokio::time::timeout(timeout, call(channel, forwarded)).await {
-            // Only the message is passed on: the leader's headers belong to the hop.
+            // Only the message is passed on, because the leader's headers belong to the connection between the two
+            // members.
             Ok(Ok(response)) => Ok(Response::new(response.into_inner())),
             // A status with a reason comes from the leader, a status without a reason from the connection.
             Ok(Err(refusal)) if status::reason(&refusal).is_some() => Err(refusal),
@@ -170,7 +174,7 @@ impl Hop<'_> {
     }
 }
 
-/// Parses the deadline in the caller's gRPC metadata; returns `None` if there is none, or it is malformed.
+/// Parses the timeout in the caller's gRPC metadata. Returns `None` if the timeout is missing or malformed.
 fn stated_timeout(metadata: &MetadataMap) -> Option<Duration> {
     let stated = metadata.get(GRPC_TIMEOUT)?.to_str().ok()?;
     let (number, unit) = stated.split_at_checked(stated.len().checked_sub(1)?)?;

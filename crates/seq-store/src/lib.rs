@@ -1,8 +1,8 @@
 //! StoreSvr: the ceilings and owners of a set, replicated by [`seq_raft`].
 //!
-//! A request of an AllocSvr takes one path: `control::service` checks it, `replicated_set` proposes it as one entry of
-//! the log, every member applies the entry with [`seq_core::state::State::apply`], and the proposing member responds
-//! with the output.
+//! Every request of an AllocSvr takes the same path. `control::service` checks the request, `replicated_set` proposes
+//! it as one entry of the log, every member applies the entry with [`seq_core::state::State::apply`], and the proposing
+//! member responds with the output.
 //!
 //! | module | subject |
 //! |---|---|

@@ -1,9 +1,9 @@
-//! Preconditions of operators' plans for the changes that are commands of the set's log. The preconditions of changes
-//! of members belong to the replicated log (`seq_raft`).
+//! Preconditions of operators' plans, for changes that are commands in the set's log. The preconditions of membership
+//! changes are in the crate of the replicated log (`seq_raft`).
 //!
-//! **Invariant:** a leader compares while it holds [`seq_raft::RaftHandle::begin_change`] and proposes before it
-//! releases it, so the compared values still hold when the command is applied
-//! (`docs/adr/0027-plans-are-compared-by-the-leader.md`).
+//! **Invariant:** a leader compares the preconditions while it holds the guard of
+//! [`seq_raft::RaftHandle::begin_change`], and proposes the command before it releases the guard. So the compared
+//! values still hold when the command is applied (`docs/adr/0027-plans-are-compared-by-the-leader.md`).
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,8 @@ use seq_proto::Reason;
 use seq_raft::{ChangeGuard, RaftHandle, StateMachine};
 use tonic::Status;
 
-/// A change that an operator requests: whether it is a dry run, and the fingerprint of the plan that it requires.
+/// Conditions of a change that an operator requests. They are whether the change is a dry run, and the fingerprint of
+/// the plan that the change requires.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Required {
     pub(crate) dry_run: bool,
@@ -40,18 +41,19 @@ impl Required {
     }
 }
 
-/// Returns the fingerprint of the set and its history: its id, and its lineage, which a restore from a backup changes.
+/// Returns the fingerprint of the set's id and lineage. A restore from a backup changes the lineage.
 pub(crate) fn history(state: &State) -> u64 {
     of("history", state).fingerprint().0
 }
 
-/// Returns the fingerprint of a drain: the set, its lineage, the node, whether it is drained, and the nodes that could
-/// own its sections.
+/// Returns the fingerprint of the preconditions of a drain. It covers the set, its lineage, the node, whether the node
+/// is drained, and the other nodes that could own the node's sections.
 pub(crate) fn drain(state: &State, name: &str, was: bool, left: &BTreeSet<NodeId>) -> Fingerprint {
     of("drain", state).text(name).flag(was).numbers(left.iter().map(|id| id.0.into())).fingerprint()
 }
 
-/// Returns the fingerprint of the end of a drain: the set, its lineage, the node, and whether it is drained.
+/// Returns the fingerprint of the preconditions for ending a drain. It covers the set, its lineage, the node, and
+/// whether the node is drained.
 pub(crate) fn undrain(state: &State, name: &str, was: bool) -> Fingerprint {
     of("undrain", state).text(name).flag(was).fingerprint()
 }
@@ -64,34 +66,35 @@ pub(crate) fn move_sections(state: &State, node: &str, sections: &BTreeSet<Secti
     of("move sections", state).text(node).numbers(numbers).fingerprint()
 }
 
-/// Returns the fingerprint of a pause of balancing, or of its end: the set, its lineage, and whether balancing is
-/// paused.
+/// Returns the fingerprint of the preconditions for pausing balancing or ending its pause. It covers the set, its
+/// lineage, the requested change, and whether balancing is paused.
 pub(crate) fn pause_balancing(state: &State, wanted: bool) -> Fingerprint {
     of("pause balancing", state).flag(wanted).flag(state.balancing.paused().is_some()).fingerprint()
 }
 
-/// Returns the fingerprint of a change of the lease terms: the set, its lineage, the terms in force, and the requested
-/// terms.
+/// Returns the fingerprint of the preconditions of a change of the lease terms. It covers the set, its lineage, the
+/// terms in force, and the requested terms.
 pub(crate) fn terms(state: &State, wanted: Option<Terms>) -> Fingerprint {
     let ms = |terms: Terms| u64::try_from(terms.lease_wait.as_millis()).unwrap_or(u64::MAX);
     of("terms", state).number(ms(state.terms())).numbers(wanted.map(ms)).fingerprint()
 }
 
-/// Returns the fingerprint of closing a set: the set, its lineage, whether it is open, and its number of sections.
+/// Returns the fingerprint of the preconditions for closing a set. It covers the set, its lineage, whether the set is
+/// open, and its number of sections.
 pub(crate) fn close(state: &State) -> Fingerprint {
     of("close", state).number(state.closing as u64).number(state.sections.residents().count() as u64).fingerprint()
 }
 
-/// Returns the fingerprint of forgetting another set: the set, its lineage, and the other set with the lineage and name
-/// that it has stated.
+/// Returns the fingerprint of the preconditions for forgetting another set. It covers this set, its lineage, and the
+/// other set with the lineage and the name that the other set has stated.
 pub(crate) fn forget(state: &State, set: SetId) -> Fingerprint {
     let facts = state.sets.get(&set).and_then(|peer| peer.facts.as_ref());
     let (name, lineage) = facts.map_or(("", 0), |facts| (&facts.name, facts.lineage.0));
     of("forget", state).number(set.0).text(name).number(lineage).fingerprint()
 }
 
-/// Returns the fingerprint of a new series: the set, its lineage, its layout, and the series. The time is left out,
-/// because the change has another time than its dry run.
+/// Returns the fingerprint of the preconditions of a new series. It covers the set, its lineage, its layout, and the
+/// series. It does not cover the time, because the change has another time than its dry run.
 pub(crate) fn create_series(state: &State, create: &CreateSeries) -> Fingerprint {
     let layout = state.set.as_ref().map_or(0, |set| set.layout.id().0);
     let mut lanes = Vec::new();
@@ -100,13 +103,15 @@ pub(crate) fn create_series(state: &State, create: &CreateSeries) -> Fingerprint
     of("create series", state).number(layout).text(&create.name).numbers(bytes).fingerprint()
 }
 
-/// Returns the fingerprint of the end of a series: the set, its lineage, the series, and whether it is retired.
+/// Returns the fingerprint of the preconditions for retiring a series. It covers the set, its lineage, the series, and
+/// whether the series is retired.
 pub(crate) fn retire_series(state: &State, name: &str) -> Fingerprint {
     of("retire series", state).text(name).flag(state.series(name).is_some_and(|series| series.retired)).fingerprint()
 }
 
-/// Returns the fingerprint of a hand-over of the layout: the set, its lineage, its layout, the hand-over before, and
-/// the other set with the lineage and name that it has stated.
+/// Returns the fingerprint of the preconditions for handing the creation of series over to another set. It covers this
+/// set, its lineage, its layout, the previous layout writer, and the other set with the lineage and the name that the
+/// other set has stated.
 pub(crate) fn layout_writer(state: &State, to: SetId) -> Fingerprint {
     let layout = state.set.as_ref().map_or(0, |set| set.layout.id().0);
     let before = state.layout_writer().map(|writer| [writer.term, writer.from.0, writer.set.0]);

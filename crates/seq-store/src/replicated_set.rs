@@ -11,12 +11,12 @@ use seq_raft::{AppliedState, Malformed, Observer, ProposeError, RaftHandle, Stat
 use crate::section_writes::SectionWrites;
 use crate::{encoding, preconditions};
 
-/// [`State`] as the replicated log applies and encodes it. Benches, simulations and fuzzers use it without a log.
+/// [`State`] as the state machine of the replicated log. Benches, simulations and fuzzers use it without a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SetState(pub State);
 
 impl Default for SetState {
-    /// Returns the state of a group that has never raised its format, with the rules of that format.
+    /// Returns the state of a group whose format was never raised, with the rules of the group's first format.
     fn default() -> SetState {
         SetState(State { rules: Rules::of_format(SetState::FIRST_FORMAT), ..State::default() })
     }
@@ -68,7 +68,7 @@ impl StateMachine for SetState {
     }
 }
 
-/// Counter of accepted raises in the entries applied since the start. Clones share it.
+/// Counter of accepted raises in the entries applied since the start. Clones share the counter.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RaisesApplied {
     count: Arc<AtomicU64>,
@@ -76,7 +76,8 @@ pub(crate) struct RaisesApplied {
 }
 
 impl RaisesApplied {
-    /// Returns an observer that counts the accepted raises in the output of each command, for each section as well.
+    /// Returns an observer that counts the accepted raises in the output of each command, in total and for each
+    /// section.
     pub(crate) fn observer(&self) -> Observer<SetState> {
         let RaisesApplied { count, writes } = self.clone();
         Box::new(move |command, answer| {
@@ -92,7 +93,7 @@ impl RaisesApplied {
     }
 }
 
-/// Milliseconds for which a noted time serves the events that follow it.
+/// Milliseconds for which a noted time is precise enough for the events after it.
 const TIME_SERVES_MS: u64 = 1_000;
 
 /// The replicated set on one member. Clones are handles on the same member.
@@ -109,8 +110,8 @@ impl ReplicatedSet {
         ReplicatedSet { raft, raises, noted_ms: Arc::default() }
     }
 
-    /// Proposes a command and waits until this member has applied it. Cancel safe, but a cancelled proposal may still
-    /// be committed.
+    /// Proposes a command and waits until this member has applied it. Cancel safe, but the command may still be
+    /// committed if the future is dropped.
     ///
     /// # Errors
     /// [`ProposeError`]; every command can be repeated.
@@ -125,7 +126,8 @@ impl ReplicatedSet {
         Ok(C::output(answer?))
     }
 
-    /// Begins the span of a command, from its proposal until it is applied, if its request is traced.
+    /// Begins the span of a command, which lasts from the proposal until the command is applied. There is no span if
+    /// the request of the command is not traced.
     fn applying(&self, command: &Command) -> Span {
         let mut span = traces::child("apply");
         if !span.is_none() {
@@ -137,8 +139,8 @@ impl ReplicatedSet {
         span
     }
 
-    /// Notes the time in the log before a command that may add an event, at most once a second. The proposals are made
-    /// together, so the command does not wait for the note.
+    /// Notes the time in the log before a command that may add an event, at most once a second. The note and the
+    /// command are proposed together, so the command does not wait for the note.
     async fn note_time(&self, command: &Command) -> Result<(), ProposeError> {
         // Checked first, because raises are most of the commands, and add none.
         if !command.may_add_event() || !self.keeps_events() {
@@ -152,12 +154,12 @@ impl ReplicatedSet {
         self.raft.propose(&Note { unix_ms, about: Noted::Time }.into()).await.map(drop)
     }
 
-    /// Returns whether the format of the group has events, and this member may note them.
+    /// Returns whether the group's format has events, and this member may note them because it leads.
     pub(crate) fn keeps_events(&self) -> bool {
         self.raft.is_leader() && self.raft.state().format() >= Note::SINCE
     }
 
-    /// Reads the applied state. No entry is applied during `read`, so keep it short.
+    /// Calls `read` with the applied state. No entry is applied during `read`, so `read` must be short.
     pub(crate) fn read<T>(&self, read: impl FnOnce(&State) -> T) -> T {
         read_state(self.raft.state(), read)
     }

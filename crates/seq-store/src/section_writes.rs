@@ -1,5 +1,5 @@
-//! Writes of sections over time, on every member: the raises that were applied, and the distances by which ceilings
-//! moved. They do not depend on the owners, so they are complete also where an owner was lost.
+//! Writes of sections over time, on every member. They are the raises that were applied, and the distances by which
+//! ceilings moved. They do not depend on the owners of the sections, so they are complete even if an owner was lost.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,26 +15,26 @@ use seq_kit::wall_clock;
 use seq_proto::activity::{Extract, Times};
 use seq_proto::v1::{ListActivityRequest, ListActivityResponse};
 
-/// Interval at which writes are recorded: a column of the finest resolution.
+/// Interval at which writes are recorded, which is one column of the finest resolution of the history.
 const INTERVAL: Duration = Duration::from_secs(5);
 
-/// Sections that are read at once, because no entry is applied in the meantime.
+/// Maximum number of sections that are read at once. It is small, because no entry is applied during the read.
 const AT_ONCE: usize = 256;
 
-/// Writes of the sections of one member, since it was started. Clones share them.
+/// Writes of the sections since this member was started. Clones share the writes.
 #[derive(Clone, Debug)]
 pub(crate) struct SectionWrites(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
     started: Instant,
-    /// Wall clock at the start, from which times count, in milliseconds since 1970.
+    /// Wall clock at the start, in milliseconds since 1970. Later times are this value plus the time since the start.
     started_ms: u64,
-    /// Raises of each section since they were recorded last, by section, up to the last section that was raised. An
-    /// array, because every raise that is applied is counted in it.
+    /// Number of raises of each section since the last recording, by section, up to the last section that was raised.
+    /// It is an array, so that counting an applied raise is fast.
     applied: Mutex<Vec<u32>>,
     activity: Mutex<Activity>,
-    /// Time of the last recording, in milliseconds.
+    /// Time between the last two recordings, in milliseconds.
     interval_ms: AtomicU32,
     limits: ReportLimits,
 }
@@ -67,8 +67,8 @@ impl SectionWrites {
         }
     }
 
-    /// Records the writes of every interval until it is dropped. `read` returns the [`ceilings`] of the applied state
-    /// from a section on.
+    /// Records the writes of every interval until the future is dropped. `read` returns the [`ceilings`] of the applied
+    /// state, beginning with the given section.
     pub(crate) async fn record(self, read: impl Fn(SectionId) -> Vec<(SectionId, Seq)>) {
         let mut before = BTreeMap::new();
         let mut tick = tokio::time::interval(INTERVAL);
@@ -146,7 +146,7 @@ impl SectionWrites {
     }
 }
 
-/// Returns the ceilings of the next sections, as many as are read at once.
+/// Returns the ceilings of up to [`AT_ONCE`] sections, beginning with the section `first`.
 pub(crate) fn ceilings(state: &State, first: SectionId) -> Vec<(SectionId, Seq)> {
     state.sections.residents_from(first).take(AT_ONCE).map(|(section, record)| (section, record.max_seq)).collect()
 }

@@ -1,12 +1,13 @@
-//! The identity with which a request acts: the identity of its sender, or, if a follower forwarded it, of its first
-//! sender.
+//! The identity with which a request acts. It is the identity of the request's sender or, if a follower forwarded the
+//! request, of the first sender.
 
 use seq_auth::{Identity, Role};
 use seq_kit::connection::Peer;
 use seq_proto::Reason;
 use tonic::{Request, Status};
 
-/// Metadata of a forwarded request: the identity of its first sender. It is only accepted from a store.
+/// Metadata of a forwarded request with the identity of the first sender. It is accepted only if a store forwards the
+/// request.
 const SENDER: &str = "seqsvr-sender";
 
 /// Name of the principal on ports without TLS.

@@ -44,7 +44,8 @@ use crate::forward::{AdminPort, ENVELOPE_BYTES, ForwardServer};
 use crate::leader_link::LeaderHop;
 use crate::set_admin::SetAdminServer;
 
-/// Unread bytes of one call in transit, so that a batch of entries arrives without waiting for the window.
+/// Flow-control window of one call in bytes. A batch of entries fits into the window, so the batch arrives without
+/// waiting for the receiver to read.
 const STREAM_WINDOW: u32 = 4 * 1024 * 1024;
 
 /// Limits of one connection.
@@ -77,7 +78,8 @@ pub(crate) struct Services {
 }
 
 impl Services {
-    /// Returns the services of a member that is not loaded yet: only the probes of other members get a response.
+    /// Returns the services of a member that is not loaded yet. Such a member responds only to the probes of other
+    /// members.
     pub(crate) fn closed(node: &RaftNode<SetState>, admission: Admission) -> Services {
         let leader = LeaderHop(Gate::closed());
         Services {
@@ -97,7 +99,7 @@ impl Services {
         }
     }
 
-    /// Returns the checks of the health service: the member is loaded, and the checks of its handle hold.
+    /// Returns the checks of the health service, which hold if the member is loaded and its readiness checks hold.
     fn readiness(&self) -> Checks {
         let mut checks = Checks::new();
         let admin = self.admin.clone();
@@ -109,8 +111,8 @@ impl Services {
     }
 }
 
-/// Serves on the current runtime until the group shuts down: the ports for peers, for Raft (if it is separate) and for
-/// operators (if there is an admin port).
+/// Serves the port for peers, the port for Raft (if it is separate) and the admin port (if there is one), on the
+/// current runtime until the group shuts down.
 pub(crate) fn serve(services: Services, set: &str, sockets: Sockets, tasks: &TaskGroup) -> io::Result<()> {
     let of_operators = services.of_operators();
     let forward = ForwardServer { services: of_operators.clone().prepare(), set: set.into() };

@@ -35,7 +35,8 @@ use crate::section_writes;
 use crate::server::{self, Services};
 use crate::set_admin::SetAdmin;
 
-/// Most connections to one other member: for Raft's messages, for control calls, and for the probes of a start.
+/// Maximum number of connections to one other member. They carry Raft's messages, control calls, and the probes of a
+/// start.
 const CONNECTIONS_PER_MEMBER: usize = 4;
 
 /// Interval at which a waiting caller checks whether the member is ready.
@@ -46,20 +47,21 @@ const READY_INTERVAL: Duration = Duration::from_millis(50);
 pub struct Store;
 
 impl Store {
-    /// Starts a member on the current runtime. The member listens when this returns; it is ready when
-    /// [`StoreHandle::readiness`] reports no failure. If the member fails later, the group shuts down.
+    /// Starts a member on the current runtime. When this function returns, the member accepts connections. The member
+    /// is ready when [`StoreHandle::readiness`] reports no failure. If the member fails later, the group of tasks shuts
+    /// down.
     ///
     /// # Errors
-    /// [`StartError`]; in this case the group shuts down, too.
+    /// [`StartError`]; in this case the group of tasks shuts down too.
     pub async fn start(config: StoreConfig, tasks: TaskGroup) -> Result<StoreHandle, StartError> {
         Store::start_with(config, Dial::tcp(), tasks).await
     }
 
-    /// Starts a member that reaches the others by `dial`. It expects members of its own set's store, and members of
-    /// another set's store at that set's addresses.
+    /// Starts a member that connects to other members through `dial`. At the addresses of a set's store, the member
+    /// accepts only servers that belong to that store.
     ///
     /// # Errors
-    /// [`StartError`]; in this case the group shuts down, too.
+    /// [`StartError`]; in this case the group of tasks shuts down too.
     pub async fn start_with(config: StoreConfig, dial: Dial, tasks: TaskGroup) -> Result<StoreHandle, StartError> {
         let started = boxed_start(config, dial, &tasks).await;
         if started.is_err() {
@@ -78,8 +80,8 @@ pub struct StoreHandle {
 }
 
 impl StoreHandle {
-    /// Returns a function that replaces the AllocSvrs of the set file, with their weights. While this member leads, it
-    /// distributes sections among them; an AllocSvr that is not listed cannot register.
+    /// Returns a function that replaces the AllocSvrs of the set file and their weights. While this member leads, it
+    /// distributes sections among the listed AllocSvrs, and an AllocSvr that is not listed cannot register.
     pub fn declarer(&self) -> impl Fn(&[AllocSpec]) + Send + Sync + use<> {
         let allocs = self.allocs.clone();
         move |declared| {
@@ -105,8 +107,8 @@ impl StoreHandle {
         self.node.handle().is_leader()
     }
 
-    /// Returns a function that reports, at any time and also after the end, whether this member was removed from its
-    /// store. A removed member stops.
+    /// Returns a function that reports whether this member was removed from its store and therefore stops. The function
+    /// can be called at any time, even after the member has stopped.
     pub fn removal(&self) -> impl Fn() -> bool + Send + Sync + 'static + use<> {
         self.node.removal()
     }
@@ -127,14 +129,14 @@ impl StoreHandle {
                     // The Raft library has stopped, so the member never gets ready, and its group shuts down.
                     std::future::pending::<()>().await;
                 },
-                // A message that a follower receives is no such change.
+                // A follower can become ready by a message that it receives, which is no such change.
                 () = tokio::time::sleep(READY_INTERVAL) => {}
             }
         }
     }
 
-    /// Stops the member: transfers its leadership, ends the group's tasks, stops the Raft library, and returns when
-    /// everything is written and the data directory is released.
+    /// Stops the member. Transfers its leadership, ends the group's tasks, and stops the Raft library. Returns when all
+    /// data is written and the data directory is released.
     ///
     /// # Errors
     /// [`Hung`] if the storage did not stop in time.
@@ -143,8 +145,8 @@ impl StoreHandle {
     }
 }
 
-/// Boxes the start of a member here: a future is compiled where it is polled or boxed, and in the crate of the caller
-/// the whole store, with its Raft library, would be compiled again.
+/// Boxes the future that starts a member. A future is compiled in the crate that polls or boxes it, so the caller's
+/// crate would otherwise compile the whole store, with its Raft library, again.
 fn boxed_start(config: StoreConfig, dial: Dial, tasks: &TaskGroup) -> BoxFuture<'_, Result<StoreHandle, StartError>> {
     Box::pin(start(config, dial, tasks))
 }
@@ -179,7 +181,7 @@ pub enum StartError {
     /// A gRPC port cannot be served.
     #[error("gRPC port")]
     Listen(#[source] std::io::Error),
-    /// The replicated log does not start: its data directory, or another member's refusal.
+    /// The replicated log does not start, because of its data directory or because another member refuses this member.
     #[error(transparent)]
     Raft(#[from] seq_raft::StartError),
 }
@@ -303,7 +305,7 @@ fn own_files(spec: &SetSpec) -> OwnFiles {
     OwnFiles { dials: spec.stores.len() * CONNECTIONS_PER_MEMBER, threads: 1 }
 }
 
-/// Returns the members of the set file. `apart`: Raft has a port of its own.
+/// Returns the members in the set file. `apart` states whether Raft has a separate port.
 fn peers(spec: &SetSpec, apart: bool) -> Vec<Peer> {
     let peer = |store: &StoreSpec| Peer {
         id: store.id,
@@ -320,8 +322,8 @@ fn admin_addrs(spec: &SetSpec, id: u64) -> Vec<String> {
     own.into_iter().chain(others).filter_map(|store| store.admin.clone()).collect()
 }
 
-/// Checks that an empty data directory is not formed by the only store of a set without `form`: no other store could
-/// report whether it ever held data.
+/// Refuses to form the only store of a set from an empty data directory without `form`, because no other store could
+/// report whether this store ever held data.
 fn check_form(node: &RaftNode<SetState>, data: &DataDir, spec: &SetSpec, form: bool) -> Result<(), StartError> {
     if form || !node.is_fresh() || spec.stores.len() > 1 {
         return Ok(());
@@ -337,7 +339,7 @@ fn check_form(node: &RaftNode<SetState>, data: &DataDir, spec: &SetSpec, form: b
 fn spawn(tasks: &TaskGroup, name: &'static str, kind: Kind, task: impl Future<Output = ()> + Send + 'static) {
     let stopping = tasks.token();
     tasks.spawn(name, kind, async move {
-        // Shutdown first: it also ends the channels that the task watches, and such an end is no fault.
+        // Shutdown comes first, because it also ends the channels that the task watches, and such an end is no fault.
         tokio::select! {
             biased;
             () = stopping.cancelled() => {}
@@ -346,7 +348,7 @@ fn spawn(tasks: &TaskGroup, name: &'static str, kind: Kind, task: impl Future<Ou
     });
 }
 
-/// Defines the set and its lease terms if this is due, or returns if they differ from the stored values.
+/// Defines the set and its lease terms if they are not defined yet. Returns only if they differ from the stored values.
 async fn agree_on_definition(replicated: ReplicatedSet, set: Arc<DeclaredSet>, terms: Terms) {
     if let Err(mismatch) = definition::define_set(&replicated, &set).await {
         return tracing::error!(error = %mismatch, "the set file does not match the store");

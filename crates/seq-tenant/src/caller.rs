@@ -1,4 +1,4 @@
-//! Sender of a request, with its right to numbers.
+//! Callers, which send requests, and their rights to numbers.
 
 use std::sync::Arc;
 
@@ -10,8 +10,8 @@ use crate::quota::Tenant;
 /// Sender of a request. Clones share the tenant.
 #[derive(Clone, Debug, Default)]
 pub enum Caller {
-    /// Bounded only by the limits of the node: a node that forwards, a proxy that no tenant names, an operator, or any
-    /// client if there are no tenants.
+    /// A caller to which only the limits of the node apply. It is a node that forwards requests, a proxy that no tenant
+    /// names, an operator, or any client of a node without tenants.
     #[default]
     Unlimited,
     /// Member of a tenant.
@@ -19,7 +19,7 @@ pub enum Caller {
 }
 
 impl Caller {
-    /// Counts one request, and replaces items that it may not allocate by refusals.
+    /// Counts one request, and turns each item that the caller may not allocate into a refusal.
     pub fn admit(&self, items: &mut [DecodedItem]) {
         let Caller::Tenant(tenant) = self else { return };
         match tenant.admit_call() {
@@ -28,7 +28,7 @@ impl Caller {
         }
     }
 
-    /// Counts a request of one item.
+    /// Counts a request of one item, and returns the item if the caller may allocate it.
     ///
     /// # Errors
     /// The refusal of the item.
@@ -39,7 +39,7 @@ impl Caller {
         items[0]
     }
 
-    /// Returns whether the caller may use a series, and counts a refusal.
+    /// Returns whether the caller may use a series, and counts the refusal if it may not.
     #[must_use]
     pub fn admit_series(&self, name: &str) -> bool {
         if let Caller::Tenant(tenant) = self { tenant.admit_series(name) } else { true }
@@ -51,7 +51,7 @@ impl Caller {
         if let Caller::Tenant(tenant) = self { tenant.spec().has_series(name) } else { true }
     }
 
-    /// Charges the ids of a request whose call and series were admitted.
+    /// Charges the ids of a request that was counted already and whose series was admitted.
     ///
     /// # Errors
     /// [`Refusal::CountAboveQuota`], [`Refusal::QuotaExceeded`]
@@ -62,8 +62,8 @@ impl Caller {
         items[0].map(drop)
     }
 
-    /// Checks the distance by which a request moves the counter of a lane, and charges it as numbers: an advance of an
-    /// admitted series to `to`, or numbers above it.
+    /// Checks the distance by which a request skips numbers of a counter, and charges the skipped numbers to the
+    /// tenant. The request advances the counter `lane` to `to`, or requests numbers above `to`.
     ///
     /// # Errors
     /// [`Refusal::AdvanceTooFar`], [`Refusal::QuotaExceeded`], or the refusal of the read of the last number.
@@ -78,18 +78,19 @@ impl Caller {
         to: Seq,
     ) -> Result<(), Refusal> {
         let Caller::Tenant(tenant) = self else { return Ok(()) };
-        // Numbers only grow: an allocation after this reading makes the distance smaller.
+        // Numbers only grow. If numbers are allocated after this read, the real distance is smaller than the checked
+        // distance.
         let current = service.current(call, lane, Epoch(0)).await?;
         tenant.admit_advance(current.reading.value, to)
     }
 
-    /// Returns the most numbers by which a request may be in front of the clock of a lane.
+    /// Returns the maximum count of numbers by which a requested number of a lane may be ahead of the lane's clock.
     #[must_use]
     pub fn max_in_front(&self) -> u64 {
         if let Caller::Tenant(tenant) = self { tenant.spec().max_advance } else { u64::MAX }
     }
 
-    /// Admits items as [`Caller::admit`] does, but counts a request for each.
+    /// Admits items as [`Caller::admit`] does, but counts one request for each item.
     pub fn admit_commands(&self, items: &mut [DecodedItem]) {
         let Caller::Tenant(tenant) = self else { return };
         for item in &mut *items {
@@ -100,7 +101,7 @@ impl Caller {
         tenant.admit_items(items);
     }
 
-    /// Counts one reading request.
+    /// Counts one request that reads.
     ///
     /// # Errors
     /// [`Refusal::QuotaExceeded`]
@@ -108,7 +109,7 @@ impl Caller {
         if let Caller::Tenant(tenant) = self { tenant.admit_call() } else { Ok(()) }
     }
 
-    /// Checks a uid to be read.
+    /// Checks whether the caller may read a uid.
     ///
     /// # Errors
     /// [`Refusal::OtherTenantsUid`]
@@ -116,7 +117,8 @@ impl Caller {
         if let Caller::Tenant(tenant) = self { tenant.admit_uid(uid) } else { Ok(()) }
     }
 
-    /// Counts an advance, checks its distance from the last number of the uid, and charges it as numbers.
+    /// Counts an advance as one request, checks its distance from the last number of the uid, and charges the skipped
+    /// numbers to the tenant.
     ///
     /// # Errors
     /// The refusal of the advance, or of the read of the last number.

@@ -1,4 +1,5 @@
-//! The tenants file: TOML that is parsed to a list of [`TenantSpec`]s, or to all flaws with their lines.
+//! The tenants file. Its TOML text is parsed to a list of [`TenantSpec`]s, or to a list of all its flaws with their
+//! lines.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
@@ -9,47 +10,50 @@ use seq_kit::config::fields::{Fields, Flaw, Reader};
 
 use crate::token::TokenHash;
 
-/// Most tenants of a file, because each has counters and metrics on every node.
+/// Maximum number of tenants in a file. It is limited because each tenant has counters and metrics on every node.
 pub const MAX_TENANTS: usize = 1_000;
 
-/// Highest rate of a quota, per second. The intervals between two units are whole nanoseconds; for higher rates,
-/// rounding would change them by more than a tenth.
+/// Highest rate of a quota, per second. The limiter rounds the interval between two units to whole nanoseconds. At a
+/// higher rate, rounding would change the interval by more than a tenth.
 pub const MAX_RATE: u32 = 100_000_000;
 
-/// Most tokens of a tenant, because each request with a token is compared with all of them.
+/// Maximum number of a tenant's tokens. It is limited because the token of each request is compared with all of them.
 const MAX_TOKENS: usize = 16;
 
-/// Prefix of a proxy's name among the names of clients.
+/// Prefix that distinguishes the name of a proxy from the names of clients in the list of certificates.
 pub(crate) const PROXY: &str = "proxy/";
 
-/// Longest name of a tenant, in bytes; the name is a label of metrics.
+/// Longest name of a tenant, in bytes. It is limited because the name is a label of metrics.
 const MAX_NAME_BYTES: usize = 64;
 
-/// A tenant: its callers, its uids and its quotas. Without a quota, the limits of the node apply.
+/// Definition of a tenant, with its callers, its uids and its quotas. Where a quota is `None`, only the limits of the
+/// node apply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TenantSpec {
     /// Name of lower-case letters, digits and hyphens.
     pub name: String,
-    /// Uids that it may use; an empty list stands for all uids.
+    /// Uids that the tenant may use; an empty list stands for all uids.
     pub uids: Vec<Range<u64>>,
-    /// Names of the series that it may use; `None` stands for all series if `uids` is empty, and for none otherwise.
+    /// Names of the series that the tenant may use. `None` stands for all series if `uids` is empty, and for no series
+    /// otherwise.
     pub series: Option<BTreeSet<String>>,
-    /// Hashes of the tokens that identify it.
+    /// Hashes of the tokens that identify the tenant.
     pub tokens: Vec<TokenHash>,
-    /// Names of the clients whose certificates identify it, and `proxy/NAME` for a proxy, whose requests count as the
-    /// tenant's.
+    /// Names of the clients whose certificates identify the tenant, and `proxy/NAME` for each proxy whose requests all
+    /// count as requests of the tenant.
     pub certificates: Vec<String>,
     /// Requests per second; a batch, a message of a stream and a command count as one request each.
     pub calls_per_s: Option<NonZeroU32>,
-    /// Allocated numbers and ids per second; a second's worth may be allocated at once.
+    /// Allocated numbers and ids per second. The amount for one second may be allocated at once.
     pub numbers_per_s: Option<NonZeroU32>,
-    /// Open connections.
+    /// Maximum number of open connections to a node.
     pub connections: Option<u32>,
-    /// Numbers per item, and ids per request.
+    /// Maximum count of numbers per item, and of ids per request.
     pub max_count: Option<u32>,
-    /// Largest distance above its last number to which a uid or a counter of ids may be advanced, and which a request
-    /// for ids above another id may skip; 0, the default, forbids advances. Where ids follow the clock, the distance is
-    /// counted from the clock, and a request that goes further waits for the clock.
+    /// Maximum count of numbers that one request may skip, by an advance of a uid or of a counter of ids, or by a
+    /// request for ids above a given id. 0, the default, forbids advances. In series whose ids follow the clock, the
+    /// distance is relative to the clock instead of the last number, and a request that goes further waits for the
+    /// clock.
     pub max_advance: u64,
 }
 
@@ -79,7 +83,8 @@ pub fn parse(text: &str) -> Result<Vec<TenantSpec>, Vec<Flaw>> {
     if flaws.is_empty() { Ok(tenants) } else { Err(flaws) }
 }
 
-/// The tenant that has a name, a certificate, or a hash.
+/// The names, certificates and token hashes of the tenants read so far. The maps contain the tenant of each certificate
+/// and hash.
 #[derive(Default)]
 struct Taken {
     names: BTreeSet<String>,
@@ -123,7 +128,7 @@ fn tenant(mut fields: Fields<'_>, taken: &mut Taken, reader: &mut Reader) -> Ten
             Some(hash) => hashes.push(hash),
             None => reader.add(&key("tokens"), "not sha256: and 64 hexadecimal digits"),
         }
-        // Compared as a hash, not as it is written.
+        // Two hashes are equal even if their digits differ in case.
         if let Some(other) = taken.hashes.insert(text.to_ascii_lowercase(), name.clone()) {
             let what = format!("this hash is of tenant {other:?} already: make each token with `seqsvr tenant token`");
             reader.add(&key("tokens"), &what);
@@ -188,7 +193,7 @@ fn rate(key: &'static str, fields: &mut Fields<'_>, reader: &mut Reader) -> Opti
     rate
 }
 
-/// Parses `FIRST..END`, the end exclusive, with `_` between digits.
+/// Parses `FIRST..END`, where END is exclusive and digits may be separated by `_`.
 fn range(text: &str) -> Option<Range<u64>> {
     let (first, end) = text.split_once("..")?;
     let number = |text: &str| {

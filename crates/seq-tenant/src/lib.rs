@@ -1,8 +1,9 @@
-//! Tenants: which uids each caller may use, and how much of a node.
+//! Tenants, which determine the uids that each caller may use and how many requests and numbers a node admits for it.
 //!
-//! A tenants file lists them ([`mod@file`]). A caller proves its tenant by the certificate of a client or by a
-//! [`token`]. [`registry`] finds the tenant of a request, and [`quota`] decides, before anything is allocated, whether
-//! the request is admitted. Each node has its own quotas: no message is exchanged to enforce them.
+//! A tenants file defines the tenants ([`mod@file`]). A caller proves to which tenant it belongs by a certificate or by
+//! a [`token`]. [`registry`] finds the tenant of a request, and [`quota`] decides, before anything is allocated,
+//! whether the request is admitted. Each node enforces the quotas for its own requests alone, without messages to other
+//! nodes.
 
 pub mod file;
 pub mod quota;

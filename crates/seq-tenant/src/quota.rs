@@ -1,7 +1,8 @@
-//! Limits of a tenant: its uids, its series, its rates and its caps. Requests never wait here: an item beyond a quota
-//! is refused immediately.
+//! Limits of a tenant, on its uids, series, rates, counts and connections. Requests never wait in this module, because
+//! an item beyond a quota is refused immediately.
 //!
-//! Rates use the generic cell rate algorithm: a tenant that was idle may take one second's worth at once.
+//! Rates are limited by the generic cell rate algorithm. After a second without requests, a tenant may use the amount
+//! for one second at once.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -21,7 +22,7 @@ use tokio::time::Instant;
 
 use crate::file::TenantSpec;
 
-/// Number of tenants with separate metrics; further tenants share the label `other`.
+/// Number of tenants with metrics of their own. Further tenants of the file share the label `other`.
 const LABELLED_TENANTS: usize = 64;
 
 /// A tenant on this node.
@@ -38,8 +39,8 @@ pub struct Tenant {
 #[derive(Debug)]
 struct Metrics {
     numbers: Counter,
-    /// Refused requests and items: beyond a rate, for another tenant's uid or series, above a cap, or at the limit of
-    /// connections.
+    /// Requests and items refused because of a rate. The next four fields count refusals because of the uid, the
+    /// series, the cap on a count or a distance, and the limit of connections.
     rate: Counter,
     uid: Counter,
     series: Counter,
@@ -65,8 +66,8 @@ impl Metrics {
 }
 
 impl Tenant {
-    /// Creates a tenant with full quotas, the `index`th of its file. Connections of `former`, its former definition,
-    /// still count.
+    /// Creates a tenant with full quotas. `index` is its index in the tenants file. If the tenant replaces `former`,
+    /// which has the same name, the open connections of `former` count for the new tenant.
     pub(crate) fn new(spec: TenantSpec, node: &str, index: usize, former: Option<&Tenant>) -> Tenant {
         let label = if index < LABELLED_TENANTS { spec.name.as_str() } else { "other" };
         Tenant {
@@ -101,7 +102,8 @@ impl Tenant {
     /// # Errors
     /// [`Refusal::OtherTenantsUid`]
     pub(crate) fn admit_uid(&self, uid: Uid) -> Result<(), Refusal> {
-        // A proxy may send the address of a lane in the place of a uid, and addresses do not state their series.
+        // A proxy may send the address of a lane instead of a uid. Because the address does not contain the series, it
+        // is refused to a tenant with a list of series.
         let is_lane = uid.0 >= ADDRESSES && self.spec.series.is_some();
         if !is_lane && (self.spec.uids.is_empty() || self.spec.uids.iter().any(|uids| uids.contains(&uid.0))) {
             return Ok(());
@@ -110,7 +112,7 @@ impl Tenant {
         Err(Refusal::OtherTenantsUid { uid })
     }
 
-    /// Returns whether the tenant may use a series, and counts a refusal.
+    /// Returns whether the tenant may use a series, and counts the refusal if it may not.
     pub(crate) fn admit_series(&self, name: &str) -> bool {
         let admitted = self.spec.has_series(name);
         if !admitted {
@@ -119,8 +121,8 @@ impl Tenant {
         admitted
     }
 
-    /// Replaces the items that the tenant may not allocate by refusals. If the quota of numbers does not suffice for
-    /// all items, they are served in their order.
+    /// Turns each item that the tenant may not allocate into a refusal. If the quota of numbers does not suffice for
+    /// all items, the items are admitted in their order, as far as it does.
     pub(crate) fn admit_items(&self, items: &mut [DecodedItem]) {
         for item in &mut *items {
             if let Err(refusal) = (*item).and_then(|item| self.admit_uid(item.uid)) {
@@ -130,7 +132,7 @@ impl Tenant {
         self.admit_counts(items);
     }
 
-    /// Replaces items beyond the quotas of numbers by refusals, whatever their uids.
+    /// Turns each item beyond the quotas of numbers into a refusal, without a check of uids.
     pub(crate) fn admit_counts(&self, items: &mut [DecodedItem]) {
         for item in &mut *items {
             if let Err(refusal) = (*item).and_then(|item| self.admit_count(item)) {
@@ -157,7 +159,8 @@ impl Tenant {
         self.metrics.rate.increment(refused);
     }
 
-    /// Returns the most numbers of an item: the lower of its cap and the numbers that the rate allows at once.
+    /// Returns the maximum count of an item, which is the lower of `max_count` and the numbers that the rate allows at
+    /// once.
     fn most(&self) -> u32 {
         let rate = self.spec.numbers_per_s.map_or(u32::MAX, NonZeroU32::get);
         self.spec.max_count.unwrap_or(u32::MAX).min(rate)
@@ -172,7 +175,7 @@ impl Tenant {
         Err(Refusal::CountAboveQuota { count, most })
     }
 
-    /// Checks an advance of a counter whose last number is `from`, and charges the numbers in between.
+    /// Checks an advance to `to` of a counter whose last number is `from`, and charges the skipped numbers.
     ///
     /// # Errors
     /// [`Refusal::AdvanceTooFar`], [`Refusal::QuotaExceeded`]
@@ -194,7 +197,8 @@ impl Tenant {
         Ok(())
     }
 
-    /// Counts a connection until the returned value is dropped; `None` at the cap.
+    /// Counts a connection until the returned value is dropped. Returns `None` if the tenant has its maximum number of
+    /// connections.
     pub(crate) fn connect(self: &Arc<Tenant>) -> Option<Connected> {
         let most = self.spec.connections.unwrap_or(u32::MAX);
         let counted =
@@ -224,19 +228,19 @@ impl Drop for Connected {
 struct Bucket(RateLimiter<NotKeyed, InMemoryState, RuntimeClock, NoOpMiddleware<Duration>>);
 
 impl Bucket {
-    /// Creates a limiter of `rate` units a second, of which `rate` may be taken at once.
+    /// Creates a limiter of `rate` units per second. Up to `rate` units may be taken at once.
     fn new(rate: NonZeroU32) -> Bucket {
         let clock = RuntimeClock(Instant::now());
         Bucket(RateLimiter::direct_with_clock(Quota::per_second(rate), clock))
     }
 
-    /// Takes all of the units, or none.
+    /// Takes all `units` or none of them; returns whether it took them.
     fn take(&self, units: NonZeroU32) -> bool {
         matches!(self.0.check_n(units), Ok(Ok(())))
     }
 }
 
-/// Time since an instant by the clock of the runtime, which tests pause.
+/// Clock that returns the time since an instant. It follows the clock of the runtime, so that tests can pause it.
 #[derive(Clone, Debug)]
 struct RuntimeClock(Instant);
 

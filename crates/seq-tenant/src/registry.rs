@@ -1,4 +1,5 @@
-//! Finds the tenant of a request. The tenants can be replaced at any time; unchanged quotas continue.
+//! Finds the tenant of a request. The tenants can be replaced at any time. A tenant whose definition is unchanged keeps
+//! the remainder of its quotas.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -35,7 +36,7 @@ struct Inner {
 struct Registry {
     generation: u64,
     by_name: HashMap<String, Arc<Tenant>>,
-    /// By the name of a client, or `proxy/NAME`.
+    /// Tenants by the name of a client, or by `proxy/NAME`.
     by_certificate: HashMap<String, Arc<Tenant>>,
 }
 
@@ -44,11 +45,11 @@ struct Registry {
 enum Proof {
     /// A role that belongs to no tenant.
     Role,
-    /// The certificate of a client, by its name.
+    /// The certificate of a client, given by the client's name.
     Certificate(String),
-    /// The certificate of a proxy, by `proxy/NAME`. A proxy that no tenant names belongs to no tenant.
+    /// The certificate of a proxy, given as `proxy/NAME`. A proxy that no tenant names belongs to no tenant.
     Proxy(String),
-    /// A token of a tenant.
+    /// A token, given by the name of its tenant and the hash of its secret.
     Token(String, TokenHash),
 }
 
@@ -66,7 +67,7 @@ impl Tenants {
         tenants
     }
 
-    /// Replaces all tenants. An unchanged tenant keeps the remainder of its quotas.
+    /// Replaces all tenants. A tenant whose definition is unchanged keeps the remainder of its quotas.
     pub fn replace(&self, specs: Vec<TenantSpec>) {
         let before = self.0.current.load();
         let mut next = Registry { generation: before.generation + 1, ..Registry::default() };
@@ -84,8 +85,8 @@ impl Tenants {
         self.0.current.store(Arc::new(next));
     }
 
-    /// Finds the caller of a request by its token if it sent one, otherwise by the certificate of its connection. The
-    /// connection counts for the first tenant found on it.
+    /// Finds the caller of a request by the token if the request has one, otherwise by the certificate of the
+    /// connection. The connection counts for the tenant of its first request that has a tenant.
     ///
     /// # Errors
     /// `UNKNOWN_TOKEN`, `NO_TENANT`, `TOO_MANY_CONNECTIONS`.
@@ -102,7 +103,7 @@ impl Tenants {
         Ok(caller)
     }
 
-    /// Finds the caller as [`Tenants::caller`] does, for all requests of a stream or a connection.
+    /// Finds the caller as [`Tenants::caller`] does, but once for all requests of a stream or a connection.
     ///
     /// # Errors
     /// The errors of [`Tenants::caller`].
@@ -135,7 +136,7 @@ impl Tenants {
         })
     }
 
-    /// Counts a wrong token; logs the first, and then at most one each minute.
+    /// Counts a wrong token. Logs the first wrong token, and after that at most one per minute.
     fn count_failure(&self) {
         self.0.failures.increment(1);
         if let Some(suppressed) = self.0.logged.lock().admit() {
@@ -150,7 +151,7 @@ fn proof(identity: Option<&Identity>, token: Option<Token<'_>>) -> Result<Proof,
         (None, Some(identity)) => Ok(match identity.role() {
             Role::Client => Proof::Certificate(identity.name().to_owned()),
             Role::Proxy => Proof::Proxy(format!("{PROXY}{}", identity.name())),
-            // The table of roles has already decided about the other roles.
+            // Whether holders of the other roles may call was checked before, with the table of roles.
             _ => Proof::Role,
         }),
         (None, None) => Err(Reason::UnknownToken.status("the request needs a token of a tenant, or a certificate")),
@@ -176,7 +177,7 @@ pub struct Session {
     /// `None` if the node has no tenants.
     tenants: Option<Tenants>,
     proof: Proof,
-    /// Generation of the tenants that contained the caller.
+    /// Generation of the tenants in which the caller was found.
     generation: u64,
     caller: Caller,
 }
@@ -191,7 +192,7 @@ impl Session {
     /// Finds the caller again if the tenants were replaced.
     ///
     /// # Errors
-    /// The errors of [`Tenants::caller`]: the token or certificate no longer belongs to a tenant.
+    /// `UNKNOWN_TOKEN` or `NO_TENANT` if the token or certificate no longer belongs to a tenant.
     pub fn refresh(&mut self) -> Result<(), Status> {
         let Some(tenants) = &self.tenants else { return Ok(()) };
         let generation = tenants.0.current.load().generation;

@@ -1,7 +1,7 @@
-//! Bearer tokens: `TENANT.SECRET`, where the secret is 256 random bits in base64.
+//! Bearer tokens. A token has the form `TENANT.SECRET`, in which the secret consists of 256 random bits in base64.
 //!
-//! A file keeps only the SHA-256 of a secret. A slow hash would add nothing: it only slows down guessing, and 256
-//! random bits cannot be guessed.
+//! The tenants file contains only the SHA-256 of a secret. A slow hash would add nothing, because it only slows down
+//! guessing, and 256 random bits cannot be guessed.
 
 use std::fmt;
 
@@ -17,13 +17,13 @@ const SECRET_BYTES: usize = 32;
 /// Prefix of a hash in a file.
 const SCHEME: &str = "sha256:";
 
-/// Longest token, in bytes: a longer token is not hashed.
+/// Longest token, in bytes. A longer token is rejected without being hashed.
 const MAX_BYTES: usize = 256;
 
 /// A token sent by a caller; it may belong to no tenant.
 #[derive(Clone, Copy)]
 pub struct Token<'a> {
-    /// The tenant that it names.
+    /// Name of a tenant, as sent.
     pub tenant: &'a str,
     secret: &'a str,
 }
@@ -43,7 +43,8 @@ impl<'a> Token<'a> {
         Token::parse(token.trim()).filter(|_| scheme.eq_ignore_ascii_case("bearer"))
     }
 
-    /// Returns the token of a user and a password: the password is a whole token of that user, or its secret.
+    /// Returns the token that a user name and a password stand for. The user name is the tenant, and the password is
+    /// either the whole token or only its secret.
     #[must_use]
     pub fn of_user(user: &'a str, password: &'a str) -> Option<Token<'a>> {
         let secret = password.strip_prefix(user).and_then(|rest| rest.strip_prefix('.')).unwrap_or(password);
@@ -99,10 +100,10 @@ impl fmt::Display for TokenHash {
     }
 }
 
-/// Generates a token of a tenant. It is overwritten in memory when dropped.
+/// Generates a token of a tenant, and returns it with its hash. The token is overwritten in memory when it is dropped.
 ///
 /// # Errors
-/// If the system has no random bytes.
+/// The system returned no random bytes.
 pub fn generate(tenant: &str) -> Result<(Zeroizing<String>, TokenHash), getrandom::Error> {
     let mut bytes = Zeroizing::new([0; SECRET_BYTES]);
     getrandom::fill(&mut *bytes)?;

@@ -1,4 +1,4 @@
-//! A collector of traces, which keeps the spans that it receives.
+//! A collector of traces that keeps all spans it receives.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -22,31 +22,31 @@ pub struct CollectedSpan {
     pub service: String,
     /// Name of the span.
     pub name: String,
-    /// Trace, in hexadecimal digits.
+    /// Id of its trace, in hexadecimal digits.
     pub trace: String,
-    /// The span itself, in hexadecimal digits.
+    /// Id of the span itself, in hexadecimal digits.
     pub id: String,
-    /// Span above it, in hexadecimal digits; empty if there is none.
+    /// Id of its parent span, in hexadecimal digits; empty if it has no parent.
     pub parent: String,
-    /// Whether it is the request of a caller.
+    /// Whether the span covers a request at the server that received it.
     pub is_request: bool,
     /// Attributes, as text.
     pub attributes: BTreeMap<String, String>,
-    /// Reason of its failure.
+    /// Message of its status, which is the reason if the span failed.
     pub failure: Option<String>,
     /// Duration in nanoseconds.
     pub lasted_ns: u64,
 }
 
 impl CollectedSpan {
-    /// Returns an attribute; empty if the span does not have it.
+    /// Returns the attribute `key`; an empty text if the span does not have it.
     #[must_use]
     pub fn attribute(&self, key: &str) -> &str {
         self.attributes.get(key).map_or("", String::as_str)
     }
 }
 
-/// A collector on a thread of its own. It ends when it is dropped.
+/// A collector that runs on a thread of its own until it is dropped.
 #[derive(Debug)]
 pub struct Collector {
     addr: SocketAddr,
@@ -60,7 +60,7 @@ impl Collector {
     /// Starts a collector at a free port.
     ///
     /// # Panics
-    /// If the address is not of this machine.
+    /// If `host` is not an address of this machine.
     #[must_use]
     pub fn start(host: impl Into<IpAddr>) -> Collector {
         let listener = std::net::TcpListener::bind((host.into(), 0)).expect("the address is of this machine");
@@ -80,13 +80,13 @@ impl Collector {
         Collector { addr, spans, _end: end }
     }
 
-    /// Returns the address, as settings have it.
+    /// Returns the URL of the collector, in the form that settings of servers have.
     #[must_use]
     pub fn endpoint(&self) -> String {
         format!("http://{}", self.addr)
     }
 
-    /// Returns the spans received so far, in the order of their end at each process.
+    /// Returns the spans received so far. The spans of a process are in the order in which they ended.
     #[must_use]
     pub fn spans(&self) -> Vec<CollectedSpan> {
         self.spans.lock().clone()

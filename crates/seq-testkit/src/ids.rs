@@ -1,6 +1,7 @@
-//! Callers of the ids of three series, and the checker of ids over all their calls.
+//! Callers that take ids of three series from a cluster, and a check of the ids of all their calls.
 //!
-//! A call that is given up is awaited in the background to the end of the load, because its ids count, too.
+//! If a caller gives up a call, the call is still awaited in the background until the end of the load, because its ids
+//! are checked too.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,7 +22,7 @@ use crate::{TIMEOUT, eventually, eventually_within};
 /// Most ids of a call.
 const MAX_COUNT: u32 = 300;
 
-/// Pause of a caller between two calls, and before the next node is tried.
+/// Pause of a caller between two calls, and before it tries the next node.
 const PAUSE: Duration = Duration::from_millis(4);
 
 /// Time after which a caller tries the next node.
@@ -30,7 +31,7 @@ const ATTEMPT: Duration = Duration::from_millis(700);
 /// Time after which a call without ids has failed.
 const DEADLINE: Duration = Duration::from_secs(5);
 
-/// Time at the end of the load for which the responses to calls are awaited that were given up.
+/// Longest time for which calls that were given up are awaited at the end of the load.
 const LATE: Duration = Duration::from_secs(10);
 
 /// A series under load.
@@ -42,7 +43,7 @@ pub struct Series {
     shape: &'static [&'static str],
     lane: Option<u32>,
     is_ordered: bool,
-    /// Time 0 in milliseconds since 1970 and bits below the time, for ids with a time.
+    /// For ids with a time, time 0 in milliseconds since 1970 and the number of bits below the time.
     time: Option<(u64, u32)>,
 }
 
@@ -71,28 +72,29 @@ pub const SERIES: [Series; 3] = [ORDERS, TWEETS, MEDIA];
 /// Position of [`TWEETS`] in [`SERIES`].
 pub const TWEETS_AT: usize = 1;
 
-/// A difference of the nodes' clocks to the clock of the callers, which bounds the times of ids.
+/// Largest differences that the check allows between the times in ids and the clock of the callers.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Clocks {
-    /// Time by which clocks were behind.
+    /// Time by which ids may be behind the callers' clock, because the clocks of nodes were behind.
     pub behind: Duration,
     /// Time by which ids may be ahead of the callers' clock.
     pub ahead: Duration,
 }
 
 impl Clocks {
-    /// All clocks are right: an id is at most the default of `--ahead` in front of the clock.
+    /// Limits for nodes whose clocks are right. Ids are then at most 1 s ahead of the clock, the default of `--ahead`.
     pub const RIGHT: Clocks = Clocks { behind: Duration::ZERO, ahead: Duration::from_secs(1) };
 }
 
 /// The figures of one series since the last [`IdLoad::reset`].
 #[derive(Clone, Debug)]
 pub struct Figures {
-    /// Calls with ids.
+    /// Calls that got ids.
     pub calls: u64,
-    /// Calls without ids within the deadline.
+    /// Calls that got no ids within the deadline.
     pub failed: u64,
-    /// Most nodes that a call with ids tried.
+    /// Largest number of attempts of a call that got ids. Each attempt is sent to another node than the attempt before
+    /// it.
     pub attempts: u32,
     /// Reasons of refused attempts.
     pub refusals: BTreeMap<String, u64>,
@@ -110,8 +112,8 @@ pub struct IdLoad {
 }
 
 impl IdLoad {
-    /// Starts callers of all series at each node, as `host:port`, and waits until each series gives ids. A caller tries
-    /// the next node where a node gives no ids.
+    /// Starts a caller of each series at each of the nodes, given as `host:port`, and waits until each series gives
+    /// ids. If a node gives no ids, its callers try the next node.
     #[must_use]
     pub fn start(nodes: &[String]) -> IdLoad {
         let mut load = IdLoad::idle();
@@ -132,7 +134,8 @@ impl IdLoad {
         IdLoad { runtime, stopped: Arc::default(), figures, callers: Vec::new() }
     }
 
-    /// Adds a caller of the series at this position of [`SERIES`] that tries these nodes in turn.
+    /// Adds a caller of the series at position `series` of [`SERIES`]. The caller starts with the first of the nodes,
+    /// and tries the next node after each failure.
     pub fn add(&mut self, series: usize, nodes: Vec<String>) {
         let (stopped, figures) = (self.stopped.clone(), self.figures.clone());
         let caller = self.runtime.spawn(async move {
@@ -157,7 +160,7 @@ impl IdLoad {
         self.figures.iter().for_each(|figures| *figures.lock() = Figures::new());
     }
 
-    /// Returns the figures of a series, a silence up to now included.
+    /// Returns the figures of a series. Their silence includes the time from the last response until now.
     pub fn figures(&self, series: usize) -> Figures {
         let mut figures = self.figures[series].lock().clone();
         figures.silence = figures.silence.max(figures.last.elapsed());
@@ -169,7 +172,7 @@ impl IdLoad {
         self.wait_served_within(TIMEOUT);
     }
 
-    /// Works like [`IdLoad::wait_served`], with another time limit for each series.
+    /// Works like [`IdLoad::wait_served`], with another time limit, which applies to each series separately.
     pub fn wait_served_within(&self, limit: Duration) {
         (0..SERIES.len()).for_each(|series| self.wait_within(series, limit));
     }
@@ -213,7 +216,8 @@ impl IdLoad {
 }
 
 impl Series {
-    /// Creates the series, once `seqsvr` succeeds with the arguments of the command and these additional arguments.
+    /// Creates the series. Calls `seqsvr` with the arguments of the command `series create`, followed by `more`, until
+    /// a call succeeds.
     pub fn create(&self, more: &[&str], mut seqsvr: impl FnMut(&[&str]) -> bool) {
         let args = [&["series", "create", self.name, "--yes"], self.shape, more].concat();
         eventually(&format!("{} is created", self.name), || seqsvr(&args).then_some(()));
@@ -225,7 +229,7 @@ impl Series {
         self.time.is_some()
     }
 
-    /// Checks calls of the series. Returns the number of ids.
+    /// Checks calls of the series. Returns the number of their ids.
     ///
     /// # Panics
     ///
@@ -255,7 +259,7 @@ impl Figures {
 struct Caller {
     series: Series,
     clients: Vec<IdServiceClient<Channel>>,
-    /// The node that gave the last ids.
+    /// Index of the node that gets the next request.
     at: usize,
     /// Calls that were given up.
     late: Vec<JoinHandle<Result<IdCall, String>>>,
@@ -294,7 +298,7 @@ impl Caller {
         None
     }
 
-    /// Returns the calls that were given up and have a response.
+    /// Returns the calls that were given up but got a response after all.
     async fn late(self) -> Vec<IdCall> {
         let end = tokio::time::Instant::now() + LATE;
         let mut calls = Vec::new();

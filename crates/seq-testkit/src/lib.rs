@@ -1,7 +1,7 @@
-//! Tools that tests of several crates and tests of processes share: waits for conditions, callers of ids, and
-//! a collector of traces.
+//! Tools for tests of several crates and for tests that start processes: waits for conditions, callers of ids, and a
+//! collector of traces.
 //!
-//! Only dev-dependencies name this crate. Its functions panic where a test has failed.
+//! Crates depend on this crate only as a dev-dependency. Its functions panic if a test has failed.
 
 mod collector;
 pub mod ids;

@@ -5,13 +5,14 @@ use std::time::{Duration, Instant};
 /// Time limit of a wait. It is generous because the machine may run a build at the same time.
 pub const TIMEOUT: Duration = Duration::from_secs(90);
 
-/// Interval between evaluations of a condition about processes, each of which may start a process itself.
+/// Interval between evaluations of a condition about processes. It is longer than [`TASKS`] because an evaluation may
+/// start a process itself.
 const PROCESSES: Duration = Duration::from_millis(20);
 
 /// Interval between evaluations of a condition inside the process.
 const TASKS: Duration = Duration::from_millis(5);
 
-/// Evaluates a condition about processes until it holds, and returns its value.
+/// Evaluates a condition about processes repeatedly until it returns a value, and returns that value.
 ///
 /// # Panics
 ///
@@ -36,7 +37,8 @@ pub fn eventually_within<T>(limit: Duration, what: &str, mut condition: impl FnM
     }
 }
 
-/// Evaluates a condition inside the process, in a task, until it holds, and returns its value. Time may be simulated.
+/// Evaluates a condition about the test's own process repeatedly until it returns a value, and returns that value. It
+/// is for use in a task; the time of the task may be simulated.
 ///
 /// # Panics
 ///

@@ -1,7 +1,7 @@
 //! The command line and its environment variables.
 //!
-//! An empty variable counts as unset. An error names the variable that caused it. The error of a rejected number is in
-//! terms of the command, not of the standard library's parser.
+//! An empty variable counts as unset. If a variable caused an error, the error names the variable. The error for an
+//! invalid number describes the range of the argument instead of repeating the text of the standard library's parser.
 
 use std::env;
 use std::ffi::OsString;
@@ -52,7 +52,7 @@ use seq_node::unsafe_command::UnsafeCommand;
 use crate::man::ManArgs;
 use crate::store::StoreArgs;
 
-/// The text after the help: examples and exit codes.
+/// Text that follows the help, with examples and exit codes.
 pub(crate) const EXIT_CODES: &str = "Examples:\n  seqsvr dev             a whole cluster in one process\n  seqsvr next 42         the next number of user 42\n  \
      seqsvr status          the nodes of each set, and the sections that they serve\n\n\
      Exit codes: 0 ok, 1 failed, 2 usage or bad config, 3 unhealthy, 4 cannot connect, 5 stale plan, 6 declined, \
@@ -177,23 +177,26 @@ pub(crate) enum Command {
     Version,
 }
 
-/// The environment variables that supply values that are not on the command line.
+/// The environment variables from which missing values of the command line are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Environment {
     /// All variables that the arguments name.
     Read,
-    /// All variables except this variable, whose argument is replaced by another argument on the command line.
+    /// All variables except the given variable, because an argument on the command line replaces the argument that it
+    /// sets.
     Without(&'static str),
     /// No variables, so that the defaults apply.
     Ignored,
 }
 
 impl Cli {
-    /// Parses the command line and the environment. Prints an error, or the help, and exits the process.
+    /// Parses the command line and the environment. If there is an error, or if the help is requested, it prints the
+    /// text and exits the process.
     pub(crate) fn read() -> Cli {
         let words: Vec<OsString> = with_units(env::args_os()).collect();
         parse(&words).unwrap_or_else(|error| {
-            // The format of a command line that cannot be parsed is unknown, but its words show the format.
+            // If the command line cannot be parsed, the format of the output is unknown, so it is searched for among
+            // the words.
             let is_json = words.windows(2).any(|pair| pair == ["-o", "json"] || pair == ["--output", "json"])
                 || words.iter().any(|word| word == "--output=json" || word == "-ojson");
             if error.use_stderr() && is_json {
@@ -206,7 +209,7 @@ impl Cli {
     }
 }
 
-/// Replaces former flags that had a unit in their names: `--deadline-ms 500` becomes `--timeout 500ms`.
+/// Replaces former flags that had a unit in their names. For example, `--deadline-ms 500` becomes `--timeout 500ms`.
 fn with_units(words: impl Iterator<Item = OsString>) -> impl Iterator<Item = OsString> {
     let mut is_value = false;
     words.flat_map(move |word| {
@@ -235,8 +238,8 @@ fn parse(words: &[OsString]) -> Result<Cli, clap::Error> {
         return Err(error);
     }
     let error = match attempt(words, Environment::Ignored) {
-        // The same error occurs without the environment. Its usage does not list arguments set by variables as
-        // required.
+        // The same kind of error occurs without the environment. `bare` is returned because its usage does not list
+        // arguments that variables set as required.
         Err(bare) if bare.kind() == error.kind() => bare,
         // The environment caused the error.
         _ => name_variable(error),
@@ -262,7 +265,7 @@ fn attempt(words: &[OsString], environment: Environment) -> Result<Cli, clap::Er
 }
 
 impl Command {
-    /// Returns the output of a command that has only one format; `None` for a command with several formats.
+    /// Describes the output of a command that has only one format; returns `None` for a command with several formats.
     fn without_format(&self) -> Option<&'static str> {
         match self {
             Command::Alloc(_) | Command::Proxy(_) => Some("nothing but its log"),
@@ -277,8 +280,8 @@ impl Command {
     }
 }
 
-/// Lets every argument accept negative numbers, so that its own parser rejects them, and ignores variables that are
-/// empty.
+/// Lets every argument accept negative numbers, so that the argument's own parser rejects them. Excludes empty
+/// variables, and the variables that `environment` excludes.
 fn prepare(command: clap::Command, environment: Environment) -> clap::Command {
     let is_empty = |arg: &clap::Arg| arg.get_env().is_some_and(environment::is_empty);
     command
@@ -294,8 +297,9 @@ fn prepare(command: clap::Command, environment: Environment) -> clap::Command {
         .mut_subcommands(|command| prepare(command, environment))
 }
 
-/// Returns the variable that names a cluster, if the command line names another cluster by the other flag. A flag
-/// overrides the environment, and a command speaks to one cluster.
+/// Returns the environment variable to ignore because a flag names a cluster: `SEQSVR_ADDR` if the command line has
+/// `--set` or `--sets`, and `SEQSVR_SET` if it has an address. A command has only one cluster, and flags override the
+/// environment.
 fn replaced_variable(matches: &clap::ArgMatches) -> Option<&'static str> {
     let mut leaf = matches;
     while let Some((_, next)) = leaf.subcommand() {
@@ -311,7 +315,7 @@ fn replaced_variable(matches: &clap::ArgMatches) -> Option<&'static str> {
     }
 }
 
-/// Removes suggestions from an error that are not similar to the word of the command line.
+/// Removes those suggestions from an error that are not similar to the wrong word of the command line.
 fn near_suggestions(mut error: clap::Error) -> clap::Error {
     let kinds = [
         (ContextKind::InvalidSubcommand, ContextKind::SuggestedSubcommand),
@@ -333,14 +337,14 @@ fn near_suggestions(mut error: clap::Error) -> clap::Error {
             error.insert(suggested, near);
         }
     }
-    // An empty list of tips is printed as an empty line.
+    // The list is removed if it is empty, because clap prints an empty list of tips as an empty line.
     if matches!(error.get(ContextKind::Suggested), Some(ContextValue::StyledStrs(tips)) if tips.is_empty()) {
         error.remove(ContextKind::Suggested);
     }
     error
 }
 
-/// Names the environment variable in an error instead of the argument that it sets.
+/// Replaces the argument named in an error with the environment variable that sets this argument.
 fn name_variable(mut error: clap::Error) -> clap::Error {
     let Some(ContextValue::String(argument)) = error.get(ContextKind::InvalidArg) else { return error };
     let flag = argument.split(' ').next().unwrap_or_default();
@@ -350,7 +354,8 @@ fn name_variable(mut error: clap::Error) -> clap::Error {
     error
 }
 
-/// Returns the environment variable of a flag from any command, because a flag has the same variable in all commands.
+/// Returns the environment variable of a flag. It is taken from any command with the flag, because a flag has the same
+/// variable in all commands.
 fn variable_of(command: &clap::Command, flag: &str) -> Option<String> {
     let mut own = command.get_arguments().filter(|arg| arg.get_long().is_some_and(|long| flag == format!("--{long}")));
     let own = own.find_map(|arg| Some(arg.get_env()?.to_string_lossy().into_owned()));
@@ -362,7 +367,7 @@ fn range_in_words(text: &str) -> Option<String> {
     let (_, range) = text.split_once(" is not in ")?;
     let (least, most) = range.split_once("..")?;
     let number = |text: &str| text.trim_start_matches('=').parse::<u64>().ok();
-    // The largest number of a type is not a limit that the command chose.
+    // The upper limit is omitted if it is only the largest value of the integer type.
     Some(match (number(least)?, number(most).filter(|most| *most < i64::MAX.unsigned_abs())) {
         (least, Some(most)) => format!("it must be from {} to {}", grouped(least), grouped(most)),
         (least, None) => format!("it must be {} or more", grouped(least)),

@@ -1,4 +1,4 @@
-//! The binary of the project: servers, client and operator commands, replay and bench.
+//! The binary of the project, which contains the servers, the commands for clients and operators, `replay` and `bench`.
 //!
 //! Each command is a module of `seq-node` or `seq-cli`, with `Args` for the command line and `run`. This file parses
 //! the command line, calls the command, and maps the outcome to an exit code.
@@ -21,8 +21,8 @@ use seq_node::{alloc, audit, backup, config, dev, proxy, restore, tenant, unsafe
 
 use crate::cli::{Cli, Command};
 
-/// The allocator of the process. Requests and responses are many small buffers, and this allocator takes 12-22 % off a
-/// unary call.
+/// The memory allocator of the process. It shortens a unary call by 12-22 %, because requests and responses consist of
+/// many small buffers.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

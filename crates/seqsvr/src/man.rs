@@ -1,4 +1,4 @@
-//! The command `man`: prints the manual page of a command, or writes the pages of all commands.
+//! The command `man`, which prints the manual page of a command or writes the pages of all commands.
 //!
 //! The pages are generated from the definition of the command line, so they agree with `--help`.
 
@@ -55,7 +55,8 @@ pub(crate) fn run(args: &ManArgs, program: clap::Command, output: &Output) -> an
     Ok(Exit::Ok)
 }
 
-/// Returns the whole command line with the names of its pages, without `help`, which prints the text of other commands.
+/// Returns the definition of all commands, each with the name of its page. The command `help` is omitted, because it
+/// only prints the help of other commands.
 fn named(program: clap::Command) -> clap::Command {
     let mut program = program.disable_help_subcommand(true);
     program.build();
@@ -81,7 +82,7 @@ fn find(program: clap::Command, words: &[String]) -> Result<clap::Command, Failu
     Ok(command)
 }
 
-/// Writes a file for each command; returns the names of the files in order.
+/// Writes one file for each command, and returns the sorted names of the files.
 fn write_all(program: clap::Command, dir: &Path) -> anyhow::Result<Vec<String>> {
     fs::create_dir_all(dir).with_context(|| format!("cannot create {}", dir.display()))?;
     let mut names = Vec::new();
@@ -97,7 +98,8 @@ fn write_all(program: clap::Command, dir: &Path) -> anyhow::Result<Vec<String>> 
     Ok(names)
 }
 
-/// Returns the page of a command in roff. The text after the help becomes sections, with examples line by line.
+/// Returns the page of a command in roff. The text that follows the command's help becomes sections of the page, in
+/// which each example keeps its own line.
 fn page(command: clap::Command) -> anyhow::Result<String> {
     let after = command.get_after_help().map(ToString::to_string).unwrap_or_default();
     let has_commands = command.has_subcommands();
@@ -116,13 +118,13 @@ fn page(command: clap::Command) -> anyhow::Result<String> {
     Ok(page)
 }
 
-/// Returns the paragraphs after the help as sections of a page.
+/// Converts the paragraphs that follow the help to sections of a page.
 fn sections(after: &str) -> String {
     let mut sections = String::new();
     for paragraph in after.split("\n\n").filter(|paragraph| !paragraph.trim().is_empty()) {
         let (first, rest) = paragraph.split_once('\n').unwrap_or((paragraph, ""));
         if first.starts_with("Example") {
-            // Filling is turned off, so that a line of an example stays a line.
+            // `.nf` turns the filling of lines off, so that each example keeps its own line.
             sections.push_str(&format!(".SH EXAMPLES\n.nf\n{}.fi\n", escaped(rest)));
         } else if let Some(codes) = paragraph.strip_prefix("Exit code") {
             let codes = codes.trim_start_matches('s').trim_start_matches([':', ' ']);
@@ -134,7 +136,7 @@ fn sections(after: &str) -> String {
     sections
 }
 
-/// Escapes text so that roff finds no command and no escape in it.
+/// Escapes text so that roff reads no part of it as a command or an escape sequence.
 fn escaped(text: &str) -> String {
     let line = |line: &str| {
         let text = line.replace('\\', "\\e").replace('-', "\\-");

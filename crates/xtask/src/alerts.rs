@@ -1,6 +1,6 @@
-//! Checks the Prometheus rules, the Alertmanager routes and the dashboards: their metrics are in the catalogue or
-//! recorded, every alert has a runbook and a test case, routes name existing alerts, and promtool and amtool accept the
-//! files.
+//! Checks the Prometheus rules, the Alertmanager routes and the dashboards. Their metrics must be in the catalogue or
+//! be recorded by a rule, every alert must have a runbook and a test case, and routes must name existing alerts.
+//! promtool and amtool must accept the files.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -124,8 +124,9 @@ fn check(sources: &[Source], findings: &mut Vec<Finding>) {
     }
 }
 
-/// Returns the fault of a dashboard's line: a query over all sets, whose curves would overlap, or a link to a heading
-/// that the runbook does not have.
+/// Returns the fault of a line of a dashboard, if it has one. A query is at fault if it is not filtered by set, because
+/// the curves of several sets would overlap. A link is at fault if the runbook does not have the heading that it leads
+/// to.
 fn flaw_of_dashboard<'a>(line: &str, anchors: impl Fn(&str) -> Option<BTreeSet<String>> + 'a) -> Option<String> {
     let line = line.trim();
     if line.starts_with("\"expr\":") && metrics(line).count() > line.matches("set=~\\\"$set\\\"").count() {
@@ -139,7 +140,8 @@ fn flaw_of_dashboard<'a>(line: &str, anchors: impl Fn(&str) -> Option<BTreeSet<S
     (!is_known).then(|| format!("the link {link} is to no heading of {RUNBOOK}"))
 }
 
-/// Returns whether the case that names its alert in this line expects the alert.
+/// Returns whether a test case expects its alert to fire. The line `number` of `cases` is the line in which the test
+/// case names its alert.
 fn fires(cases: &str, number: usize) -> bool {
     cases.lines().nth(number).is_some_and(|line| line.trim() == "exp_alerts:")
 }

@@ -1,7 +1,7 @@
-//! The gate: all checks that must pass before a change lands. It reads, builds and tests, and writes only to `target/`.
+//! The gate, which consists of all checks that must pass before a change lands. It writes only to `target/`.
 //!
-//! Steps run in sequence, cheap steps first. The first failure ends the gate; its report has the command that repeats
-//! the step.
+//! Steps run one after another, cheap steps first. The first step that fails ends the gate, and the error has the
+//! command that repeats this step.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -38,7 +38,7 @@ enum Run {
     Cargo { args: &'static str, env: &'static [(&'static str, &'static str)] },
 }
 
-/// The documentation is for contributors, so it includes private items, and links to them resolve.
+/// Flags for the documentation. It is for contributors, so it includes private items, and links to them are allowed.
 const RUSTDOCFLAGS: &str = "-D warnings -A rustdoc::private-intra-doc-links";
 
 const STEPS: &[Step] = &[

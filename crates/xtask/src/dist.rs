@@ -1,8 +1,8 @@
-//! Packages: a static binary with its manual pages, completions and units, as tar.gz, .deb and container image, and the
-//! list of the binary's components.
+//! Packages: a tar.gz and a .deb, each with a static binary, its manual pages, completions and units; a container image
+//! with only the binary; and the list of the binary's components.
 //!
-//! Invariant: the files depend only on the commit and the toolchain, not on the time, the user or the place of the
-//! checkout.
+//! **Invariant:** the files depend only on the commit and the toolchain, not on the time, the user or the directory of
+//! the checkout.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ const PACKAGE: &str = "seqsvr";
 /// Version of cargo-deb that makes the packages.
 const CARGO_DEB: &str = "3.8.0";
 
-/// Platform of the packages; there is no other.
+/// The only platform of the packages.
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 
 #[derive(Args)]
@@ -29,11 +29,12 @@ pub(crate) struct DistArgs {
     /// Directory for the packages.
     #[arg(long, value_name = "DIR", default_value = "target/packages")]
     out: PathBuf,
-    /// Packages this binary instead of building one, for tests of the packages themselves; without the list of its
-    /// components, which are unknown.
+    /// Packages this binary instead of building one, for tests of the packages themselves. The list of the binary's
+    /// components is left out, because its components are not known.
     #[arg(long, value_name = "FILE")]
     binary: Option<PathBuf>,
-    /// The packages' revision: the number after the version, which increases with each rebuild of the same version.
+    /// Revision of the packages, which is the number after the version. It increases with each rebuild of the same
+    /// version.
     #[arg(long, value_name = "N", default_value_t = 1)]
     revision: u32,
 }
@@ -43,10 +44,10 @@ struct Dist {
     root: PathBuf,
     /// Directory for the packages.
     out: PathBuf,
-    /// Directory of the packages' files: the binary and its generated files.
+    /// Directory of the files to be packaged: the binary, and the files that the binary generates.
     staged: PathBuf,
     version: String,
-    /// Time of the commit in seconds since 1970, and the time of all files.
+    /// Time of the commit in seconds since 1970. All packaged files have this time.
     epoch: String,
 }
 
@@ -81,8 +82,8 @@ pub(crate) fn run(root: &Path, args: &DistArgs) -> anyhow::Result<()> {
 }
 
 impl Dist {
-    /// Builds the binary. It is static, so that it runs on any distribution and in an empty image; glibc has built-in
-    /// resolvers for files and DNS since 2.34.
+    /// Builds the binary. It is static, so that it runs on any distribution and in an empty image. A static binary can
+    /// resolve names because glibc has built-in resolvers for files and DNS since 2.34.
     fn build(&self) -> anyhow::Result<PathBuf> {
         let dir = crate::target_dir(&self.root).join("dist-static");
         let cargo_home = text_of(Command::new("sh").args(["-c", "echo ${CARGO_HOME:-$HOME/.cargo}"]))?;
@@ -108,7 +109,7 @@ impl Dist {
         Ok(dir.join(TARGET).join("dist/seqsvr"))
     }
 
-    /// Copies the binary and lets it write its manual pages and completions.
+    /// Copies the binary, and runs it to write its manual pages and completions.
     fn stage(&self, binary: &Path) -> anyhow::Result<()> {
         fs::remove_dir_all(&self.staged)?;
         for dir in ["man", "completions", "doc"] {
@@ -122,13 +123,13 @@ impl Dist {
             let completions = text_of(Command::new(&seqsvr).args(["completions", shell]))?;
             fs::write(self.staged.join("completions").join(file), completions + "\n")?;
         }
-        // The directory of documents is never empty, because the Debian package includes all its files.
+        // The Debian package includes all files of the directory of documents, so the directory must not be empty.
         fs::copy(self.root.join("CHANGELOG.md"), self.staged.join("doc/CHANGELOG.md"))?;
         Ok(())
     }
 
-    /// Writes the list of the binary's components next to the packages and to their documents. Returns the file name of
-    /// the list.
+    /// Writes the list of the binary's components next to the packages, and copies it to the packages' documents.
+    /// Returns the file name of the list.
     fn sbom(&self) -> anyhow::Result<String> {
         let file = sbom::name(&self.version);
         sbom::write(&self.root, &self.epoch, &self.out.join(&file))?;
@@ -163,7 +164,7 @@ impl Dist {
         Ok(file)
     }
 
-    /// Packs the path `what` of a directory with reproducible owner, times and order.
+    /// Packs the path `what` of a directory with a reproducible owner, times and order.
     fn tar(&self, dir: &Path, what: &str, to: &Path) -> anyhow::Result<()> {
         let mut tar = Command::new("tar");
         tar.args(["--sort=name", "--format=gnu", "--owner=0", "--group=0", "--numeric-owner", "--mode=u+w,go-w"]);
@@ -185,7 +186,8 @@ impl Dist {
     }
 }
 
-/// Returns the time of all files in seconds since 1970: `SOURCE_DATE_EPOCH`, or the time of the commit.
+/// Returns the time that all files get, in seconds since 1970. It is the variable `SOURCE_DATE_EPOCH` if that is set,
+/// and the time of the commit otherwise.
 fn epoch(root: &Path) -> anyhow::Result<String> {
     match std::env::var("SOURCE_DATE_EPOCH") {
         Ok(epoch) => {

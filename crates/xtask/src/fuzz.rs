@@ -1,7 +1,7 @@
 //! Builds the fuzz targets with libFuzzer and runs each for some seconds, starting from the committed corpus.
 //!
-//! The coverage instrumentation is a pass of the stable compiler; neither nightly nor cargo-fuzz is needed. There is no
-//! `unsafe` in the repository, so the address sanitizer is not worth its cost.
+//! The coverage instrumentation is a pass of the stable compiler, so neither a nightly compiler nor cargo-fuzz is
+//! needed. There is no `unsafe` in the repository, so the address sanitizer is not worth its cost.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -13,20 +13,21 @@ use clap::Args;
 const TARGETS: &[&str] =
     &["apply", "control", "handover", "inter_set", "raft", "wire", "messages", "json", "resp", "record"];
 
-/// Committed corpus, with a directory for each target, and the dictionary.
+/// Committed corpus, which has a directory for each target.
 const CORPUS: &str = "tests/fuzz/corpus";
 const DICTIONARY: &str = "tests/fuzz/fuzz.dict";
 
-/// Instruments every crate for libFuzzer. Lints are capped, because its macro makes an `unsafe` symbol.
+/// Flags that instrument every crate for libFuzzer. Lints are capped at warnings, because libFuzzer's macro makes an
+/// `unsafe` symbol.
 const RUSTFLAGS: &str = "--cfg fuzzing --cap-lints warn -Cpasses=sancov-module -Ccodegen-units=1 \
     -Cllvm-args=-sanitizer-coverage-level=4 -Cllvm-args=-sanitizer-coverage-inline-8bit-counters \
     -Cllvm-args=-sanitizer-coverage-pc-table -Cllvm-args=-sanitizer-coverage-trace-compares";
 
-/// Limit on the length of an input. A port accepts larger messages, but they only repeat the same rows. libFuzzer
+/// Longest input in bytes. Ports accept longer messages, but these only have more rows of the same form. libFuzzer
 /// starts with short inputs.
 const MAX_LEN: usize = 64 * 1024;
 
-/// Limit on the length of libFuzzer's report that is shown for a failed target.
+/// Most characters shown of libFuzzer's report if a target fails.
 const MAX_SHOWN: usize = 8 * 1024;
 
 /// Duration and targets.
@@ -76,8 +77,8 @@ pub(crate) fn run_briefly(root: &Path) -> anyhow::Result<()> {
     run(root, &FuzzArgs { seconds: 5, target: None })
 }
 
-/// Builds with the host as an explicit target, so that build scripts and macros are not instrumented. Returns the
-/// directory of the binaries.
+/// Builds the fuzz targets. The host is passed as an explicit target of the build, so that build scripts and macros are
+/// not instrumented. Returns the directory of the binaries.
 fn build(root: &Path) -> anyhow::Result<std::path::PathBuf> {
     let host = host()?;
     let status = crate::cargo(root)

@@ -1,8 +1,8 @@
-//! Writes the code of the protos into the tree, and checks that it is theirs.
+//! Generates the code of the protos into the repository, and checks that the code there is the code of the protos.
 //!
-//! A build from clean compiles the result and none of the generators, which are some sixty crates. protox stands for
-//! `protoc`, so no tool of the system takes part: the same protos and `Cargo.lock` give the same bytes on every
-//! machine.
+//! A clean build compiles the generated code, but none of the generators, which are about sixty crates. The library
+//! protox replaces the program `protoc`, so the result does not depend on the tools of the system: the same protos and
+//! the same `Cargo.lock` give the same bytes on every machine.
 
 use std::fs;
 use std::path::Path;
@@ -15,10 +15,10 @@ use crate::tidy;
 /// Directory of the generated files.
 const DIR: &str = "crates/seq-proto/src/generated";
 
-/// Messages and their services, as the generator names the file.
+/// File of messages and their services, with the name that the generator gives it.
 const CODE: &str = "seqsvr.v1.rs";
 
-/// The JSON of messages, as the generator names the file.
+/// File of the JSON of messages, with the name that the generator gives it.
 const JSON: &str = "seqsvr.v1.serde.rs";
 
 /// The descriptors of every message and service, with their comments.
@@ -73,7 +73,8 @@ pub(crate) fn run(root: &Path) -> anyhow::Result<()> {
     let dir = root.join(DIR);
     fs::create_dir_all(&dir).with_context(|| format!("creating {DIR}"))?;
     for (name, content) in generate(root)? {
-        // An unchanged file keeps its time, or cargo would compile everything above it.
+        // An unchanged file is not written and keeps its time. Otherwise cargo would compile every crate that depends
+        // on it.
         if fs::read(dir.join(name)).ok().as_ref() != Some(&content) {
             fs::write(dir.join(name), content).with_context(|| format!("writing {DIR}/{name}"))?;
         }
@@ -81,7 +82,7 @@ pub(crate) fn run(root: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Returns a finding for each file that is not what the protos give.
+/// Returns a finding for each file of the repository that differs from the file generated from the protos.
 pub(crate) fn check(root: &Path) -> anyhow::Result<Vec<Finding>> {
     let stale = |(name, content): File| {
         let path = format!("{DIR}/{name}");
@@ -91,14 +92,14 @@ pub(crate) fn check(root: &Path) -> anyhow::Result<Vec<Finding>> {
     Ok(generate(root)?.into_iter().filter_map(stale).collect())
 }
 
-/// Returns the files that the protos give.
+/// Generates the files from the protos, and returns them.
 fn generate(root: &Path) -> anyhow::Result<[File; 3]> {
     let protos = root.join("proto");
     let mut compiler = protox::Compiler::new([&protos])?;
     compiler.include_source_info(true).include_imports(true).open_files(tidy::proto_files(&protos)?)?;
     let descriptors = compiler.encode_file_descriptor_set();
 
-    // Every field is written, also a zero: a response in a shell should show that `prev` is 0.
+    // Every field is written, even if it is 0, so that a response in a shell shows that `prev` is 0.
     let mut json = pbjson_build::Builder::new();
     json.register_descriptors(&descriptors)?.emit_fields().ignore_unknown_fields();
     let mut json = json.generate(&IN_JSON, |_| Ok(Vec::new()))?;
@@ -119,11 +120,11 @@ fn generate(root: &Path) -> anyhow::Result<[File; 3]> {
     Ok([(CODE, code), (JSON, json.into_bytes()), (DESCRIPTORS, descriptors)])
 }
 
-/// Replaces the library's type for numbers by types of `seq-proto/src/json.rs`: the library's type refuses null,
-/// accepts "+5", and has errors about an untagged enum.
+/// Replaces pbjson's type for numbers by types of `seq-proto/src/json.rs`, because pbjson's type refuses null, accepts
+/// "+5", and has errors about an untagged enum.
 fn read_numbers_strictly(mut code: String) -> anyhow::Result<String> {
     const NUMBER: &str = "::pbjson::private::NumberDeserialize<_>";
-    // In this order: the last text is a part of the others.
+    // The order matters, because the last text is a part of the other two texts.
     for (library, own) in [
         (format!("Vec<{NUMBER}>"), "crate::json::List<_>"),
         (format!("::std::option::Option<{NUMBER}>"), "::std::option::Option<crate::json::Number<_>>"),

@@ -1,8 +1,9 @@
-//! Allowed dependencies between crates: compares the table with `cargo metadata`.
+//! Checks the dependencies between crates: compares a table of the allowed dependencies with `cargo metadata`.
 //!
-//! A new edge fails until it is added here, where a review sees it. An unused table entry fails as well, so the table
-//! stays accurate. `public` checks that no public signature has a fenced type, `circles` that modules of a crate do not
-//! use each other in a circle.
+//! The check fails if a dependency is missing from the table, so each new dependency is added here, where a review sees
+//! it. The check also fails if an entry of the table is not used, so the table stays accurate. `public` checks that no
+//! public signature has a type of a fenced library, which only some crates may use. `circles` checks that modules of a
+//! crate do not use each other in a circle.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -26,7 +27,8 @@ struct Layer {
     tests_use: &'static [&'static str],
 }
 
-/// The crates from the bottom up. Servers never link each other: they communicate through `proto/`.
+/// The crates from the bottom up. A server never depends on another server's crate, because servers communicate through
+/// `proto/`.
 const LAYERS: &[Layer] = &[
     Layer { name: "seq-core", uses: &[], tests_use: &[] },
     Layer { name: "seq-ids", uses: &[], tests_use: &[] },
@@ -150,15 +152,15 @@ const LAYERS: &[Layer] = &[
     Layer { name: "xtask", uses: &[], tests_use: &[] },
 ];
 
-/// Libraries that only these crates may use, so that a bug or a change in a library is handled in one place.
+/// Libraries, each with the only crates that may use it. So a bug or a change in a library is handled in one place.
 const FENCED: &[(&str, &[&str])] = &[
     ("anyhow", &["seq-cli", "seq-command", "seq-compare", "seq-node", "seqsvr", "xtask"]),
     ("clap", &["seq-cli", "seq-command", "seq-compare", "seq-growth", "seq-node", "seqsvr", "xtask"]),
     ("consistent_hash", &["seq-core"]),
     ("openraft", &["seq-raft"]),
     ("opentelemetry-proto", &["seq-kit", "seq-testkit"]),
-    // The log's own records, and the bodies of commands and states. Bodies are derived together with their types, in
-    // the private module `encoding` of seq-store.
+    // rkyv encodes the log's own records, and the bodies of commands and states. The encoding of bodies is derived next
+    // to their types, in the private module `encoding` of seq-store.
     ("rkyv", &["seq-raft", "seq-store"]),
     ("sled", &["seq-raft"]),
     ("tonic-prost", &["seq-compare", "seq-proto"]),
@@ -177,7 +179,7 @@ pub(crate) fn run(root: &Path) -> anyhow::Result<()> {
     report::conclude("layers", findings)
 }
 
-/// Dependencies of a crate: for the build, and for tests only.
+/// Dependencies of a crate, for its build and for tests only.
 #[derive(Debug, Default)]
 struct Edges {
     built: BTreeSet<String>,

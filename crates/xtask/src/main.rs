@@ -1,7 +1,7 @@
 //! The repository's own checks, run as `cargo xtask NAME`.
 //!
-//! A rule that a program can check is checked here or by a lint, so reviews can focus on the rest. No check changes a
-//! file. `cargo xtask dist` builds the packages.
+//! If a program can check a rule, the rule is checked here or by a lint, so reviews can focus on other questions. No
+//! check changes a file. `cargo xtask dist` builds the packages.
 
 mod alerts;
 mod check;
@@ -89,7 +89,7 @@ fn root() -> PathBuf {
     manifest.ancestors().nth(2).expect("xtask lies in `crates/`").to_owned()
 }
 
-/// Returns a command of the cargo that runs this program, in the workspace, with an empty stdin.
+/// Returns a command that starts the cargo by which this program was started, in the workspace and with an empty stdin.
 fn cargo(root: &Path) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(root).stdin(Stdio::null());

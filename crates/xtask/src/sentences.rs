@@ -1,8 +1,8 @@
-//! Rates of stiff sentences: counts patterns in the comments of each crate of `crates/` and `tests/`, per thousand
-//! lines of comments.
+//! Rates of stiff sentences. A rate is the number of matches of a pattern in the comments of a crate of `crates/` or
+//! `tests/`, per thousand lines of comments.
 //!
-//! A pattern is a sign of a sentence whose noun is missing, not a proof: a rate is compared with a limit, a single
-//! place is not an error. docs/glossary.md has the rules of sentences; `tidy` has the limits of the crates.
+//! A match is a sign of a sentence whose noun is missing, but not a proof. So a single match is not an error, and only
+//! the rates are compared with limits. docs/glossary.md has the rules for sentences, and `tidy` has the limits.
 
 use std::collections::BTreeMap;
 
@@ -11,12 +11,13 @@ use crate::source::Source;
 /// Names of the patterns, in the order of [`Counts::found`].
 pub(crate) const PATTERNS: [&str; 3] = ["what is/are/..", "one/ones, those that", "meanwhile/beside/whatever"];
 
-/// Matches a pattern that begins with a given word; returns the number of its words, or 0.
+/// Function that returns the number of words in the pattern's match that begins with the word `first`; 0 if there is
+/// none.
 type Matcher = fn(words: &Words, first: usize) -> usize;
 
 const MATCHERS: [Matcher; 3] = [what, one, meanwhile];
 
-/// Words after "what" that make it the subject of a clause, or an object without a noun.
+/// Words that come after "what" if it is the subject of a clause, or an object without a noun.
 const AFTER_WHAT: &[&str] = &[
     "is", "are", "was", "were", "it", "the", "a", "an", "this", "that", "they", "those", "has", "have", "had", "come",
     "comes", "came", "each", "another", "other", "its", "no",
@@ -54,7 +55,7 @@ pub(crate) struct Place<'a> {
     pub(crate) found: [usize; PATTERNS.len()],
 }
 
-/// Counts the patterns in each crate, which is a directory (or a file) of `crates/` or `tests/`.
+/// Counts the matches in each crate. A crate is a directory or a file directly in `crates/` or `tests/`.
 pub(crate) fn of_crates<'a>(sources: impl IntoIterator<Item = &'a Source>) -> BTreeMap<String, Counts> {
     let mut crates = BTreeMap::<String, Counts>::new();
     for source in sources {
@@ -70,7 +71,7 @@ pub(crate) fn of_crates<'a>(sources: impl IntoIterator<Item = &'a Source>) -> BT
     crates
 }
 
-/// Returns the places of a crate's file that match a pattern.
+/// Returns the lines of comments in `source` that match a pattern; none if the file does not belong to a crate.
 pub(crate) fn places(source: &Source) -> impl Iterator<Item = Place<'_>> {
     let of_crate = crate_of(source).into_iter().flat_map(|_| comments(source));
     let place = |(line, text)| Place { path: &source.path, line, text, found: matches(text) };
@@ -84,7 +85,7 @@ fn crate_of(source: &Source) -> Option<&str> {
     source.is("rs").then(|| &source.path[..dir.len() + 1 + name.len()])
 }
 
-/// Returns the comments that have text, with their lines. A comment begins a line or follows a space.
+/// Returns the lines of comments that have text, with their line numbers. A comment begins a line or follows a space.
 fn comments(source: &Source) -> impl Iterator<Item = (usize, &str)> {
     source.lines().filter_map(|(number, line)| {
         let start = line.find("//")?;
@@ -162,7 +163,7 @@ impl Words {
         self.spans.get(index).map_or("", |(start, end)| &self.text[*start..*end])
     }
 
-    /// Returns the word that follows another after a single space, or nothing.
+    /// Returns the word that follows the word `index` after a single space; an empty text if there is none.
     fn next(&self, index: usize) -> &str {
         let gap = self.spans.get(index).zip(self.spans.get(index + 1));
         let is_space = gap.is_some_and(|((_, end), (start, _))| &self.text[*end..*start] == " ");

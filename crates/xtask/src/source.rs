@@ -24,7 +24,7 @@ impl Source {
         Path::new(&self.path).extension().is_some_and(|found| found == extension)
     }
 
-    /// Returns whether the file is Rust that only tests, benches or fuzzers compile.
+    /// Returns whether the file is Rust code that only tests, benches or fuzzers compile.
     pub(crate) fn is_test(&self) -> bool {
         let dirs = ["tests/", "benches/"];
         let in_dir = dirs.iter().any(|dir| self.path.starts_with(dir) || self.path.contains(&format!("/{dir}")));

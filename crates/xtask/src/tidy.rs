@@ -1,6 +1,6 @@
 //! Rules about the text of the repository that no compiler or linter checks.
 //!
-//! Each rule is a function from files to findings. Its test plants a violation and expects the finding.
+//! Each rule is a function from files to findings. The test of a rule plants a violation and expects the finding.
 
 mod bans;
 mod docs;

@@ -1,8 +1,8 @@
-//! Runs kept tools over the text of the repository: spelling, the form of TOML files, links of documents, dependencies
-//! that nothing uses, white space.
+//! Runs tools that other projects maintain on the text of the repository. They check spelling, the form of TOML files,
+//! links of documents, unused dependencies, and white space.
 //!
-//! A tool that is not installed is named and left out, as with promtool: none of them is needed to build. `.ci/run`
-//! installs all of them.
+//! A tool that is not installed is reported and left out, as promtool is, because no tool is needed to build. `.ci/run`
+//! installs all tools.
 
 use std::io;
 use std::path::Path;
@@ -10,10 +10,11 @@ use std::process::{Command, Output};
 
 use anyhow::Context;
 
-/// Directory of a virtual environment with the tools that are on PyPI, as `.ci/run` makes it.
+/// Directory of a virtual environment that `.ci/run` makes, with the tools that are on PyPI.
 const INSTALLED: &str = "target/tools/bin";
 
-/// The tree without files, against which `git diff --check` reads every line: git computes its name from no content.
+/// Name of the empty tree of git. Compared with it, every line is new, so `git diff --check` reads every line. The name
+/// is the same in every repository, because git computes it from the content.
 const EMPTY_TREE: &str = "4b825dc642cb6eb9a060e54bf8d69288fbee4904";
 
 /// A program, the words of its command, and how it is installed.
@@ -28,7 +29,8 @@ const TOOLS: &[Tool] = &[
     Tool { program: "typos", words: &["--format", "brief"], install: "pip install typos" },
     // .taplo.toml has the form.
     Tool { program: "taplo", words: &["fmt", "--check", "--diff"], install: "pip install taplo" },
-    // Links within the repository, and their headings: a link to another site breaks without a change here.
+    // Only links within the repository and to its headings are checked, because a link to another site can break
+    // without a change here.
     Tool {
         program: "lychee",
         words: &["--offline", "--no-progress", "--include-fragments", "--exclude-path", "target", "./**/*.md"],
@@ -38,7 +40,7 @@ const TOOLS: &[Tool] = &[
     Tool { program: "git", words: &["diff", "--check", EMPTY_TREE], install: "apt install git" },
 ];
 
-/// Runs each tool that is installed, and fails with the output of the first one that finds something.
+/// Runs each tool that is installed, and fails with the output of the first tool that finds a fault.
 pub(crate) fn run(root: &Path) -> anyhow::Result<()> {
     for tool in TOOLS {
         let command = format!("{} {}", tool.program, tool.words.join(" "));

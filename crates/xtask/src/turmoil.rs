@@ -1,10 +1,11 @@
-//! Runs the simulated worlds of `tests/turmoil`, which is a separate workspace because it is built with its own cfg.
+//! Runs the simulated worlds of `tests/turmoil`, which is a separate workspace because it is built with its own `cfg`
+//! flag.
 
 use std::path::Path;
 
 use anyhow::Context;
 
-/// Directory of the workspace, and working directory of cargo, which reads the cfg from a file there.
+/// Directory of the workspace. Cargo runs in it, so that cargo reads the `cfg` from the settings file there.
 const DIR: &str = "tests/turmoil";
 
 /// Checks the format and runs each world for the number of seeds that the gate allows.
@@ -14,7 +15,7 @@ pub(crate) fn run(root: &Path) -> anyhow::Result<()> {
             .args(args)
             // Shares build scripts and macros of the host with the other steps.
             .env("CARGO_TARGET_DIR", crate::target_dir(root))
-            // RUSTFLAGS would replace the flags of that file.
+            // RUSTFLAGS would replace the flags of the settings file.
             .env_remove("RUSTFLAGS")
             .status()
             .context("starting cargo")?;

@@ -1,9 +1,11 @@
-//! Compares the protos with the last release: no message or method that its nodes send or expect has changed.
+//! Compares the protos with the last release. No message or method that nodes of that release send or expect may have
+//! changed.
 //!
-//! Nodes of two neighbouring releases run together during an upgrade. `proto/released.txt` lists the surface of the
-//! last release: one line for each field, enum value and method. A line may only be removed if its number is reserved.
-//! New lines are allowed, and a field may become `optional`: its encoding stays the same, but its receiver must expect
-//! that the last release omits a zero. Every release writes the list anew: `cargo xtask wire --write`.
+//! Nodes of two neighbouring releases run together during an upgrade. `proto/released.txt` describes the protos of the
+//! last release, with one line for each field, enum value and method. A line may be missing from the current protos
+//! only if they reserve its number. New lines are allowed. A field may become `optional`, because its encoding stays
+//! the same, but then its receiver must expect that nodes of the last release omit a zero. `cargo xtask wire --write`
+//! writes the file anew at every release.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -19,7 +21,7 @@ use crate::generate;
 use crate::report::{self, Finding};
 use crate::tidy;
 
-/// Path of the list.
+/// Path of the description of the last release.
 const RELEASED: &str = "proto/released.txt";
 
 /// Arguments of `wire`.
@@ -55,7 +57,7 @@ fn compile(dir: &Path) -> anyhow::Result<DescriptorPool> {
     Ok(compiler.descriptor_pool())
 }
 
-/// The surface that nodes of another release depend on.
+/// The parts of the protos that nodes of another release depend on.
 #[derive(Debug, Default)]
 struct Surface {
     /// One line for each field, value and method.
@@ -105,7 +107,7 @@ impl Surface {
         self.lines.extend(service.methods().map(of));
     }
 
-    /// Returns findings for the lines of the released list that no longer hold.
+    /// Returns a finding for each line of the last release that the current protos neither have nor reserve.
     fn broken(&self, released: &str) -> Vec<Finding> {
         let mut findings = Vec::new();
         for (number, line) in (1..).zip(released.lines()) {
@@ -130,7 +132,8 @@ fn optional(line: &str) -> Option<String> {
     Some(format!("field {message} {number} {name} optional {kind}"))
 }
 
-/// Returns number, name, cardinality, type and oneof of a field. The name is part of the JSON endpoint.
+/// Returns number, name, cardinality, type and oneof of a field as text. The name is included because JSON messages
+/// have it.
 fn describe(field: &FieldDescriptor) -> String {
     let cardinality = match field.cardinality() {
         Cardinality::Repeated => "repeated ",

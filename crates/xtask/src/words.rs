@@ -1,5 +1,6 @@
-//! Word report: rates of a few words per thousand lines of comments and documents, rates of stiff sentences in each
-//! crate, and the places of the words that the glossary does not use. A report; `tidy` checks the rates of sentences.
+//! Report on words. It has the rates of a few words per thousand lines of comments and documents, the rates of stiff
+//! sentences in each crate, and the places of the words that the glossary does not use. It sets no limits; `tidy`
+//! limits the rates of sentences.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -17,7 +18,7 @@ const GLOSSARY: &str = "docs/glossary.md";
 /// Heading of that table.
 const HEADING: &str = "## Words that are not used";
 
-/// Words with printed rates: words for people first, then words of the field.
+/// Groups of words whose rates are printed. Words for people come first, and then words of the field.
 const RATES: [(&str, &[&str]); 4] = [
     ("somebody, nobody", &["somebody", "nobody", "everybody", "anybody"]),
     ("who(ever)", &["who", "whom", "whoever"]),
@@ -77,7 +78,8 @@ pub(crate) fn run(root: &Path, args: &WordsArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Prints the rates of sentences in each crate with their limits, and the places if requested.
+/// Prints the rates of stiff sentences in each crate with the limits. Also prints the place of each match if `places`
+/// is set.
 fn print_sentences<'a>(sources: impl Iterator<Item = &'a Source> + Clone, places: bool) {
     println!("\nsentences without a noun, for each thousand lines of comments, with the limits:");
     println!("  {:<33}{}", "", PATTERNS.map(|pattern| format!("  {pattern:<24}")).concat());

@@ -1,8 +1,10 @@
 //! Reads all slots in passes, a slice at a time.
 //!
-//! Numbers are differences of sums. A section begins at the sum of its copy, and a section that was frozen ends at the
-//! sum of its copy, so the numbers of the owners before and after a handover add up exactly. A section that left
-//! without a copy ends at the last pass, and a section that came and left within a second has no record.
+//! The numbers of a section are the difference between two sums of its slots. The records of an ownership begin at the
+//! sum of the copy that the ownership started from. If the section was frozen for a handover, they end at the sum of
+//! the copy that was made of it. So the numbers of the owners before and after a handover add up exactly. If a section
+//! left without a copy, numbers that were allocated after the last pass are not recorded. A section that entered and
+//! left within a second has no record.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,54 +17,58 @@ use seq_core::section::Tally;
 use super::NodeActivity;
 use crate::ownership::{OwnedSection, Table};
 
-/// Shortest time from pass to pass, in milliseconds.
+/// Shortest time from the begin of one pass to the begin of the next pass, in milliseconds.
 pub(crate) const MIN_PASS_MS: u32 = 1_000;
 
-/// Bytes that are read at once. The other tasks of the runtime wait for their reading.
+/// Bytes that are read before other tasks run. The other tasks of the runtime wait for this reading.
 const SLICE: u64 = 256 << 10;
 
-/// Bytes that count for a section in addition to its pages: the pointers of its pages, and its records.
+/// Bytes that are counted for a section in addition to the bytes of its pages. They cover the pointers to its pages and
+/// its records.
 const SECTION_BYTES: u64 = 512;
 
 /// A part of a pass.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Slice {
-    /// Bytes that count for the pace.
+    /// Bytes read, from which the pause before the next slice is computed.
     pub(crate) bytes: u64,
-    /// Whether it ended the pass.
+    /// Whether this slice ended the pass.
     pub(crate) is_last: bool,
 }
 
-/// Progress of a pass, and the sections whose records began.
+/// Progress of a pass, and the sections for which records have begun.
 #[derive(Debug, Default)]
 pub(crate) struct Reader {
     seen: BTreeMap<SectionId, Seen>,
-    /// State of the table at the last sweep, as the number of its changes.
+    /// Number of changes of the table at the last sweep.
     swept: Option<u64>,
-    /// Section that the next slice begins with.
+    /// First section of the next slice.
     at: SectionId,
-    /// Section that the last slice read in part, with the number of its pages and their tally.
+    /// Section that the last slice read in part, with the number of its pages that were read and the tally of these
+    /// pages.
     part: Option<(Arc<OwnedSection>, usize, Tally)>,
     /// Bytes of the touched pages in this pass.
     slot_bytes: u64,
 }
 
-/// Section under one ownership whose records began.
+/// Section under one ownership for which records have begun.
 #[derive(Debug)]
 struct Seen {
     owned: Arc<OwnedSection>,
-    /// Numbers that are recorded.
+    /// Numbers of this ownership that are recorded already.
     counted: u64,
-    /// Time until which they are.
+    /// Time until which its numbers are recorded, in milliseconds since 1970.
     until_ms: u64,
 }
 
 impl Seen {
-    /// Returns the figures up to a time, by the count of all numbers of the ownership.
+    /// Returns the figures from the last recorded time until `now_ms`. `numbers` is the count of all numbers that the
+    /// ownership has allocated until then.
     fn figures(&mut self, numbers: Option<u64>, now_ms: u64) -> Figures {
         let ms = u32::try_from(now_ms.saturating_sub(self.until_ms)).unwrap_or(u32::MAX);
         self.until_ms = self.until_ms.max(now_ms);
-        // The count is below the recorded one while a skip is in flight, and the next pass has the numbers then.
+        // While a skip is in flight, the count can be lower than the recorded count. The next pass then has the
+        // numbers.
         let more = numbers.unwrap_or(0).wrapping_sub(self.counted).cast_signed().max(0).cast_unsigned();
         self.counted = self.counted.wrapping_add(more);
         Figures { numbers: more, ms, ..Figures::default() }
@@ -70,7 +76,7 @@ impl Seen {
 }
 
 impl Reader {
-    /// Reads the next slots, and records the sections that are complete.
+    /// Reads the next slice of slots, and records the figures of each section whose slots have all been read.
     pub(crate) fn slice(&mut self, activity: &NodeActivity, table: &Table, now: Clocks) -> Slice {
         activity.close_until(now);
         let mut bytes = 0;
@@ -116,7 +122,7 @@ impl Reader {
         activity.record(owned.id, figures);
     }
 
-    /// Begins the records of an ownership, and ends the records of an earlier ownership of the section.
+    /// Begins the records of an ownership. If records of an earlier ownership of the section are open, ends them.
     fn enter(&mut self, activity: &NodeActivity, owned: &Arc<OwnedSection>, now: Clocks) {
         if self.seen.get(&owned.id).is_some_and(|seen| Arc::ptr_eq(&seen.owned, owned)) {
             return;
@@ -140,7 +146,7 @@ impl Reader {
 }
 
 impl NodeActivity {
-    /// Closes the columns whose time is over.
+    /// Closes the columns whose time has passed.
     fn close_until(&self, now: Clocks) {
         self.recorded.lock().activity.close_until(self.ms(now.boottime));
     }
@@ -156,7 +162,7 @@ impl NodeActivity {
         recorded.activity.record(section, Figures { writes: raises.writes, raised: raises.raised, ..figures });
     }
 
-    /// Ends the records of an ownership, at its exact numbers if the section was frozen.
+    /// Ends the records of an ownership. If the section was frozen, they end at its exact count of numbers.
     fn leave(&self, mut left: Seen, now: Clocks) {
         let section = left.owned.id;
         let figures = match left.owned.final_sum() {

@@ -1,4 +1,4 @@
-//! Responses of owners: their outputs, and the refusals that callers get instead of an output.
+//! Responses of owners. A response is an output, or a failure from which the refusal for the caller is made.
 
 use seq_api::service::{Allocation, Current, Item};
 use seq_core::calls::Destination;
@@ -10,7 +10,7 @@ use tonic::Status;
 
 use crate::pending_item::PendingItem;
 
-/// Cause for which an owner gave no usable response.
+/// Cause for which an owner returned no usable response.
 #[derive(Clone)]
 pub(super) enum Failure {
     /// The owner certainly did not process the call.
@@ -23,7 +23,7 @@ pub(super) enum Failure {
     TimedOut,
     /// The owner refused.
     Refused(Refused),
-    /// As many items as allowed are in flight to the owner; nothing was sent.
+    /// As many items as allowed are in flight to the owner, so nothing was sent.
     QueueFull(usize),
 }
 
@@ -38,7 +38,7 @@ pub(super) struct Refused {
 }
 
 impl Failure {
-    /// Decodes the status of a request.
+    /// Decodes the status of a failed request.
     pub(super) fn of_status(status: &Status) -> Failure {
         if seq_channel::not_processed(status) {
             return Failure::NotProcessed;
@@ -62,13 +62,14 @@ impl Failure {
         Failure::of_reason(reason, |reason| Refused { reason, set, since, bound: None, ahead_ms: None })
     }
 
-    /// Returns the failure of a refusal. A refusal whose reason this version does not know counts as no response,
-    /// because numbers may have been consumed.
+    /// Returns the failure for a refusal with a reason. If this version does not know the reason, the failure is that
+    /// of a missing response, because numbers may have been consumed.
     fn of_reason(reason: &str, refused: impl FnOnce(Reason) -> Refused) -> Failure {
         Reason::parse(reason).map_or(Failure::TimedOut, |reason| Failure::Refused(refused(reason)))
     }
 
-    /// Returns the refusal that the caller of an item gets; `target` is the number of an advance.
+    /// Returns the refusal that the caller of an item gets for this failure. `target` is the number that an advance
+    /// requested.
     pub(super) fn refusal(self, to: Destination, item: &PendingItem, target: Option<u64>, layout: &Layout) -> Refusal {
         let section = item.section;
         let refused = match (self, to) {
@@ -88,10 +89,10 @@ impl Failure {
         let (count, uids) = (count.get(), layout.uids());
         let about = RefusedItem { uid, count, to: target, epoch, section, owner, uids };
         let Refused { reason, set, since, bound, ahead_ms } = refused;
-        // A text states the quota of a tenant, and nodes count no tenant among each other.
+        // A text would state the quota of a tenant, and nodes do not count requests of other nodes for any tenant.
         let details = Details { set, since, bound, ahead_ms, text: "" };
         match (about.refusal(reason, details), to) {
-            // A node of the other set could not reach the owner there, and nothing was sent.
+            // A node of the other set could not reach the owner in that set, so nothing was sent to the owner.
             (Some(Refusal::OwnerUnreachable { .. }), Destination::Set(set)) => Refusal::SetUnavailable { section, set },
             (Some(Refusal::OwnerConnectionLost { .. }), Destination::Set(_)) | (None, _) => to.timed_out(section),
             (Some(refusal), _) => refusal,
@@ -99,13 +100,13 @@ impl Failure {
     }
 }
 
-/// Decodes an allocation of an owner; `None` if the numbers contradict each other.
+/// Decodes an allocation from an owner's response; `None` if its numbers contradict each other.
 pub(super) fn given(value: u64, prev: u64, epoch: u64, lost: u32) -> Option<Allocation> {
     let sound = value > prev && value <= Seq::MAX.0 && epoch > 0;
     sound.then_some(Allocation { value: Seq(value), prev: Seq(prev), epoch: Epoch(epoch), lost })
 }
 
-/// Decodes a reading of an owner; `None` if it is malformed.
+/// Decodes a reading from an owner's response; `None` if it is malformed.
 pub(super) fn read(value: u64, exactness: i32, epoch: u64) -> Option<Current> {
     let exact = match v1::Exactness::try_from(exactness).ok()? {
         v1::Exactness::Exact => true,

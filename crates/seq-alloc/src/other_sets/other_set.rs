@@ -1,4 +1,4 @@
-//! Another set: its connections and batchers, its routes, its health and its bounds.
+//! Another set: its connections and batchers, its routes, its health, and the limits on its calls.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -15,7 +15,8 @@ use tokio::time::Instant;
 
 use crate::peers::Peers;
 
-/// Limit on the wait of a call for the first probes of a set: their timeouts, and some time for tasks to wake.
+/// Limit on how long a call waits for the first rounds of probes of a set. It is the sum of their timeouts and some
+/// time for tasks to wake.
 const FIRST_ROUNDS: Duration = PROBE_TIMEOUT.saturating_mul(ROUNDS + 1);
 
 /// Another set.
@@ -23,15 +24,15 @@ const FIRST_ROUNDS: Duration = PROBE_TIMEOUT.saturating_mul(ROUNDS + 1);
 pub(crate) struct OtherSet {
     id: SetId,
     name: String,
-    /// Addresses of its nodes in the routes of this node's set.
+    /// Addresses of its nodes, as the routes of this node's set state them.
     stated: Vec<String>,
-    /// The stated addresses, and the addresses in its own routes.
+    /// Addresses of all known nodes: the stated addresses, and the addresses in its own routes.
     nodes: ArcSwap<Vec<Arc<str>>>,
-    /// Its routes, as a node of the set sent them last.
+    /// Its routes, as one of its nodes sent them most recently.
     routes: ArcSwapOption<RouteTable>,
     /// Connections and batchers for calls.
     pub(crate) peers: Peers,
-    /// Connections for probes alone, so that requests that wait at the other set never delay a probe.
+    /// Connections for probes only, so that requests waiting at the other set never delay a probe.
     pub(super) probes: Peers,
     /// Number of items forwarded to the set.
     forwarded: Counter,
@@ -45,19 +46,19 @@ pub(crate) struct OtherSet {
     received: AtomicU64,
     /// Time of the last call.
     used: AtomicU64,
-    /// Whether newer routes have to be fetched.
+    /// Whether newer routes of the set have to be fetched.
     stale: AtomicBool,
-    /// Whether a node could not be reached since the last round of probes began.
+    /// Whether a call found a node unreachable since the begin of the last round of probes.
     unreachable: AtomicBool,
-    /// Number of rounds of probes without a response since the last response.
+    /// Number of consecutive rounds of probes without a response.
     missed: AtomicU32,
-    /// Time of the last change from up to down; `u64::MAX` if there was none.
+    /// Time of the last change of the health from up to down; `u64::MAX` if there was none.
     fell: AtomicU64,
     health: watch::Sender<Health>,
     probe: Arc<Notify>,
 }
 
-/// Permit of a call that is in flight to a set, or waits for a section of the set.
+/// Permit of a call that is in flight to another set, or that waits for a section of that set.
 #[derive(Debug)]
 pub(crate) struct SetPermit {
     set: Arc<OtherSet>,
@@ -103,7 +104,7 @@ impl OtherSet {
         }
     }
 
-    /// Returns whether the routes still state this name and these addresses.
+    /// Returns whether `stated`, from the routes, has the same name and addresses as this set.
     pub(super) fn is_stated(&self, stated: &RouteSet) -> bool {
         self.name == stated.name && self.stated == stated.allocs
     }
@@ -118,7 +119,7 @@ impl OtherSet {
         self.forwarded.increment(items as u64);
     }
 
-    /// Admits a call to the set; `None` if as many calls as allowed are in flight.
+    /// Admits a call that is to be sent to the set; `None` if as many calls as allowed are in flight.
     pub(crate) fn admit(self: &Arc<OtherSet>) -> Option<SetPermit> {
         let now = self.now();
         let idle = now.saturating_sub(Duration::from_millis(self.used.swap(as_ms(now), Relaxed))) >= IN_USE / 2;
@@ -127,7 +128,7 @@ impl OtherSet {
             self.on_received();
         }
         if idle {
-            // The results of probes from before the idle time are old.
+            // The results of probes before the idle time are too old to use.
             self.missed.store(0, Relaxed);
             self.health.send_if_modified(|health| {
                 let down = *health == Health::Down;
@@ -158,8 +159,8 @@ impl OtherSet {
         if in_flight { &self.in_flight } else { &self.pending }
     }
 
-    /// Returns whether a call can be sent to the set. Waits for the first rounds of probes if the health is unknown,
-    /// and for the next rounds if the set has just gone down; returns at once if the set has been down for longer.
+    /// Returns whether a call can be sent to the set. If the health is unknown, waits for the first rounds of probes.
+    /// If the set went down just now, waits for the next rounds. If the set has been down for longer, returns at once.
     pub(crate) async fn responds(&self) -> bool {
         let mut health = self.health.subscribe();
         let current = *health.borrow_and_update();
@@ -190,15 +191,15 @@ impl OtherSet {
         self.received.store(as_ms(self.now()), Relaxed);
     }
 
-    /// Notes that a node does not own a section as the routes state. The next probe fetches newer routes.
+    /// Notes that a node does not own a section that the routes assign to it. The next probe fetches newer routes.
     pub(crate) fn on_stale(&self) {
         if !self.stale.swap(true, Relaxed) {
             self.probe.notify_one();
         }
     }
 
-    /// Notes that a node could not be reached. Other nodes are preferred for a while, and a round of probes begins at
-    /// once.
+    /// Notes that the node at `addr` could not be reached. For a while the other nodes are preferred to it, and a round
+    /// of probes begins at once.
     pub(crate) fn on_unreachable(&self, addr: &str) {
         self.peers.here().pool.suspect(addr);
         if !self.unreachable.swap(true, Relaxed) {
@@ -206,8 +207,9 @@ impl OtherSet {
         }
     }
 
-    /// Returns the address for a request for a section on the current runtime: the owner's address, or the address of
-    /// any other node if the owner is suspect or not known; `None` if no address is known.
+    /// Returns the address of the node to which a request for a section is sent on the current runtime. It is the
+    /// owner's address, or the address of another node if the owner is unknown or suspected of being unreachable;
+    /// `None` if no address is known.
     ///
     /// # Panics
     /// Outside of a tokio runtime.
@@ -248,7 +250,7 @@ impl OtherSet {
         self.routes.load().as_ref().map_or(0, |routes| routes.version().0)
     }
 
-    /// Returns the time of the next round of probes; `probed` is the time at which the last round began.
+    /// Returns the time at which the next round of probes is due. `probed` is the time at which the last round began.
     pub(super) fn due(&self, probed: Option<Instant>) -> Due {
         let observed = Observed {
             health: *self.health.borrow(),
@@ -264,7 +266,7 @@ impl OtherSet {
         observed.due(self.now())
     }
 
-    /// Returns the instant of a time of [`OtherSet::due`].
+    /// Converts a time that [`OtherSet::due`] returned to an instant.
     pub(super) fn at(&self, due: Duration) -> Instant {
         self.origin + due
     }
@@ -274,12 +276,12 @@ impl OtherSet {
         self.unreachable.store(false, Relaxed);
     }
 
-    /// Returns whether newer routes have to be fetched now, and resets that.
+    /// Returns whether newer routes have to be fetched now. After this call, that is no longer noted.
     pub(super) fn take_stale(&self) -> bool {
         self.stale.swap(false, Relaxed)
     }
 
-    /// Notes the end of a round of probes, in which a node responded or no node did.
+    /// Notes the end of a round of probes. `responded` is whether any node responded in it.
     pub(super) fn on_probed(&self, responded: bool) {
         if responded {
             self.on_received();
@@ -300,7 +302,7 @@ impl OtherSet {
         }
     }
 
-    /// Adopts newer routes of a node of the set.
+    /// Adopts newer routes that a node of the set sent.
     pub(super) fn adopt(&self, update: &RouteUpdate) {
         let known = self.routes.load_full();
         let mut next = match known.as_deref() {
@@ -312,7 +314,7 @@ impl OtherSet {
         };
         match next.adopt(update) {
             Adopted::Newer | Adopted::NotNewer => {}
-            // The next round fetches the whole routes.
+            // The next round fetches the whole route table.
             Adopted::Mismatch => return self.forget_routes(),
         }
         let mut nodes: Vec<Arc<str>> = self.stated.iter().map(|addr| Arc::from(addr.as_str())).collect();

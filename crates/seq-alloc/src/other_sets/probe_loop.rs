@@ -1,7 +1,9 @@
-//! Loop that probes the other sets: one round at a time for each set, all sets concurrently.
+//! Loop that probes the other sets. Different sets are probed concurrently, and a set has at most one round in
+//! progress.
 //!
-//! A probe shows that a node responds. It requests no routes, which may be large. The first response ends a round. If
-//! the known routes of the set proved old, they are fetched from that node afterwards.
+//! A probe shows that a node responds. It requests no routes, because they may be large. The first response ends the
+//! round. If this node's copy of the set's routes is known to be stale, newer routes are then fetched from the node
+//! that responded.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,18 +24,19 @@ use tokio_util::sync::CancellationToken;
 use super::OtherSets;
 use super::other_set::OtherSet;
 
-/// Limit on the nodes that a round probes, in turn. A round finds a live node among them, and does not probe all nodes
-/// of a large set.
+/// Limit on the nodes that a round probes. If a set has more nodes, successive rounds probe different nodes. A round
+/// usually finds a live node among so many, and need not probe all nodes of a large set.
 const PROBED: usize = 16;
 
-/// Timeout of the fetch of a set's routes: megabytes for the largest set, from another site.
+/// Timeout of fetching a set's routes. It is long enough to transfer the routes of the largest set, which are
+/// megabytes, from another site.
 const FETCH_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Task that ended.
 enum Ended {
-    /// Round of a set, with the node that responded.
+    /// Round of probes of a set, with the address of the node that responded.
     Round(Arc<OtherSet>, Option<Arc<str>>),
-    /// Fetch of a set's routes, with a description of the fault in them.
+    /// Fetch of a set's routes, with a description of the fault if the routes are faulty.
     Fetch(SetId, Option<String>),
 }
 
@@ -44,7 +47,7 @@ struct Running {
     probed: Option<Instant>,
     round: bool,
     fetch: bool,
-    /// Log lines about faulty routes.
+    /// Limit on log lines about faulty routes.
     wrong: Repeats,
 }
 
@@ -100,7 +103,7 @@ pub(crate) async fn probe_loop(sets: Arc<OtherSets>, layout: Layout, shutdown: C
     }
 }
 
-/// Probes the nodes of a set until the first response.
+/// Probes the nodes of a set until a node responds.
 async fn round(set: Arc<OtherSet>, turn: usize) -> Ended {
     set.on_probing();
     let mut nodes = set.nodes();
@@ -114,7 +117,7 @@ async fn round(set: Arc<OtherSet>, turn: usize) -> Ended {
     Ended::Round(set, responded)
 }
 
-/// Returns the first node that responds in time.
+/// Returns the address of the first node that responds within the timeout.
 async fn first_response(set: &OtherSet, nodes: Vec<Arc<str>>) -> Option<Arc<str>> {
     let mut probes: FuturesUnordered<_> = nodes.into_iter().map(|addr| probe(set, addr)).collect();
     let mut first = std::pin::pin!(async {
@@ -129,21 +132,21 @@ async fn first_response(set: &OtherSet, nodes: Vec<Arc<str>>) -> Option<Arc<str>
     match tokio::time::timeout(PROBE_TIMEOUT, &mut first).await {
         Ok(responded) => responded,
         Err(_) => {
-            // A timer fires late after a pause of the process. Responses that arrived during the pause get as much
-            // time to be read.
+            // After a pause of the process, the timer fires late. Responses may have arrived during the pause, so they
+            // get as much time again to be read.
             let late = began.elapsed().saturating_sub(PROBE_TIMEOUT);
             tokio::time::timeout(late.min(PROBE_TIMEOUT), first).await.unwrap_or(None)
         }
     }
 }
 
-/// Returns the node if it responds.
+/// Returns the address of the node if it responds.
 async fn probe(set: &OtherSet, addr: Arc<str>) -> Option<Arc<str>> {
-    // No routes are newer than this version, so the response has none.
+    // No routes are newer than this version, so the response contains no routes.
     get_routes(set, &addr, u64::MAX).await.map(|_| addr)
 }
 
-/// Fetches the routes of a set from a node of it.
+/// Fetches the routes of a set from one of its nodes.
 async fn fetch(set: Arc<OtherSet>, addr: Arc<str>, layout: Layout) -> Ended {
     let id = set.id();
     let response = tokio::time::timeout(FETCH_TIMEOUT, get_routes(&set, &addr, set.route_version())).await;

@@ -1,4 +1,4 @@
-//! Routes of this node: owners and sets of sections.
+//! Routes of this node, which map sections to their owners and sets.
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ impl Ownership {
         self.routes().as_ref().and_then(|routes| routes.get(section)).unwrap_or_default()
     }
 
-    /// Returns the owner of a section if that is another node than `me`.
+    /// Returns the owner of a section if the owner is a node other than `me`; otherwise `None`.
     pub(crate) fn other_owner(&self, section: SectionId, me: NodeId) -> Option<NodeId> {
         self.route(section).owner.filter(|owner| *owner != me)
     }
@@ -52,7 +52,7 @@ impl Ownership {
         self.routes().as_ref().map_or(RouteVersion(0), |routes| routes.version())
     }
 
-    /// Returns the version of the routes that a request to the store should name.
+    /// Returns the version of the routes that a request to the store should state as known.
     pub(crate) fn known_version(&self) -> RouteVersion {
         self.machine().known_version()
     }

@@ -1,7 +1,8 @@
 //! Section that this process owns.
 //!
-//! **Invariant:** numbers are taken and read through [`Served`] only, which exists only under a lease that was checked
-//! before the table was loaded. Access to the ceiling and the copy of a section needs no lease.
+//! **Invariant:** numbers are taken and read through [`Served`] only. A [`Served`] exists only under a lease that was
+//! checked before the table was loaded, or for a section that needs no lease ([`Served::unleased`]). Access to the
+//! ceiling and the copy of a section needs no lease.
 
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
@@ -17,32 +18,32 @@ pub(crate) struct OwnedSection {
     pub(crate) id: SectionId,
     /// Number of the ownership.
     pub(crate) epoch: Epoch,
-    /// Notified after the ceiling was raised and after the section left the table.
+    /// Notified when the ceiling has been raised, and when the section has left the table.
     pub(crate) changed: Notify,
-    /// The clock of lanes whose numbers follow it.
+    /// Clock of the section's lanes; `None` if their numbers do not follow a clock, or if the section has uids.
     pub(crate) clock: Option<LaneClock>,
-    /// Begin of the ownership, or its continuation after a handover that failed, in nanoseconds of the boot clock.
+    /// Time at which the ownership began, or continued after a handover that failed, in nanoseconds of the boot clock.
     pub(crate) began: u64,
     /// Start of the ownership.
     pub(crate) start: Start,
-    /// Sum of the copy, once the section was frozen.
+    /// Sum of the slots in the section's copy, once the section was frozen.
     final_sum: OnceLock<u64>,
     section: Section,
 }
 
-/// Start of an ownership, which decides how many numbers it skips.
+/// Start of an ownership. It decides how many numbers the ownership skips.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Start {
-    /// From a copy, or as the first ownership: no number is skipped.
+    /// Start from a copy, or as the first ownership of the section. No number is skipped.
     Exact,
-    /// At the ceiling without a copy, because the owner before was lost.
+    /// Start at the ceiling without a copy, because the previous owner failed.
     Takeover,
-    /// At the ceiling, because the copy of a handover was not used.
+    /// Start at the ceiling, because the copy of a handover was not used.
     CopyLost,
 }
 
 impl OwnedSection {
-    /// Creates a section whose ownership begins at a time in nanoseconds of the boot clock.
+    /// Creates a section whose ownership begins at the given time, in nanoseconds of the boot clock.
     pub(crate) fn new(
         (id, epoch): (SectionId, Epoch),
         clock: Option<LaneClock>,
@@ -58,17 +59,18 @@ impl OwnedSection {
         self.section.is_in_ticks()
     }
 
-    /// Returns whether no lane has a number at a time in milliseconds since 1970: see [`LaneClock::rests`].
+    /// Returns whether no lane of the section has a number at a time in milliseconds since 1970: see
+    /// [`LaneClock::rests`].
     pub(crate) fn rests(&self, unix_ms: u64) -> bool {
         self.clock.is_some_and(|clock| clock.rests(&self.section, unix_ms))
     }
 
-    /// Returns the committed ceiling as known here.
+    /// Returns the committed ceiling that this node knows.
     pub(crate) fn ceiling(&self) -> Seq {
         self.section.ceiling()
     }
 
-    /// Returns the number above which all numbers of the ownership are: see [`Section::base`].
+    /// Returns the base of the ownership: all its numbers are above it (see [`Section::base`]).
     pub(crate) fn base(&self) -> Seq {
         self.section.base()
     }
@@ -98,7 +100,7 @@ impl OwnedSection {
         self.section.tally(pages)
     }
 
-    /// Returns the count of allocated numbers by the sum of all pages: see [`Section::numbers`].
+    /// Returns the count of allocated numbers, given the sum of the slots of all pages: see [`Section::numbers`].
     pub(crate) fn numbers(&self, sum: u64) -> Option<u64> {
         self.section.numbers(sum)
     }
@@ -110,17 +112,17 @@ impl OwnedSection {
         copy
     }
 
-    /// Returns the sum of all slots of a section that was frozen, which does not change any more.
+    /// Returns the sum of all slots if the section was frozen; otherwise `None`. The sum does not change any more.
     pub(crate) fn final_sum(&self) -> Option<u64> {
         self.final_sum.get().copied()
     }
 
-    /// Returns the ceiling to request: see [`Section::raise_target`].
+    /// Returns the ceiling to request from the store: see [`Section::raise_target`].
     pub(crate) fn raise_target(&self) -> Option<Seq> {
         self.section.raise_target()
     }
 
-    /// Adopts a committed ceiling: see [`Section::raised`].
+    /// Adopts a ceiling that the store has committed: see [`Section::raised`].
     pub(crate) fn raised(&self, committed: Seq) -> Option<RaiseTicket> {
         self.section.raised(committed)
     }
@@ -136,7 +138,7 @@ impl<'a> Served<'a> {
         Served(owned)
     }
 
-    /// Returns access to a section without a lease.
+    /// Returns access to a section that may be served without a lease.
     #[cfg(test)]
     pub(crate) fn unleased(owned: &'a Arc<OwnedSection>) -> Served<'a> {
         Served(owned)
@@ -153,7 +155,7 @@ impl<'a> Served<'a> {
         self.0
     }
 
-    /// Returns whether this is `owned`, under the same ownership.
+    /// Returns whether this is the section `owned`, under the same ownership.
     pub(crate) fn is(self, owned: &Arc<OwnedSection>) -> bool {
         Arc::ptr_eq(self.0, owned)
     }
@@ -164,7 +166,7 @@ impl<'a> Served<'a> {
         self.0.section.take(slot, count)
     }
 
-    /// Allocates numbers of a lane, all of them above a number: see [`lane_clock::take`].
+    /// Allocates numbers of a lane that are all above `above`: see [`lane_clock::take`].
     #[inline]
     pub(crate) fn take_in_lane(
         self,

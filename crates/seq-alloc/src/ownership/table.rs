@@ -1,8 +1,8 @@
-//! Table of the served sections, which readers load with one atomic and never wait for.
+//! Table of the served sections. Readers load it with one atomic operation and never wait for it.
 //!
-//! Owners change rarely and numbers are allocated all the time, so changes copy. A change copies its chunks and the
-//! list of chunks, not every section, because a handover of all sections of a large set changes the table once for each
-//! section.
+//! Owners change rarely and numbers are allocated all the time, so a change makes a copy. It copies the chunks that it
+//! changes and the list of chunks, but not every section, because a handover of all sections of a large set changes the
+//! table once for each section.
 
 use std::sync::Arc;
 
@@ -11,8 +11,8 @@ use seq_core::{Epoch, SectionId};
 
 use super::OwnedSection;
 
-/// Number of sections in a chunk. A change copies a chunk of 2 KiB and a list with a pointer to each chunk, which have
-/// the same size in a set of 65,536 sections.
+/// Number of sections in a chunk. A change copies a chunk of 2 KiB and the list, which has a pointer to each chunk. In
+/// a set of 65,536 sections the chunk and the list have the same size.
 const CHUNK: usize = 256;
 
 /// Neighbouring sections; `None` for a section that is not served here.
@@ -21,7 +21,7 @@ type Chunk = [Option<Arc<OwnedSection>>; CHUNK];
 /// State of the table.
 #[derive(Clone, Debug)]
 pub(crate) struct Table {
-    /// Invariant: the chunks together have room for every section that ever was served here.
+    /// Chunks of sections. Invariant: together they have room for every section that was ever served here.
     chunks: Vec<Arc<Chunk>>,
     /// Number of changes so far.
     changes: u64,
@@ -55,7 +55,7 @@ impl Table {
         self.get(owned.id).is_some_and(|now| Arc::ptr_eq(now, owned))
     }
 
-    /// Creates a table of sections after a number of changes.
+    /// Creates a table of sections as it is after `changes` changes.
     #[cfg(test)]
     pub(crate) fn of(sections: impl IntoIterator<Item = Arc<OwnedSection>>, changes: u64) -> Table {
         let mut table = Table { chunks: Vec::new(), changes };
@@ -66,7 +66,8 @@ impl Table {
         table
     }
 
-    /// Returns the entry of a section, in a chunk that no other state of the table shares.
+    /// Returns the entry of a section. The entry is in a chunk that no other state of the table shares, so it may be
+    /// changed.
     fn entry(&mut self, id: SectionId) -> &mut Option<Arc<OwnedSection>> {
         let id = id.0 as usize;
         if id / CHUNK >= self.chunks.len() {
@@ -76,7 +77,7 @@ impl Table {
     }
 }
 
-/// Returns a chunk without a section.
+/// Returns a chunk that has no section.
 fn empty() -> Arc<Chunk> {
     Arc::new([const { None }; CHUNK])
 }
@@ -84,7 +85,8 @@ fn empty() -> Arc<Chunk> {
 /// Change of one section.
 #[derive(Debug)]
 pub(crate) enum Change {
-    /// Begin of an ownership of a section. An earlier ownership of the section leaves.
+    /// Begin of an ownership of a section. If the table has an earlier ownership of the section, the earlier one
+    /// leaves.
     Enter(Arc<OwnedSection>),
     /// End of this ownership of a section.
     Leave(SectionId, Epoch),
@@ -108,10 +110,11 @@ impl SectionTable {
         self.current.load()
     }
 
-    /// Makes changes in order, in one step. The caller must hold the machine's lock.
+    /// Makes all changes in their order, in one step. The caller must hold the machine's lock.
     ///
     /// # Panics
-    /// If a section enters under an older ownership than the served ownership, because two ownerships would overlap.
+    /// If a section enters under an older ownership than the ownership in the table, because two ownerships would
+    /// overlap.
     pub(super) fn change(&self, changes: Vec<Change>) {
         if changes.is_empty() {
             return;
@@ -135,8 +138,8 @@ impl SectionTable {
             }
         }
         self.current.store(Arc::new(next));
-        // The notification follows the store, so that a waiter that wakes, or that read the table just before, does not
-        // find the section in the table.
+        // The table is stored before the notification, so that a waiter that wakes, or that read the table just before,
+        // no longer finds the section in the table.
         for section in &left {
             section.changed.notify_waiters();
         }

@@ -1,4 +1,5 @@
-//! Requests to other nodes: the items that share a request, the watch over it, and the items that its response leaves.
+//! Requests to other nodes: the items that share a request, the watch over a request in flight, and the items that
+//! remain after its response.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -17,33 +18,34 @@ use crate::pending_item::PendingItem;
 use crate::shared::{AwaitsOwner, Shared};
 use crate::work::Work;
 
-/// Items of one request.
+/// Items of one request to another node.
 pub(super) struct Request<'a> {
-    /// Items in the order of the call. Invariant: no item is removed before an earlier item of its uid, and at least
-    /// one is left while the request is in flight.
+    /// Items in the order of the call. Invariant: no item is removed before an earlier item of the same uid, and while
+    /// the request is in flight, at least one item is left.
     pub(super) items: &'a mut Vec<PendingItem>,
-    /// Machines of the items' sections, in order of section.
+    /// State machines of the items' sections, in the order of the sections.
     pub(super) machines: &'a mut [PendingCall],
     /// Time at which the items became pending.
     pub(super) since: Instant,
 }
 
-/// Items of a call with the same destination, or of one section that waits.
+/// Items of a call that have the same destination, or items of one section that have to wait.
 #[derive(Debug)]
 pub(crate) struct PendingGroup {
-    /// Destination; `None` if the items are of one section and wait.
+    /// Destination; `None` if the items are of one section and have to wait.
     pub(crate) to: Option<Destination>,
     /// Items in the order of the call.
     pub(crate) items: Vec<PendingItem>,
-    /// Machines of the items' sections, in order of section.
+    /// State machines of the items' sections, in the order of the sections.
     pub(crate) machines: Vec<PendingCall>,
     /// Time at which the items became pending.
     pub(crate) since: Instant,
 }
 
 impl Request<'_> {
-    /// Returns the items to send, and the machine that is watched for all of them, because sections of one owner share
-    /// the outcome of the request. Items for another set carry the epoch since which their section is in that set.
+    /// Returns the items to send and the state machine to watch while the request is in flight. One machine is watched
+    /// for all items, because sections of one owner share the outcome of the request. If the destination is another
+    /// set, each item carries the epoch since which its section has been in that set.
     fn sent_and_watched(&mut self, to: Destination) -> (Cow<'_, [PendingItem]>, &mut PendingCall) {
         let first = place_of(self.machines, self.items[0].section);
         let Destination::Set(_) = to else { return (Cow::Borrowed(self.items), &mut self.machines[first]) };
@@ -53,7 +55,8 @@ impl Request<'_> {
         (items, &mut self.machines[first])
     }
 
-    /// Adopts replies over the stream: numbers, and refusals of unknown outcome. The other items have to be sent again.
+    /// Takes the items whose replies over the stream are final: numbers, and refusals after which the outcome is
+    /// unknown. The other items stay and have to be sent again.
     fn take_given<W: Work>(&mut self, replies: Vec<ItemReply<W::Output>>, results: &mut Vec<ItemResult<W::Output>>) {
         let items = std::mem::take(self.items);
         self.items.extend(items.into_iter().zip(replies).filter_map(|(item, reply)| match reply {
@@ -61,7 +64,7 @@ impl Request<'_> {
                 results.push(item.result::<W>(Ok(output)));
                 None
             }
-            // The item may have been processed, so it is not repeated here.
+            // The item may have been processed, so this node does not repeat it.
             Some(Err(
                 refusal @ (Refusal::OwnerTimedOut { .. }
                 | Refusal::OwnerConnectionLost { .. }
@@ -96,7 +99,8 @@ impl PendingGroup {
 }
 
 impl Shared {
-    /// Completes the items of a group: forwards them in one request, or keeps them pending, section by section.
+    /// Completes the items of a group. If the group has a destination, forwards the items in one request. Items without
+    /// a result afterwards are completed section by section.
     pub(crate) async fn complete_group<W: Work>(
         &self,
         work: &W,
@@ -122,12 +126,12 @@ impl Shared {
                 }
             }
         }
-        // Boxed, so that the future of the usual request does not have the size of the rest.
+        // Boxed, because the future of the common request must not have the size of this rare one.
         Box::pin(self.complete_rest(work, call, group, response, results)).await
     }
 
-    /// Completes the remaining items of a group section by section, after the response to its request, if there was
-    /// one.
+    /// Completes the remaining items of a group section by section. `response` is the response to the group's request,
+    /// if there was one.
     async fn complete_rest<W: Work>(
         &self,
         work: &W,
@@ -143,7 +147,7 @@ impl Shared {
         let mut sections = group.into_sections();
         for (section, response) in of_sections {
             let pending = sections.get_mut(&section).expect("it has the section's items");
-            // `complete` evaluates the remaining items at once.
+            // `complete` evaluates the remaining items at once, so the rest is not needed.
             let _: Rest = pending.on_response::<W>(response, &mut results);
             self.renew_if_due(&mut pending.machine);
         }
@@ -153,13 +157,14 @@ impl Shared {
         results
     }
 
-    /// Forwards items to their owner, or to a node of their set if that is another set: first over the stream to the
-    /// node; items that would wait at the node follow in a separate request. Numbers that the node allocated over the
-    /// stream are in `results`; the return value has the results of the items that remain in `request`.
+    /// Forwards items to the node of their owner, or, if their section is in another set, to a node of that set. The
+    /// items are first sent over the stream to the node. Items that would have to wait there follow in a separate
+    /// request. Results of items that the stream completed are added to `results`. The return value has the results of
+    /// the items that remain in `request`.
     ///
     /// # Errors
-    /// `None` if the node abandoned the request, so that the items have to be evaluated again. A refusal if the
-    /// deadline passed, if the other set does not respond, or if the other set has too many calls.
+    /// `None` if this node abandoned the request, because the items have to be evaluated again. A refusal if the
+    /// deadline passed, if the other set does not respond, or if too many calls to the other set are in flight.
     pub(super) async fn forward<W: Work>(
         &self,
         work: &W,
@@ -171,7 +176,7 @@ impl Shared {
         let (target, _permit) = match self.forward_target(to, request.items[0].section).await {
             Ok(admitted) => admitted,
             Err(refusal) => {
-                // Nothing was sent.
+                // The request was not sent.
                 request.machines.iter_mut().for_each(PendingCall::on_abandoned);
                 return Err(Some(refusal));
             }
@@ -217,10 +222,11 @@ impl Shared {
         span
     }
 
-    /// Waits for the response to a request in flight, and watches the request for one of its sections.
+    /// Waits for the response to a request in flight. In the meantime watches the request, by the state machine of one
+    /// of its sections.
     ///
     /// # Errors
-    /// As [`Shared::watch`]. The request was dropped.
+    /// As [`Shared::watch`]. In this case the request was dropped.
     async fn unless_abandoned<T>(
         &self,
         target: &ForwardTarget,
@@ -230,7 +236,7 @@ impl Shared {
     ) -> Result<T, Option<Refusal>> {
         let section = machine.section();
         tokio::select! {
-            // A response that has arrived counts, even if the watch or the set ended at the same time.
+            // A response that has arrived is used, even if the watch ended or the set went down at the same time.
             biased;
             response = response => Ok(response),
             refusal = self.watch(machine, since) => Err(refusal),
@@ -238,7 +244,8 @@ impl Shared {
         }
     }
 
-    /// Returns the node for a request. For another set, waits for the first probes, and refuses while the set is down.
+    /// Returns the node to which a request is sent. If the destination is another set, waits for the first probes of
+    /// the set, and refuses while the set is down.
     async fn forward_target(
         &self,
         to: Destination,
@@ -258,7 +265,8 @@ impl Shared {
         Ok((ForwardTarget::Other(other, addr), Some(permit)))
     }
 
-    /// Watches a request in flight until it has to be dropped. Returns a refusal if its items have to be refused then.
+    /// Watches a request in flight. Completes when the request has to be dropped. Returns a refusal if its items have
+    /// to be refused in that case; `None` if they have to be evaluated again.
     async fn watch(&self, machine: &mut PendingCall, since: Instant) -> Option<Refusal> {
         let mut awaits: Option<AwaitsOwner<'_>> = None;
         let section = machine.section();
@@ -284,7 +292,7 @@ impl Shared {
     }
 }
 
-/// Returns the index of the machine of a section.
+/// Returns the index of a section's state machine.
 fn place_of(machines: &[PendingCall], section: SectionId) -> usize {
     let place = machines.binary_search_by_key(&section, PendingCall::section);
     place.expect("each item has the machine of its section")
@@ -294,8 +302,8 @@ fn is_final<T>(result: &Result<T, Refusal>) -> bool {
     !result.as_ref().is_err_and(stays_pending)
 }
 
-/// Waits until the set of a request does not respond any more. Returns the refusal of its items, which may have been
-/// processed.
+/// Waits until the set to which a request was sent no longer responds. Returns the refusal of the request's items,
+/// which that set may have processed.
 async fn silent(target: &ForwardTarget, section: SectionId) -> Refusal {
     match target {
         ForwardTarget::Node(_) => std::future::pending().await,

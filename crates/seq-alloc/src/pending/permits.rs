@@ -1,4 +1,4 @@
-//! Permit of a pending call, with the bounds and the measurements of its wait.
+//! Permit of a pending call. It enforces the limits on waiting calls, and measures the wait.
 
 use seq_core::calls::Wait;
 use seq_core::{Refusal, SectionId, SetId};
@@ -12,7 +12,7 @@ use crate::shared::{AwaitsOwner, PendingPermit, Shared};
 pub(super) struct Permit<'a> {
     shared: &'a Shared,
     _permit: PendingPermit<'a>,
-    /// Permit among the calls for sections of another set.
+    /// Permit among the calls that wait for sections of another set.
     of_set: Option<(SetId, SetPermit)>,
     awaits: Option<AwaitsOwner<'a>>,
     /// Time since which the call waits at a ceiling.
@@ -20,7 +20,7 @@ pub(super) struct Permit<'a> {
 }
 
 impl Permit<'_> {
-    /// Counts the call by the cause of its wait.
+    /// Counts the call under the cause of its wait.
     ///
     /// # Errors
     /// [`Refusal::TooManyPendingOfSet`].

@@ -7,13 +7,13 @@ use seq_kit::telemetry::traces::Span;
 use crate::shared::Shared;
 use crate::store_link::StoreError;
 
-/// Log of renewals that fail: lines at the first failure, once a minute afterwards, when the lease expires, and when a
-/// renewal succeeds.
+/// Log of renewals that fail. It has lines at the first failure, once a minute afterwards, when the lease expires, and
+/// when a renewal succeeds again.
 #[derive(Debug, Default)]
 pub(super) struct RenewalFault {
     repeats: Repeats,
     lease_lost: bool,
-    /// Whether a renewal has succeeded, so that there was a lease.
+    /// Whether a renewal has succeeded, that is, whether there ever was a lease.
     renewed: bool,
 }
 
@@ -25,7 +25,7 @@ impl RenewalFault {
         }
     }
 
-    /// Counts an expired lease, once.
+    /// Counts and logs the expiry of a lease, only once for each lease.
     pub(super) fn note_lease(&mut self, shared: &Shared, session: Session) {
         let (set, name, incarnation) = (&shared.config.set, &shared.config.name, session.incarnation.0);
         if self.renewed && !self.lease_lost && !shared.is_leased() {

@@ -1,4 +1,4 @@
-//! State of handovers in both directions.
+//! State of the handovers from this node and of the handovers to it.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -15,13 +15,14 @@ use tonic::Status;
 pub(crate) struct HandoverState {
     /// Steps of handovers from this node, sent by `handover`.
     pub(crate) queue: HandoverQueue,
-    /// Addresses for peers of the nodes that sections are handed over to.
+    /// Addresses of the target nodes of handovers, at their ports for peers.
     pub(crate) targets: TargetAddrs,
-    /// Room for copies of handovers to this node, held by `handover_service`.
+    /// Limit on the copies that are being received in handovers to this node; `handover_service` enforces it.
     pub(crate) receiving: Receiving,
 }
 
-/// Requests to be sent. Bounded by the handovers in progress, each of which waits for one response.
+/// Requests to be sent. There are at most as many as handovers in progress, because each handover waits for one
+/// response at a time.
 #[derive(Debug, Default)]
 pub(crate) struct HandoverQueue {
     pending: Mutex<VecDeque<HandoverRequest>>,
@@ -41,24 +42,24 @@ impl HandoverQueue {
         self.pending.lock().pop_front()
     }
 
-    /// Notes the outcome of a request, after the requests that follow from it were pushed.
+    /// Notes the outcome of a request. It is called after the requests that follow from this outcome were pushed.
     pub(crate) fn done(&self) {
         self.open.fetch_sub(1, SeqCst);
     }
 
-    /// Returns whether every request has its outcome.
+    /// Returns whether every pushed request has its outcome.
     pub(crate) fn are_done(&self) -> bool {
         self.open.load(SeqCst) == 0
     }
 
-    /// Waits until a request is pushed after the last completed wait. Cancel safe.
+    /// Waits until a request has been pushed since the last completed wait. Cancel safe.
     pub(crate) async fn arrived(&self) {
         self.arrived.notified().await;
     }
 }
 
-/// Addresses of other nodes of the set for handovers, as planned handovers stated them last. Routes have the addresses
-/// for callers.
+/// Addresses for handovers of other nodes of the set, as the planned handovers stated them most recently. The routes do
+/// not have them: they have the addresses for callers.
 #[derive(Debug, Default)]
 pub(crate) struct TargetAddrs(Mutex<BTreeMap<NodeId, String>>);
 
@@ -76,7 +77,8 @@ impl TargetAddrs {
     }
 }
 
-/// Bound on the touched uids of all copies that are being received: as many as the node keeps of received copies.
+/// Limit on the touched uids of all copies that are being received. It equals the limit on the touched uids of received
+/// copies that the node keeps.
 #[derive(Debug)]
 pub(crate) struct Receiving(Semaphore);
 
@@ -87,12 +89,12 @@ impl Default for Receiving {
 }
 
 impl Receiving {
-    /// Begins to receive a copy, with room for none of its slots yet.
+    /// Returns a permit to receive a copy. It has no room for slots yet.
     pub(crate) fn begin(&self) -> Result<SemaphorePermit<'_>, Status> {
         self.0.try_acquire_many(0).map_err(|closed| Status::internal(closed.to_string()))
     }
 
-    /// Makes room for more slots of one copy, until the permit is dropped.
+    /// Adds room for `slots` more slots of a copy to its permit. The room is free again when the permit is dropped.
     pub(crate) fn make_room<'a>(&'a self, held: &mut SemaphorePermit<'a>, slots: usize) -> Result<(), Status> {
         let more = u32::try_from(slots).ok().and_then(|slots| self.0.try_acquire_many(slots).ok());
         let more = more.ok_or_else(|| {

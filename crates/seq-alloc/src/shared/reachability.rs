@@ -1,19 +1,19 @@
-//! Reachability of this node and of its peers at their addresses for callers, as checked last.
+//! Reachability of this node and of its peers at their addresses for callers, as found by the most recent checks.
 
 use parking_lot::Mutex;
 use seq_core::self_check::Decision;
 
-/// Results of the checks that `self_check`, their only writer, makes.
+/// Results of the checks of `self_check`, which alone writes them.
 #[derive(Debug)]
 pub(crate) struct Reachability {
     /// Decision of the last round of checks of this node.
     decision: Mutex<Decision>,
-    /// Names of other nodes of the set that this node does not reach, as in its status.
+    /// Names of the other nodes of the set that this node cannot reach. This node's status lists them.
     unreached: Mutex<Vec<String>>,
 }
 
 impl Reachability {
-    /// Creates the state before the first round: the node serves, and no peer is known to be unreached.
+    /// Creates the state before the first round. In it the node serves, and no peer is unreached.
     pub(crate) fn new() -> Reachability {
         Reachability { decision: Mutex::new(Decision::Serve), unreached: Mutex::default() }
     }
@@ -23,19 +23,20 @@ impl Reachability {
         std::mem::replace(&mut *self.decision.lock(), decision)
     }
 
-    /// Returns the cause for which this node is withdrawn: it hands its sections over, or sends no renewal.
+    /// Returns the cause for which this node is withdrawn; `None` if it is not. A withdrawn node hands its sections
+    /// over, or sends no renewal.
     pub(crate) fn withdrawn(&self) -> Option<String> {
         let decision = *self.decision.lock();
         let withdrawn = matches!(decision, Decision::HandOver(_) | Decision::Stop);
         decision.cause().filter(|_| withdrawn).map(|cause| cause.to_string())
     }
 
-    /// Returns whether renewals and registrations wait for another certificate.
+    /// Returns whether registrations and renewals wait until this node has another certificate.
     pub(crate) fn is_stopped(&self) -> bool {
         *self.decision.lock() == Decision::Stop
     }
 
-    /// Returns the names of the other nodes that this node does not reach.
+    /// Returns the names of the other nodes that this node cannot reach.
     pub(crate) fn unreached(&self) -> Vec<String> {
         self.unreached.lock().clone()
     }

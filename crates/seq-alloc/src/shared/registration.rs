@@ -1,4 +1,4 @@
-//! Registration of this node with the store, as tasks other than its owner see it.
+//! Registration of this node with the store, as far as tasks other than `session` use it.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
@@ -7,14 +7,14 @@ use seq_core::owner::Session;
 use seq_core::{Incarnation, NodeId};
 use tokio::sync::Notify;
 
-/// State of the registration, written by `session` alone, and the requests of other tasks for a renewal.
+/// State of the registration, which `session` alone writes, and the requests of other tasks for a renewal.
 #[derive(Debug, Default)]
 pub(crate) struct Registration {
     /// Id of the node, the same in every incarnation; 0 before the first registration.
     node: AtomicU32,
-    /// Newest incarnation that a session of this process had; 0 before the first registration. Only grows.
+    /// Newest incarnation of this process; 0 before the first registration. It never falls.
     last_incarnation: AtomicU64,
-    /// Cause for which no response of the store can be used; `None` after a usable response.
+    /// Cause for which no response of the store can be used; `None` once a response can be used.
     fault: Mutex<Option<String>>,
     renewal_requested: Notify,
     grant_requested: Notify,
@@ -32,13 +32,12 @@ impl Registration {
         NodeId(self.node.load(Relaxed))
     }
 
-    /// Returns the newest incarnation that a session of this process had; `Incarnation(0)` before the first
-    /// registration.
+    /// Returns the newest incarnation of this process; `Incarnation(0)` before the first registration.
     pub(crate) fn last_incarnation(&self) -> Incarnation {
         Incarnation(self.last_incarnation.load(Relaxed))
     }
 
-    /// Returns the cause for which no response of the store can be used.
+    /// Returns the cause for which no response of the store can be used; `None` if there is none.
     pub(crate) fn fault(&self) -> Option<String> {
         self.fault.lock().clone()
     }
@@ -47,25 +46,26 @@ impl Registration {
         *self.fault.lock() = fault;
     }
 
-    /// Requests a renewal as soon as the shortest interval between two renewals allows it, e.g. because the routes of
-    /// this node proved stale.
+    /// Requests a renewal, which is sent as soon as the shortest interval between two renewals allows it. A cause is
+    /// e.g. that the routes of this node proved stale.
     pub(crate) fn request_renewal(&self) {
         self.renewal_requested.notify_one();
     }
 
-    /// Waits until a renewal is requested. Returns at once if one was requested since the previous wait completed.
-    /// Cancel safe.
+    /// Waits until a renewal has been requested. Completes at once if one was requested since the previous wait
+    /// completed. Cancel safe.
     pub(crate) async fn renewal_requested(&self) {
         self.renewal_requested.notified().await;
     }
 
-    /// Requests a renewal at once: its response brings the grant of a handover to this node that is committed.
+    /// Requests a renewal that is sent at once, because its response brings the grant of a committed handover to this
+    /// node.
     pub(crate) fn request_grant(&self) {
         self.grant_requested.notify_one();
     }
 
-    /// Waits until a grant is requested. Returns at once if one was requested since the previous wait completed. Cancel
-    /// safe.
+    /// Waits until a grant has been requested. Completes at once if one was requested since the previous wait
+    /// completed. Cancel safe.
     pub(crate) async fn grant_requested(&self) {
         self.grant_requested.notified().await;
     }

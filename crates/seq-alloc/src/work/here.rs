@@ -1,4 +1,4 @@
-//! Allocations and advances in sections that are served here.
+//! Allocations and advances in sections that this node serves.
 
 use seq_api::service::{Allocation, Item};
 use seq_core::section::RaiseTicket;
@@ -9,12 +9,14 @@ use crate::ownership::{OwnedSection, Served};
 use crate::pending_item::PendingItem;
 use crate::shared::Shared;
 
-/// Minimum distance of an advance that is logged, in steps of the ceiling: a hundred times the largest count.
+/// Minimum distance above the ceiling of an advance that is logged, in steps. With the default step of 10,000 it is
+/// 10^10 numbers, ten times the default limit on an advance.
 const FAR_ADVANCE_STEPS: u64 = 1_000_000;
 
 impl Shared {
-    /// Takes an item's numbers from a section that is served here; `None` if the item has to wait, because the numbers
-    /// are above the ceiling and a raise is queued, the section is frozen, or the caller has seen a newer ownership.
+    /// Takes an item's numbers from a section that this node serves; `None` if the item has to wait. It has to wait if
+    /// the numbers are above the ceiling and a raise is queued, if the section is frozen, or if the caller has seen a
+    /// newer ownership.
     #[inline]
     pub(crate) fn take(&self, served: Served<'_>, item: &Item, slot: SlotIndex) -> Option<Result<Allocation, Refusal>> {
         if item.epoch > served.epoch() {
@@ -23,7 +25,7 @@ impl Shared {
         self.taken(served, item, served.take(slot, item.count))
     }
 
-    /// Returns the outcome of a call for numbers, and enqueues the raise that it made due.
+    /// Returns the result of a call for numbers. If the call made a raise due, enqueues the raise.
     #[inline]
     pub(crate) fn taken(&self, served: Served<'_>, item: &Item, taken: Take) -> Option<Result<Allocation, Refusal>> {
         match taken {
@@ -42,15 +44,16 @@ impl Shared {
         }
     }
 
-    /// Enqueues a raise. Not inlined, so that [`Shared::take`] stays small enough to be inlined into the loop of a
-    /// batch.
+    /// Enqueues a raise. It is not inlined, so that [`Shared::take`] stays small enough to be inlined into the loop of
+    /// a batch.
     #[cold]
     #[inline(never)]
     fn enqueue_raise(&self, served: Served<'_>, ticket: RaiseTicket) {
         self.raises.enqueue(served.owned().clone(), ticket);
     }
 
-    /// Advances a uid of a section that is served here; `None` if the item has to wait, as for [`Shared::take`].
+    /// Advances a uid of a section that this node serves; `None` if the item has to wait, for the same causes as in
+    /// [`Shared::take`].
     pub(super) fn advance(&self, served: Served<'_>, item: &PendingItem, to: Target) -> Option<Result<Epoch, Refusal>> {
         if item.item.epoch > served.epoch() {
             return None;
@@ -71,7 +74,8 @@ impl Shared {
         answer
     }
 
-    /// Returns whether an advance skips so many of the section's numbers that an operator should know of it.
+    /// Returns whether the target of an advance is so far above the section's ceiling that the advance is logged for an
+    /// operator.
     pub(super) fn is_far(&self, owned: &OwnedSection, to: Target) -> bool {
         let distance = to.seq().0.saturating_sub(owned.ceiling().0);
         distance / self.ownership.raise_step().0 >= FAR_ADVANCE_STEPS

@@ -1,7 +1,7 @@
-//! Numbers of lanes, at the time of the clock, and the choice of a lane.
+//! Allocation of numbers of lanes at the time of the clock, and the choice of a lane.
 //!
-//! **Invariant:** the numbers of a lane are unique and rise whatever the clock reads, because it only moves the first
-//! number of a call forwards.
+//! **Invariant:** the numbers of a lane are unique and rise for any time that the clock shows, because the clock can
+//! only increase the first number of a call.
 
 use std::cell::{Cell, LazyCell};
 
@@ -17,13 +17,13 @@ use crate::pending_item::PendingItem;
 use crate::shared::Shared;
 
 thread_local! {
-    /// Number of lanes that this thread has chosen.
+    /// Number of choices of a lane that this thread has made.
     static CHOSEN: Cell<u32> = const { Cell::new(0) };
 }
 
 impl Shared {
-    /// Takes numbers of a lane from a section that is served here; `None` if the item has to wait, as for
-    /// [`Shared::take`].
+    /// Takes numbers of a lane from a section that this node serves; `None` if the item has to wait, for the same
+    /// causes as in [`Shared::take`].
     pub(crate) fn take_in_lane(
         &self,
         served: Served<'_>,
@@ -38,7 +38,7 @@ impl Shared {
         match served.take_in_lane(slot, item.count, above, unix_ms(now)) {
             Ok(taken) => {
                 let is_stuck = matches!(taken, Take::AtCeiling { .. });
-                // A raise is requested in either case, as the store's clock may be right by now.
+                // The raise is requested in either case, because the store's clock may have been corrected.
                 self.taken(served, &item, taken)
                     .or_else(|| if is_stuck { self.clock_ahead(served, now).map(Err) } else { None })
             }
@@ -47,8 +47,8 @@ impl Shared {
         }
     }
 
-    /// Returns the refusal of a call that waits for a ceiling, if this node's clock is so far ahead that no raise
-    /// reaches it.
+    /// Returns the refusal of a call that waits for a ceiling, if this node's clock is so far ahead of the store's that
+    /// no raise reaches the present; otherwise `None`.
     #[cold]
     fn clock_ahead(&self, served: Served<'_>, now: Clocks) -> Option<Refusal> {
         let (owned, node) = (served.owned(), self.registration.node());
@@ -56,14 +56,14 @@ impl Shared {
         Some(Refusal::ClockAhead { section: owned.id, node, ahead_ms })
     }
 
-    /// Returns whether the lanes of a section give out no id now: it began ahead of the clock, or no raise reaches the
-    /// clock.
+    /// Returns whether the lanes of a section allocate no id now. This is so if the ownership began ahead of the clock,
+    /// or if no raise reaches the present by this node's clock.
     pub(crate) fn rests(&self, owned: &OwnedSection, clock: &LaneClock, now: Clocks) -> bool {
         owned.rests(unix_ms(now)) || self.clock_ahead.bounds(&clock.clock, owned.ceiling(), now).is_some()
     }
 
-    /// Returns a lane of a series, as [`lane_clock::choose`] decides. Each call of a thread returns the next lane of
-    /// the section. `attempt` is the number of sections of which the request has tried lanes.
+    /// Returns a lane of a series, as [`lane_clock::choose`] decides. Successive calls on one thread return successive
+    /// lanes of the chosen section. `attempt` is the number of sections whose lanes the request has tried before.
     pub(crate) fn choose_lane(&self, series: &IdSeries, attempt: u32, now: Clocks) -> Option<u32> {
         let turn = CHOSEN.replace(CHOSEN.get().wrapping_add(1));
         let owned = self.ownership.owned();
@@ -71,7 +71,7 @@ impl Shared {
             let owned = owned.get(section)?;
             Some(owned.clock.is_some_and(|clock| self.rests(owned, &clock, now)))
         };
-        // Most choices are of a section here.
+        // Most choices are a lane of a section that this node owns, so the routes are read only if they are needed.
         let routes = LazyCell::new(|| self.routes());
         let elsewhere = |section| {
             let route = routes.as_ref()?.get(section)?;

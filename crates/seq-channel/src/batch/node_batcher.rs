@@ -1,4 +1,5 @@
-//! The batcher of one node: permits that bound its items, their queue, and the task of its stream.
+//! The batcher of one node: permits that limit the number of its items, the queue of the items, and the task of its
+//! stream.
 
 use std::sync::Arc;
 
@@ -21,20 +22,21 @@ use crate::pool::Pool;
 pub struct NodeBatcher {
     addr: Arc<str>,
     pool: Pool,
-    /// Limit on the items of all calls.
+    /// Limit on the items of all calls together.
     items: usize,
-    /// One permit per item. The caller holds them, so a dropped call releases them at once, in any state.
+    /// One permit for each item. The caller holds the permits, so a call that is dropped releases them at once, in any
+    /// state.
     permits: Semaphore,
     queue: Arc<SharedQueue>,
-    /// Task of the newest stream; the task of the previous stream has ended.
+    /// Task of the newest stream. The tasks of earlier streams have ended.
     task: Mutex<Option<AbortOnDropHandle<()>>>,
 }
 
-/// Error of a call that does not fit the queue; no item was sent.
+/// Error of a call whose items exceed the room in the queue. No item was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{items} items for one node are pending or in flight already")]
 pub struct QueueFull {
-    /// The limit on the items of all calls.
+    /// Limit on the items of all calls together.
     pub items: usize,
 }
 
@@ -56,9 +58,10 @@ impl NodeBatcher {
         &self.addr
     }
 
-    /// Enqueues a call and waits for its outcome. If too many permits are taken, waits for its permits first.
+    /// Enqueues a call and waits for its outcome. If too few permits are free, first waits for its permits.
     ///
-    /// Cancel safe: a dropped call that is still pending is not sent; if it was sent, its reply is discarded.
+    /// Cancel safe: if the call is dropped while it is still pending, it is not sent. If it was sent, its reply is
+    /// discarded.
     pub async fn send(&self, call: Call) -> Outcome {
         let items = call.items.len() as u32;
         let permit = match self.permits.try_acquire_many(items) {
@@ -71,10 +74,10 @@ impl NodeBatcher {
         self.enqueue(call, permit).await
     }
 
-    /// As [`NodeBatcher::send`], but never waits for a permit. Also cancel safe.
+    /// As [`NodeBatcher::send`], but never waits for a permit. It is cancel safe too.
     ///
     /// # Errors
-    /// [`QueueFull`] if there are not enough permits.
+    /// [`QueueFull`] if too few permits are free.
     pub async fn try_send(&self, call: Call) -> Result<Outcome, QueueFull> {
         match self.permits.try_acquire_many(call.items.len() as u32) {
             Ok(permit) => Ok(self.enqueue(call, permit).await),
@@ -100,7 +103,7 @@ impl NodeBatcher {
         if let Some(generation) = open {
             self.open(generation);
         }
-        // The queue completes every call. If it drops a call after all, the call may have been sent.
+        // The queue completes every call. If it nevertheless drops a call, the call may have been sent.
         outcome
             .await
             .unwrap_or_else(|_| Outcome::Failed { status: stream::ended("the batcher dropped the call"), sent: true })
@@ -110,7 +113,8 @@ impl NodeBatcher {
         match self.pool.get_for_caller(&self.addr) {
             Ok(channel) => {
                 let client = SequenceServiceClient::new(channel).max_decoding_message_size(MAX_RESPONSE_BYTES);
-                // Held until the task is stored, so that the task of the next stream cannot be stored first.
+                // The lock is held until the task is stored, so that the task of the next stream cannot be stored
+                // before this task.
                 let mut task = self.task.lock();
                 *task = Some(stream::start(self.queue.clone(), generation, client, self.pool.runtime()));
             }

@@ -1,9 +1,9 @@
-//! The queue of calls to one node: pending calls, in-flight messages with their calls, and the outcome of each call. No
-//! I/O and no clock.
+//! The queue of calls to one node: the pending calls, the in-flight messages with their calls, and the outcome of each
+//! call. It has no I/O and no clock.
 //!
-//! Invariant: an enqueued call gets exactly one [`Outcome`], unless its caller dropped it. Until then it is either
-//! pending or in a single message, with all its items in order. It never moves back to pending, so it is sent at most
-//! once.
+//! Invariant: an enqueued call gets exactly one [`Outcome`], unless its caller dropped it. Until it gets its outcome, a
+//! call is either pending, or in a single message that has all its items in order. A call never moves back to pending,
+//! so it is sent at most once.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::task::Waker;
@@ -20,9 +20,9 @@ use super::response::{Message, Response};
 /// Limits of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// Limit on the items of all calls, pending and in flight.
+    /// Limit on the items of all calls together, pending and in flight.
     pub items: usize,
-    /// Limit on the items per message; a call with more items is sent as a separate message.
+    /// Limit on the items in a message that has several calls. A call with more items is sent in a message of its own.
     pub message: usize,
     /// Limit on the messages in flight.
     pub in_flight: usize,
@@ -31,18 +31,19 @@ pub struct Bounds {
 impl Bounds {
     /// Limits for callers that each wait for their own response.
     pub const DEFAULT: Bounds = Bounds {
-        // More than the concurrent calls of a busy process to one node; at some 200 bytes each they take 13 MiB.
+        // This is more than the concurrent calls of a busy process to one node. With about 200 bytes each they take 13
+        // MiB.
         items: 65_536,
-        // The cost of a message is negligible compared to a thousand items, and the first item does not wait long for
-        // the last.
+        // With a thousand items, the cost of the message itself is negligible, and the first item does not wait long
+        // for the last.
         message: 1_024,
-        // Half of the messages that a node accepts from a stream. The calls to a responsive node stay far below it; for
-        // a slow node, pending calls accumulate.
+        // This is half of the messages that a node accepts from a stream. Calls to a node that responds fast stay far
+        // below it. Calls to a slow node accumulate as pending calls.
         in_flight: 256,
     };
 }
 
-/// An item of a call, which requests numbers for one uid.
+/// An item of a call. It requests numbers for one uid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Item {
     /// The requested uid.
@@ -65,13 +66,13 @@ pub enum CallItems {
 /// A call for numbers of one or several uids.
 #[derive(Clone, Debug)]
 pub struct Call {
-    /// Items of the call, sent in one message and in order.
+    /// Items of the call, which are sent in one message and in this order.
     pub items: CallItems,
-    /// Number of servers that have forwarded the call, including this forwarding.
+    /// Number of times that servers have forwarded the call. If this node forwards it, that is counted too.
     pub hops: u32,
     /// Version of the caller's routes; `None` if the caller keeps no routes.
     pub route_version: Option<u64>,
-    /// End of the caller's wait.
+    /// Time at which the caller stops waiting.
     pub deadline: Instant,
 }
 
@@ -82,7 +83,7 @@ pub enum Outcome {
     Response(Response),
     /// The node refused the whole message.
     Refused(Box<v1::ItemError>),
-    /// The stream ended without a response.
+    /// The stream ended before it delivered a response to the call.
     Failed {
         /// Status of the stream's end.
         status: Status,
@@ -91,7 +92,7 @@ pub enum Outcome {
     },
     /// The deadline passed.
     TimedOut {
-        /// Whether the node may have processed the call, or may still process it.
+        /// Whether the node may have processed the call, or may process it later.
         sent: bool,
     },
     /// The response violates the protocol.
@@ -100,7 +101,7 @@ pub enum Outcome {
     Unsupported,
 }
 
-/// Number of a stream, incremented when the next stream is opened.
+/// Number of a stream. Each stream has the number of the previous one plus 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Generation(u64);
 
@@ -109,23 +110,23 @@ pub(super) struct Generation(u64);
 pub(super) enum StreamEnd {
     /// The stream was open and broke.
     Broke(Status),
-    /// The node ended the stream with a status of success: it has responded to every message that it processed.
+    /// The node ended the stream with a status of success, so it has responded to every message that it processed.
     Closed(Status),
     /// The stream never opened, and none of its messages was processed.
     NeverSent(Status),
     /// The node does not implement the method. No stream is opened before `until`.
     Unsupported { until: Instant },
-    /// The batcher's runtime has shut down; no further stream can be opened.
+    /// The runtime of the batcher has shut down, so no further stream can be opened.
     RuntimeGone(Status),
 }
 
-/// The receiver and the deadline of a call's outcome.
+/// The receiver of a call's outcome, and the call's deadline.
 #[derive(Debug)]
 pub(super) struct Waiter {
     /// Number of the call's items.
     items: usize,
     deadline: Instant,
-    /// `None` once the call is complete.
+    /// Sender of the outcome; `None` once the call is complete.
     reply: Option<oneshot::Sender<Outcome>>,
 }
 
@@ -136,28 +137,28 @@ pub(super) struct CallQueue {
     pending: VecDeque<(Call, Waiter)>,
     /// Items of the calls in `pending`.
     pending_items: usize,
-    /// Calls of each message in the order of the message's items, by tag.
+    /// Calls of each message in flight, by the tag of the message. They are in the order of their items in the message.
     in_flight: BTreeMap<u64, Vec<Waiter>>,
     next_tag: u64,
     generation: Generation,
     /// Whether the stream of this generation is open or being opened.
     open: bool,
-    /// Whether the stream of this generation delivered a response.
+    /// Whether the stream of this generation has delivered a response.
     responded: bool,
     unsupported_until: Option<Instant>,
-    /// Waker of the sender, if it found no message to send.
+    /// Waker of the sender; `None` unless the sender found no message to send.
     sender: Option<Waker>,
-    /// Time of the next check for expired calls: at or before the earliest deadline in the queue.
+    /// Time of the next check for expired calls. It is not after the earliest deadline of any call in the queue.
     timer: Option<Instant>,
 }
 
 /// Effects of enqueuing a call.
 #[derive(Debug, Default)]
 pub(super) struct Enqueued {
-    /// Generation of the stream to open.
+    /// Generation of the stream that the caller has to open; `None` if a stream is open.
     pub(super) open: Option<Generation>,
     pub(super) wake: Option<Waker>,
-    /// Whether the timer is due earlier than before.
+    /// Whether the timer is now due earlier than before this call.
     pub(super) timer_moved: bool,
 }
 
@@ -165,18 +166,18 @@ pub(super) struct Enqueued {
 #[derive(Debug)]
 pub(super) enum NextMessage {
     Ready(v1::NextStreamRequest),
-    /// There is no message to send now; the waker is registered.
+    /// There is no message to send now. The waker is registered.
     Pending,
-    /// The stream has ended: its generation is not the current generation.
+    /// The stream has ended, because its generation is not the current generation.
     Closed,
 }
 
 /// Effects of the end of a stream.
 #[derive(Debug, Default)]
 pub(super) struct Ended {
-    /// The failed calls, each with whether the node may have processed it.
+    /// The calls that failed with the stream. Each has a flag whether the node may have processed it.
     pub(super) failed: Vec<(Waiter, bool)>,
-    /// Generation of the stream to open for the pending calls.
+    /// Generation of the stream that has to be opened for the pending calls; `None` if no call is pending.
     pub(super) open: Option<Generation>,
 }
 
@@ -197,7 +198,7 @@ impl CallQueue {
         }
     }
 
-    /// Returns whether the node was recently found not to implement streams.
+    /// Returns whether the node was recently found not to implement streams. Then no stream is opened yet.
     pub(super) fn is_unsupported(&self, now: impl FnOnce() -> Instant) -> bool {
         self.unsupported_until.is_some_and(|until| now() < until)
     }
@@ -205,8 +206,8 @@ impl CallQueue {
     /// Adds a pending call.
     pub(super) fn enqueue(&mut self, call: Call, reply: oneshot::Sender<Outcome>) -> Enqueued {
         if self.pending_items >= 2 * self.bounds.items {
-            // At most half of the pending items have a caller that still waits; drops the others before the queue
-            // grows.
+            // The permits limit the items whose callers still wait to half of this number. So at least half of the
+            // pending items are of dropped calls, and removing these calls keeps the queue from growing.
             self.retain_pending(|waiter| waiter.is_wanted());
         }
         let timer_moved = self.timer.is_none_or(|timer| call.deadline < timer);
@@ -220,7 +221,7 @@ impl CallQueue {
         Enqueued { open, wake: self.sender.take(), timer_moved }
     }
 
-    /// Builds a message from the pending calls, up to the limit of a message.
+    /// Builds a message from the pending calls, up to the limit on the items in a message.
     pub(super) fn next_message(
         &mut self,
         generation: Generation,
@@ -257,8 +258,8 @@ impl CallQueue {
         NextMessage::Pending
     }
 
-    /// Removes the calls of a message that got its response, and the sender's waker if calls are pending. Returns
-    /// `None` if no such message is in flight.
+    /// Removes a message that got its response. Returns its calls and, if calls are pending, the sender's waker.
+    /// Returns `None` if no message with this tag is in flight.
     pub(super) fn take_message(&mut self, tag: u64) -> Option<(Vec<Waiter>, Option<Waker>)> {
         let calls = self.in_flight.remove(&tag)?;
         self.responded = true;
@@ -266,7 +267,7 @@ impl CallQueue {
         Some((calls, wake))
     }
 
-    /// Removes the calls whose deadline has passed. Returns them, each with whether it was sent.
+    /// Removes the calls whose deadline has passed. Returns them, each with a flag whether it was sent.
     pub(super) fn expire(&mut self, now: Instant) -> Vec<(oneshot::Sender<Outcome>, bool)> {
         let mut expired = Vec::new();
         let mut next: Option<Instant> = None;
@@ -282,7 +283,7 @@ impl CallQueue {
             true
         };
         self.retain_pending(|waiter| stays(waiter, false));
-        // In-flight calls stay in place: a response refers to its items by index.
+        // In-flight calls keep their place in the message, because a response refers to items by index.
         self.in_flight.values_mut().flatten().for_each(|waiter| _ = stays(waiter, true));
         self.timer = next;
         expired
@@ -293,8 +294,8 @@ impl CallQueue {
         self.timer
     }
 
-    /// Ends a stream. If it delivered a response before it broke, the pending calls wait for the next stream; otherwise
-    /// they fail unsent, because another node may be reachable.
+    /// Ends a stream. If the stream delivered a response before it broke, the pending calls wait for the next stream.
+    /// Otherwise they fail as not sent, because another node may be reachable.
     pub(super) fn end(&mut self, generation: Generation, end: &StreamEnd) -> Ended {
         let mut ended = Ended::default();
         if !self.open || generation != self.generation {
@@ -357,7 +358,7 @@ impl Waiter {
         self.reply.as_ref().is_some_and(|reply| !reply.is_canceled())
     }
 
-    /// Completes the call, unless it is already complete or its caller dropped it.
+    /// Completes the call, unless it is already complete, or its caller has dropped it.
     pub(super) fn complete(self, outcome: Outcome) {
         if let Some(reply) = self.reply {
             _ = reply.send(outcome);
@@ -369,14 +370,14 @@ impl Waiter {
 struct MessageBuilder {
     uids: Vec<u64>,
     epochs: Vec<u64>,
-    /// Empty while every count is 1.
+    /// Counts of the items; empty while every count is 1.
     counts: Vec<u32>,
-    /// Largest number of hops of the calls. The receiver forwards none of them, so it only needs to see that they were
-    /// forwarded.
+    /// Largest number of hops of the calls. The receiver does not forward any item of this message, so it only needs to
+    /// know whether they were forwarded.
     hops: u32,
-    /// The callers' oldest version; 0 requests the whole table.
+    /// The oldest route version of any caller; 0 requests the whole table.
     route_version: Option<u64>,
-    /// Latest deadline of the calls.
+    /// Latest deadline of any of the calls.
     deadline: Option<Instant>,
 }
 
@@ -431,7 +432,7 @@ impl MessageBuilder {
 /// Longest timeout of a message.
 const MAX_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Completes every call of a message with the message's outcome.
+/// Completes every call of a message with the outcome of the message.
 pub(super) fn complete(calls: Vec<Waiter>, outcome: Option<MessageOutcome>) {
     let invalid = match outcome {
         Some(MessageOutcome::Response(response)) => {

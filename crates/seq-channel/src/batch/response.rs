@@ -1,7 +1,8 @@
-//! The response to a message, divided among its calls: each call gets the range of its items, without a copy.
+//! The response to a message, divided among the calls in the message. Each call gets the range of its items, without a
+//! copy.
 //!
-//! Invariant: the lists of a [`Response`] have an entry for each of its items. A message that violates the protocol is
-//! refused as a whole before it is divided.
+//! Invariant: each list of a [`Response`] has an entry for each of the response's items. A message that violates the
+//! protocol is refused as a whole before it is divided.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -16,16 +17,16 @@ pub struct Response {
     items: Range<usize>,
 }
 
-/// Numbers that the node allocated for an item, not validated.
+/// Numbers that the node allocated for an item. They are not validated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Allocated {
     /// The last number.
     pub value: u64,
-    /// The number before the first number; 0 if unknown.
+    /// The number of the uid that was allocated before the first number; 0 if it is unknown.
     pub prev: u64,
     /// Epoch of the ownership that allocated the numbers.
     pub epoch: u64,
-    /// Nodes' earlier attempts with unknown outcome.
+    /// Number of earlier attempts by nodes whose outcome is unknown.
     pub lost: u32,
 }
 
@@ -33,9 +34,9 @@ pub struct Allocated {
 #[derive(Debug)]
 pub(super) struct Message {
     response: v1::NextManyResponse,
-    /// Whether the response had routes.
+    /// Whether the response contained routes.
     has_routes: bool,
-    /// Routes of the response; `None` after a caller has taken them.
+    /// Routes in the response; `None` once a caller has taken them.
     routes: Mutex<Option<v1::Routes>>,
 }
 
@@ -43,7 +44,7 @@ impl Message {
     /// Checks the response to a message of `items` items.
     ///
     /// # Errors
-    /// A description of the response's violation of the protocol.
+    /// A description of the way in which the response violates the protocol.
     pub(super) fn checked(mut response: v1::NextManyResponse, items: usize) -> Result<Arc<Message>, &'static str> {
         let v1::NextManyResponse { values, prevs, epochs, errors, lost, .. } = &response;
         if [values, prevs, epochs].iter().any(|list| list.len() != items) {
@@ -63,15 +64,15 @@ impl Message {
         Ok(Arc::new(Message { has_routes: routes.is_some(), response, routes: Mutex::new(routes) }))
     }
 
-    /// Returns a call's part of the response.
+    /// Returns the part of the response that belongs to one call, whose items in the message are `items`.
     pub(super) fn part(self: &Arc<Message>, items: Range<usize>) -> Response {
         Response { message: self.clone(), items }
     }
 }
 
 impl Response {
-    /// Returns the results in the order of the call's items: numbers, or a refusal, whose index is relative to the
-    /// message.
+    /// Returns the results in the order of the call's items. A result is numbers, or a refusal. The index in a refusal
+    /// is relative to the message, not to the call.
     pub fn results(&self) -> impl Iterator<Item = Result<Allocated, &v1::ItemError>> {
         let v1::NextManyResponse { values, prevs, epochs, errors, lost, .. } = &self.message.response;
         let first = errors.partition_point(|item| (item.index as usize) < self.items.start);
@@ -85,14 +86,14 @@ impl Response {
         })
     }
 
-    /// Takes the routes of the response to the message; returns `None` except for the first caller.
+    /// Takes the routes in the response to the message. Only the first caller gets them; later callers get `None`.
     #[must_use]
     pub fn take_routes(&self) -> Option<v1::Routes> {
         if self.message.has_routes { self.message.routes.lock().take() } else { None }
     }
 }
 
-/// Cold, because attempts are lost only together with an owner.
+/// Returns the number of lost attempts of an item. It is cold, because attempts are lost only when an owner is lost.
 #[cold]
 fn attempts(lost: &v1::LostAttempts, index: usize) -> u32 {
     let at = lost.indexes.binary_search(&(index as u32));

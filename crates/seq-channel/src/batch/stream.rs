@@ -1,8 +1,8 @@
-//! The task between a queue and a `NextStream`: opens the stream, completes calls from its responses, expires calls,
-//! and reopens the stream while calls are pending.
+//! The task between a queue and a `NextStream`. It opens the stream, completes calls from the stream's responses,
+//! expires calls, and reopens the stream while calls are pending.
 //!
-//! [`Messages`] builds a message when the connection polls for it: HTTP/2 flow control is the back-pressure, and
-//! pending calls accumulate while its windows are full.
+//! [`Messages`] builds a message only when the connection polls for it. So the flow control of HTTP/2 limits the
+//! sending, and calls stay pending while its windows are full.
 
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -22,24 +22,24 @@ use super::shared_queue::SharedQueue;
 use crate::bearer::CallerChannel;
 use crate::failure;
 
-/// Interval before the next attempt to open a stream to a node that does not implement streams, which only a restart of
-/// the node can change.
+/// Time until the next attempt to open a stream to a node that does not implement streams. Only a restart of the node
+/// can change that.
 const UNSUPPORTED_FOR: Duration = Duration::from_secs(60);
 
-/// Cause of a stream's end that carries no status for its calls.
+/// Cause of the end of a stream for which there is no status to return to its calls.
 #[derive(Debug, thiserror::Error)]
 #[error("the stream ended: {0}")]
 struct StreamEnded(String);
 
-/// Starts the task of a generation; dropping the handle aborts it.
+/// Starts the task of a generation. Dropping the returned handle aborts the task.
 pub(super) fn start(
     queue: Arc<SharedQueue>,
     generation: Generation,
     client: SequenceServiceClient<CallerChannel>,
     runtime: &Handle,
 ) -> AbortOnDropHandle<()> {
-    // Built before the spawn, because a runtime that has shut down drops the future unpolled, and `Task::drop` then
-    // ends the stream.
+    // The task's state is created before the spawn. A runtime that has shut down drops the future unpolled, and
+    // `Task::drop` then ends the stream.
     let task = Task { queue, generation };
     AbortOnDropHandle::new(runtime.spawn(task.run(client)))
 }
@@ -66,7 +66,7 @@ impl Task {
         }
     }
 
-    /// Runs a stream and the queue's timer.
+    /// Runs a stream and the timer of the queue until the stream ends.
     async fn serve(&self, client: SequenceServiceClient<CallerChannel>) -> StreamEnd {
         let mut stream = pin!(run_stream(&self.queue, self.generation, client));
         loop {
@@ -88,7 +88,7 @@ impl Task {
 
 impl Drop for Task {
     fn drop(&mut self) {
-        // Has no effect if the task has already ended the generation.
+        // This has no effect if the task has already ended the generation.
         self.queue.end(self.generation, StreamEnd::RuntimeGone(ended("the batcher's runtime has shut down")));
     }
 }
@@ -125,7 +125,7 @@ async fn run_stream(
     }
 }
 
-/// Converts a code that a server sets for a stream as a whole, not for its calls, to a connection failure.
+/// Converts a code that a server sets for a whole stream, and not for its calls, to a connection failure.
 fn as_break(status: Status) -> Status {
     match status.code() {
         Code::Cancelled | Code::DeadlineExceeded | Code::Unknown | Code::Internal

@@ -1,4 +1,4 @@
-//! The report of a bench: as text, or as one JSON object.
+//! The report of a bench. It is printed as text or as one JSON object.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ pub(crate) struct Report {
     distribution: Distribution,
     uids: u32,
     seed: u64,
-    /// Whether Ctrl-C ended the run early, so that the figures cover a shorter run.
+    /// Whether Ctrl-C ended the run early. The figures then cover a shorter time.
     interrupted: bool,
     seconds: f64,
     calls: u64,
@@ -35,18 +35,18 @@ pub(crate) struct Report {
     numbers_per_second: f64,
     failed: u64,
     failed_items: Reasons,
-    /// Calls scheduled per second, in an open loop.
+    /// Calls scheduled per second; `None` without `--rate`.
     rate: Option<f64>,
     /// Calls that were scheduled and never sent.
     unsent: u64,
     longest_unanswered_ms: u64,
     latency: Percentiles,
-    /// Raises of ceilings, warm-up included; `None` if no allocator responded.
+    /// Number of raises of ceilings, including raises during the warm-up; `None` if no allocator responded.
     ceiling_raises: Option<u64>,
-    /// CPU time of the cluster's processes for each number, warm-up included; `None` if no allocator reported its CPU
-    /// time, or no number was allocated.
+    /// CPU time of the cluster's processes per number, including the warm-up; `None` if no allocator reported its CPU
+    /// time, or if no number was allocated.
     cpu_us_per_number: Option<f64>,
-    /// Number of incarnations of allocators that began during the run, with new counters.
+    /// Number of allocators' restarts during the run. A restart resets the counters of raises and CPU time.
     restarts: u64,
     /// Result of the check of the order; absent without `--check`.
     order: Option<Verdict>,
@@ -97,7 +97,7 @@ impl Report {
         }
     }
 
-    /// Checks the report against the thresholds.
+    /// Checks the figures of the report against the thresholds, and adds the results to the report.
     pub(crate) fn check(&mut self, expected: &[Threshold]) -> serde_json::Result<()> {
         let report = serde_json::to_value(&*self)?;
         self.expected = expected.iter().map(|threshold| threshold.check(&report)).collect();
@@ -158,15 +158,15 @@ impl Report {
         Ok(())
     }
 
-    /// Returns whether failed calls fail the run, which they do unless a threshold on them decides or the run was
-    /// interrupted.
+    /// Returns whether the run fails because calls failed. Failed calls are ignored if the run was interrupted, or if a
+    /// threshold on `failed` determines how many are allowed.
     fn has_failed(&self) -> bool {
         let is_judged = self.expected.iter().any(|verdict| verdict.figure() == "failed");
         self.failed > 0 && !is_judged && !self.interrupted
     }
 
-    /// Returns Ok if numbers were allocated, no call failed, the order held if it was checked, and every threshold was
-    /// met. In an interrupted run only the order counts.
+    /// Returns [`Exit::Ok`] if numbers were allocated, no call failed, the numbers were in order (if this was checked),
+    /// and every threshold was met. For an interrupted run, only the order matters.
     pub(crate) fn exit(&self) -> Exit {
         let order = self.order.as_ref().is_none_or(Verdict::pass);
         let expected = self.expected.iter().all(thresholds::Verdict::pass);
@@ -179,7 +179,7 @@ impl Report {
     }
 }
 
-/// Returns why the CPU time of a number is unknown.
+/// Returns the reason why the CPU time per number is unknown.
 fn why_unknown(ceiling_raises: Option<u64>, numbers: u64, restarts: u64) -> &'static str {
     match (ceiling_raises, numbers, restarts) {
         (None, ..) => "no allocator responded",

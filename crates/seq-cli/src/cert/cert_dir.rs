@@ -1,7 +1,8 @@
 //! The directory of an authority.
 //!
-//! `ca.key` has the key and the bundle, so both change at once. `ca.crt` is a copy of the bundle, for processes that
-//! may not have the key. It is written after `ca.key`; if a crash prevents that, the next command writes it.
+//! `ca.key` contains the key and the bundle, so that both change at once. `ca.crt` is a copy of the bundle, for
+//! processes that must not read the key. It is written after `ca.key`. If a crash prevents this, the next command
+//! writes `ca.crt`.
 
 use std::fs::Permissions;
 use std::io;
@@ -30,7 +31,7 @@ pub(super) const REVOCATIONS: &str = "crl.pem";
 pub(super) struct CertDir(PathBuf);
 
 impl CertDir {
-    /// Makes an authority in a directory, which is created if it does not exist.
+    /// Makes an authority in a directory. Creates the directory if it does not exist.
     pub(super) fn create(path: &Path, cluster: &str, validity: Duration) -> anyhow::Result<CertDir> {
         let dir = CertDir(path.to_owned());
         let authority = Authority::create(cluster, validity, utc::now()).map_err(usage)?;
@@ -47,7 +48,7 @@ impl CertDir {
         Ok(dir)
     }
 
-    /// Opens a directory that has an authority.
+    /// Opens a directory that contains an authority.
     pub(super) fn open(path: &Path) -> anyhow::Result<CertDir> {
         if !CertDir::is_one(path) {
             let what = format!("{} has no certificate authority", path.display());
@@ -57,7 +58,7 @@ impl CertDir {
         Ok(CertDir(path.to_owned()))
     }
 
-    /// Returns whether a directory has an authority.
+    /// Returns whether a directory contains an authority.
     pub(super) fn is_one(path: &Path) -> bool {
         path.join(KEY).exists()
     }
@@ -75,7 +76,8 @@ impl CertDir {
         Ok(authority)
     }
 
-    /// Makes a new authority, and puts it before the present authority in the bundle.
+    /// Makes and writes a new authority. In its bundle, the new certificate precedes the certificate of the present
+    /// authority.
     pub(super) fn succeed(&self, validity: Duration) -> anyhow::Result<Authority> {
         let next = self.authority()?.succeed(validity, utc::now()).map_err(usage)?;
         let key = self.0.join(KEY);
@@ -84,7 +86,7 @@ impl CertDir {
         Ok(next)
     }
 
-    /// Writes the bundle unless the file already has it. Every user of the machine may read the file.
+    /// Writes `ca.crt` unless it already contains the bundle. Every user of the machine may read the file.
     fn publish(&self, authority: &Authority) -> anyhow::Result<()> {
         let path = self.bundle_path();
         if std::fs::read_to_string(&path).is_ok_and(|present| present == authority.bundle()) {
@@ -97,12 +99,12 @@ impl CertDir {
 
     /// Returns the path of a holder's certificate.
     pub(super) fn path_of(&self, identity: &Identity) -> PathBuf {
-        // Names of sets and nodes have no dots, so no two holders share a file.
+        // Names of sets and nodes contain no dots, so no two holders have the same file.
         self.0.join(format!("{}.pem", identity.short().replace('/', ".")))
     }
 
-    /// Makes a certificate and writes it after its key, in place of a former certificate. Returns the time at which it
-    /// expires.
+    /// Makes a certificate, and writes the new key and the certificate to one file, which replaces an existing file.
+    /// Returns the time at which the certificate expires.
     pub(super) fn issue(&self, authority: &Authority, request: &Request, path: &Path) -> anyhow::Result<SystemTime> {
         let now = utc::now();
         let issued = authority.issue(request, now).map_err(usage)?;
@@ -157,7 +159,7 @@ pub(super) fn authority_not_after(dir: &Path) -> anyhow::Result<Option<SystemTim
     Ok(at.map(Some).map_err(|error| Failure::new(Exit::Usage, format!("{}: {error}", path.display())))?)
 }
 
-/// Returns the serials that the list of revocations in a directory revokes; none if there is no list.
+/// Returns the serials in the directory's list of revocations. Returns no serials if there is no list.
 pub(super) fn revocations(dir: &Path) -> anyhow::Result<Vec<String>> {
     let path = dir.join(REVOCATIONS);
     if !path.exists() {

@@ -12,7 +12,7 @@ use seq_core::set_spec::SetSpec;
 
 use super::{CertDir, days, print};
 
-/// The operator that gets a certificate together with the nodes of a set file.
+/// Name of the operator that gets a certificate when certificates are made for the nodes of set files.
 const OPERATOR: &str = "admin";
 
 /// Validity in days of an authority that is made together with its first certificates.
@@ -80,7 +80,7 @@ pub(super) fn run(args: &IssueArgs, output: &Output) -> anyhow::Result<Exit> {
     print(output, &written)
 }
 
-/// Reads the sets of one cluster, each with the name of the cluster.
+/// Reads the sets of one cluster. Returns each set with the name of the cluster.
 fn sets(paths: &[PathBuf]) -> anyhow::Result<Vec<(String, SetSpec)>> {
     let (files, problems) = set_file::load_all(paths);
     if !problems.is_empty() {
@@ -101,7 +101,7 @@ fn sets(paths: &[PathBuf]) -> anyhow::Result<Vec<(String, SetSpec)>> {
     Ok(sets)
 }
 
-/// Returns the identities of the nodes of a set, each with the hosts of its addresses.
+/// Returns the identities of a set's nodes, each with the hosts in the addresses of the node.
 fn nodes(cluster: &str, set: &SetSpec) -> anyhow::Result<Vec<(Identity, Vec<String>)>> {
     let stores = set.stores.iter().map(|store| {
         let addrs = [&store.addr, &store.raft, &store.http].into_iter().chain(&store.admin);

@@ -1,20 +1,22 @@
-//! The judgement of the findings of `doctor`, as pure functions.
+//! Pure functions that decide for `doctor` whether a finding is a warning or a problem.
 
 use std::fmt::Display;
 
 use seq_command::output::grouped;
 use serde::Serialize;
 
-/// Number of days before the end of a certificate at which warnings begin.
+/// Number of days before the expiry of a certificate from which on there is a warning.
 const CERTIFICATE_DAYS: u64 = 14;
 
-/// Open files that a process needs to start, and open files from which on there is no warning (`docs/operations.md`).
+/// Lowest limit on open files with which a node starts, and lowest limit for which there is no warning
+/// (`docs/operations.md`).
 const FILES: [u64; 2] = [512, 4_096];
 
-/// Least free space of a store in bytes, enough for its log and a few snapshots.
+/// Free space in bytes below which there is a problem. It suffices for a store's log and a few snapshots.
 const LEAST_FREE: u64 = 1 << 30;
 
-/// The mode bits that let group and others write. A store removes them from its directory at its start.
+/// Mode bits that allow writes by the group and others. When a store starts, it removes these bits from its data
+/// directory.
 const OTHERS_WRITE: u32 = 0o022;
 
 /// Severity of a finding, in ascending order.
@@ -23,7 +25,7 @@ const OTHERS_WRITE: u32 = 0o022;
 pub(super) enum Level {
     Ok,
     Warning,
-    /// A node will not start or not serve.
+    /// A node will not start, or will start but not serve.
     Problem,
 }
 
@@ -44,7 +46,7 @@ pub(super) struct Finding {
     pub(super) check: &'static str,
     pub(super) of: String,
     pub(super) text: String,
-    /// The place to look at, or the command that helps.
+    /// The place where the user should look, or the command that helps.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) next: Option<String>,
 }
@@ -63,7 +65,7 @@ impl Finding {
     }
 }
 
-/// Judges the limit of open files; `None` means that there is no limit.
+/// Returns the finding about the limit on open files; `None` means that there is no limit.
 pub(super) fn files(most: Option<u64>) -> Finding {
     let (check, of, next) = ("open files", "this machine", "LimitNOFILE of the unit, or `ulimit -Hn`");
     match most {
@@ -74,7 +76,8 @@ pub(super) fn files(most: Option<u64>) -> Finding {
     }
 }
 
-/// Judges the certificate of a node by the days that it has left, or by the reason why it cannot be used.
+/// Returns the finding about the certificate of a node. `left` is the number of days until it expires (`None` if the
+/// node needs no certificate), or the reason why it cannot be used.
 pub(super) fn certificate(holder: &str, left: Result<Option<u64>, String>) -> Finding {
     match left {
         Ok(Some(days)) if days < CERTIFICATE_DAYS => {
@@ -91,7 +94,8 @@ pub(super) fn certificate(holder: &str, left: Result<Option<u64>, String>) -> Fi
     }
 }
 
-/// Judges a data directory: whether it has data, its mode where it exists, and the bytes of its file system.
+/// Returns the finding about a data directory. `is_full` states whether it contains data, `mode` is `None` if it does
+/// not exist yet, and `free` and `size` are bytes of its file system.
 pub(super) fn disk(dir: &str, is_full: bool, mode: Option<u32>, free: u64, size: u64) -> Finding {
     let text = format!(
         "{} MiB of {} MiB are free; {}",
@@ -110,7 +114,7 @@ pub(super) fn disk(dir: &str, is_full: bool, mode: Option<u32>, free: u64, size:
     }
 }
 
-/// Returns the last line of the page.
+/// Returns the last line of the output, which sums up the findings.
 pub(super) fn verdict(problems: usize, warnings: usize, checks: &str) -> String {
     match (problems, warnings) {
         (0, 0) => format!("ok: {checks} checks"),

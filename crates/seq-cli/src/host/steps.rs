@@ -1,5 +1,5 @@
-//! The changes of a set before the processes of one host stop, decided from the store's lists of members and
-//! allocators.
+//! Determines the changes that must be made in a set before the processes of one host stop. The input is the store's
+//! lists of members and allocators.
 
 use std::collections::BTreeSet;
 
@@ -10,18 +10,19 @@ use seq_proto::Reason;
 use seq_proto::v1::{ListMembersResponse, ListNodesResponse, MemberState, NodeState};
 use serde::Serialize;
 
-/// The part of one set in the drain of a host. Invariant: once it is carried out, the processes of the host can stop at
-/// the same time, while every section has an owner and the store has a majority.
+/// The changes in one set for the drain of a host. Invariant: after the changes, all processes of the host can stop at
+/// the same time, and every section still has an owner and the store has a majority.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub(super) struct SetPlan {
     pub(super) set: String,
-    /// Ids of the host's stores, which stay members.
+    /// Raft ids of the StoreSvrs on the host. They remain members of the store.
     stores: Vec<u64>,
-    /// The host's allocators that are not drained, or still own sections.
+    /// The allocators on the host that are not drained yet or still own sections.
     pub(super) allocs: Vec<AllocPlan>,
-    /// The store that is to lead instead of a store of the host.
+    /// Raft id of the StoreSvr to which a StoreSvr on the host must transfer its leadership; `None` if the leader is
+    /// not on the host.
     pub(super) leader: Option<u64>,
-    /// Preconditions of the transfer to the new leader.
+    /// Fingerprint of the dry run of the transfer to the new leader.
     #[serde(skip)]
     pub(super) leader_plan: Fingerprint,
 }
@@ -32,10 +33,10 @@ pub(super) struct AllocPlan {
     pub(super) name: String,
     /// Number of sections that the allocator owns.
     pub(super) sections: u32,
-    /// Whether its drain is already in progress.
+    /// Whether the drain of the allocator is already in progress.
     #[serde(skip)]
     pub(super) is_drained: bool,
-    /// Preconditions of the drain.
+    /// Fingerprint of the dry run of the drain.
     #[serde(skip)]
     pub(super) plan: Fingerprint,
 }
@@ -46,7 +47,7 @@ pub(super) fn host_of(addr: &str) -> &str {
     host.trim_start_matches('[').trim_end_matches(']')
 }
 
-/// Returns the hosts of a set's nodes.
+/// Returns the hosts in the addresses of a set's nodes.
 pub(super) fn hosts<'a>(members: &'a ListMembersResponse, nodes: &'a ListNodesResponse) -> BTreeSet<&'a str> {
     let stores = members.members.iter().map(|member| host_of(&member.addr));
     stores.chain(nodes.nodes.iter().map(|node| host_of(&node.addr))).collect()
@@ -56,7 +57,7 @@ impl SetPlan {
     /// Plans the drain of `host`.
     ///
     /// # Errors
-    /// Without the host's processes the store would have no majority, or no allocator could own its sections.
+    /// Without the host's processes, the store would have no majority, or no allocator could own the host's sections.
     pub(super) fn new(
         host: &str,
         members: &ListMembersResponse,
@@ -71,7 +72,8 @@ impl SetPlan {
             return Err(no_majority(host, &set, ready.len(), voters));
         }
         let leads = here.iter().any(|store| store.id == members.leader);
-        // The nearest of the stores with the whole log is first. A round trip of 0 is unknown, and sorts last.
+        // The StoreSvrs are sorted by the part of the log that they lack, and then by round trip. A round trip of 0
+        // means that it is unknown, and sorts last.
         ready.sort_by_key(|store| (store.lag, store.round_trip_us.wrapping_sub(1), store.id));
         let leader = ready.first().map(|store| store.id).filter(|_| leads);
 
@@ -96,17 +98,17 @@ impl SetPlan {
         })
     }
 
-    /// Returns the names of the allocators that are to be drained together.
+    /// Returns the names of all allocators that are drained.
     pub(super) fn names(&self) -> Vec<String> {
         self.allocs.iter().map(|alloc| alloc.name.clone()).collect()
     }
 
-    /// Returns whether no step is left.
+    /// Returns whether nothing needs to be changed.
     pub(super) fn is_done(&self) -> bool {
         self.allocs.is_empty() && self.leader.is_none()
     }
 
-    /// Returns the text of the steps.
+    /// Returns a text that describes the changes.
     pub(super) fn steps(&self) -> String {
         let moved = self.allocs.iter();
         let moved = moved.map(|alloc| format!("{} sections of {} move", grouped(alloc.sections.into()), alloc.name));

@@ -12,10 +12,10 @@ use serde::Serialize;
 use super::foreign::{self, Foreign};
 use crate::shape_args::{NamedShape, ShapeOrSeriesArgs};
 
-/// 2006-01-01T00:00:00Z: no system that made ids of these shapes is older.
+/// 2006-01-01T00:00:00Z, in milliseconds since 1970. No system that made ids of these shapes is older.
 const FIRST_MS: u64 = 1_136_073_600_000;
 const DAY_MS: u64 = 86_400_000;
-/// The largest number up to which a double represents every number exactly.
+/// The limit up to which a double represents every whole number exactly.
 const EXACT_IN_DOUBLE: u64 = (1 << 53) - 1;
 
 #[derive(Debug, Args)]
@@ -35,7 +35,7 @@ pub struct DecodeArgs {
     shape: ShapeOrSeriesArgs,
 }
 
-/// An id, with all its readings.
+/// An id, with all its possible readings.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 struct Decoded {
     id: String,
@@ -45,19 +45,19 @@ struct Decoded {
     notes: Vec<String>,
 }
 
-/// A reading: the parts of an id by one shape.
+/// A reading of an id, which is its parts if it has a certain shape.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 struct Reading {
-    /// Name of the shape; of an id that is decoded with `--series`, name of the series.
+    /// Name of the shape, or with `--series`, name of the series.
     shape: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     time: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     lane: Option<u32>,
-    /// Fields of the lane, or of another system's id.
+    /// Fields that the lane consists of, or fields of the id of another system.
     #[serde(skip_serializing_if = "serde_json::Map::is_empty")]
     fields: serde_json::Map<String, serde_json::Value>,
-    /// The number in the unit of time.
+    /// The sequence number within the unit of time.
     #[serde(skip_serializing_if = "Option::is_none")]
     seq: Option<u64>,
     /// The value of a counter, in decimal.
@@ -89,7 +89,8 @@ pub(super) fn run(args: &DecodeArgs, output: &Output) -> anyhow::Result<Exit> {
     Ok(Exit::Ok)
 }
 
-/// Reads an id by a shape, or by every shape that gives it a plausible time. Errors begin with the place.
+/// Decodes an id by the given shape. Without a shape, decodes it by every shape for which its time is plausible. Errors
+/// begin with `place`.
 fn decode(text: &str, shape: Option<&NamedShape>, place: &str) -> Result<Decoded, Failure> {
     if let Some(foreign) = foreign::parse(text) {
         return Ok(Decoded { id: text.to_owned(), readings: vec![Reading::of_foreign(foreign)], notes: Vec::new() });
@@ -115,7 +116,8 @@ fn decode(text: &str, shape: Option<&NamedShape>, place: &str) -> Result<Decoded
     Ok(Decoded { id: id.to_string(), readings, notes: rounded(id).into_iter().collect() })
 }
 
-/// Returns the readings by all shapes with a time from 2006 to now, and not next to the epoch, as small numbers have.
+/// Returns the readings of an id by all shapes for which its time is between 2006 and now. Times next to a shape's
+/// epoch are excluded, because every small number would have such a time.
 fn plausible(id: Id, now_ms: u64) -> Vec<Reading> {
     let is_plausible = |preset: &&Preset| {
         let Shape::Timed(shape) = preset.shape else { return false };
@@ -126,8 +128,8 @@ fn plausible(id: Id, now_ms: u64) -> Vec<Reading> {
     PRESETS.iter().filter(is_plausible).filter_map(|preset| Reading::of(preset.name, preset, id)).collect()
 }
 
-/// Returns a remark if a double may have rounded the number, because the number is a double or the shortest decimal
-/// text of a double.
+/// Returns a remark if the id may have been rounded to a double. It may have been rounded if a double has exactly its
+/// value, or if its digits are the shortest decimal text of a double.
 fn rounded(id: Id) -> Option<String> {
     let double = id.get() as f64;
     if id.get() <= EXACT_IN_DOUBLE {
@@ -144,8 +146,8 @@ fn rounded(id: Id) -> Option<String> {
 }
 
 impl Reading {
-    /// Decodes `id` by the shape of `preset`, and labels the reading with `name`. Returns `None` if the shape cannot
-    /// produce this id.
+    /// Decodes `id` by the shape of `preset`, and gives the reading the name `name`. Returns `None` if no id of the
+    /// shape has this value.
     fn of(name: &str, preset: &Preset, id: Id) -> Option<Reading> {
         let Parts { lane, value, timed } = preset.shape.parts(id)?;
         let fields = preset.fields_of(lane).map(|(name, number)| (name.to_owned(), number.into()));
@@ -203,7 +205,8 @@ impl Reading {
     }
 }
 
-/// Prints a line for each reading, with the id and the shape unless both were given.
+/// Prints a line for each reading. The id and the shape are omitted if the command line has only one id and names its
+/// shape.
 fn print(decoded: &[Decoded], has_shape: bool, output: &Output) -> std::io::Result<()> {
     match decoded {
         [Decoded { readings, .. }] if has_shape && readings.len() == 1 => output.line(readings[0].text())?,
@@ -235,7 +238,7 @@ mod tests {
     #[test]
     fn shapes_that_give_no_plausible_time_are_left_out() {
         assert_eq!(shapes_of(1_541_815_603_606_036_480), ["snowflake", "leaf", "instagram"]);
-        // 2026-11-25T23:00:00Z by js53, and a number of a counter.
+        // By the shape js53, this id has the time 2026-11-25T23:00:00Z. It may also be a number of a counter.
         assert_eq!(shapes_of(28_422_000 << 22 | 1), ["js53"]);
         assert_eq!(shapes_of(12), [""; 0]);
     }

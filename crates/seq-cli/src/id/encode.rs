@@ -1,4 +1,4 @@
-//! The command `id encode`: makes the first id of a given time.
+//! The command `id encode`, which makes the first id of a given time.
 
 use clap::Args;
 use seq_command::exit::{Exit, Failure};
@@ -60,7 +60,8 @@ pub(super) fn run(args: &EncodeArgs, output: &Output) -> anyhow::Result<Exit> {
             return Err(usage(format!("the {what} {given} is not 0 to {most}")).into());
         }
     }
-    // Time 0, lane 0 and number 0 would be id 0, but no counter allocates the value 0.
+    // This fails only if time and sequence number are both 0, because no counter allocates the value 0. In lane 0, the
+    // id would be 0.
     let id = shape.id(lane, tick + seq).map_err(|_| usage("the first id of a lane is of sequence number 1"))?;
     if output.is_json() {
         output.json(&IdView { id: id.get() })?

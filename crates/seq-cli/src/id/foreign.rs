@@ -1,4 +1,4 @@
-//! Ids of 96 and 128 bits that have a time in them: ObjectIds of MongoDB, and UUIDs (RFC 9562).
+//! Ids of 96 and 128 bits that contain a time, which are ObjectIds of MongoDB and UUIDs (RFC 9562).
 
 use std::time::{Duration, SystemTime};
 
@@ -13,13 +13,13 @@ pub(super) struct Foreign {
     pub(super) fields: Vec<(&'static str, String)>,
 }
 
-/// Returns the parts of an ObjectId or a UUID; `None` for another text.
+/// Returns the parts of an ObjectId or a UUID; `None` if the text is neither.
 pub(super) fn parse(text: &str) -> Option<Foreign> {
     object_id(text).or_else(|| uuid(text))
 }
 
-/// Returns the parts of an ObjectId: four bytes of seconds, five bytes of a random number of the process, and three
-/// bytes of a counter.
+/// Returns the parts of an ObjectId. It consists of four bytes for the time in seconds, five bytes for a random number
+/// of the process, and three bytes for a counter.
 fn object_id(text: &str) -> Option<Foreign> {
     if text.len() != 24 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         return None;
@@ -63,7 +63,7 @@ mod tests {
             parse("5e576ba988846945965b4a41").unwrap().fields,
             [("process", "8884694596".to_owned()), ("counter", "5982785".to_owned())]
         );
-        // The example of RFC 9562 for each version.
+        // The examples of RFC 9562, one for each version.
         let rfc = [
             ("C232AB00-9414-11EC-B3C8-9F6BDECED846", "UUIDv1", at("2022-02-22T19:22:22.000Z")),
             ("1EC9414C-232A-6B00-B3C8-9F6BDECED846", "UUIDv6", at("2022-02-22T19:22:22.000Z")),

@@ -1,4 +1,4 @@
-//! The command `id next`: requests ids of a series.
+//! The command `id next`, which requests ids of a series.
 
 use std::time::Duration;
 
@@ -46,7 +46,7 @@ pub struct NextArgs {
     timeout: Duration,
 }
 
-/// Parses an id, or 0, which every id is above.
+/// Parses an id or 0. All ids are above 0.
 fn after(text: &str) -> Result<u64, String> {
     if text == "0" { Ok(0) } else { text.parse::<Id>().map(Id::get).map_err(|error: NotAnId| error.to_string()) }
 }
@@ -94,7 +94,8 @@ pub(super) async fn run(args: &NextArgs, output: &Output) -> anyhow::Result<Exit
     Ok(Exit::Ok)
 }
 
-/// Returns the ids of the runs of a response; `None` if they are not `count` ascending ids.
+/// Returns the ids in the runs of a response. Returns `None` if they are not ascending, or if their count is not
+/// `count`.
 fn expand(response: &NextIdsResponse, count: u32) -> Option<Vec<u64>> {
     let is_step = response.step > 0;
     let total: u64 = response.runs.iter().map(|run| u64::from(run.count)).sum();

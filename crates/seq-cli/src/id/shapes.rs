@@ -1,4 +1,4 @@
-//! The command `id shapes`: lists the named shapes.
+//! The command `id shapes`, which lists the named shapes.
 
 use seq_command::exit::Exit;
 use seq_command::output::{Output, Table, digits, grouped};
@@ -13,20 +13,20 @@ struct ShapeView {
     layout: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     unit_ms: Option<u32>,
-    /// Time 0 of the shape.
+    /// Time that the shape counts from.
     #[serde(skip_serializing_if = "Option::is_none")]
     epoch: Option<String>,
-    /// The last time with ids.
+    /// The last time of which there are ids.
     #[serde(skip_serializing_if = "Option::is_none")]
     last: Option<String>,
     lanes: u32,
-    /// Maximum number of ids of a lane in a second.
+    /// Maximum number of ids that a lane has per second.
     #[serde(skip_serializing_if = "Option::is_none")]
     ids_per_second: Option<f64>,
-    /// Whether the caller names the lane, instead of the server.
+    /// Whether the caller chooses the lane, instead of the server.
     #[serde(skip_serializing_if = "Option::is_none")]
     named_lanes: Option<bool>,
-    /// Time by which ids may be ahead of the clock, unless a series has another.
+    /// Time in milliseconds by which ids may be ahead of the clock, unless a series states another time.
     #[serde(skip_serializing_if = "Option::is_none")]
     ahead_ms: Option<u32>,
     #[serde(serialize_with = "digits")]
@@ -91,7 +91,7 @@ impl ShapeView {
         }
     }
 
-    /// Returns which side chooses the lane; empty for a counter, which has one.
+    /// Returns whether the caller or the server chooses the lane; empty for a counter, which has only one lane.
     fn lane_by(&self) -> &'static str {
         match self.named_lanes {
             Some(true) => "caller",
@@ -107,7 +107,7 @@ mod tests {
 
     use super::*;
 
-    /// Writes `docs/reference/shapes.md` from the same table as `id shapes`.
+    /// Generates `docs/reference/shapes.md` from the same table from which `id shapes` is printed.
     #[test]
     fn the_reference_of_shapes_is_current() {
         let mut page = "# Shapes of ids\n\nGenerated from the table that `seqsvr id shapes` prints: `UPDATE_EXPECT=1 cargo test -p seq-cli \

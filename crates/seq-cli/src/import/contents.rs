@@ -1,4 +1,4 @@
-//! The contents of a source: its records, and the facts that plan and report show.
+//! The contents of a source, which are its records, and the facts that the plan and the report show.
 
 use seq_command::output::grouped;
 use serde::Serialize;
@@ -18,13 +18,13 @@ pub(super) enum Kind {
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Facts {
     pub(super) kind: Kind,
-    /// The file that was read, or the masters.
+    /// Path of the file, or addresses of the Redis masters, from which the records were read.
     pub(super) servers: Vec<String>,
-    /// Number of counters that were found, including the skipped and the gone counters.
+    /// Number of records that were found, including `gone` and `skipped`.
     pub(super) found: u64,
     /// Number of keys that expired or were deleted between their listing and their reading.
     pub(super) gone: u64,
-    /// Number of invalid records, which `--skip-invalid` leaves out.
+    /// Number of invalid records that were left out because of `--skip-invalid`.
     pub(super) skipped: u64,
 }
 

@@ -1,4 +1,4 @@
-//! The counters of a cluster that an import raises: users, or counter series.
+//! The counters of a cluster that an import raises, which are either users or counter series.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use super::records::{Flaws, Record, Records};
 use super::source::Source;
 use crate::counter_series;
 
-/// The counters of the records.
+/// The counters that the records of an import belong to.
 #[derive(Debug)]
 pub(super) enum Counters {
     Users,
@@ -20,11 +20,11 @@ pub(super) enum Counters {
 }
 
 impl Counters {
-    /// Returns the counters of the records. Records that name no counter series, or no id of their series, are left out
-    /// if invalid records may be.
+    /// Returns the counters of the records. Records whose series is not a counter series, or does not have the id of
+    /// the record, are left out if `skips_invalid` is true.
     ///
     /// # Errors
-    /// There are such records; the error lists the first of them with their places.
+    /// There are such records and `skips_invalid` is false. The error lists the first of them with their places.
     pub(super) async fn of(
         records: &mut Records,
         source: &Source,
@@ -49,7 +49,7 @@ impl Counters {
         Ok(Counters::Series(found))
     }
 
-    /// Returns the noun of the counters.
+    /// Returns the noun for the counters in messages.
     pub(super) fn noun(&self) -> &'static str {
         match self {
             Counters::Users => "users",
@@ -57,7 +57,7 @@ impl Counters {
         }
     }
 
-    /// Reads the present numbers of users, or last ids of series, in the order of their records.
+    /// Requests the present numbers of the users, or the last ids of the series, in the order of the records.
     pub(super) async fn current(
         &self,
         client: &Client,
@@ -76,7 +76,8 @@ impl Counters {
         Ok(stream::iter(records).map(current).buffered(concurrency).collect().await)
     }
 
-    /// Returns how many numbers a record is above the present number of its user, or last id of its series.
+    /// Returns how many numbers a record is above `current`, the present number of its user or the last id of its
+    /// series.
     pub(super) fn distance(&self, record: &Record, current: u64) -> u64 {
         match self {
             Counters::Users => record.value - current,
@@ -102,7 +103,7 @@ impl Counters {
 /// Returns the series that can be raised to an id.
 ///
 /// # Errors
-/// The flaw of the record.
+/// Text of the flaw of the record.
 async fn series_of(client: &Client, name: &str, id: u64) -> Result<Series, String> {
     let series = counter_series::find(client, name).await?;
     if series.record().retired {

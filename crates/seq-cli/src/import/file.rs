@@ -1,5 +1,5 @@
-//! Records in a file: CSV with the header `uid,value` or `series,id`, or JSON lines with these keys; plain or gzip. A
-//! file of the ids of one series has a value on each line.
+//! Reads records from a file, plain or compressed with gzip. The file is CSV with the header `uid,value` or
+//! `series,id`, or JSON lines with these keys. If `--series` names a series, the file contains only an id on each line.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
@@ -21,7 +21,7 @@ pub(crate) const HEADER: &str = "uid,value";
 /// The first line of a CSV file of series.
 pub(crate) const SERIES_HEADER: &str = "series,id";
 
-/// Maximum length of a line in bytes: the longest record, and room for spaces.
+/// Maximum length of a line in bytes. It suffices for the longest record and additional spaces.
 const MAX_LINE_BYTES: u64 = 1_024;
 
 /// The format of a file of records.
@@ -63,7 +63,7 @@ struct SeriesLine<'a> {
     id: &'a RawValue,
 }
 
-/// Reads a whole file into a draft. With `series` the file has ids of that series alone.
+/// Reads all records of a file into a draft. If `series` is given, the file contains only ids of this series.
 ///
 /// # Errors
 /// The file cannot be read, or lines of it are flawed.
@@ -75,7 +75,7 @@ pub(super) fn read(path: &Path, format: Format, series: Option<&str>, mut draft:
     if series.is_some() {
         draft.expect_series();
     }
-    // The first object decides between users and series.
+    // The keys of the first JSON object determine whether the file is about users or series.
     let mut is_decided = format == Format::Csv;
     loop {
         text.clear();
@@ -118,7 +118,8 @@ pub(super) fn read(path: &Path, format: Format, series: Option<&str>, mut draft:
                 (Some([counter, value]), None) => draft.add(number, at, counter, value),
                 (_, None) => draft.refuse(at, format_args!("{line:?} is not {} and {}", keys.0, keys.1)),
             },
-            // The parser would read an array as the fields in their order, which is not part of the format.
+            // Arrays are refused, because the parser would accept an array of the fields in their order, which is not
+            // part of the format.
             Format::Jsonl if !line.starts_with('{') => {
                 draft.refuse(at, format_args!("{line:?} is not an object with uid and value, or series and id"));
             }
@@ -140,8 +141,8 @@ pub(super) fn read(path: &Path, format: Format, series: Option<&str>, mut draft:
     draft.finish(|line| format!("{name}:{line}"))
 }
 
-/// Returns the user or the series of a line of JSON, and its value, without the quotes of strings. No name of a series
-/// has a character that JSON escapes.
+/// Returns the user or the series, and the value, in a line of JSON. Quotes are removed. Strings are not unescaped,
+/// because names of series contain no characters that JSON escapes.
 fn object(line: &str, is_of_series: bool) -> serde_json::Result<(&str, &str)> {
     let (counter, value) = if is_of_series {
         let SeriesLine { series, id } = serde_json::from_str(line)?;
@@ -153,8 +154,8 @@ fn object(line: &str, is_of_series: bool) -> serde_json::Result<(&str, &str)> {
     Ok((counter.get().trim_matches('"'), value.get().trim_matches('"')))
 }
 
-/// Splits a line of CSV, in which fields may be quoted (RFC 4180); `None` if the line is malformed. No record has a
-/// field of several lines, so a quote that is left open is a flaw of its line.
+/// Splits a line of CSV, in which fields may be quoted (RFC 4180); `None` if the line is malformed. A quoted field must
+/// end on its line, because fields of several lines do not occur in records.
 fn fields(line: &str) -> Option<Vec<String>> {
     if !line.contains('"') {
         return Some(line.split(',').map(|field| field.trim().to_owned()).collect());
@@ -165,7 +166,7 @@ fn fields(line: &str) -> Option<Vec<String>> {
     Some(record.iter().map(|field| field.trim().to_owned()).collect())
 }
 
-/// Opens a file to read; `-` is standard input.
+/// Opens a file for reading, and decompresses gzip. `-` stands for standard input.
 fn open(path: &Path) -> io::Result<Box<dyn BufRead>> {
     let file: Box<dyn Read> = if path == Path::new("-") { Box::new(io::stdin()) } else { Box::new(File::open(path)?) };
     let mut reader = BufReader::with_capacity(1 << 16, file);

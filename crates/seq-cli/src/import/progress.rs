@@ -1,8 +1,9 @@
-//! The progress of an import, kept in a file so that an interrupted import can be resumed.
+//! The progress of an import. It is kept in a file so that an interrupted import can be resumed.
 //!
-//! **Invariant:** every user, or series, up to `after` is at the number that the source had then, or above. The file is
-//! replaced as a whole, so its fields belong to one moment. The numbers of the source rise while its system serves, so
-//! users are skipped only if the digest proves that their numbers have not changed.
+//! **Invariant:** every user or series whose key is `after` or less has at least the number that its record had when
+//! the file was written. The file is always replaced as a whole, so its fields are consistent. While the former system
+//! serves, the numbers in the source rise. So a resumed import skips records only if their digest proves that they have
+//! not changed.
 
 use std::path::{Path, PathBuf};
 
@@ -19,11 +20,12 @@ const FORMAT: u32 = 2;
 #[serde(deny_unknown_fields)]
 struct Stored {
     format: u32,
-    /// The source without its password.
+    /// Name of the source, without its password.
     source: String,
-    /// SHA-256 of the records up to `after`, in hex.
+    /// SHA-256 of the records with keys up to `after`, in hexadecimal.
     done: String,
-    /// Key of the last finished record, in ascending order; absent before the first.
+    /// Highest key of a finished record; absent if no record is finished. Records are imported in ascending order of
+    /// their keys.
     after: Option<u64>,
 }
 
@@ -34,13 +36,13 @@ pub(super) struct Progress<'a> {
     records: &'a Records,
     digest: RecordsDigest,
     stored: Stored,
-    /// Whether the numbers of the source have changed since the file was written.
+    /// Whether finished records have changed in the source since the file was written, so that the import begins anew.
     moved_on: bool,
 }
 
 impl<'a> Progress<'a> {
-    /// Opens the progress of a source in a file. The progress begins anew if the file does not exist, or if the numbers
-    /// of the source have changed.
+    /// Reads the progress of an import from a file. The progress begins anew if the file does not exist, or if finished
+    /// records have changed in the source.
     ///
     /// # Errors
     /// The file cannot be read or written, is not a file of progress, or belongs to another source.
@@ -52,7 +54,8 @@ impl<'a> Progress<'a> {
         let text = match std::fs::read_to_string(path) {
             Ok(text) => text,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                // A path that cannot be written fails before anything is imported.
+                // The file is written now, so that a path that cannot be written causes an error before anything is
+                // imported.
                 progress.write()?;
                 return Ok(progress);
             }
@@ -85,7 +88,7 @@ impl<'a> Progress<'a> {
         self.stored.after
     }
 
-    /// Returns whether the file had a progress that is no longer valid.
+    /// Returns whether the progress in the file was no longer valid, because the source has changed.
     pub(super) fn moved_on(&self) -> bool {
         self.moved_on
     }

@@ -1,5 +1,5 @@
-//! Records of an import: a number for each user, or an id for each series, complete and valid before anything is
-//! changed.
+//! Records of an import. A record is a number for a user, or an id for a series. All records are read and checked
+//! before anything is changed.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,28 +10,28 @@ use seq_core::limits::MAX_ADVANCE;
 use seq_ids::Id;
 use sha2::{Digest, Sha256};
 
-/// Maximum number of records of one import. They are kept in memory, 24 bytes each.
+/// Maximum number of records of one import. The records are kept in memory, and each takes 24 bytes.
 pub(super) const MAX_RECORDS: usize = 100_000_000;
 
 /// Maximum number of flaws that are shown.
 pub(super) const FLAWS_SHOWN: usize = 20;
 
-/// The least number that a user is to have, or the least last id of a series.
+/// The number to which a user must be raised, or the last id to which a series must be raised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Record {
-    /// The uid, or the position of the series in the order of the source.
+    /// The uid, or the index of the series among the series of the source.
     pub(super) key: u64,
     pub(super) value: u64,
-    /// Place in the source, from 1: the line of a file, or the position among the keys of a server.
+    /// Place in the source, which is the line in a file or the position among the keys of a server, from 1.
     pub(super) place: u64,
 }
 
-/// The records of a source. Invariant: they ascend by key, no key occurs twice, and each value is an [`Id`], or a
-/// number up to [`MAX_ADVANCE`] of a user.
+/// The records of a source. Invariant: the records are sorted by key, no key occurs twice, and each value is an [`Id`]
+/// of a series or a number of a user up to [`MAX_ADVANCE`].
 #[derive(Debug)]
 pub(super) struct Records {
     list: Vec<Record>,
-    /// Names of the series in the order of the source; `None` if the records are of users.
+    /// Names of the series, by index; `None` if the records are about users.
     names: Option<Vec<String>>,
     /// Number of invalid records that were left out.
     skipped: u64,
@@ -41,7 +41,7 @@ pub(super) struct Records {
 #[derive(Debug, Default)]
 pub(super) struct Draft {
     list: Vec<Record>,
-    /// Positions of the series in the source; `None` if the records are of users.
+    /// Index of each series by its name; `None` if the records are about users.
     names: Option<BTreeMap<String, u64>>,
     flaws: Flaws,
     /// Whether invalid records are left out.
@@ -63,17 +63,17 @@ impl Flaws {
         }
     }
 
-    /// Takes the flaws out and lists them as skipped; returns their number.
+    /// Removes all flaws, and prints them as skipped. Returns how many there were.
     pub(super) fn skip(&mut self) -> u64 {
         let flaws = std::mem::take(self);
         flaws.lines().for_each(|flaw| note(format_args!("skipped: {flaw}")));
         flaws.count
     }
 
-    /// Checks that there is none.
+    /// Checks that there are no flaws.
     ///
     /// # Errors
-    /// There are flaws; the error lists the first flaws with their places, and the number of further flaws.
+    /// There are flaws. The error lists the first flaws with their places, and the number of further flaws.
     pub(super) fn check(&self) -> Result<(), Failure> {
         if self.count == 0 {
             return Ok(());
@@ -84,7 +84,7 @@ impl Flaws {
         Err(Failure::new(Exit::Usage, text).hint(hint))
     }
 
-    /// Returns a line for each flaw, and the number of further flaws.
+    /// Returns a line for each of the first flaws, and a line with the number of further flaws.
     fn lines(&self) -> impl Iterator<Item = String> {
         let more = self.count - self.first.len() as u64;
         self.first.iter().cloned().chain((more > 0).then(|| format!("{more} more")))
@@ -92,23 +92,23 @@ impl Flaws {
 }
 
 impl Draft {
-    /// Returns a draft without records; with `skips_invalid` it leaves out invalid records.
+    /// Returns a draft without records. If `skips_invalid` is true, it will leave out invalid records.
     pub(super) fn new(skips_invalid: bool) -> Draft {
         Draft { skips_invalid, ..Draft::default() }
     }
 
-    /// Expects names of series and ids in place of uids and values.
+    /// Makes the draft expect names of series and ids, instead of uids and values.
     pub(super) fn expect_series(&mut self) {
         self.names = Some(BTreeMap::new());
     }
 
-    /// Returns whether the records are of series.
+    /// Returns whether the records are about series.
     pub(super) fn is_of_series(&self) -> bool {
         self.names.is_some()
     }
 
-    /// Adds a record from the text of a uid or the name of a series, and the text of its value. `at` names its place
-    /// for a reader.
+    /// Adds a record. `counter` is the text of the uid or the name of the series, `value` the text of the value, and
+    /// `at` the place for messages.
     pub(super) fn add(&mut self, place: u64, at: impl fmt::Display, counter: &str, value: &str) {
         match self.parse(counter, value) {
             Ok((key, value)) => self.list.push(Record { key, value, place }),
@@ -116,7 +116,7 @@ impl Draft {
         }
     }
 
-    /// Returns the key and the value of a record.
+    /// Parses the key and the value of a record.
     fn parse(&mut self, counter: &str, value: &str) -> Result<(u64, u64), String> {
         let Some(names) = &mut self.names else {
             return Ok((number("uid", counter, u64::MAX)?, number("value", value, MAX_ADVANCE)?));
@@ -136,17 +136,17 @@ impl Draft {
         self.list.len() >= MAX_RECORDS
     }
 
-    /// Keeps only the last record of each uid, for a source that may list a uid more than once.
+    /// Keeps only the last record of each uid, for a source that may return a uid more than once.
     pub(super) fn keep_last(&mut self) {
         self.list.sort_unstable_by_key(|record| (record.key, std::cmp::Reverse(record.place)));
         self.list.dedup_by_key(|record| record.key);
     }
 
-    /// Returns the records if all of them are valid, or if invalid records may be left out. `at` names a place. A user
-    /// or a series with two numbers is always an error.
+    /// Returns the records. Invalid records are an error, unless they may be left out. Two records of the same user or
+    /// series are always an error. `at` converts a place to text.
     ///
     /// # Errors
-    /// There are flaws; the error lists the first flaws with their places, and the number of further flaws.
+    /// There are flaws. The error lists the first flaws with their places, and the number of further flaws.
     pub(super) fn finish(mut self, at: impl Fn(u64) -> String) -> Result<Records, Failure> {
         self.list.sort_unstable();
         let skipped = if self.skips_invalid { self.flaws.skip() } else { 0 };
@@ -179,12 +179,13 @@ impl Records {
         self.names.as_ref().map(|names| &*names[record.key as usize])
     }
 
-    /// Returns whether the records are of series.
+    /// Returns whether the records are about series.
     pub(super) fn is_of_series(&self) -> bool {
         self.names.is_some()
     }
 
-    /// Keeps the records whose keys are accepted, and counts `skipped` further records as left out.
+    /// Removes the records whose keys are not accepted. `skipped` is their number, and is added to the number of
+    /// records that were left out.
     pub(super) fn retain(&mut self, accepts: impl Fn(u64) -> bool, skipped: u64) {
         self.list.retain(|record| accepts(record.key));
         self.skipped += skipped;
@@ -201,7 +202,8 @@ impl Records {
     }
 }
 
-/// The digest of uids or series and their values in order. It depends on the content alone, not on its source.
+/// The digest of the uids or series and their values, in the order of their keys. It does not depend on the kind of the
+/// source.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RecordsDigest {
     hash: Sha256,
@@ -210,12 +212,12 @@ pub(super) struct RecordsDigest {
 }
 
 impl RecordsDigest {
-    /// Adds the records up to a position.
+    /// Adds the records with an index from `count` up to `end`, exclusive.
     pub(super) fn extend(&mut self, records: &Records, end: usize) {
         for record in records.list.get(self.count..end).unwrap_or_default() {
             match records.series_of(record) {
                 None => self.hash.update(record.key.to_le_bytes()),
-                // The byte ends the name.
+                // The byte 0 marks the end of the name.
                 Some(name) => self.hash.update([name.as_bytes(), &[0]].concat()),
             }
             self.hash.update(record.value.to_le_bytes());
@@ -229,7 +231,7 @@ impl RecordsDigest {
     }
 }
 
-/// Parses a number of plain digits, up to a limit.
+/// Parses a number that consists only of digits and is at most `most`.
 fn number(what: &str, text: &str, most: u64) -> Result<u64, String> {
     let digits = text.strip_prefix('-').unwrap_or(text);
     if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {

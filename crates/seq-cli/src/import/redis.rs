@@ -1,7 +1,8 @@
-//! Records of Redis servers: the counters under keys of a prefix and a uid, of one master or of all masters of a
-//! cluster.
+//! Reads records from Redis. Each key that consists of a prefix and a uid has a counter as its value. The keys are read
+//! from one master, or from all masters of a Redis Cluster.
 //!
-//! A scan counts as complete if each server was the same master of the same slots before and after the scan.
+//! A scan counts as complete only if each server was the same process, and the master of the same slots, before and
+//! after the scan.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -23,11 +24,11 @@ mod layout;
 
 use layout::{Layout, Server};
 
-/// Number of keys that a SCAN looks at and that are read at a time, small enough not to delay other callers of the
-/// server.
+/// Number of keys that one SCAN examines, and that are read at a time. It is small enough not to delay other callers of
+/// the server.
 const KEYS_AT_ONCE: usize = 1_000;
 
-/// TLS for rediss://: the authorities to trust, and the certificate to present.
+/// Arguments for TLS with rediss://, which are the authorities to trust and the certificate to present.
 #[derive(Clone, Debug, Default, Args)]
 pub(super) struct TlsArgs {
     /// The authorities to trust for rediss://, as PEM; without the flag, the authorities of this machine.
@@ -41,7 +42,7 @@ pub(super) struct TlsArgs {
     from_key: Option<PathBuf>,
 }
 
-/// The servers of a URL, and the keys to read.
+/// The Redis server or cluster at a URL, and the prefix of the keys to read.
 #[derive(Debug)]
 pub(super) struct RedisSource {
     /// The URL without user and password.
@@ -62,29 +63,29 @@ struct Link {
 struct Scan<'a> {
     draft: Draft,
     prefix: &'a str,
-    /// Number of keys of the prefix that were listed.
+    /// Number of keys with the prefix that SCAN has returned.
     place: u64,
-    /// Number of keys that were gone when they were read.
+    /// Number of these keys that no longer existed when they were read.
     gone: u64,
 }
 
-/// Returns the part of a pattern that all keys begin with.
+/// Returns the prefix in a pattern, without the final `*`.
 ///
 /// # Errors
-/// The pattern is not a prefix and `*`.
+/// The pattern does not consist of a prefix and `*`.
 pub(super) fn prefix(pattern: &str) -> Result<String, String> {
     let prefix = pattern.strip_suffix('*').filter(|prefix| !prefix.contains(['*', '?', '[', ']', '\\']));
     prefix.map(str::to_owned).ok_or_else(|| "it must be a prefix and `*`, as seq:*".to_owned())
 }
 
-/// Returns a source without the user and the password of its URL, for messages.
+/// Returns a source for messages, without the user and the password in its URL.
 pub(super) fn shown(source: &str) -> String {
     let hidden = source.split_once("://").and_then(|(scheme, rest)| Some((scheme, rest.rsplit_once('@')?.1)));
     hidden.map_or_else(|| source.to_owned(), |(scheme, host)| format!("{scheme}://{host}"))
 }
 
 impl RedisSource {
-    /// Returns the servers of a URL.
+    /// Returns the source at a URL. Does not connect yet.
     ///
     /// # Errors
     /// The URL is wrong, or a file of certificates cannot be read.
@@ -115,16 +116,17 @@ impl RedisSource {
         Ok(RedisSource { shown, info, tls, prefix: prefix.to_owned(), timeout })
     }
 
-    /// Returns the name of the source, which is the same for each import from it.
+    /// Returns the name of the source, by which a progress file recognises the source of a repeated import.
     pub(super) fn identity(&self) -> String {
         format!("{} {}*", self.shown, self.prefix)
     }
 
-    /// Reads all counters of the prefix. A counter that changes during the scan is read at an unspecified moment.
+    /// Reads all counters whose keys have the prefix. If a counter changes during the scan, the result may have its
+    /// former or its new value.
     ///
     /// # Errors
-    /// A server does not respond, refuses or cannot prove that it has all keys; no key matches; or a key of the prefix
-    /// is not a uid or not a number.
+    /// A server does not respond, refuses a command or cannot prove that it has all keys; no key has the prefix; or a
+    /// key with the prefix has no uid, or its value is not a number.
     pub(super) async fn read(&self, draft: Draft, bar: &ProgressBar) -> Result<Contents, Failure> {
         let mut first = self.connect(self.info.addr().clone()).await?;
         let server = first.server().await?;
@@ -157,7 +159,7 @@ impl RedisSource {
             );
             return Err(Failure::new(Exit::Usage, what).hint(hint));
         }
-        // SCAN may return a key more than once.
+        // Duplicates are removed, because SCAN may return a key more than once.
         draft.keep_last();
         let records = draft.finish(|place| format!("key {place}"))?;
         let skipped = records.skipped();
@@ -169,7 +171,8 @@ impl RedisSource {
         format!("{}*", self.prefix)
     }
 
-    /// Reads the keys of every master of a cluster; returns the addresses of the masters and the number of their keys.
+    /// Reads the keys of all masters of a Redis Cluster. Returns the addresses of the masters, and the number of all
+    /// keys in their databases.
     async fn read_cluster(
         &self,
         mut first: Link,
@@ -207,7 +210,7 @@ impl RedisSource {
         Ok((masters.into_iter().map(|link| link.addr).collect(), keys))
     }
 
-    /// Checks that a master still reports the same layout of the cluster.
+    /// Checks that a server is still a master, and still reports the same layout of the Redis Cluster.
     async fn is_whole(&self, link: &mut Link, layout: &Layout) -> Result<Server, Failure> {
         let server = link.server().await?;
         if server.master.is_some() {
@@ -253,14 +256,14 @@ impl Link {
         layout::server(&info).map_err(|flaw| Failure::new(Exit::Usage, format!("{}: {flaw}", self.addr)))
     }
 
-    /// Returns the number of keys in the database.
+    /// Returns the number of all keys in the database of the server.
     async fn count(&mut self) -> Result<u64, Failure> {
         self.query(&cmd("DBSIZE")).await
     }
 }
 
 impl Scan<'_> {
-    /// Reads the counters of one server.
+    /// Reads all counters of one server.
     async fn keys_of(&mut self, link: &mut Link, bar: &ProgressBar) -> Result<(), Failure> {
         let mut cursor = "0".to_owned();
         loop {
@@ -268,8 +271,8 @@ impl Scan<'_> {
             scan.arg(&cursor).arg("MATCH").arg(format!("{}*", self.prefix)).arg("COUNT").arg(KEYS_AT_ONCE);
             let (next, keys): (String, Vec<Vec<u8>>) = link.query(&scan).await?;
             for keys in keys.chunks(KEYS_AT_ONCE) {
-                // One GET for each key: it distinguishes a key that is gone from a key that is no string, and keys of
-                // one command would have to be in one slot of a cluster.
+                // A separate GET is sent for each key. MGET would return the same for a missing key and for a key that
+                // is no string, and would require all keys to be in one slot of a Redis Cluster.
                 let mut reads = pipe();
                 keys.iter().for_each(|key| {
                     reads.cmd("GET").arg(key);
@@ -295,17 +298,17 @@ impl Scan<'_> {
         }
     }
 
-    /// Adds the value of a key.
+    /// Adds the record of a key, or its flaw. `value` is the response to GET.
     ///
     /// # Errors
-    /// The server did not read the key.
+    /// The server failed to read the key.
     fn add(&mut self, key: &str, value: Result<Value, RedisError>) -> Result<(), RedisError> {
         self.place += 1;
         let uid = key.strip_prefix(self.prefix).unwrap_or_default();
         match value {
-            // The key expired or was deleted after it was listed.
+            // The key expired or was deleted after SCAN returned it.
             Ok(Value::Nil) => self.gone += 1,
-            // "07" and "7" are different keys of the same uid.
+            // Leading zeros are refused, because "07" and "7" would be different keys of the same uid.
             Ok(_) if uid.len() > 1 && uid.starts_with('0') => self.draft.refuse(key, "the uid has a leading zero"),
             Ok(Value::BulkString(value)) => self.draft.add(self.place, key, uid, &String::from_utf8_lossy(&value)),
             Ok(other) => self.draft.refuse(key, format_args!("{other:?} is not a counter")),
@@ -320,7 +323,7 @@ fn usage(what: &str, error: &RedisError) -> Failure {
     Failure::new(Exit::Usage, format!("{what}: {error}"))
 }
 
-/// Returns the failure for a server that does not respond or refuses.
+/// Returns the failure for a server that does not respond or refuses a command.
 fn failed(what: &str, error: &RedisError) -> Failure {
     let failure = Failure::new(Exit::CannotConnect, format!("{what}: {error}"));
     match error.code() {

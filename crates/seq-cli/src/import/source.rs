@@ -1,9 +1,9 @@
-//! The source of an import, and the proof that it was read completely.
+//! The source of an import, and the checks that it was read completely.
 //!
-//! **Invariant:** contents are returned only with the proof that nothing of the source is missing: every master of a
-//! cluster was read, no replica was read instead of its master, a file ended where its writer ended it, and there is at
-//! least one record. Otherwise an incomplete import would report success, and numbers would begin below the numbers of
-//! the former system.
+//! **Invariant:** contents are returned only if it is proved that nothing is missing. Every master of a Redis Cluster
+//! was read, no replica was read instead of its master, a file was read to the end that its writer intended, and there
+//! is at least one record. Without this proof, an incomplete import could report success, and users would get numbers
+//! that the former system already used.
 
 use std::path::{Path, PathBuf};
 
@@ -52,7 +52,7 @@ impl Source {
             );
         }
         let path = Path::new(&args.from);
-        // A file with a value on each line is CSV under any name.
+        // With `--series`, CSV is assumed if neither the flag nor the name of the file states a format.
         let series = args.series.clone();
         let format = args.format.or_else(|| Format::of(path)).or(series.as_ref().map(|_| Format::Csv));
         let format = format.ok_or_else(|| {
@@ -66,7 +66,8 @@ impl Source {
         Ok(Source::File { path: path.to_owned(), format, series })
     }
 
-    /// Returns the name of the source without its password. It is the same for each import from the source.
+    /// Returns the name of the source, without its password. By this name a progress file recognises the source of a
+    /// repeated import.
     pub(super) fn identity(&self) -> String {
         match self {
             Source::Redis(source) => source.identity(),
@@ -97,7 +98,7 @@ impl Source {
         Ok(contents)
     }
 
-    /// Checks that records are left to import.
+    /// Checks that there are records to import.
     ///
     /// # Errors
     /// The source has no record, or all of them were left out.
@@ -108,7 +109,7 @@ impl Source {
         Ok(())
     }
 
-    /// Returns the place of a record for a reader.
+    /// Returns the place of a record, for messages.
     pub(super) fn at(&self, place: u64) -> String {
         match self {
             Source::Redis(_) => format!("key {place}"),

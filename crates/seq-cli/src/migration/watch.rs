@@ -1,7 +1,7 @@
-//! The watch of a migration until its sections have arrived or returned.
+//! Watches a migration until its sections have arrived or returned.
 //!
-//! The migration is state of the store, so it continues when the command ends. A store that has no leader for a while
-//! only delays the next line.
+//! A migration is part of the state of the store, so it continues when the command ends. If the store has no leader for
+//! a while, the watch continues, and only the next line is late.
 
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
@@ -14,22 +14,22 @@ use seq_command::store_client::StoreClient;
 use seq_observe::migration::{MigrationView, Phase, details, done, line, speed};
 use seq_proto::v1::MigrationStatus;
 
-/// Interval of requests while a progress bar is drawn.
+/// Interval between requests while a progress bar is drawn.
 const BAR_INTERVAL: Duration = Duration::from_millis(250);
 
-/// Interval of lines if there is no bar.
+/// Interval between requests, and between lines of output, if no progress bar is drawn.
 const LINE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Options of a watch.
 pub(crate) struct WatchOptions {
     /// Time after which the watch ends; `None` means never.
     pub(crate) timeout: Option<Duration>,
-    /// The flags that name the cluster in another command.
+    /// The flags with which another command names the same cluster.
     pub(crate) flags: String,
 }
 
-/// Watches a migration, with a bar on a terminal and a line every second elsewhere, until all sections have arrived or
-/// returned. Returns the last status.
+/// Watches a migration until all its sections have arrived or returned, and returns its last status. Draws a progress
+/// bar on a terminal, and otherwise prints a line every second.
 pub(crate) async fn watch(
     store: &mut StoreClient,
     id: u64,
@@ -78,7 +78,7 @@ pub(crate) async fn watch(
     }
 }
 
-/// Returns whether the store may respond later, because it has no leader now or no member responds.
+/// Returns whether an error may be transient, because the store has no leader at the moment or no member responds.
 fn is_transient(error: &anyhow::Error) -> bool {
     let exit = error.downcast_ref::<Failure>().map(Failure::exit);
     matches!(exit, Some(Exit::Unhealthy | Exit::CannotConnect | Exit::Deadline))
@@ -104,7 +104,7 @@ fn progress(last: Option<&MigrationStatus>) -> String {
     last.map_or_else(String::new, |migration| format!("; {}", line(migration)))
 }
 
-/// The output of a watch: a bar, lines, or JSON.
+/// The output of a watch, as a progress bar, lines or JSON.
 struct Display<'a> {
     output: &'a Output,
     bar: Option<ProgressBar>,
@@ -118,12 +118,12 @@ impl Display<'_> {
         if !draws {
             return self.output.line(line(migration));
         }
-        // The first line has the bar with short figures, the second line has the text that is cut at the terminal's
-        // width.
+        // The first line has the progress bar and short figures. The second line has a text, which is cut at the width
+        // of the terminal.
         let bar = self.bar.get_or_insert_with(|| {
             self.output.progress_bar(migration.sections.into(), "{human_pos}/{human_len}  {prefix}\n{wide_msg}")
         });
-        // The position is set last, because setting the other parts draws the bar too.
+        // The position is set last, because the bar is also drawn, with its old position, when the other parts are set.
         bar.set_message(format!("(Ctrl-C detaches){}", details(migration)));
         let phase = Phase::of(migration);
         bar.set_prefix(match phase {

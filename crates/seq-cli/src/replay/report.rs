@@ -1,4 +1,4 @@
-//! The report of a replay: as text, or as one JSON object.
+//! The report of a replay. It is printed as text or as one JSON object.
 
 use std::time::Duration;
 
@@ -37,7 +37,7 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    /// Summarizes a replay. With `exclusive`, a `prev` that no response contained is a chain break.
+    /// Summarizes a replay. If `exclusive` is true, a `prev` that was in no response is a chain break.
     pub(crate) fn new(
         trace: &Trace,
         state: &State,
@@ -106,7 +106,7 @@ impl Report {
             (Some(raises), None) => grouped(raises),
             (Some(raises), Some(each)) => format!("{}  {} numbers each", grouped(raises), grouped(each as u64)),
         };
-        // Raises between the last poll of a node and its restart may be missing.
+        // Raises between the last request to a node and a restart of the node may be missing.
         let unsure = if self.restarts > 0 { "  (or more: allocators restarted)" } else { "" };
         output.line(format_args!("ceiling raises  {raises}{unsure}"))?;
         self.verdict.print(output)?;
@@ -116,7 +116,7 @@ impl Report {
         }
     }
 
-    /// Returns Ok only if every message was sent and the order held.
+    /// Returns [`Exit::Ok`] only if every message was sent and the order was not violated.
     pub(crate) fn exit(&self) -> Exit {
         match (self.verdict.pass() && self.gave_up.is_none(), self.interrupted) {
             (false, _) => Exit::Failed,

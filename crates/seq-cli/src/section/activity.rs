@@ -1,4 +1,4 @@
-//! Activity of sections, as their owners report it: the busiest sections of a set, and one section in detail.
+//! Activity of sections, as reported by their owners, for a list of the busiest sections and for one section in detail.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -21,13 +21,13 @@ use serde::Serialize;
 
 use super::{SectionView, is_zero};
 
-/// Timeout of a node, which responds in a fraction of it.
+/// Timeout of a request to a node. A node usually responds in a fraction of this time.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Busiest sections that are requested from each node if the listing is filtered afterwards.
+/// Number of busiest sections that are requested from each node if other arguments exclude sections from the list.
 const MAX_TOP: u32 = 10_000;
 
-/// Raises that are printed. The JSON has all that the node returns.
+/// Maximum number of raises in plain output. JSON contains all raises that the node returns.
 const PRINTED_RAISES: usize = 10;
 
 /// Order of the busiest sections.
@@ -57,8 +57,8 @@ pub(super) struct Busy {
     figures: FiguresView,
 }
 
-/// Requests the busiest sections of all allocators of a set, and returns the `count` busiest of `records`, in
-/// descending order. Reports allocators that do not respond on stderr.
+/// Requests the busiest sections from all allocators of a set. Returns the `count` busiest sections that are in
+/// `records`, in descending order. Prints an error on stderr for each allocator that does not respond.
 ///
 /// # Errors
 /// No allocator responds.
@@ -148,7 +148,7 @@ pub(crate) struct Described {
     figures: FiguresView,
     #[serde(serialize_with = "digits")]
     skipped_by_advances: u64,
-    /// Most numbers that each uid may have skipped when the ownership began.
+    /// Upper bound of the numbers that were skipped for a uid when the ownership began.
     #[serde(serialize_with = "digits")]
     skipped_at_begin: u64,
     #[serde(skip_serializing_if = "str::is_empty")]
@@ -201,14 +201,14 @@ impl Described {
     /// Requests the state of a section from the allocator at an address.
     ///
     /// # Errors
-    /// The allocator does not respond, or does not own the section; the text names the cause.
+    /// The allocator does not respond, or does not own the section. The error describes the cause.
     pub(crate) async fn request(pool: &Pool, addr: &str, section: u32) -> Result<Described, String> {
         let mut node = StatusServiceClient::new(pool.get(addr).map_err(|error| error.to_string())?);
         let request = DescribeSectionRequest { which: Some(Which::Section(section)) };
         within(TIMEOUT, node.describe_section(request)).await.map(Described::new)
     }
 
-    /// Returns the lines below the record of the section.
+    /// Returns the lines that follow the record of the section in plain output.
     pub(crate) fn lines(&self) -> Vec<String> {
         let figures = &self.figures;
         let numbers = if self.is_counted {
@@ -268,7 +268,8 @@ impl Described {
     }
 }
 
-/// Requests the state of a section from its owner. Reports on stderr if the owner does not respond.
+/// Requests the state of a section from its owner. If the owner does not respond, prints a note on stderr and returns
+/// `None`.
 pub(super) async fn describe(store: &mut StoreClient, record: &SectionInfo) -> Option<Described> {
     if record.owner.is_empty() {
         return None;

@@ -1,4 +1,4 @@
-//! The command `section balance`: pauses and resumes the handovers that only even the load.
+//! The command `section balance`, which pauses and resumes the handovers that only even the load.
 
 use clap::{ArgGroup, Args};
 use seq_command::exit::Exit;
@@ -40,12 +40,12 @@ struct Outcome<'a> {
     set: &'a str,
     /// Whether balancing is paused at the end of the command.
     paused: bool,
-    /// Principal of the present pause, or of the pause before the command.
+    /// Name of the operator that made the present pause, or the pause that the command ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     paused_by: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     paused_at: Option<String>,
-    /// Number of sections that balancing is to hand over now, or after it is resumed.
+    /// Number of sections that balancing will hand over, or after a pause, that it will hand over when it is resumed.
     sections: u32,
     dry_run: bool,
     changed: bool,
@@ -67,7 +67,7 @@ pub(super) async fn run(args: &BalanceArgs, output: &Output) -> anyhow::Result<E
             let made = client.pause_balancing(args.pause, Mode::Make(plan)).await?;
             shown.changed = made.changed;
             if args.pause {
-                // The request again, because the report is of this pause.
+                // The state is requested again, because the output must describe the new pause.
                 shown.before = client.pause_balancing(true, Mode::Show).await?.before;
             }
         }

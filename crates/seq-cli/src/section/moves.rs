@@ -1,7 +1,7 @@
-//! The command `section move`: hands sections over to an allocator that an operator chooses.
+//! The command `section move`, which hands sections over to an allocator that an operator chooses.
 //!
-//! A move is replicated state of the set, so it continues when the command is interrupted. Repeating the command shows
-//! its progress.
+//! A move is part of the replicated state of the set, so it continues when the command is interrupted. If the command
+//! is repeated, it shows the progress of the move.
 
 use std::time::{Duration, Instant};
 
@@ -59,14 +59,14 @@ pub struct MoveArgs {
 #[derive(Serialize)]
 struct Outcome<'a> {
     set: &'a str,
-    /// The target; absent if balancing places the sections.
+    /// Name of the allocator to which the sections are moved; absent with `--balanced`.
     #[serde(skip_serializing_if = "Option::is_none")]
     to: Option<&'a str>,
     dry_run: bool,
     changed: bool,
-    /// The sections, in their state before the move.
+    /// The sections, with their owners before the move.
     sections: Vec<SectionOutcome<'a>>,
-    /// Number of sections that another allocator owns at the end of the command.
+    /// Number of the sections that are not yet owned by `to` at the end of the command.
     to_move: usize,
     seconds: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -86,7 +86,7 @@ impl MoveArgs {
         self.to.as_deref().unwrap_or_default()
     }
 
-    /// Returns the number of sections that another allocator owns.
+    /// Returns the number of sections that an allocator other than `--to` owns.
     fn elsewhere(&self, sections: &[MovedSection]) -> usize {
         let is_elsewhere = |section: &&MovedSection| self.to.as_ref().is_some_and(|to| section.owner != *to);
         sections.iter().filter(is_elsewhere).count()
@@ -96,7 +96,7 @@ impl MoveArgs {
 pub(super) async fn run(args: &MoveArgs, output: &Output) -> anyhow::Result<Exit> {
     let mut client = args.target.client(args.timeout)?;
     let set = client.nodes().await?.set;
-    // The dry run lets a refusal come before the confirmation.
+    // The dry run is requested first, so that a refusal comes before the prompt for confirmation.
     let foreseen = client.move_sections(&args.sections, args.node(), Mode::Show).await?;
     let plan = Fingerprint(foreseen.fingerprint);
     let is_made = foreseen.sections.iter().all(|section| section.moved_to == args.node());
@@ -173,7 +173,7 @@ fn table(sections: &[MovedSection], to: &str) -> Table {
     table
 }
 
-/// Waits until the node owns all sections, with a progress bar on a terminal.
+/// Waits until the target owns all sections. Draws a progress bar on a terminal.
 async fn wait(args: &MoveArgs, client: &mut StoreClient, to_move: usize, output: &Output) -> anyhow::Result<()> {
     let bar = output.progress_bar(to_move as u64, "{pos}/{len} sections  ETA {eta}  (Ctrl-C detaches)");
     let mut interrupts = Interrupts::new()?;

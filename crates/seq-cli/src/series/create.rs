@@ -1,4 +1,4 @@
-//! The command `series create`: creates a series.
+//! The command `series create`, which creates a series.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use super::view::SeriesView;
 use crate::cluster_client::Cluster;
 use crate::shape_args::ShapeArgs;
 
-/// Accepted leads of a ceiling ahead of the clock.
+/// Accepted values of `--lead`, the time by which ceilings are ahead of the clock.
 const LEADS: std::ops::RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(600);
 
 #[derive(Debug, Args)]
@@ -115,11 +115,11 @@ fn whole_ms(time: Duration) -> Result<u32, String> {
 /// The outcome of the command.
 #[derive(Serialize)]
 struct Outcome<'a> {
-    /// The set that creates series.
+    /// Name of the set that creates series.
     set: &'a str,
     series: &'a SeriesView,
     dry_run: bool,
-    /// Addresses of the AllocSvrs that do not know of the change yet.
+    /// Addresses of the AllocSvrs that have not adopted the change yet.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     pending: &'a [String],
     /// Whether the series was created by this command.
@@ -184,7 +184,7 @@ impl CreateArgs {
     /// Returns the shape of the series.
     ///
     /// # Errors
-    /// The numbers of the command line form no shape.
+    /// The arguments do not form a valid shape.
     fn shape(&self) -> Result<SeriesShape, Failure> {
         let Some(found) = self.shape.find()? else { return self.counter.shape() };
         let Preset { mut shape, mut named_lanes, ahead_ms, .. } = found;
@@ -218,7 +218,8 @@ impl CreateArgs {
 }
 
 impl CounterArgs {
-    /// Returns the shape of the counter. By default its offset is that of `start`, so that `start` is the first id.
+    /// Returns the shape of the counter. Without `--offset`, the offset is computed from `--start`, so that the start
+    /// is the first id.
     fn shape(&self) -> Result<SeriesShape, Failure> {
         let CounterArgs { start, increment, offset, max_id, .. } = *self;
         let residue = || {

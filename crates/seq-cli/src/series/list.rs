@@ -1,4 +1,4 @@
-//! The command `series list`: lists the series of the cluster.
+//! The command `series list`, which lists the series of the cluster.
 
 use std::time::Duration;
 

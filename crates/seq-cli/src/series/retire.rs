@@ -1,4 +1,4 @@
-//! The command `series retire`: ends a series permanently.
+//! The command `series retire`, which ends a series permanently.
 
 use clap::Args;
 use seq_command::exit::Exit;
@@ -38,7 +38,7 @@ struct Outcome<'a> {
     set: &'a str,
     series: &'a SeriesView,
     dry_run: bool,
-    /// Addresses of the AllocSvrs that do not know of the change yet.
+    /// Addresses of the AllocSvrs that have not adopted the change yet.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     pending: &'a [String],
     /// Whether the series was retired by this command.

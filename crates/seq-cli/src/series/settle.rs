@@ -1,5 +1,6 @@
-//! Waits until the AllocSvrs of a cluster know of a change of a series, because the next command or caller may go to
-//! any of them, and an AllocSvr gives out ids of a retired series until it knows.
+//! Waits until the AllocSvrs of a cluster have adopted a change of a series. The next request of a command or caller
+//! may go to any AllocSvr, and until it adopts the change, an AllocSvr does not know a new series, and still allocates
+//! ids of a retired series.
 
 use std::time::{Duration, Instant};
 
@@ -13,11 +14,12 @@ use seq_proto::v1::{ListSeriesRequest, Series, SetInfo, SetState};
 /// Interval between requests to an AllocSvr.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Limit of the wait: AllocSvrs renew every second, and sets exchange their series every two seconds.
+/// Limit on the wait. It is long enough because AllocSvrs renew their leases every second, and sets exchange their
+/// series every two seconds.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Waits until the AllocSvrs of the open sets state a series, as retired or not. Returns the addresses of those that do
-/// not respond, or do not state it in time.
+/// Waits until all AllocSvrs of open sets list the series, with `retired` as its state. Returns the addresses of the
+/// AllocSvrs that do not respond, or do not list it so in time.
 pub(super) async fn until_known(sets: &[SetInfo], name: &str, retired: bool, output: &Output) -> Vec<String> {
     let open = sets.iter().filter(|set| set.state() == SetState::Open);
     let addrs: Vec<&String> = open.flat_map(|set| &set.allocs).collect();
@@ -40,14 +42,14 @@ pub(super) async fn until_known(sets: &[SetInfo], name: &str, retired: bool, out
     addrs.into_iter().zip(known).filter(|(_, known)| !known).map(|(addr, _)| addr.clone()).collect()
 }
 
-/// Prints the addresses of AllocSvrs that do not know of a change yet.
+/// Prints the addresses of AllocSvrs that have not adopted a change yet.
 pub(super) fn note_pending(pending: &[String]) {
     if !pending.is_empty() {
         note(format_args!("note: {} did not confirm it; an allocator learns of it from its store", pending.join(", ")));
     }
 }
 
-/// Requests the series from an AllocSvr; `None` if it does not respond in time.
+/// Requests the list of series from an AllocSvr; returns `None` if it does not respond in time.
 async fn list(pool: &Pool, addr: &str, limit: Duration) -> Option<Vec<Series>> {
     let mut client = IdServiceClient::new(pool.get(addr).ok()?);
     let response = tokio::time::timeout(limit, client.list_series(ListSeriesRequest {})).await;

@@ -1,4 +1,4 @@
-//! The command `series show`: shows a series, and where its sections are.
+//! The command `series show`, which shows a series, and the sets and owners of its sections.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -30,7 +30,7 @@ pub struct ShowArgs {
     timeout: Duration,
 }
 
-/// A series and the places of its sections.
+/// A series, with the sets and owners of its sections.
 #[derive(Serialize)]
 struct Shown {
     #[serde(flatten)]
@@ -38,7 +38,7 @@ struct Shown {
     runs: Vec<RunView>,
 }
 
-/// Neighbouring sections with one owner.
+/// Neighbouring sections with the same owner.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 struct RunView {
     first_section: u32,
@@ -47,7 +47,7 @@ struct RunView {
     lanes: u32,
     /// Name of the set.
     set: String,
-    /// Name of the owner; absent if the sections have none, or are in another set than the node that responded.
+    /// Name of the owner; absent if the sections have no owner, or are not in the set of the node that responded.
     #[serde(skip_serializing_if = "Option::is_none")]
     owner: Option<String>,
     #[serde(serialize_with = "digits")]
@@ -65,14 +65,14 @@ pub(super) async fn run(args: &ShowArgs, output: &Output) -> anyhow::Result<Exit
     }
     shown.series.lines().into_iter().try_for_each(|line| output.line(line))?;
     output.line(format_args!("created {}, {}", shown.series.created, shown.series.state.name()))?;
-    // A proxy has no sections of lanes in its routes.
+    // There are no runs if a proxy responded, because its routes contain no sections of lanes.
     if !shown.runs.is_empty() {
         output.table(&table(&shown.runs))?;
     }
     Ok(Exit::Ok)
 }
 
-/// Returns the sections of a series by the routes of a set.
+/// Returns the sections of a series, with their sets and owners in the route table of a set.
 fn runs(series: &SeriesView, routes: &Routes) -> Vec<RunView> {
     let end = series.first_section.saturating_add(series.sections);
     let run = |run: &RouteRun| {
@@ -101,7 +101,7 @@ fn runs(series: &SeriesView, routes: &Routes) -> Vec<RunView> {
     routes.lane_runs.iter().filter_map(run).collect()
 }
 
-/// Returns the sections of a run that are in a range; `None` if there are none.
+/// Returns the part of a run that is in a range; `None` if they do not overlap.
 fn overlap(run: &RouteRun, range: Range<u32>) -> Option<Range<u32>> {
     let sections = run.first_section.max(range.start)..run.first_section.saturating_add(run.sections).min(range.end);
     (!sections.is_empty()).then_some(sections)

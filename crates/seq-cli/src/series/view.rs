@@ -14,11 +14,11 @@ use crate::id_client::shape_of;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum State {
-    /// The series gives out ids.
+    /// Ids of the series can be allocated.
     Serves,
-    /// The time of its last id is over.
+    /// The time of the series' last ids has passed.
     Ended,
-    /// It was retired.
+    /// The series was retired.
     Retired,
 }
 
@@ -44,7 +44,7 @@ pub(super) struct SeriesView {
 enum Ids {
     Counter(CounterIds),
     Timed(TimedIds),
-    /// A shape of a later release.
+    /// The series has a shape of a later release.
     Unknown,
 }
 
@@ -60,9 +60,9 @@ struct CounterIds {
 
 #[derive(Debug, Serialize)]
 struct TimedIds {
-    /// Time 0 of the ids.
+    /// Time that the ids count from.
     epoch: String,
-    /// Last time with ids.
+    /// Last time of which there are ids.
     end: String,
     unit_ms: u32,
     time_bits: u8,
@@ -79,16 +79,17 @@ impl SeriesView {
         SeriesView::at(series, utc::now_ms())
     }
 
-    /// Returns the view of the series in a response of a store.
+    /// Returns the view of the series that is in the response of a store.
     ///
     /// # Errors
-    /// The response has none.
+    /// The response contains no series.
     pub(super) fn stated(series: Option<&Series>) -> Result<SeriesView, Failure> {
         let none = || Failure::new(Exit::Failed, "the response of the store has no series");
         series.map(SeriesView::new).ok_or_else(none)
     }
 
-    /// Returns the view of a series at a time of the wall clock.
+    /// Returns the view of a series. `now_ms` is the time by the wall clock, which determines whether the series has
+    /// ended.
     fn at(series: &Series, now_ms: u64) -> SeriesView {
         let Lanes { count, per_section, start, first_section, clock, .. } = series.lanes.unwrap_or_default();
         let (ids, end_ms) = match shape_of(series) {
@@ -145,7 +146,7 @@ impl SeriesView {
         }
     }
 
-    /// Returns the ids in a few words.
+    /// Returns a short text about the ids.
     pub(super) fn ids(&self) -> String {
         match &self.ids {
             Ids::Counter(ids) => ids.text(2),
@@ -157,7 +158,7 @@ impl SeriesView {
         }
     }
 
-    /// Returns the last id of a counter, or the last time with ids.
+    /// Returns a text with the last id of a counter, or the last time of which there are ids.
     pub(super) fn last(&self) -> String {
         match &self.ids {
             Ids::Counter(ids) => ids.last.to_string(),
@@ -166,7 +167,7 @@ impl SeriesView {
         }
     }
 
-    /// Returns which side chooses the lane; `-` for a counter.
+    /// Returns whether the caller or the server chooses the lane; `-` for a counter.
     pub(super) fn lane_by(&self) -> &'static str {
         match &self.ids {
             Ids::Timed(ids) if ids.named_lanes => "caller",
@@ -177,14 +178,14 @@ impl SeriesView {
 }
 
 impl CounterIds {
-    /// Returns the ids of a counter that has passed `start` numbers.
+    /// Returns the ids of a counter whose first `start` numbers are not used.
     fn new(counter: &CounterShape, start: u64) -> CounterIds {
         let CounterShape { offset, increment, .. } = *counter;
         let first = start.saturating_mul(increment).saturating_add(offset);
         CounterIds { first, increment, last: counter.last() }
     }
 
-    /// Returns the first `count` ids, as `1, 3, 5, ...`.
+    /// Returns the first `count` ids as text, such as `1, 3, 5, ...`.
     fn text(&self, count: u64) -> String {
         let id = |place: u64| self.first.checked_add(place * self.increment).filter(|id| *id <= self.last);
         let ids: Vec<String> = (0..count).map_while(id).map(|id| id.to_string()).collect();
@@ -200,19 +201,19 @@ impl TimedIds {
         TimedIds { epoch, end, unit_ms, time_bits, lane_bits, seq_bits, spread, named_lanes, ahead_ms, lead_ms }
     }
 
-    /// Returns the unit of time: `ms`, `s` or `10 ms`.
+    /// Returns the unit of time, such as `ms`, `s` or `10 ms`.
     fn unit(&self) -> String {
         time(self.unit_ms).trim_start_matches("1 ").to_owned()
     }
 }
 
-/// Returns milliseconds as a time in its largest whole unit: `10 ms`, `1 s`.
+/// Formats milliseconds as whole seconds if possible, such as `1 s`, and otherwise as milliseconds, such as `10 ms`.
 fn time(ms: u32) -> String {
     let (seconds, rest) = (ms / 1_000, ms % 1_000);
     if rest == 0 { format!("{} s", grouped(seconds.into())) } else { format!("{} ms", grouped(ms.into())) }
 }
 
-/// Returns `1 lane` or `1,024 lanes`.
+/// Returns a count with its noun, such as `1 lane` or `1,024 lanes`.
 fn counted(count: impl Into<u64>, noun: &str) -> String {
     let count = count.into();
     format!("{} {noun}{}", grouped(count), if count == 1 { "" } else { "s" })

@@ -1,7 +1,7 @@
-//! The command `set close`: closes a set without sections, which then never takes sections again.
+//! The command `set close`, which closes a set without sections. The set then never takes sections again.
 //!
-//! The set is closed once every other set has recorded that it closes. Until then, sections could be on their way to
-//! it.
+//! The set is closed as soon as every other set has recorded that it is closing. Until then, sections of other sets
+//! could still depart to it.
 
 use std::time::{Duration, Instant};
 
@@ -20,10 +20,11 @@ use serde::Serialize;
 use super::settle;
 use crate::cluster_client::{Cluster, SetClient};
 
-/// Interval of requests while other sets have not recorded that the set closes.
+/// Interval between requests while other sets have not yet recorded that the set is closing.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Time for which a command waits for the other sets, which exchange messages every two seconds.
+/// Time for which a command waits for the other sets. It is long enough because the sets exchange messages every two
+/// seconds.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(30);
 
 #[derive(Debug, Args)]
@@ -87,7 +88,8 @@ struct Closed<'a> {
     plan: Option<String>,
 }
 
-/// Closes a set without sections if the plan has not changed, and waits until all other sets have recorded the close.
+/// Closes a set without sections if `plan` still applies, and waits until all other sets have recorded that it is
+/// closing.
 pub(super) async fn drained(
     mut set: SetClient,
     plan: Fingerprint,

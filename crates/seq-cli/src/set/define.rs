@@ -1,7 +1,7 @@
-//! The commands that define sets: `set init`, `set create` and `set apply`.
+//! The commands `set init`, `set create` and `set apply`, which define sets.
 //!
-//! The start of a process never defines a set whose file has `genesis = "init"` or `"create"`, because two sets that
-//! begin with the same sections would allocate the same numbers.
+//! A set whose file has `genesis = "init"` or `"create"` is defined only by a command, never by the start of a process.
+//! Otherwise two sets of a cluster could begin with the same sections, and would allocate the same numbers.
 
 use std::path::PathBuf;
 
@@ -90,13 +90,13 @@ pub struct ApplyArgs {
 struct Outcome {
     set: String,
     file: String,
-    /// Whether the set was defined by this command, or joined to its cluster, or would be.
+    /// Whether the command defined the set or joined it to its cluster, or would do so.
     changed: bool,
     dry_run: bool,
-    /// The set; absent if it is not defined.
+    /// The set as its store reports it; absent if it is not defined.
     #[serde(skip_serializing_if = "Option::is_none")]
     stored: Option<SetView>,
-    /// Differences between the set and its file.
+    /// Differences between the set in the store and its file.
     differences: Vec<String>,
 }
 
@@ -116,7 +116,7 @@ pub(crate) async fn create(args: &CreateArgs, output: &Output) -> anyhow::Result
     define(&file, join, args.confirm, args.timeout, output).await
 }
 
-/// Defines a set, which must not be defined yet.
+/// Defines a set. It is an error if the set is already defined.
 async fn define(
     file: &SetFile,
     join: Vec<String>,
@@ -126,7 +126,8 @@ async fn define(
 ) -> anyhow::Result<Exit> {
     let mut store = client(file, timeout);
     let stored = store.sets().await?;
-    // The store refuses a set that is already defined, in the same words as in a race with another command.
+    // If the set is already defined, the request is sent without a prompt, and the store refuses it. The error is then
+    // the same as if another command had defined the set at the same time.
     if stored.is_none() {
         if !join.is_empty() {
             check_cluster(file, &join, timeout).await?;
@@ -167,7 +168,8 @@ pub(crate) async fn apply(args: &ApplyArgs, output: &Output) -> anyhow::Result<E
         let mut store = client(file, args.timeout);
         match store.sets().await? {
             Some(sets) => {
-                // A creation that was interrupted after the definition is repeated to its end.
+                // If an earlier creation was interrupted after the set was defined, the set knows no other set yet. It
+                // is then joined to its cluster now.
                 let is_alone = file.spec.genesis == Genesis::Create && sets.len() == 1;
                 let join = if is_alone { join_of(file, &files).unwrap_or_default() } else { Vec::new() };
                 let outcome = Outcome::new(file, !join.is_empty(), args.confirm.dry_run, Some(&sets[0]));
@@ -206,14 +208,15 @@ pub(crate) async fn apply(args: &ApplyArgs, output: &Output) -> anyhow::Result<E
         output.json_items(&outcomes.iter().map(|(outcome, _)| outcome).collect::<Vec<_>>())?;
     }
     if differs {
-        // The JSON output already has the differences.
+        // This error is only printed on stderr, because the JSON output already contains the differences.
         report_error(&"a defined set differs from its file; nothing was changed");
         return Ok(Exit::Usage);
     }
     Ok(Exit::Ok)
 }
 
-/// Prints the defined sets, the sets that would be defined, and the differences. JSON is printed at the end.
+/// Prints which sets are defined, which sets would be defined, and the differences. Prints nothing for JSON, which is
+/// printed at the end of the command.
 fn show(files: &[SetFile], outcomes: &[(Outcome, Vec<String>)], output: &Output) -> std::io::Result<()> {
     if output.is_json() {
         return Ok(());
@@ -249,7 +252,8 @@ fn addrs_of(file: &SetFile) -> Vec<String> {
     file.spec.stores.iter().map(|store| store.addr.clone()).collect()
 }
 
-/// Returns the stores of another set of the files, whose cluster a set joins; none for a first set.
+/// Returns the addresses of the stores whose cluster a set joins. They are taken from the file of the cluster's first
+/// set. Returns no addresses if the set itself is the first.
 fn join_of(file: &SetFile, files: &[SetFile]) -> anyhow::Result<Vec<String>> {
     if file.spec.genesis != Genesis::Create {
         return Ok(Vec::new());
@@ -264,7 +268,8 @@ fn join_of(file: &SetFile, files: &[SetFile]) -> anyhow::Result<Vec<String>> {
     Ok(addrs_of(first))
 }
 
-/// Returns the failure for a set that its store defines by itself, but has not defined yet.
+/// Returns the failure for a set that no command defines, because the first leader of its store defines it, but has not
+/// done so yet.
 fn not_started(file: &SetFile) -> Failure {
     let message = format!("set {} is not defined yet: the first leader of its store defines it", file.spec.name);
     Failure::new(Exit::Unhealthy, message).hint("start its stores")
@@ -290,7 +295,8 @@ fn check_genesis(file: &SetFile, needed: Genesis) -> anyhow::Result<()> {
     Err(Failure::new(Exit::Usage, message).hint(hint).into())
 }
 
-/// Checks the layout and the name of a set against the cluster that the set is to join.
+/// Checks that a set has the same layout as the cluster that it is to join, and that no set of the cluster has its
+/// name.
 async fn check_cluster(file: &SetFile, join: &[String], timeout: TimeoutArgs) -> anyhow::Result<()> {
     let Some(sets) = StoreClient::at("", join, timeout.duration()).sets().await? else {
         let message = format!("the store of the cluster to join, {}, has no set yet", join.join(", "));
@@ -326,7 +332,7 @@ fn layout_differences(file: &SetFile, set: &SetInfo) -> Vec<String> {
     differences
 }
 
-/// Returns the differences between a file and its set in the store.
+/// Returns the differences between a set file and the set in the store.
 fn differences(file: &SetFile, set: &SetInfo) -> Vec<String> {
     let mut differences = Vec::new();
     if file.spec.name != set.name {
@@ -355,7 +361,7 @@ impl Outcome {
     }
 }
 
-/// Returns the text of a set's definition, for the confirmation.
+/// Returns a text that describes the definition of a set, for the prompt.
 fn plan_text(file: &SetFile, join: &[String]) -> String {
     let spec = &file.spec;
     let sections = spec.validate().expect("the set was validated when it was read").sections();

@@ -1,4 +1,4 @@
-//! The command `set forget`: removes a set that does not exist from the list of another set.
+//! The command `set forget`, which removes a set that does not exist from the sets that another set knows.
 
 use clap::Args;
 use seq_command::exit::{Exit, Failure};

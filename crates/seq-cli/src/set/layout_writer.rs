@@ -1,7 +1,7 @@
-//! The command `set layout-writer`: hands the creation of series to another set.
+//! The command `set layout-writer`, which hands the creation of series to another set.
 //!
-//! The store of the set that creates series makes the change. The other set adopts it with the next exchange of the
-//! sets, and states then that it creates series.
+//! The store of the present layout writer makes the change. The next layout writer adopts the change at the next
+//! exchange of messages between the sets, and then reports that it creates series.
 
 use std::time::{Duration, Instant};
 
@@ -17,10 +17,11 @@ use serde::Serialize;
 
 use crate::cluster_client::{Cluster, SetClient, undefined};
 
-/// Interval of requests until the next set has stated that it creates series.
+/// Interval between requests until the next layout writer reports that it creates series.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
-/// Time for which the command waits for that statement. The sets exchange messages every two seconds.
+/// Time for which the command waits for this report. It is long enough because the sets exchange messages every two
+/// seconds.
 const TAKEN_TIMEOUT: Duration = Duration::from_secs(30);
 
 #[derive(Debug, Args)]
@@ -49,13 +50,13 @@ pub struct LayoutWriterArgs {
 /// The outcome of the command.
 #[derive(Serialize)]
 struct Outcome<'a> {
-    /// The set that created series before.
+    /// Name of the set that created series before.
     from: &'a str,
-    /// The set that creates series.
+    /// Name of the set that creates series now.
     set: &'a str,
-    /// Number of hand-overs in the cluster up to this one.
+    /// Number of hand-overs of the creation of series in the cluster, including this hand-over.
     term: u64,
-    /// Whether the series were handed over by this command.
+    /// Whether this command made the hand-over.
     changed: bool,
     /// The fingerprint of the plan; absent if there was nothing to do.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -73,7 +74,7 @@ pub(crate) async fn layout_writer(args: &LayoutWriterArgs, output: &Output) -> a
     };
     let dry_run = args.confirm.plan.dry_run;
     if writer.id == to.id {
-        // A hand-over to the set may not have arrived there yet.
+        // An earlier hand-over to the set may not have reached it yet.
         if !dry_run {
             let set = cluster.into_set(&to.id.to_string()).await?;
             until_stated(set, &args.target.flags(), output).await?;
@@ -121,7 +122,7 @@ fn unchanged(name: &str, output: &Output) -> anyhow::Result<Exit> {
     Ok(Exit::Ok)
 }
 
-/// Waits until a set states that it creates series.
+/// Waits until a set reports that it creates series.
 async fn until_stated(mut set: SetClient, flags: &str, output: &Output) -> anyhow::Result<()> {
     let mut wait = Wait::new(set.info().name.clone(), flags, output);
     while !set.info().writes_series {
@@ -133,8 +134,8 @@ async fn until_stated(mut set: SetClient, flags: &str, output: &Output) -> anyho
     Ok(())
 }
 
-/// Waits until the set that handed the series over knows that the other set has them, because only then it can be
-/// closed.
+/// Waits until the former layout writer knows that the set `to` creates series. Before that, the former layout writer
+/// cannot be closed.
 async fn until_taken(
     set: &mut SetClient,
     to: (&str, &str),
@@ -152,7 +153,7 @@ async fn until_taken(
     Ok(())
 }
 
-/// A wait for the statement of a set.
+/// A wait until a set reports that it creates series.
 struct Wait<'a> {
     set: String,
     flags: &'a str,
@@ -168,7 +169,7 @@ impl Wait<'_> {
     /// Pauses until the next request.
     ///
     /// # Errors
-    /// [`Exit::Deadline`]: the set has not stated it in time.
+    /// [`Exit::Deadline`] if the set has not reported it in time.
     async fn pause(&mut self) -> Result<(), Failure> {
         let Wait { set, flags, since, line } = self;
         if since.elapsed() > TAKEN_TIMEOUT {

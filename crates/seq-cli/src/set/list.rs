@@ -47,7 +47,7 @@ pub(super) struct SetView {
     id: u64,
     state: &'static str,
     sections: u32,
-    /// Number of restores that the lineage of the set counts.
+    /// Count of restores in the set's lineage.
     restores: u64,
     #[serde(serialize_with = "digits")]
     lineage: u64,
@@ -58,11 +58,11 @@ pub(super) struct SetView {
     #[serde(serialize_with = "digits")]
     uid_end: u64,
     section_size: u32,
-    /// Whether the set creates the series of the cluster, as far as the set that lists it knows.
+    /// Whether the set creates the series of the cluster, according to the set that was queried.
     writes_series: bool,
     stores: Vec<String>,
     allocs: Vec<String>,
-    /// Time since the store of the set last responded to the leader of the set that lists it.
+    /// Milliseconds since the set's store last responded to the leader of the queried set.
     #[serde(skip_serializing_if = "Option::is_none")]
     responded_ms: Option<u64>,
 }
@@ -93,7 +93,7 @@ impl SetView {
     }
 }
 
-/// Returns the state of a set in one word.
+/// Returns the word for the state of a set.
 pub(super) fn state(set: &SetInfo) -> &'static str {
     match set.state() {
         SetState::Unspecified => "unknown",
@@ -150,7 +150,7 @@ pub(crate) async fn list(args: &ListArgs, output: &Output) -> anyhow::Result<Exi
     Ok(Exit::Ok)
 }
 
-/// Returns the time since a set last responded to the set that lists it, as text.
+/// Returns as text the time since a set last responded to the queried set.
 fn responded(set: &SetInfo, is_own: bool) -> String {
     match set.responded_ms {
         _ if is_own => "-".to_owned(),
@@ -174,7 +174,7 @@ pub(crate) async fn show(args: &ShowArgs, output: &Output) -> anyhow::Result<Exi
         && let set = cluster.find(name)?
         && set.state() == SetState::Closed
     {
-        // The processes of a closed set need not run, so the set is shown as the other sets know it.
+        // The processes of a closed set need not run, so the set is shown from the record of the queried set.
         return print(set, &[], &[], output);
     }
     let mut client = match &args.name {
@@ -187,7 +187,7 @@ pub(crate) async fn show(args: &ShowArgs, output: &Output) -> anyhow::Result<Exi
     print(client.info(), &runs, &migrations, output)
 }
 
-/// Prints a set in detail.
+/// Prints a set with its sections and migrations.
 fn print(set: &SetInfo, runs: &[SectionInfo], migrations: &[MigrationStatus], output: &Output) -> anyhow::Result<Exit> {
     if output.is_json() {
         let runs = runs.iter().map(SectionView::new).collect();

@@ -1,7 +1,7 @@
 //! The commands `set split`, `set merge` and `set migrate`, which migrate sections of a set into another set.
 //!
-//! The leader of the set that the sections leave makes the plan, and requests the other half of it from the target set.
-//! The plan is started only if its preconditions still hold.
+//! The leader of the source set makes the plan, and requests the facts about the target set from that set's store. The
+//! migration is started only if the preconditions of the plan still hold.
 
 use std::time::Duration;
 
@@ -118,14 +118,14 @@ struct CommonArgs {
 
 /// The sections that a command migrates.
 enum What {
-    /// The sections from the section that begins at a uid to the end of the resident sections around it.
+    /// The sections from the section that begins at this uid up to the next section that is not resident in the set.
     From(u64),
-    /// Selected sections, and all sections of the series with these names that are in the set.
+    /// The selected sections, and all sections in the set that belong to the series with these names.
     Selected(Selection, Vec<String>),
     All,
 }
 
-/// The behaviour of the command after a migration has started.
+/// Behaviour of the command after it has started a migration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Then {
     /// The command returns, and the migration continues at the stores.
@@ -162,7 +162,8 @@ pub(crate) async fn merge(args: MergeArgs, output: &Output) -> anyhow::Result<Ex
     if common.confirm.plan.dry_run {
         return run("merge", common, What::All, then, output).await;
     }
-    // An interrupted merge has a migration that is in progress or to be completed, or a set to close.
+    // If an earlier merge was interrupted, its migration is in progress or must be completed, or the empty set must be
+    // closed.
     let to = set.find(&common.into)?.id;
     let migrations = set.store.migrations(None).await?;
     let begun = migrations.iter().find(|migration| {
@@ -193,7 +194,7 @@ impl CommonArgs {
         self.target.flags()
     }
 
-    /// Returns the failure of a merge that would end in the refusal to close the set.
+    /// Returns the failure of a merge of the layout writer, which could not be closed after the migration.
     fn writes_series(&self, set: &SetInfo) -> Failure {
         let (name, into) = (&set.name, &self.into);
         let message =
@@ -203,7 +204,7 @@ impl CommonArgs {
     }
 }
 
-/// Plans a migration, shows the plan, and starts it once it is confirmed.
+/// Plans a migration, shows the plan, and starts the migration after a confirmation.
 async fn run(
     operation: &'static str,
     args: &CommonArgs,
@@ -256,7 +257,7 @@ async fn run(
     if then == Then::Return { Ok(Exit::Ok) } else { end(set, migration.id, args, then, output).await }
 }
 
-/// Returns a request with the selected sections, without a target and a pace.
+/// Returns a request for a plan with the selected sections. Its target and pace are not set.
 async fn selected(set: &mut SetClient, what: What) -> anyhow::Result<PlanMigrationRequest> {
     let layout = Sections::of(set.info())?;
     let mut request = PlanMigrationRequest::default();
@@ -279,7 +280,7 @@ fn started(migration: &MigrationStatus, then: Then, flags: &str, output: &Output
     if then == Then::Return { output.line(format_args!("  watch it: {}", watch::command(*id, flags))) } else { Ok(()) }
 }
 
-/// Watches a migration to its end; with [`Then::Close`], completes it and closes the set.
+/// Watches a migration to its end. With [`Then::Close`], also completes the migration and closes the set.
 async fn end(mut set: SetClient, id: u64, args: &CommonArgs, then: Then, output: &Output) -> anyhow::Result<Exit> {
     let options = WatchOptions { timeout: None::<Duration>, flags: args.flags() };
     let migration = watch::watch(&mut set.store, id, &options, output).await?;

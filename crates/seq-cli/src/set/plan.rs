@@ -1,4 +1,4 @@
-//! The plan of a migration, as a command prints it before anything is changed.
+//! The plan of a migration, which a command prints before anything is changed.
 
 use std::fmt::Write;
 
@@ -9,22 +9,22 @@ use seq_observe::migration::MigrationView;
 use seq_proto::v1::{MigrationPace, PlanMigrationResponse, SetInfo};
 use serde::Serialize;
 
-/// Default pace of a migration, equal to the default of the store.
+/// Default pace of a migration. It must be the same as the default of the store.
 const DEFAULT_RATE: u32 = 200;
 const DEFAULT_MAX_PAUSE_MS: u32 = 100;
 
 /// Maximum number of runs in plain output; `-o wide` and JSON list all runs.
 const RUNS_SHOWN: usize = 8;
 
-/// A plan with the findings of a check of both sets. As JSON it is the result of the command.
+/// A plan, with the problems and warnings that checks of both sets found. Its JSON form is the result of the command.
 #[derive(Serialize)]
 pub(super) struct PlanView {
     operation: &'static str,
     dry_run: bool,
-    /// Id of the plan, and of the migration once it is started.
+    /// Id of the plan. The migration gets the same id when it is started.
     #[serde(serialize_with = "digits")]
     id: u64,
-    /// Hash of the plan's preconditions in hexadecimal digits, for `--plan`; absent if problems prevent the plan.
+    /// Hash of the plan's preconditions in hexadecimal digits, for `--plan`; absent if problems prevent the migration.
     #[serde(skip_serializing_if = "Option::is_none")]
     fingerprint: Option<String>,
     from: SideView,
@@ -33,17 +33,17 @@ pub(super) struct PlanView {
     sections: u32,
     #[serde(serialize_with = "digits")]
     uids: u64,
-    /// Number of lanes of series.
+    /// Number of lanes of series in the sections.
     #[serde(serialize_with = "digits")]
     lanes: u64,
-    /// Number of sections without an owner, which depart without exact values.
+    /// Number of sections without an owner. They depart without exact numbers, and continue at their ceilings.
     unowned: u32,
     /// Number of AllocSvrs of the target that can own sections.
     target_allocs: u32,
-    /// Number of these AllocSvrs that respond to this command and have a lease.
+    /// Number of the AllocSvrs in `target_allocs` that respond to this command and have a lease.
     #[serde(skip_serializing_if = "Option::is_none")]
     target_allocs_leased: Option<u32>,
-    /// Maximum number of log entries in the set that the sections leave; the other set has fewer.
+    /// Maximum number of log entries that the migration adds in the source set. It adds fewer in the target set.
     writes: u64,
     /// Estimated duration in seconds.
     seconds: u64,
@@ -52,18 +52,18 @@ pub(super) struct PlanView {
     max_pause_ms: u32,
     warnings: Vec<String>,
     problems: Vec<String>,
-    /// The migration, once it is started.
+    /// The migration; absent before it is started.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) migration: Option<MigrationView>,
 }
 
-/// One of the two sets, with the numbers of its sections before and after.
+/// One of the two sets, with the number of its sections before and after the migration.
 #[derive(Serialize)]
 struct SideView {
     name: String,
     #[serde(serialize_with = "digits")]
     id: u64,
-    /// Number of restores that the lineage of the set counts.
+    /// Count of restores in the set's lineage.
     restores: u64,
     sections: u32,
     sections_after: u32,
@@ -81,7 +81,7 @@ struct RunView {
     text: String,
 }
 
-/// Returns the number of restores from a backup that a lineage counts.
+/// Returns the count of restores from backups in a lineage.
 pub(crate) fn restores(lineage: u64) -> u64 {
     lineage >> 32
 }
@@ -149,8 +149,8 @@ impl PlanView {
         })
     }
 
-    /// Records the number of AllocSvrs of the target that respond with a lease, because the store counts a lost
-    /// AllocSvr as live until its lease ends.
+    /// Records how many AllocSvrs of the target respond and have a lease, and adds a warning if some do not. The number
+    /// in the plan does not suffice, because the store counts a lost AllocSvr as live until its lease ends.
     pub(super) fn count_leased(&mut self, leased: u32) {
         self.target_allocs_leased = Some(leased.min(self.target_allocs));
         if leased < self.target_allocs {
@@ -166,7 +166,7 @@ impl PlanView {
         &self.problems
     }
 
-    /// Returns the effect of the command as text, for the confirmation.
+    /// Returns a text with the effect of the command, for the prompt.
     pub(super) fn effect(&self) -> String {
         format!("migrate {} from set {} to set {}", sections_text(self.sections), self.from.name, self.to.name)
     }

@@ -1,5 +1,5 @@
-//! Waits until the sets of a cluster know of a change. They exchange messages every two seconds, and the next command
-//! of an operator may go to any of them.
+//! Waits until all sets of a cluster know of a change, because the next command of an operator may go to any of them.
+//! The sets exchange messages every two seconds.
 
 use std::time::{Duration, Instant};
 
@@ -12,24 +12,24 @@ use seq_proto::v1::{SetInfo, SetState};
 /// Interval between requests to a set.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Time to wait for each other set, which may not respond, to know that a set is closed.
+/// Time for which a command waits for each of the other sets, until it knows that a set is closed.
 const CLOSED_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Returns the first of `names` that a list of sets lacks.
+/// Returns the first of `names` that is not in a list of sets.
 fn missing<'a>(sets: &[SetInfo], names: &'a [String]) -> Option<&'a str> {
     let lacks = |name: &&String| !sets.iter().any(|set| set.name == **name);
     names.iter().find(lacks).map(String::as_str)
 }
 
-/// Returns whether a list has a set in another state than closed.
+/// Returns whether a list contains a set with this name that is not closed.
 fn is_open(sets: &[SetInfo], name: &str) -> bool {
     sets.iter().any(|set| set.name == name && set.state() != SetState::Closed)
 }
 
-/// Waits until the stores of these files know all of these sets.
+/// Waits until the stores of all `files` know all sets with `names`.
 ///
 /// # Errors
-/// [`Exit::Deadline`]: a store does not know all sets in time.
+/// [`Exit::Deadline`] if a store does not know all sets in time.
 pub(super) async fn until_known(
     files: &[&SetFile],
     names: &[String],
@@ -40,10 +40,10 @@ pub(super) async fn until_known(
     until_all_know(stores.collect(), names, timeout, output).await
 }
 
-/// Waits until these stores, each with its name, know all of these sets.
+/// Waits until all `stores` know all sets with `names`. Each store is given with a name for messages.
 ///
 /// # Errors
-/// [`Exit::Deadline`]: a store does not know all sets in time.
+/// [`Exit::Deadline`] if a store does not know all sets in time.
 pub(super) async fn until_all_know(
     stores: Vec<(String, StoreClient)>,
     names: &[String],
@@ -72,8 +72,8 @@ pub(super) async fn until_all_know(
     Ok(())
 }
 
-/// Waits until the other sets know that a set is closed. Names a set that does not respond without waiting for it,
-/// because the set is closed in any case.
+/// Waits until the other sets know that a set is closed. If another set does not respond, prints a note and does not
+/// wait for it, because the set is closed in any case.
 pub(super) async fn until_closed(others: &[SetInfo], name: &str, output: &Output) {
     let line = output.progress_line();
     for other in others.iter().filter(|other| other.state() == SetState::Open && !other.stores.is_empty()) {

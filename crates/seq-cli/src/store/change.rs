@@ -1,7 +1,7 @@
 //! The commands that list and change the members of a store.
 //!
 //! Each command sends a few idempotent requests to the leader, so repeating an interrupted command completes it. The
-//! leader decides which changes are allowed; the order of the requests here makes a refusal come before any change.
+//! leader decides which changes are allowed. The requests are ordered so that a refusal comes before any change.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -20,10 +20,10 @@ use serde::Serialize;
 
 use super::wait;
 
-/// The smallest number of voters that survives the loss of a voter.
+/// The smallest number of voters with which a store survives the loss of one voter.
 const SAFE_VOTERS: usize = 3;
 
-/// A set whose file has the addresses of the new members.
+/// A set, given by a set file that contains the addresses of the new members.
 #[derive(Debug, Args)]
 struct Described {
     /// The set file, which names the new members.
@@ -147,11 +147,11 @@ pub struct LeadArgs {
     timeout: TimeoutArgs,
 }
 
-/// The outcome of a change.
+/// The outcome of a change of members or of the leader.
 #[derive(Serialize)]
 struct Changed {
     set: String,
-    /// Whether the voters were changed, or would be.
+    /// Whether the command changed the members or the leader.
     changed: bool,
     dry_run: bool,
     voters: Vec<u64>,
@@ -214,7 +214,7 @@ pub(super) async fn remove(args: RemoveArgs, output: &Output) -> anyhow::Result<
     let mut client = args.target.client(args.timeout.duration())?;
     let list = client.list().await?;
     let request = args.options.request(Vec::new(), args.ids);
-    // A refusal by the leader comes before the confirmation.
+    // The dry run is requested first, so that a refusal by the leader comes before the prompt for confirmation.
     let foreseen = client.change_voters(&request, Mode::Show).await?;
     let before = list.members.iter().filter(|member| member.voter).count();
     check_count(before, foreseen.voters.len(), args.below_three)?;
@@ -262,7 +262,8 @@ pub(super) async fn lead(args: &LeadArgs, output: &Output) -> anyhow::Result<Exi
     Ok(Exit::Ok)
 }
 
-/// Adds members and removes members in one change of voters. Asks for a confirmation if members leave.
+/// Adds and removes members in one change of voters. If `asks` is given, prompts for a confirmation, because members
+/// are removed.
 async fn add_and_remove(
     client: &mut StoreClient,
     new: Vec<NewMember>,
@@ -272,7 +273,7 @@ async fn add_and_remove(
     output: &Output,
 ) -> anyhow::Result<Exit> {
     let list = client.list().await?;
-    // A refusal of either half comes before any member is added.
+    // Both dry runs are requested first, so that a refusal of adding or of removing comes before any member is added.
     let foreseen = client.change_voters(&request, Mode::Show).await?;
     let of_learners = match client.can_show(args).await? {
         true => Fingerprint(client.add_learners(&new, Mode::Show).await?.fingerprint),
@@ -297,8 +298,8 @@ async fn add_and_remove(
     Ok(Exit::Ok)
 }
 
-/// Shows the plan of a change of voters; returns it if the change is to continue. If the voters are already as
-/// requested, there is no plan. `asks` is set if the command asks for a confirmation.
+/// Shows the plan of a change of voters, and returns its fingerprint if the command is to continue. Returns `None` for
+/// a dry run, and if the voters are already as requested. `asks` is true if the command will prompt for a confirmation.
 fn show(
     list: &ListMembersResponse,
     request: &ChangeVotersRequest,
@@ -321,7 +322,7 @@ fn show(
     Ok(if args.dry_run { None } else { Some(plan) })
 }
 
-/// Returns whether the members are as a change requests.
+/// Returns whether the members are already as a change requests.
 fn is_made(list: &ListMembersResponse, request: &ChangeVotersRequest) -> bool {
     let member = |id: &u64| list.members.iter().find(|member| member.id == *id);
     let votes = |id: &u64| member(id).is_some_and(|member| member.voter);
@@ -356,7 +357,7 @@ impl ChangeOptions {
     }
 }
 
-/// Refuses to reduce the voters below three, unless `below_three`.
+/// Returns an error if a change reduces the number of voters to less than three, unless `below_three` allows it.
 fn check_count(before: usize, after: usize, below_three: bool) -> anyhow::Result<()> {
     if below_three || after >= SAFE_VOTERS || after >= before {
         return Ok(());
@@ -368,7 +369,7 @@ fn check_count(before: usize, after: usize, below_three: bool) -> anyhow::Result
     Err(Failure::new(Exit::Failed, message).hint(hint).into())
 }
 
-/// Returns a new member from the set file.
+/// Returns the new member with an id, as the set file describes it.
 fn described(set: &SetFile, id: u64) -> anyhow::Result<NewMember> {
     let Some(store) = set.spec.stores.iter().find(|store| store.id == id) else {
         let message = format!("{}: set {} has no store with id {id}", set.path.display(), set.spec.name);
@@ -422,7 +423,8 @@ impl<'a> View<'a> {
     }
 }
 
-/// Returns the newest format that every member reads; `None` if a member has not reported its newest format.
+/// Returns the newest format that all members can read; 0 if a member has not reported its newest format. Returns
+/// `None` if there are no members.
 fn readable_by_all(list: &ListMembersResponse) -> Option<u32> {
     list.members.iter().map(|member| member.newest_format).min()
 }

@@ -1,7 +1,7 @@
-//! The command `store terms`: shows the lease terms of a set, or changes them.
+//! The command `store terms`, which shows or changes the lease terms of a set.
 //!
-//! The terms are replicated, because promise 2 depends on them: all members of the store use the same lease wait, even
-//! if their settings differ.
+//! The terms are replicated so that all members of the store use the same lease wait, even if their settings differ.
+//! Promise 2 of docs/safety.md depends on this.
 
 use clap::Args;
 use seq_command::exit::Exit;
@@ -31,7 +31,7 @@ pub struct TermsArgs {
     timeout: TimeoutArgs,
 }
 
-/// The terms in force.
+/// The terms in force after the command.
 #[derive(Serialize)]
 struct InForce {
     set: String,

@@ -1,7 +1,8 @@
-//! The command `store upgrade`: raises the format in which a store writes its log and state.
+//! The command `store upgrade`, which raises the format in which a store writes its log and state.
 //!
-//! Until then, a release writes the format of the former release, so members can be upgraded one by one and can go
-//! back. The leader decides, and requires that every member has reported that it reads the next format.
+//! Before this command, a new release writes the format of the former release, so that members can be upgraded one by
+//! one and can return to the former release. The leader raises the format only if every member has reported that it can
+//! read the next format.
 
 use clap::Args;
 use seq_command::exit::Exit;
@@ -54,7 +55,7 @@ struct MemberFormat {
 pub(super) async fn run(args: &UpgradeArgs, output: &Output) -> anyhow::Result<Exit> {
     let mut client = args.target.client(args.timeout.duration())?;
     let list = client.list().await?;
-    // A refusal by the leader comes before the confirmation.
+    // The dry run is requested first, so that a refusal by the leader comes before the prompt for confirmation.
     let foreseen = client.raise_format(Mode::Show).await?;
     let RaiseFormatResponse { from, to, fingerprint } = foreseen;
     let (plan, dry_run) = (Fingerprint(fingerprint), args.confirm.plan.dry_run);

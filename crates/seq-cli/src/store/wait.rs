@@ -1,4 +1,4 @@
-//! Waits until new members have caught up with the log, with a progress line on a terminal.
+//! Waits until new members have caught up with the log. Draws a progress line on a terminal.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use seq_proto::v1::{ListMembersResponse, MemberState};
 /// Interval between requests for the members' progress.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
-/// Waits until all of these members have caught up.
+/// Waits until the members `ids` have caught up with the log.
 pub(super) async fn caught_up(
     client: &mut StoreClient,
     ids: &[u64],
@@ -51,7 +51,8 @@ pub(super) async fn caught_up(
     }
 }
 
-/// The command that takes new members out again, and its price: an id belongs to one disk for good.
+/// Returns a hint with the command that removes the new members again. It states that their ids are then retired,
+/// because an id belongs to one disk permanently.
 fn give_up(names: &str) -> String {
     format!(
         "`seqsvr store remove {names}` gives up and retires the id for good, with its name in the set file and its data \

@@ -1,13 +1,13 @@
-//! Columns of a table that has to fit a terminal of any width.
+//! Columns of a table. The width of the terminal determines which columns are shown.
 
 use seq_command::output::printable;
 
 /// A column of rows of type `T`.
 pub(super) struct Column<'a, T> {
     pub(super) title: &'a str,
-    /// Width in characters; longer cells are cut.
+    /// Width in characters. Longer cells are cut.
     pub(super) width: usize,
-    /// Narrowest terminal that has the column.
+    /// Smallest width of a terminal, in characters, with which the column is shown.
     pub(super) from: usize,
     pub(super) is_number: bool,
     pub(super) cell: Box<dyn Fn(&T) -> String + 'a>,
@@ -31,7 +31,7 @@ impl<'a, T> Column<'a, T> {
     }
 }
 
-/// Returns the heading and the lines of a table, of the columns that a terminal of `width` characters has.
+/// Returns the heading and the lines of a table, with the columns that are shown on a terminal of `width` characters.
 pub(super) fn table<T>(columns: &[Column<'_, T>], rows: &[T], width: usize) -> (String, Vec<String>) {
     let shown: Vec<&Column<'_, T>> = columns.iter().filter(|column| column.from <= width).collect();
     let line = |cell: &dyn Fn(&Column<'_, T>) -> String| {
@@ -41,7 +41,7 @@ pub(super) fn table<T>(columns: &[Column<'_, T>], rows: &[T], width: usize) -> (
     (heading, rows.iter().map(|row| line(&|column| (column.cell)(row))).collect())
 }
 
-/// Cuts text to `width` characters, with an ellipsis at its end if characters are lost.
+/// Cuts text to `width` characters. Text that is cut ends with an ellipsis.
 pub(super) fn cut(text: &str, width: usize) -> String {
     if text.chars().count() <= width {
         return text.to_owned();
@@ -49,13 +49,13 @@ pub(super) fn cut(text: &str, width: usize) -> String {
     text.chars().take(width.saturating_sub(1)).chain(std::iter::once('…').take(width)).collect()
 }
 
-/// Returns a bar of a part of a whole.
+/// Returns a bar that shows which part of `whole` is done.
 pub(super) fn bar(part: u64, whole: u64, width: usize) -> String {
     let full = (part.min(whole) * width as u64).checked_div(whole).unwrap_or(0) as usize;
     "▓".repeat(full) + &"░".repeat(width - full)
 }
 
-/// Returns the last `width` values as a line of blocks, the highest of which is the largest value.
+/// Returns the last `width` values as a line of blocks, whose heights are relative to the largest of these values.
 pub(super) fn sparkline(values: &[f64], width: usize) -> String {
     const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let shown = &values[values.len().saturating_sub(width)..];

@@ -7,13 +7,13 @@ use super::row::Seen;
 use super::screen::{Screen, Tab};
 use super::tables;
 
-/// Rows by which the page keys move the selection.
+/// Number of rows by which the keys PgUp and PgDn move the selection.
 const PAGE: usize = 10;
 
 /// Longest filter, in characters.
 const MAX_FILTER: usize = 64;
 
-/// The effect of a key outside of the screen.
+/// The action that the caller must take after a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Action {
     /// The page is drawn again, and [`Screen::wanted`] may have changed.
@@ -23,7 +23,7 @@ pub(super) enum Action {
 }
 
 impl Screen {
-    /// Handles a key.
+    /// Changes the state of the screen for a key.
     pub(super) fn press(&mut self, key: KeyEvent, seen: &Seen) -> Action {
         let is_ctrl = key.modifiers.contains(KeyModifiers::CONTROL);
         match key.code {

@@ -1,4 +1,5 @@
-//! Observes the cluster while the terminal is drawn, so that a node that does not respond delays no key.
+//! Observes the cluster concurrently with the drawing of the terminal, so that a node that does not respond does not
+//! delay the handling of keys.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,29 +12,29 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::section::activity::Described;
 
-/// Sections that are requested; a terminal shows fewer.
+/// Number of sections that are requested. It is more than a terminal shows.
 pub(super) const SECTIONS: u32 = 500;
 
-/// Least time between two observations, because many events may follow each other, and each observation is a request to
-/// every node.
+/// Minimum time between two observations that events cause. It is needed because many events may follow each other
+/// quickly, and each observation sends requests to all nodes.
 const LEAST_INTERVAL: Duration = Duration::from_millis(500);
 
-/// The subject of the next observation, as the screen shows it.
+/// Input of the next observation, which depends on the state of the screen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Wanted {
     /// Order of the sections.
     pub(super) by: By,
-    /// The section that is shown in detail.
+    /// Index of the section that is shown in detail.
     pub(super) detail: Option<u32>,
-    /// Whether no observation is made.
+    /// Whether observations are paused.
     pub(super) paused: bool,
 }
 
-/// An observation, with the section in detail and the lines about it.
+/// An observation, with the index of the section that is shown in detail and the lines about this section.
 pub(super) type Observed = (Arc<Observation>, Option<(u32, Vec<String>)>);
 
-/// Observes the cluster at each interval, after an event, and when other figures are wanted; sends each observation, or
-/// the reason why none could be made. Ends when the screen is gone.
+/// Observes the cluster after each interval, after an event, and when `wanted` changes. Sends each observation, or the
+/// reason why it failed. Ends when the receiver of the observations is dropped.
 ///
 /// # Cancel safety
 /// Dropping the future ends the observations and has no other effect.
@@ -68,7 +69,7 @@ pub(super) async fn observe(
     }
 }
 
-/// Requests the state of the section in detail from its owner.
+/// Requests the state of the section that is shown in detail from its owner.
 async fn describe(detail: Option<u32>, observation: &Observation) -> Option<(u32, Vec<String>)> {
     let section = detail?;
     let owner = &observation.sections.iter().find(|busy| busy.section == section)?.owner;

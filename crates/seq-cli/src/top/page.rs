@@ -1,4 +1,4 @@
-//! The page as rows of text, a function of an observation, the state of the screen and the size of the terminal.
+//! Computes the page as rows of text from an observation, the state of the screen and the size of the terminal.
 
 use std::time::Duration;
 
@@ -14,19 +14,19 @@ use super::row::{Look, Row, Seen};
 use super::screen::{Screen, Tab};
 use super::tables::{self, time_of_day};
 
-/// Rows for what needs attention. The list of `seqsvr status -o json` has all.
+/// Maximum number of faults and remarks on the page. `seqsvr status -o json` lists all.
 const ATTENTION: usize = 4;
 
-/// Rows for the newest events below the sections.
+/// Number of events that are shown below the sections.
 const EVENTS: usize = 3;
 
-/// Width from which the header has whole words.
+/// Width of the terminal from which on the header contains whole words.
 const WIDE: usize = 100;
 
-/// Age from which an observation is marked as old.
+/// Age from which on an observation is marked as old.
 const OLD: Duration = Duration::from_secs(6);
 
-/// The keys, as the help shows them.
+/// The lines of the help on keys.
 const HELP: [&str; 10] = [
     "1 2 3 4, Tab   nodes, sections, migrations, events",
     "up down j k    select a row; PgUp PgDn Home End move further",
@@ -44,7 +44,7 @@ fn row(text: impl Into<String>, look: Look) -> Row {
     Row { text: text.into(), look }
 }
 
-/// Returns the rows of the page, at most `height`, each at most `width` characters wide.
+/// Returns the rows of the page. There are at most `height` rows, each of at most `width` characters.
 pub(super) fn page(seen: &Seen, screen: &Screen, width: usize, height: usize) -> Vec<Row> {
     let mut rows = vec![header(seen, width)];
     rows.extend(attention(&seen.observation.cluster.attention, width));
@@ -101,8 +101,8 @@ fn millis(age: Duration) -> u64 {
     u64::try_from(age.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Returns the most urgent faults and remarks, with the number of the others. The next step has a row of its own if
-/// both do not fit in one.
+/// Returns rows with the most urgent faults and remarks, and a row with the number of the others. If a fault and its
+/// next step do not fit in one row, the next step has a separate row.
 fn attention(list: &[Attention], width: usize) -> Vec<Row> {
     let shown = if list.len() > ATTENTION { ATTENTION - 1 } else { list.len() };
     let mut rows = Vec::new();
@@ -144,7 +144,8 @@ fn tabs(screen: &Screen) -> String {
     format!("{}  sort: {by}  filter: {filter}  ? help{paused}", tabs.join("  "))
 }
 
-/// Returns the table of the screen, and below it a section in detail or the newest events.
+/// Returns the rows of the selected table. On the table of sections, they are followed by a section in detail or the
+/// newest events.
 fn body(seen: &Seen, screen: &Screen, width: usize, height: usize) -> Vec<Row> {
     let (heading, lines) = tables::lines(&seen.observation, screen, width.saturating_sub(2));
     let mut below = Vec::new();
@@ -161,7 +162,7 @@ fn body(seen: &Seen, screen: &Screen, width: usize, height: usize) -> Vec<Row> {
         }
         _ => {}
     }
-    // A small terminal shows the table alone.
+    // If the terminal is too low, only the table is shown.
     if height < below.len() + 4 {
         below.clear();
     }
@@ -181,7 +182,7 @@ fn body(seen: &Seen, screen: &Screen, width: usize, height: usize) -> Vec<Row> {
     rows
 }
 
-/// Returns the text of an empty table.
+/// Returns the text that is shown instead of an empty table.
 fn nothing(screen: &Screen) -> &'static str {
     match screen.tab {
         _ if !screen.filter.is_empty() => "the filter leaves no row; Esc clears it",

@@ -1,17 +1,17 @@
-//! Rows of the page, and the observation that they show.
+//! The rows of the page, and the observation that the page shows.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use seq_observe::Observation;
 
-/// The last observation, and whether it is the present state.
+/// The last observation, its age, and the error if a newer observation failed.
 pub(super) struct Seen {
     pub(super) observation: Arc<Observation>,
     pub(super) age: Duration,
-    /// Reason why no newer observation was made.
+    /// Reason why a newer observation failed.
     pub(super) error: Option<String>,
-    /// The section in detail, with the lines about it.
+    /// Index of the section that is shown in detail, with the lines about this section.
     pub(super) described: Option<(u32, Vec<String>)>,
 }
 
@@ -22,7 +22,7 @@ pub(super) struct Row {
     pub(super) look: Look,
 }
 
-/// The look of a row. Each look has a mark in the text as well, for terminals without colours.
+/// The look of a row. For terminals without colours, the text of the row also contains a mark that shows its look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Look {
     Plain,
@@ -31,6 +31,6 @@ pub(super) enum Look {
     Attention,
     /// The selected row, which begins with `>`.
     Selected,
-    /// Figures that are not of now.
+    /// The header above figures of an old observation.
     Old,
 }

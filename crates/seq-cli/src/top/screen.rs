@@ -38,15 +38,15 @@ pub(super) struct Screen {
     pub(super) tab: Tab,
     /// Order of the sections.
     pub(super) by: By,
-    /// Words that a row must have, in small letters.
+    /// Words that a row must contain to be shown, in lower-case letters.
     pub(super) filter: String,
-    /// Whether keys are added to the filter.
+    /// Whether the user is typing the filter, so that keys are added to it.
     pub(super) is_typing: bool,
     pub(super) paused: bool,
     pub(super) help: bool,
-    /// Index of the selected row among the rows that the filter leaves.
+    /// Index of the selected row among the rows that match the filter.
     pub(super) selected: usize,
-    /// The section that is shown in detail.
+    /// Index of the section that is shown in detail.
     pub(super) detail: Option<u32>,
 }
 
@@ -55,12 +55,12 @@ impl Screen {
         Screen { by, ..Screen::default() }
     }
 
-    /// Returns the subject of the next observation.
+    /// Returns the input of the next observation.
     pub(super) fn wanted(&self) -> Wanted {
         Wanted { by: self.by, detail: self.detail, paused: self.paused }
     }
 
-    /// Returns whether the filter leaves a row with these cells.
+    /// Returns whether a row with these cells matches the filter.
     pub(super) fn leaves(&self, cells: &[&str]) -> bool {
         let has = |word: &str| cells.iter().any(|cell| cell.to_lowercase().contains(word));
         self.filter.split_whitespace().all(has)

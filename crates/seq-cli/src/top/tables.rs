@@ -1,4 +1,4 @@
-//! The tables of the screen: which rows the filter leaves, and their cells.
+//! The tables of the screen, with the rows that match the filter and their cells.
 
 use seq_command::output::grouped;
 use seq_command::utc;
@@ -13,19 +13,19 @@ use super::columns::{Column, bar, cut, sparkline, table};
 use super::row::Look;
 use super::screen::{Screen, Tab};
 
-/// Characters of a sparkline.
+/// Width of a sparkline, in characters.
 const SPARK: usize = 10;
 
-/// Characters of the nodes beside the sections.
+/// Width of the table of nodes to the right of the table of sections, in characters.
 const NODES: usize = 60;
 
-/// Characters of the sections, from which on the nodes are beside them.
+/// Minimum width of the table of sections, in characters, with which the table of nodes is shown to its right.
 const BESIDE: usize = 90;
 
-/// Characters of the bar of a migration.
+/// Width of the bar of a migration, in characters.
 const BAR: usize = 20;
 
-/// A node of either kind.
+/// A node in the table of nodes.
 enum NodeRow<'a> {
     Alloc(&'a AllocView),
     Store(&'a StoreView),
@@ -39,7 +39,7 @@ struct Moving<'a> {
     migration: &'a MigrationStatus,
 }
 
-/// Returns the number of rows that the filter leaves in the table of the screen.
+/// Returns the number of rows of the selected table that match the filter.
 pub(super) fn rows(seen: &Observation, screen: &Screen) -> usize {
     match screen.tab {
         Tab::Nodes => nodes(seen, screen).len(),
@@ -49,8 +49,8 @@ pub(super) fn rows(seen: &Observation, screen: &Screen) -> usize {
     }
 }
 
-/// Returns the heading of the table of the screen, and its lines with their looks. A wide terminal has the nodes beside
-/// the sections.
+/// Returns the heading of the selected table, and its lines with their looks. On a wide terminal, the table of nodes is
+/// to the right of the table of sections.
 pub(super) fn lines(seen: &Observation, screen: &Screen, width: usize) -> (String, Vec<(String, Look)>) {
     match screen.tab {
         Tab::Nodes => of_nodes(seen, screen, width),
@@ -72,7 +72,7 @@ pub(super) fn lines(seen: &Observation, screen: &Screen, width: usize) -> (Strin
     }
 }
 
-/// Returns the sections that the filter leaves, in the order of the observation.
+/// Returns the sections that match the filter, in the order of the observation.
 pub(super) fn sections<'a>(seen: &'a Observation, screen: &Screen) -> Vec<&'a BusySection> {
     let leaves = |busy: &&BusySection| screen.leaves(&[&busy.section.to_string(), &busy.set, &busy.owner]);
     seen.sections.iter().filter(leaves).collect()
@@ -99,8 +99,8 @@ fn of_sections(seen: &Observation, screen: &Screen, width: usize) -> (String, Ve
     (heading, lines.into_iter().map(|line| (line, Look::Plain)).collect())
 }
 
-/// Returns the nodes that the filter leaves: first nodes that do not respond, then allocators without a lease, then all
-/// other nodes.
+/// Returns the nodes that match the filter. Nodes that do not respond are first, followed by allocators without a lease
+/// and then all other nodes.
 fn nodes<'a>(seen: &'a Observation, screen: &Screen) -> Vec<NodeRow<'a>> {
     let cluster = &seen.cluster;
     let silent = cluster.unreachable.iter().filter(|node| node.is_missing()).map(NodeRow::Silent);
@@ -150,7 +150,8 @@ impl NodeRow<'_> {
         }
     }
 
-    /// Returns a cell of an allocator, a cell of a store, or a dash.
+    /// Returns the text of a cell, which is `alloc` of an allocator, `store` of a StoreSvr, or a dash for a node that
+    /// does not respond.
     fn of(&self, alloc: impl Fn(&AllocView) -> String, store: impl Fn(&StoreView) -> String) -> String {
         match self {
             NodeRow::Alloc(view) => alloc(view),
@@ -231,7 +232,7 @@ fn changes<'a>(seen: &'a Observation, screen: &Screen) -> Vec<&'a ClusterEvent> 
 
 fn of_events(seen: &Observation, screen: &Screen, width: usize) -> (String, Vec<(String, Look)>) {
     let rows = changes(seen, screen);
-    // The text takes the rest of the line.
+    // The text of the event takes the rest of the line.
     let columns: [Column<'_, &ClusterEvent>; 4] = [
         Column::text("time", 8, 0, |one: &&ClusterEvent| time_of_day(one.event.at_unix_ms)),
         Column::text("set", 8, 0, |one: &&ClusterEvent| one.set.clone()),
@@ -247,7 +248,7 @@ fn of_events(seen: &Observation, screen: &Screen, width: usize) -> (String, Vec<
     (heading, lines.into_iter().zip(rows.iter().map(look)).collect())
 }
 
-/// Returns the time of day in UTC; a dash if it is unknown.
+/// Returns the time of day in UTC; a dash if the time is unknown.
 pub(super) fn time_of_day(unix_ms: u64) -> String {
     let text = utc::text_of_ms(unix_ms);
     match text.get("2026-01-01T".len().."2026-01-01T00:00:00".len()) {

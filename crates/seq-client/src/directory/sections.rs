@@ -1,17 +1,17 @@
-//! The merged routes of a layout: for each section the newest route from any set.
+//! The merged routes of a layout: for each section, the newest route that any set sent.
 //!
-//! Epochs of a section increase across sets, so of two routes from any sets the route with the larger epoch is newer. A
-//! merge keeps the newer route. Merging is commutative, associative and idempotent, so no order of messages takes a
-//! section back.
+//! The epochs of a section increase even across sets. So of two routes that any two sets sent, the route with the
+//! larger epoch is newer, and a merge keeps it. Merging is commutative, associative and idempotent, so messages that
+//! arrive in another order never replace a newer route by an older route.
 //!
 //! **Invariant:** the route of a section never falls in the order of [`SectionRoute::is_newer`]. There is one table for
-//! any number of sets; snapshots share the chunks that did not change.
+//! any number of sets. Snapshots share the chunks that did not change between them.
 
 use std::sync::Arc;
 
 use seq_core::{Epoch, NodeId, SectionId};
 
-/// Index of a set in a client's list of sets, which only grows.
+/// Index of a set in a client's list of sets. The list only grows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct SetIndex(pub(crate) u16);
 
@@ -22,19 +22,19 @@ pub(crate) struct SectionRoute {
     pub(crate) epoch: Epoch,
     /// Set of the section.
     pub(crate) set: SetIndex,
-    /// Owner in that set; `None` while the section has no owner, or none is known.
+    /// Owner in that set; `None` if the section has no owner, or if the owner is not known.
     pub(crate) owner: Option<NodeId>,
-    /// Whether another set sent this route.
+    /// Whether a set other than `set` sent this route.
     pub(crate) is_claim: bool,
 }
 
 impl SectionRoute {
-    /// Returns whether this route replaces `other`. At equal epochs a route with an owner replaces a claim, which has
-    /// no owner, and a claim replaces a route without an owner, which a set sends for a section that it knows nothing
-    /// about.
+    /// Returns whether this route replaces `other`. At equal epochs, a route with an owner replaces a claim, which has
+    /// no owner. A claim replaces a route without an owner, because a set also sends such a route for a section of
+    /// which it knows nothing.
     ///
-    /// Two sets never have a section under the same epoch; `id` decides between two such routes only to make every copy
-    /// keep the same route.
+    /// Two sets never have a section under the same epoch. If two routes nevertheless state this, `id` decides, only so
+    /// that every copy keeps the same route.
     fn is_newer(&self, other: &SectionRoute, id: impl Fn(SetIndex) -> u64) -> bool {
         let rank = |route: &SectionRoute| (route.epoch, route.owner.is_some(), route.is_claim);
         (rank(self), id(self.set), self.owner) > (rank(other), id(other.set), other.owner)
@@ -68,8 +68,8 @@ impl Sections {
         self.chunks.get(section / CHUNK)?.0[section % CHUNK]
     }
 
-    /// Keeps the newer route of each section in a run within the layout; returns whether any route changed. `id` maps a
-    /// set's index to its id.
+    /// Merges a route into each section of a run within the layout, so that each section keeps the newer route. Returns
+    /// whether any route changed. `id` maps a set's index to its id.
     pub(crate) fn merge(
         &mut self,
         first: SectionId,
@@ -83,7 +83,7 @@ impl Sections {
             let (index, from) = (at / CHUNK, at % CHUNK);
             let to = (from + end - at).min(CHUNK);
             let is_newer = |known: &Option<SectionRoute>| known.is_none_or(|known| route.is_newer(&known, &id));
-            // An unchanged chunk stays shared with older snapshots.
+            // An unchanged chunk remains shared with older snapshots.
             if self.chunks[index].0[from..to].iter().any(is_newer) {
                 let chunk = Arc::make_mut(&mut self.chunks[index]);
                 chunk.0[from..to].iter_mut().filter(|known| is_newer(known)).for_each(|known| *known = Some(route));

@@ -9,7 +9,7 @@ use seq_proto::series::SeriesShape;
 #[derive(Clone, Debug)]
 pub(crate) struct KnownSeries {
     pub(crate) record: Series,
-    /// `None` for a shape that only later releases know.
+    /// Shape of the series; `None` if only later releases know it.
     pub(crate) shape: Option<SeriesShape>,
 }
 

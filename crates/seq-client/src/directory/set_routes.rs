@@ -1,6 +1,7 @@
-//! One set of a client's directory: the addresses of its nodes, and the state that calls to it share.
+//! One set of a client's directory, with the addresses of its nodes and the state that all calls to the set share.
 //!
-//! Invariant: the version of the set's own routes is monotonic. A set known only from other sets has version 0.
+//! Invariant: the version of the set's own routes never falls. A set that is known only from the routes of other sets
+//! has version 0.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,11 +15,12 @@ use tokio::time::Instant;
 
 use crate::budget::Budget;
 
-/// Most addresses kept for a set from the routes of other sets: enough to reach a node that is up.
+/// Limit on the addresses of a set that are kept from the routes of other sets. It is large enough that one of them
+/// usually reaches a running node.
 const MAX_LEARNED_ADDRS: usize = 16;
 
-/// Minimum interval between requests for the whole routes of a set without any: a whole table is large, and a client
-/// that has just learned of the set makes many calls.
+/// Minimum interval between requests for the whole route table of a set that has not sent routes yet. A whole table is
+/// large, and a client that has just learned of a set makes many calls.
 const WHOLE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Nodes and state of a set.
@@ -33,23 +35,25 @@ pub(crate) struct SetRoutes {
     addrs: BTreeMap<NodeId, Arc<str>>,
     /// Seeds that sent the set's routes.
     seeds: Vec<Arc<str>>,
-    /// Addresses of the set in the routes of other sets.
+    /// Addresses of the set that the routes of other sets state.
     learned: Vec<Arc<str>>,
-    /// Every address that serves the set: its nodes and seeds, or the learned addresses while no node is known.
+    /// All addresses to which requests for the set are sent: its nodes and seeds. While no node is known, the addresses
+    /// from the routes of other sets take the place of the nodes.
     hosts: Vec<Arc<str>>,
     pub(super) state: Arc<SetState>,
 }
 
-/// State shared by the calls to one set, and by all snapshots. A set that is down spends only its own budget.
+/// State that the calls to one set and all snapshots share. Retries to a set that is down spend only this set's budget.
 #[derive(Debug)]
 pub(crate) struct SetState {
     pub(crate) budget: Budget,
-    /// Time of the last request for routes to other sets, sent because no node of this set could be reached. Locked
-    /// during the request.
+    /// Time of the last request for routes that was sent to another set because no node of this set could be reached.
+    /// It is locked during the request.
     pub(crate) others_asked: tokio::sync::Mutex<Option<Instant>>,
-    /// Set if a response had changes relative to an unknown version: the next request asks for the whole table.
+    /// Whether the next request asks for the whole table. It is set if a response had changes relative to a version
+    /// that this client does not have.
     want_whole: AtomicBool,
-    /// Time of the last request for the whole table of a set without one.
+    /// Time of the last request for the whole table, while the set has not sent any routes.
     whole_asked: Mutex<Option<Instant>>,
 }
 
@@ -63,7 +67,7 @@ impl SetState {
         }
     }
 
-    /// Makes the next request to the set ask for its whole table.
+    /// Makes the next request to the set ask for the set's whole table.
     pub(super) fn want_whole(&self) {
         self.want_whole.store(true, Relaxed);
     }
@@ -105,7 +109,7 @@ impl SetRoutes {
         self.addrs.iter().map(|(id, addr)| (*id, &**addr))
     }
 
-    /// Returns the addresses of the set in the routes of other sets.
+    /// Returns the addresses of the set that the routes of other sets state.
     pub(crate) fn learned(&self) -> impl Iterator<Item = &str> {
         self.learned.iter().map(|addr| &**addr)
     }
@@ -115,7 +119,7 @@ impl SetRoutes {
         &self.layout
     }
 
-    /// Returns the state shared by the calls to the set.
+    /// Returns the state that all calls to the set share.
     pub(crate) fn state(&self) -> &Arc<SetState> {
         &self.state
     }
@@ -135,14 +139,15 @@ impl SetRoutes {
         self.addrs.get(&node)
     }
 
-    /// Returns the route version for a request to the set. 0 asks for the whole table; `None` asks for no routes,
-    /// because the set has not sent any and another request has just asked for the whole table.
+    /// Returns the route version to state in a request to the set. 0 asks for the whole table. `None` asks for no
+    /// routes. It is returned if the set has not sent any routes and another request has just asked for the whole
+    /// table.
     #[inline]
     pub(crate) fn known_version(&self) -> Option<u64> {
         if self.version == RouteVersion(0) {
             return self.whole_due().then_some(0);
         }
-        // Almost all calls only read the flag; only the call that clears it writes.
+        // Almost all calls only read the flag. Only the call that clears it writes to it.
         let want_whole = &self.state.want_whole;
         if want_whole.load(Relaxed) && want_whole.swap(false, Relaxed) { Some(0) } else { Some(self.version.0) }
     }
@@ -157,8 +162,8 @@ impl SetRoutes {
         due
     }
 
-    /// Adopts a newer update of the set itself; the caller merges the routes of its sections. Returns whether an
-    /// address changed.
+    /// Adopts a newer update that the set itself sent. The caller merges the routes of sections in the update. Returns
+    /// whether an address changed.
     pub(super) fn adopt(&mut self, update: &RouteUpdate) -> bool {
         self.name.clone_from(&update.set);
         self.layout.clone_from(&update.layout);
@@ -172,7 +177,7 @@ impl SetRoutes {
         !unchanged
     }
 
-    /// Adds a seed that sent routes of the set.
+    /// Adds a seed that sent this set's routes.
     pub(super) fn add_seed(&mut self, seed: &Arc<str>) {
         self.seeds.push(seed.clone());
         self.find_hosts();
@@ -182,7 +187,7 @@ impl SetRoutes {
     pub(super) fn learn(&mut self, name: &str, addrs: &[String]) -> bool {
         let addrs = &addrs[..addrs.len().min(MAX_LEARNED_ADDRS)];
         let same_addrs = self.learned.iter().map(|addr| &**addr).eq(addrs.iter().map(String::as_str));
-        // The set's own routes are authoritative for its name.
+        // For the name of the set, its own routes take precedence over the statement of another set.
         let same_name = self.name == name || self.version > RouteVersion(0);
         if same_addrs && same_name {
             return false;
@@ -206,9 +211,10 @@ impl SetRoutes {
         self.hosts = hosts;
     }
 
-    /// Returns the target of a request: the owner unless it is suspect or excluded, otherwise a random other host,
-    /// which forwards, under the same condition, then an address from another set's routes, then a host that is not
-    /// excluded, then any host. `None` while no address is known.
+    /// Returns the address to which a request is sent; `None` if no address is known. An address is good if it is
+    /// neither excluded nor suspect (recently unreachable). The owner's address is returned if it is good, otherwise a
+    /// random good address of another node, which forwards the request, otherwise a good address from another set's
+    /// routes. If no address is good, returns any address that is not excluded, or else any address.
     pub(crate) fn host(
         &self,
         owner: Option<NodeId>,
@@ -229,7 +235,7 @@ impl SetRoutes {
         host.or_else(|| hosts().find(|host| !is_excluded(host))).or_else(|| hosts().next()).cloned()
     }
 
-    /// Returns whether no address of the set is known, or every address was recently unreachable.
+    /// Returns whether no address of the set is known, or every address was unreachable recently.
     pub(crate) fn is_down(&self, is_suspect: impl Fn(&str) -> bool) -> bool {
         self.all_addrs().all(|addr| is_suspect(addr))
     }

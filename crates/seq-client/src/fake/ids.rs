@@ -9,7 +9,7 @@ use super::series::FakeSeries;
 use super::service::{Service, has_deadline};
 
 impl Service {
-    /// Records a request for ids, then applies it to its series.
+    /// Records a request for ids, and then applies it to the series that it names.
     async fn with_series<M, R>(
         &self,
         method: &'static str,

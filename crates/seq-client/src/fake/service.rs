@@ -18,10 +18,10 @@ use tonic_types::StatusExt;
 
 use super::world::World;
 
-/// Most requests that a server records: more than a test checks.
+/// Limit on the requests that a server records. It is larger than the number that a test checks.
 const MAX_SEEN: usize = 4_096;
 
-/// Most messages of a stream in flight, as in a real server.
+/// Limit on the messages of a stream in flight. It is the limit of a real server.
 const MAX_HELD: usize = 512;
 
 /// A request as a fake server received it.
@@ -75,7 +75,8 @@ impl Node {
         route_version: Option<u64>,
         has_deadline: bool,
     ) -> Result<(), Status> {
-        // Read before the request is visible in `seen`: a test that has seen it sets other faults for the next one.
+        // Read before the request is visible in `seen`. A test that has seen the request may already set other faults
+        // for the next request.
         let (refusal, delay) = {
             let mut faults = self.faults.lock();
             (faults.refusals.pop_front(), faults.delay)
@@ -91,7 +92,7 @@ impl Node {
         if !delay.is_zero() {
             tokio::time::sleep(delay).await;
         }
-        // The sender is in this node: the wait ends only when the test releases it.
+        // The sender is in this node, so the wait ends only when the test releases the request.
         let _ = self.held.subscribe().wait_for(|held| !held).await;
         refusal.map_or(Ok(()), Err)
     }
@@ -143,7 +144,7 @@ impl Service {
     }
 }
 
-/// Converts the refusal of a whole message to an item of a stream's response.
+/// Converts the refusal of a whole message to the refusal of one item, for the response on a stream.
 fn refusal(status: &Status) -> v1::ItemError {
     let details = status.get_error_details();
     let retry_after = details.retry_info().and_then(|retry| retry.retry_delay);
@@ -194,7 +195,7 @@ impl SequenceService for Service {
             return Err(Status::unimplemented(""));
         }
         let service = self.clone();
-        // Messages are handled concurrently, as in a real server: a held message does not block the others.
+        // Messages are handled concurrently, as in a real server, so a held message does not block the others.
         let responses = request.into_inner().map(move |message| {
             let service = service.clone();
             async move {
@@ -203,7 +204,7 @@ impl SequenceService for Service {
                     service.next_many_response(request.unwrap_or_default(), timeout_ms > 0, "NextStream").await;
                 let outcome = match response {
                     Ok(mut response) => {
-                        // A real server would hold these items until their deadline.
+                        // A real server would keep these items pending until their deadline.
                         let held = |item: &&mut v1::ItemError| {
                             item.reason == Reason::Unserved || item.reason == Reason::StaleEpoch
                         };

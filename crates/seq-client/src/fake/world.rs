@@ -1,8 +1,8 @@
-//! State shared by the servers of a fake cluster: counters without a ceiling, the owner of each section, and the route
+//! State that all servers of a fake cluster share: counters without a ceiling, the owner of each section, and the route
 //! table of each set.
 //!
-//! Invariant: a section is in one set at a time, and its epochs increase across sets. The table of its set has its
-//! route; the tables of other sets may be behind.
+//! Invariant: a section is in one set at a time, and its epochs increase even across sets. The route table of the
+//! section's set has the section's current route. The tables of other sets may have an older route.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -19,7 +19,7 @@ use seq_ids::Shape;
 use super::FakeCluster;
 use super::series::FakeSeries;
 
-/// Distance of a section's new base above every allocated number after a crash: the usual step.
+/// Distance from the highest allocated number of a section to its new base after a crash: the usual step.
 const STEP: u64 = 10_000;
 
 /// Id of the next fake set, unique within the process.
@@ -44,9 +44,10 @@ struct SetState {
     table: RouteTable,
     /// Number of running servers.
     running: usize,
-    /// Whether the set's table follows moves between other sets; it always follows moves to and from this set.
+    /// Whether the set's table follows moves of sections between other sets. It always follows moves to and from this
+    /// set.
     learns: bool,
-    /// Whether the set's servers forward to other sets; otherwise they refuse with `MOVED`.
+    /// Whether the set's servers forward requests to other sets. If not, they refuse such requests with `MOVED`.
     forwards: bool,
 }
 
@@ -175,7 +176,7 @@ impl World {
         self.state.lock().sets[set].table.id()
     }
 
-    /// Assigns a uid's section to a set and an owner in it, under a new epoch.
+    /// Assigns a uid's section to a set and to an owner in that set, under a new epoch.
     pub(super) fn assign(&self, uid: u64, set: usize, owner: Option<usize>) {
         let mut state = self.state.lock();
         let section = state.section_of(uid);
@@ -189,7 +190,8 @@ impl World {
         }
     }
 
-    /// Sets whether the table of a set follows moves between other sets; it catches up at once.
+    /// Sets whether the table of a set follows moves of sections between other sets. If so, updates the table at once
+    /// with the moves that it does not have.
     pub(super) fn learn(&self, set: usize, learns: bool) {
         let mut state = self.state.lock();
         state.sets[set].learns = learns;
@@ -231,13 +233,13 @@ impl State {
         self.layout().locate(Uid(uid)).expect("a uid of the cluster").0
     }
 
-    /// Returns the route of a section as its home set reports it to a set.
+    /// Returns the route of a section in the form in which the section's set states it to the set `set`.
     fn route_in(&self, set: usize, section: SectionId) -> Route {
         let home = self.homes[section.0 as usize];
         if home.set == set { home.route } else { Route::away(self.sets[home.set].table.id(), home.route.epoch) }
     }
 
-    /// Updates some sections in a set's table, under a new version.
+    /// Updates some sections in a set's table. The table gets a new version.
     fn update(&mut self, set: usize, sections: impl IntoIterator<Item = SectionId>) {
         let run = |first| RouteRun { first, sections: 1, route: self.route_in(set, first) };
         let runs = sections.into_iter().map(run).collect();
@@ -258,7 +260,7 @@ impl State {
     }
 
     /// Returns the epoch of a section's owner. Refuses if the section has no owner, if the caller has seen a newer
-    /// epoch, or if the section is in another set that the servers of `set` do not reach.
+    /// epoch, or if the section is in another set to which the servers of `set` do not forward.
     fn serve(&self, set: usize, section: SectionId, seen: Epoch) -> Result<Epoch, Refusal> {
         let Home { set: home, route } = self.homes[section.0 as usize];
         let known = self.sets[set].table.get(section).unwrap_or_default();
@@ -288,7 +290,7 @@ impl State {
 impl Counters {
     fn new(uids: u32, base: Seq) -> Counters {
         let section = Section::takeover(uids, base, Step(STEP));
-        // A single raise to the maximum, because a fake set never waits for a store.
+        // One raise to the maximum, because a fake set never waits for a store.
         assert!(section.raised(Seq::MAX).is_none(), "a new section has no pending raise");
         Counters { section, highest: base }
     }

@@ -1,8 +1,8 @@
-//! The buffer of a handle's ids: a state machine without I/O and without a clock of its own.
+//! The buffer of a handle's ids. It is a state machine without I/O and without a clock of its own.
 //!
-//! Invariants: ids are unique and increase, because a fetch is for ids above all ids fetched before, and one fetch is
-//! in flight at a time. Ids that are fetched and not used are at most 2 and twice the used ids; where ids are dropped
-//! with age, each fetch adds 1 to the bound.
+//! Invariants: ids are unique and increase, because each fetch is for ids above all ids fetched before, and only one
+//! fetch is in flight at a time. The number of ids that are fetched and not used is at most twice the number of used
+//! ids, plus 2. If ids are dropped because of their age, each fetch can add 1 to this bound.
 
 use std::time::Duration;
 
@@ -11,23 +11,24 @@ use tokio::time::Instant;
 
 use crate::ids::Ids;
 
-/// First pause after a failed fetch: the attempts of the fetch have waited already.
+/// First pause after a failed fetch. It need not be shorter, because the attempts of the fetch have already waited.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 
 /// Longest pause after a failed fetch.
 const MAX_PAUSE: Duration = Duration::from_secs(1);
 
-/// While a fetch is in flight or failed, its result is collected this often in the course of a range.
+/// Number of times that the result of a fetch is looked for while a range is used up. It applies while a fetch is in
+/// flight or has failed.
 const CHECKS: u32 = 16;
 
 /// Limits of a buffer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
-    /// Time for which a fetched range lasts.
+    /// Time for which a fetched range lasts at the present rate of use.
     pub(super) hold: Duration,
-    /// Age above which a range is dropped; `None` for ids without a time.
+    /// Age above which a range is dropped; `None` for ids that contain no time.
     pub(super) max_age: Option<Duration>,
-    /// Most ids in a range.
+    /// Limit on the ids in a range.
     pub(super) max_size: u32,
 }
 
@@ -36,7 +37,7 @@ pub(super) struct Limits {
 pub(super) struct Fetch {
     /// Number of ids, 1 or above.
     pub(super) size: u32,
-    /// The highest id fetched before, which all ids must be above.
+    /// The highest id fetched before. All ids of this fetch must be above it.
     pub(super) after: Option<Id>,
 }
 
@@ -45,7 +46,7 @@ pub(super) struct Fetch {
 pub(super) enum Taken {
     /// The next id.
     Given(Id),
-    /// No id is fetched.
+    /// No id, because none is fetched.
     Wait,
 }
 
@@ -54,26 +55,26 @@ pub(super) enum Taken {
 struct Range {
     ids: Ids,
     size: u32,
-    /// Time of the response.
+    /// Time at which the response arrived.
     at: Instant,
 }
 
-/// The ids that are fetched and not used, and the fetch in flight.
+/// The ids that have been fetched and not used, and the state of the fetch in flight.
 #[derive(Debug)]
 pub(super) struct Buffer {
     limits: Limits,
     present: Option<Range>,
     spare: Option<Range>,
     is_fetching: bool,
-    /// Takes from the present range that begin no fetch and need no clock.
+    /// Number of ids that can be taken from the present range without a fetch and without reading the clock.
     free: u32,
     given: u64,
-    /// Ids of ranges that were too old.
+    /// Number of ids that were dropped because their ranges were too old.
     dropped: u64,
     /// Size of the last fetched range; 0 before the first.
     last_size: u32,
     highest: Option<Id>,
-    /// Time of the last fetch, and the ids given until then.
+    /// Time at which the last fetch began, and the number of ids taken until then.
     measured: Option<(Instant, u64)>,
     /// Time before which a failed fetch is not repeated.
     retry_at: Option<Instant>,
@@ -99,7 +100,7 @@ impl Buffer {
         }
     }
 
-    /// Takes an id of the present range, if that needs neither the clock nor a fetch.
+    /// Takes an id of the present range, if this needs neither the clock nor a fetch; otherwise returns `None`.
     #[inline]
     pub(super) fn quick(&mut self) -> Option<Id> {
         self.free = self.free.checked_sub(1)?;
@@ -107,7 +108,7 @@ impl Buffer {
         self.present.as_mut()?.ids.next()
     }
 
-    /// Takes the next id. The caller begins the fetch that is returned, and reports its result.
+    /// Takes the next id. If a fetch is returned too, the caller begins it and later reports its result.
     pub(super) fn take(&mut self, now: Instant) -> (Taken, Option<Fetch>) {
         self.drop_old(now);
         if self.present.as_ref().is_none_or(|range| range.ids.len() == 0) {
@@ -125,27 +126,27 @@ impl Buffer {
         (taken, fetch)
     }
 
-    /// Adds the ids of a fetch, of a response at `at`.
+    /// Adds the ids of a fetch whose response arrived at `at`.
     pub(super) fn fetched(&mut self, ids: Ids, at: Instant) {
         (self.is_fetching, self.failures, self.retry_at) = (false, 0, None);
         (self.last_size, self.highest) = (ids.len() as u32, Some(ids.last_id()));
         let range = Range { size: ids.len() as u32, ids, at };
-        // A range without ids is replaced by the next take.
+        // If the present range has no ids left, the next take replaces it by this range.
         self.spare = Some(range);
     }
 
-    /// Ends a fetch without ids; the next fetch begins after a pause.
+    /// Ends a fetch that failed. The next fetch begins only after a pause.
     pub(super) fn failed(&mut self, now: Instant) {
         let pause = FIRST_PAUSE.saturating_mul(1 << self.failures.min(16)).min(MAX_PAUSE);
         (self.is_fetching, self.failures, self.retry_at) = (false, self.failures + 1, Some(now + pause));
     }
 
-    /// Returns the time before which no fetch begins, after a failed fetch.
+    /// Returns the time before which no fetch begins because a fetch has failed; `None` if none has.
     pub(super) fn retry_at(&self) -> Option<Instant> {
         self.retry_at
     }
 
-    /// Returns the number of ids that were fetched and not used, with the dropped ids.
+    /// Returns the number of ids that were fetched and not used, including the dropped ids.
     pub(super) fn unused(&self) -> u64 {
         self.held() + self.dropped
     }
@@ -155,7 +156,7 @@ impl Buffer {
         left(&self.present) + left(&self.spare)
     }
 
-    /// Drops ranges that are too old.
+    /// Drops ranges whose age is above the limit.
     fn drop_old(&mut self, now: Instant) {
         let Some(max_age) = self.limits.max_age else { return };
         for range in [&mut self.present, &mut self.spare] {
@@ -165,8 +166,9 @@ impl Buffer {
         }
     }
 
-    /// Begins a fetch if one is due: if no id is left, or if half of the present range is used and no spare is there.
-    /// The first id alone begins none, because a handle may never need a second id.
+    /// Begins a fetch if one is due. It is due if no id is left, or if at least half of the present range is used and
+    /// there is no spare range. After the first id alone no fetch begins, because the handle may never need a second
+    /// id.
     fn due(&mut self, now: Instant, waits: bool) -> Option<Fetch> {
         if self.is_fetching || self.spare.is_some() || self.retry_at.is_some_and(|at| now < at) {
             return None;
@@ -180,7 +182,8 @@ impl Buffer {
         Some(Fetch { size, after: self.highest })
     }
 
-    /// Returns the size of the next range: the ids of `hold` at the present rate, at most twice the last range.
+    /// Returns the size of the next range. It is the number of ids used during `hold` at the present rate, but at most
+    /// twice the size of the last range.
     fn size(&self, now: Instant) -> u32 {
         let used = self.measured.map_or(0, |(at, given)| {
             let elapsed = now.saturating_duration_since(at).as_nanos().max(1);
@@ -192,7 +195,7 @@ impl Buffer {
         (size as u32).max(1)
     }
 
-    /// Returns the number of next takes that begin no fetch and need no clock.
+    /// Returns the number of ids that can be taken next without a fetch and without reading the clock.
     fn free_takes(&self) -> u32 {
         let Some(Range { ids, size, .. }) = self.present.as_ref().filter(|_| self.limits.max_age.is_none()) else {
             return 0;

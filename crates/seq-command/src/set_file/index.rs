@@ -1,4 +1,4 @@
-//! The places of a spec's keys in its file.
+//! The lines on which the keys of a spec are written in the set file.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -8,14 +8,16 @@ use seq_kit::config::fields::line_of_key;
 
 use super::{Problem, SetFile};
 
-/// The lines of a file's keys. The spec sorts its lists, so its indexes differ from those of the file.
+/// The lines of the keys of a set file, and the indexes of list entries in the file. The lists of a spec are sorted, so
+/// an entry may have different indexes in the spec and in the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Index {
-    /// Line of each key, such as `uids` or `alloc[1].addr`, with the indexes of the file.
+    /// Line of each key, such as `uids` or `alloc[1].addr`, with the index of the entry in the file.
     lines: BTreeMap<String, usize>,
-    /// The entry of the file for each list entry of the spec, such as `alloc[1]`.
+    /// The entry in the file, such as `alloc[1]`, for each list entry of the spec.
     in_file: BTreeMap<String, String>,
-    /// Keys of addresses that are not written because they follow from `addr`, with the indexes of the file.
+    /// Keys of addresses that the file lacks because they are computed from `addr`, with the index of the entry in the
+    /// file.
     followed: BTreeSet<String>,
 }
 
@@ -24,39 +26,41 @@ impl Index {
         Index { lines, in_file: BTreeMap::new(), followed }
     }
 
-    /// Renumbers a list's entries: the entry at `old[i]` in the file has index `i` in the spec.
+    /// Records how the entries of a list were sorted. The entry with index `old[i]` in the file has index `i` in the
+    /// spec.
     pub(super) fn reorder(&mut self, list: &str, old: impl Iterator<Item = usize>) {
         self.in_file.extend(old.enumerate().map(|(new, old)| (format!("{list}[{new}]"), format!("{list}[{old}]"))));
     }
 
-    /// Returns a key of the spec with the index of the file.
+    /// Converts a key of the spec to the key in the file, which may have another index.
     pub(super) fn in_file(&self, key: &str) -> String {
         let entry = key.split_inclusive(']').next().unwrap_or(key);
         self.in_file.get(entry).map_or_else(|| key.to_owned(), |old| format!("{old}{}", &key[entry.len()..]))
     }
 
-    /// Returns the line of a key of the spec. If the key follows from `addr`, it is the line of `addr`; if the file
-    /// lacks the key, it is the line of the nearest list or table around it.
+    /// Returns the line of a key of the spec. If the value was computed from `addr`, it is the line of `addr`. If the
+    /// file lacks the key for another reason, it is the line of the innermost list or table that would contain the key.
     pub(super) fn line(&self, key: &str) -> Option<usize> {
         let key = self.in_file(key);
         line_of_key(&self.lines, self.followed_addr(&key).as_deref().unwrap_or(&key))
     }
 
-    /// Returns the line that gives a key of the spec its value: its own, or that of `addr` if the key follows from it;
-    /// `None` if the file lacks both.
+    /// Returns the line that determines the value of a key of the spec. It is the line of the key, or the line of
+    /// `addr` if the value was computed from `addr`; `None` if the file lacks both.
     pub(super) fn own_line(&self, key: &str) -> Option<usize> {
         let key = self.in_file(key);
         let written = self.lines.get(&key).copied();
         written.or_else(|| self.lines.get(&self.followed_addr(&key)?).copied())
     }
 
-    /// Returns the key of the `addr` from which a key of the file follows.
+    /// Returns the key of the `addr` from which the value of `key` was computed; `None` if it was not computed.
     fn followed_addr(&self, key: &str) -> Option<String> {
         let (entry, _) = key.rsplit_once('.').filter(|_| self.followed.contains(key))?;
         Some(format!("{entry}.addr"))
     }
 
-    /// Returns a problem of the spec as a problem of its file. `others` are the sets with which the spec may collide.
+    /// Converts a problem of the spec to a problem of its file. `others` are the sets with which the spec may have
+    /// values in common.
     pub(super) fn problem(&self, path: &Path, spec: &SetSpec, error: &SpecError, others: &[&SetFile]) -> Problem {
         let place = match self.entry_of(spec, &error.key) {
             Some((entry, field)) => format!("{entry}: {field}"),
@@ -70,7 +74,8 @@ impl Index {
         Problem { path, line, key: Some(self.in_file(&error.key)), what: format!("{place}: {reason}") }
     }
 
-    /// Returns the text of the key that had a value first, in this file or, as `... of set NAME`, in another file.
+    /// Describes the key that already has a value that must be unique. `by` is the key, followed by ` of set NAME` if
+    /// it is a key of another set's file.
     fn holder(&self, spec: &SetSpec, by: &str, others: &[&SetFile]) -> String {
         let (key, other) = match by.split_once(" of set ") {
             Some((key, name)) => (key, others.iter().find(|set| set.spec.name == name)),
@@ -85,7 +90,8 @@ impl Index {
         }
     }
 
-    /// Returns the list entry of a key by name, as `alloc "a1"`, and its field.
+    /// Splits the key of a field in a list entry. Returns the entry with the name of its node, such as `alloc "a1"`,
+    /// and the field.
     fn entry_of(&self, spec: &SetSpec, key: &str) -> Option<(String, String)> {
         let (entry, field) = key.split_once("].")?;
         let (list, index) = entry.split_once('[')?;

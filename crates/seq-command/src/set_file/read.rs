@@ -1,5 +1,5 @@
-//! The reader of a set file's text. Its result is a spec, in which a key with a flaw has an impossible value, and all
-//! flaws.
+//! The reader of a set file's text. It returns a spec and all flaws of the text. In the spec, a key with a flaw has an
+//! impossible value.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -10,12 +10,14 @@ use seq_core::set_spec::{AllocListen, AllocSpec, Genesis, SetSpec, StoreListen, 
 use seq_kit::config::fields::{Fields, Reader};
 use serde::de::{Deserialize, Deserializer, Error, Visitor};
 
-/// Offsets of ports that are not written, above the port of `addr`.
+/// Offsets relative to the port of `addr`, for ports that the file does not state. The first is for the Raft or peer
+/// port, the second for the port of metrics and probes, and the third for the admin or Redis port.
 const FOR_NODES: u16 = 1;
 const HTTP: u16 = 2;
 const OPTIONAL: u16 = 3;
 
-/// Maximum number of stores that are read from a file, more than a set may have. Further stores are only counted.
+/// Maximum number of stores that are read from a file. It is more than a set may have. If the file has more stores,
+/// they are only counted.
 const MAX_STORES: usize = 16;
 
 /// The content of a file.
@@ -25,9 +27,10 @@ pub(super) struct Content {
     pub(super) cluster: Option<String>,
     pub(super) plaintext: bool,
     pub(super) plaintext_on_network: bool,
-    /// How many nodes of each kind the file has. Of a file with far too many, the spec holds no nodes.
+    /// Number of nodes of each kind in the file. If the file has far too many nodes of a kind, the spec contains no
+    /// nodes of this kind.
     pub(super) counts: Counts,
-    /// Keys of addresses that follow from `addr`.
+    /// Keys of addresses that were computed from `addr`.
     pub(super) followed: BTreeSet<String>,
     pub(super) reader: Reader,
 }
@@ -54,7 +57,7 @@ pub(super) fn content(text: &str) -> Content {
     let (stores, allocs) = (fields.tables("store", reader), fields.tables("alloc", reader));
     fields.end(reader);
     let counts = Counts { stores: stores.len(), allocs: allocs.len() };
-    // Too many nodes are one problem, instead of further problems for each node.
+    // If there are too many nodes, only their number is reported, and not further problems of each node.
     let some = |count: usize, most: usize| if count > most { 0 } else { count };
     let stores = stores.into_iter().take(some(counts.stores, MAX_STORES));
     let stores = stores.map(|node| store(node, &mut followed, reader)).collect();
@@ -100,7 +103,7 @@ fn alloc(mut fields: Fields<'_>, followed: &mut BTreeSet<String>, reader: &mut R
     AllocSpec { name, peer, http, redis, weight, addr, listen: listen.unwrap_or_default() }
 }
 
-/// The further addresses of a node.
+/// Reader of a node's addresses other than `addr`.
 struct Ports<'a, 't> {
     addr: &'a str,
     fields: &'a mut Fields<'t>,
@@ -109,7 +112,7 @@ struct Ports<'a, 't> {
 }
 
 impl Ports<'_, '_> {
-    /// Reads the address of a port that each node has. Without the key, the address follows from `addr`.
+    /// Reads the address of a port that each node has. If the file lacks the key, the address is computed from `addr`.
     fn required(&mut self, name: &'static str, above: u16) -> String {
         let written: Option<String> = self.fields.optional(name, self.reader);
         if written.is_none() && !self.reader.has_failed(&self.fields.key(name)) {
@@ -118,8 +121,8 @@ impl Ports<'_, '_> {
         written.unwrap_or_default()
     }
 
-    /// Reads the address of a port that a node may have. With `true`, the address follows from `addr`; without the key,
-    /// the node has no such port.
+    /// Reads the address of a port that a node may have. If the value is `true`, the address is computed from `addr`.
+    /// If the file lacks the key, the node has no such port.
     fn optional(&mut self, name: &'static str, above: u16) -> Option<String> {
         match self.fields.optional(name, self.reader)? {
             OptionalPort::None => None,
@@ -130,7 +133,7 @@ impl Ports<'_, '_> {
 
     fn following(&mut self, name: &str, above: u16) -> String {
         let key = self.fields.key(name);
-        // If `addr` is wrong, only `addr` is reported, and not the address that follows from it.
+        // If `addr` is wrong, only `addr` is reported, and not also the address that would be computed from it.
         let port = self.addr.rsplit_once(':').and_then(|(host, port)| Some((host, port.parse::<u16>().ok()?)));
         let Some((host, port)) = port else {
             self.reader.fail(key);
@@ -149,7 +152,7 @@ impl Ports<'_, '_> {
     }
 }
 
-/// The value of a key of a port that a node need not have.
+/// The value of the key of a port that a node need not have.
 enum OptionalPort {
     None,
     Following,
@@ -186,7 +189,7 @@ fn uids(fields: &mut Fields<'_>, reader: &mut Reader) -> Range<u64> {
     range.ok().flatten().unwrap_or_default()
 }
 
-/// Parses a range such as "0..1_000_000", the end exclusive.
+/// Parses a range such as "0..1_000_000", whose end is exclusive.
 fn parse_uids(text: &str) -> Result<Range<u64>, String> {
     let wrong = || format!("{text:?} is not a range such as \"0..1_000_000\"");
     let number = |part: &str| part.trim().replace('_', "").parse::<u64>().map_err(|_| wrong());

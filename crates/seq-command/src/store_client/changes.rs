@@ -1,7 +1,8 @@
-//! Changes of a set's members, nodes and terms. Each is requested as a dry run, or with the plan that it requires.
+//! Changes of a set's members, nodes and terms. Each change is requested as a dry run or with the fingerprint of the
+//! plan that it requires.
 //!
-//! **Invariant:** when a response is lost, the request is sent again with the same plan. The leader then finds that the
-//! change has been made, and responds that there was nothing to do.
+//! **Invariant:** if a response is lost, the client sends the request again with the same fingerprint. If the leader
+//! has already made the change, it responds that there was nothing to do.
 
 use seq_proto::v1::node_admin_service_client::NodeAdminServiceClient as NodeAdmin;
 use seq_proto::v1::store_admin_service_client::StoreAdminServiceClient as StoreAdmin;
@@ -24,11 +25,11 @@ macro_rules! send {
 }
 
 impl StoreClient {
-    /// Returns whether the store understands dry runs. An older release would make the change of a dry run, because it
-    /// does not know the field; with such a store the change is made without a plan.
+    /// Returns whether the store supports dry runs. An older release does not know the field `dry_run`, so it would
+    /// make the change of a dry run. With such a store, a change is requested without a dry run and a plan.
     ///
     /// # Errors
-    /// The store compares no plans, but the command is a dry run or requires a plan.
+    /// The store compares no plans, but the arguments request a dry run or require a plan.
     pub async fn can_show(&mut self, args: PlanArgs) -> anyhow::Result<bool> {
         let can = self.compares_plans().await?;
         if !can && (args.dry_run || args.required.is_some()) { Err(no_plans().into()) } else { Ok(can) }
@@ -81,7 +82,8 @@ impl StoreClient {
         send!(self, limit, NodeAdmin.drain_node, request)
     }
 
-    /// Moves sections to a node, or lets balancing place them again if the name is empty.
+    /// Moves sections to the AllocSvr `node`. If the name is empty, it ends earlier moves instead, so that balancing
+    /// may place the sections again.
     pub async fn move_sections(
         &mut self,
         sections: &[u32],

@@ -1,7 +1,7 @@
 //! Requests to `SeriesAdminService` of a set's leader.
 //!
-//! **Invariant:** when a response is lost, the request is sent again with the same plan. The leader then finds that the
-//! change has been made, and responds that there was nothing to do.
+//! **Invariant:** if a response is lost, the client sends the request again with the same fingerprint. If the leader
+//! has already made the change, it responds that there was nothing to do.
 
 use seq_proto::v1::series_admin_service_client::SeriesAdminServiceClient as SeriesAdmin;
 use seq_proto::v1::{
@@ -33,11 +33,12 @@ impl StoreClient {
         self.call(limit, async |to| SeriesAdmin::new(to).retire_series(timed(request.clone(), limit)).await).await
     }
 
-    /// Hands the creation of series to the set with a name or decimal id.
+    /// Makes another set the layout writer. `to` is the set's name or its decimal id.
     pub async fn set_layout_writer(&mut self, to: &str, mode: Mode) -> anyhow::Result<SetLayoutWriterResponse> {
         let (dry_run, plan) = mode.fields();
         let request = SetLayoutWriterRequest { to: to.to_owned(), dry_run, plan };
-        // The leader sends a request to the other set's store, also in a dry run.
+        // The timeout of a change applies to a dry run too, because the leader sends a request to the other set's store
+        // even for a dry run.
         let limit = self.left().min(CHANGE_TIMEOUT);
         self.call(limit, async |to| SeriesAdmin::new(to).set_layout_writer(timed(request.clone(), limit)).await).await
     }

@@ -1,6 +1,6 @@
 //! Requests to `SetAdminService` of a set's leader.
 //!
-//! **Invariant:** each request may be sent again when its response is lost, and gets the same response.
+//! **Invariant:** a request whose response was lost may be sent again, and then gets the same response.
 
 use std::time::Duration;
 
@@ -20,15 +20,17 @@ use super::{CHANGE_TIMEOUT, READ_TIMEOUT, StoreClient, refused, timed};
 use crate::exit::{Exit, Failure};
 use crate::plan::Mode;
 
-/// Timeout of a plan, for which the leader sends a request to the other set's store, which may be far away.
+/// Timeout of the request for a migration's plan. It is long because the leader sends a request to the other set's
+/// store, which may be far away.
 const PLAN_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Refusals that every member would repeat, because they concern a set and not the member that responds.
+/// Reasons of refusals that concern a set and not the responding member. The client does not try another member,
+/// because every member would refuse the request for the same reason.
 const FINAL: [Reason; 4] = [Reason::NoSet, Reason::SetUnavailable, Reason::NoCandidate, Reason::Quarantined];
 
 impl StoreClient {
-    /// Requests the store's own set, then the other sets that it knows; `None` while the store has no set. Takes the
-    /// set's name from the response if no file gave it.
+    /// Requests the store's own set, followed by the other sets that it knows. Returns `None` if the store has no set
+    /// yet. If no set file states the set's name, the client adopts the name from the response.
     pub async fn sets(&mut self) -> anyhow::Result<Option<Vec<SetInfo>>> {
         let list = self.admin(READ_TIMEOUT, async |mut to| to.list_sets(ListSetsRequest {}).await).await?;
         let sets = match list {
@@ -46,7 +48,8 @@ impl StoreClient {
         Ok(Some(sets))
     }
 
-    /// Defines the set of this store, in the cluster of the set whose stores `join` names.
+    /// Defines the set `name` of a store without a set. The set becomes part of the cluster of another set, whose
+    /// stores have the addresses `join`.
     pub async fn create_set(&mut self, name: &str, join: Vec<String>) -> anyhow::Result<SetInfo> {
         let request = CreateSetRequest { name: name.to_owned(), join };
         let response = self.change(async |mut to, limit| to.create_set(timed(request.clone(), limit)).await).await?;
@@ -60,7 +63,7 @@ impl StoreClient {
         self.change(async |mut to, limit| to.close_set(timed(request.clone(), limit)).await).await
     }
 
-    /// Removes another set from the sets that this set knows.
+    /// Requests that this set forgets another set, with the name `name` and the id `set`.
     pub async fn forget_set(&mut self, name: &str, set: u64, mode: Mode) -> anyhow::Result<ForgetSetResponse> {
         let (dry_run, plan) = mode.fields();
         let request = ForgetSetRequest { name: name.to_owned(), forget_id: set, dry_run, plan };
@@ -106,7 +109,8 @@ impl StoreClient {
         given(response.migration, "migration")
     }
 
-    /// Requests the migrations that began in this set, the newest last, or only the migration with the given id.
+    /// Requests the migrations that began in this set, in the order in which they began, or only the migration with the
+    /// given id.
     pub async fn migrations(&mut self, id: Option<u64>) -> anyhow::Result<Vec<MigrationStatus>> {
         let request = ListMigrationsRequest { id: id.unwrap_or(0) };
         let response = self.admin(READ_TIMEOUT, async |mut to| to.list_migrations(request).await).await?;
@@ -124,7 +128,8 @@ impl StoreClient {
         Ok(response.map_err(|status| refusal(&status))?)
     }
 
-    /// Sends a change, with the time that is left for it.
+    /// Sends a change as [`StoreClient::admin`] does. The request's deadline is the time that remains for the command,
+    /// or the timeout of a change if it is shorter.
     async fn change<T>(
         &mut self,
         send: impl AsyncFn(SetAdmin<Channel>, Duration) -> Result<Response<T>, Status>,
@@ -134,7 +139,8 @@ impl StoreClient {
         Ok(response.map_err(|status| refusal(&status))?)
     }
 
-    /// Sends a request as [`StoreClient::call`] does, but returns a refusal that every member would repeat at once.
+    /// Sends a request as [`StoreClient::call`] does, but returns a refusal with a reason of [`FINAL`] at once, as the
+    /// inner error.
     async fn admin<T>(
         &mut self,
         limit: Duration,

@@ -1,1 +1,196 @@
 //! Pages of a small cluster, as text.
+
+use std::sync::Arc;
+
+use expect_test::{Expect, expect};
+use seq_observe::alloc_state::AllocState;
+use seq_observe::attention::Attention;
+use seq_observe::cluster::{AllocView, SetView};
+use seq_observe::{Cluster, ClusterEvent};
+use seq_proto::v1::{EventSeverity, MigrationPhase, MigrationStatus, NodeSections, SectionRange, SetEvent};
+
+use super::*;
+use crate::route::Filter;
+
+fn alloc(name: &str, state: AllocState) -> AllocView {
+    AllocView {
+        set: "im-a".to_owned(),
+        name: name.to_owned(),
+        addr: format!("{name}:7100"),
+        state,
+        incarnation: 3,
+        sections: 45,
+        lease_remaining_ms: if state == AllocState::NoLease { 0 } else { 1_500 },
+        lease_ended_ms: if state == AllocState::NoLease { 4_000 } else { 0 },
+        allocations: 1_000_000,
+        numbers_per_second: Some(561.0),
+        raises_per_second: Some(0.5),
+        forwarded: 12,
+        raises: 100,
+        raises_refused: 0,
+        route_version: 9,
+        slot_bytes: 14_000_000,
+        http: None,
+        redis: None,
+        certificate: None,
+        uptime_ms: 90_000,
+        version: "0.1.0".to_owned(),
+        revision: "3f1c2aa".to_owned(),
+    }
+}
+
+fn observation() -> Observation {
+    let mut set = SetView::default();
+    set.name = "im-a".to_owned();
+    set.state = Some(State::Degraded);
+    (set.uid_end, set.section_size, set.sections, set.sections_served) = (9_000_000, 100_000, 90, 90);
+    (set.numbers_per_second, set.raises_per_second) = (Some(561.0), Some(0.5));
+    set.moves.push(MigrationStatus {
+        id: 4_711,
+        from: "im-a".to_owned(),
+        to: "im-<b>".to_owned(),
+        phase: MigrationPhase::Open.into(),
+        sections: 40,
+        departed: 12,
+        arrived: 10,
+        in_flight: 2,
+        sections_per_second: 5.0,
+        runs: vec![SectionRange { first_section: 50, sections: 40 }],
+        stuck: "the target does not respond".to_owned(),
+        ..MigrationStatus::default()
+    });
+    let mut cluster = Cluster::default();
+    cluster.sets.push(set);
+    cluster.allocs = vec![alloc("a1", AllocState::Serves), alloc("a2", AllocState::NoLease)];
+    cluster.attention.push(Attention {
+        severity: Severity::Attention,
+        set: Some("im-a".to_owned()),
+        rule: "silent allocators",
+        sentence: "a3 does not respond".to_owned(),
+        next: Some("start it again, or `seqsvr node drain a3`".to_owned()),
+        runbook: "process.md#seqsvrdown",
+    });
+    let event = SetEvent {
+        index: 7,
+        change: 7,
+        at_unix_ms: 1_795_804_800_000,
+        kind: "takeover".to_owned(),
+        node: "a3".to_owned(),
+        incarnation: 2,
+        sections: 45,
+        first_section: 3,
+        last_section: 88,
+        moved_to: vec![NodeSections { node: "a1".to_owned(), sections: 45 }],
+        most_skipped: Some(10_000),
+        lasted_ms: 2_500,
+        severity: EventSeverity::Attention.into(),
+        ..SetEvent::default()
+    };
+    Observation {
+        unix_ms: 1_795_804_802_000,
+        cluster,
+        sections: Vec::new(),
+        events: vec![ClusterEvent { set: "im-a".to_owned(), event }],
+        missing: vec!["activity of a2 of im-a: no response".to_owned()],
+    }
+}
+
+/// Renders the regions of a page as text: each row in a line, its cells apart by bars.
+fn check(page: &Page, expect: Expect) {
+    let mut text = format!("= {}\n", page.title);
+    for block in &page.blocks {
+        match block {
+            Block::Heading(heading) => text += &format!("== {heading}\n"),
+            Block::Text(line) => text += &format!("{line}\n"),
+            Block::Command { text: before, command } => text += &format!("{before} {command}\n"),
+            Block::Region(region) => {
+                if region.rows.is_empty() && !region.empty.is_empty() {
+                    text += &format!("({})\n", region.empty);
+                }
+                for row in &region.rows {
+                    let cells: Vec<String> = row.cells.iter().map(|cell| cell.text.clone()).collect();
+                    text += &format!("{}\n", cells.join(" | ").trim_end());
+                }
+            }
+            Block::Form(_) | Block::Staircase(_) | Block::Map(_) | Block::Document(_) => {}
+        }
+    }
+    expect.assert_eq(&text);
+}
+
+fn seen(observation: Observation) -> Seen {
+    Seen { last: Some((tokio::time::Instant::now(), Arc::new(observation))), ..Seen::default() }
+}
+
+#[test]
+fn the_overview_begins_with_what_needs_attention() {
+    let observation = observation();
+    check(&overview::page(&observation, &Seen::default()), expect![[r#""#]]);
+}
+
+#[test]
+fn nodes_without_a_lease_come_first() {
+    check(&nodes::page(&observation(), ""), expect![[r#""#]]);
+    let other = nodes::page(&observation(), "im-b");
+    let rows = other.blocks.iter().filter_map(|block| match block {
+        Block::Region(region) => Some(region.rows.len()),
+        _ => None,
+    });
+    assert_eq!(rows.sum::<usize>(), 0, "the set has no nodes");
+}
+
+#[test]
+fn a_migration_that_does_not_move_states_why() {
+    check(&sets::page(&observation(), &Seen::default()), expect![[r#""#]]);
+}
+
+#[test]
+fn events_pass_a_filter() {
+    let observation = observation();
+    let rows = |filter: Filter| {
+        let page = events::page(&observation, &filter);
+        let region = page.blocks.iter().find_map(|block| match block {
+            Block::Region(region) if region.id == "events" => Some(region.rows.len()),
+            _ => None,
+        });
+        region.expect("the page has the region")
+    };
+    let filter = |set: &str, kind: &str, node: &str, section: &str| Filter {
+        set: set.to_owned(),
+        kind: kind.to_owned(),
+        node: node.to_owned(),
+        section: section.to_owned(),
+    };
+    assert_eq!(rows(Filter::default()), 1);
+    assert_eq!(rows(filter("im-a", "takeover", "a1", "45")), 1, "a1 is the next owner");
+    for other in [filter("im-b", "", "", ""), filter("", "drained", "", ""), filter("", "", "a9", ""), filter("", "", "", "89")] {
+        assert_eq!(rows(other.clone()), 0, "{other:?}");
+    }
+    assert_eq!(rows(filter("", "", "", "<script>")), 0);
+}
+
+#[test]
+fn names_of_nodes_are_escaped() {
+    let mut observation = observation();
+    observation.cluster.allocs[0].name = "<script>alert(1)</script>".to_owned();
+    observation.cluster.sets[0].name = "\" onload=\"x".to_owned();
+    let seen = seen(observation);
+    let (_, observation) = seen.last.as_ref().expect("observed");
+    for page in [overview::page(observation, &seen), nodes::page(observation, ""), sets::page(observation, &seen), map::page(observation)] {
+        let frame = crate::html::Frame { state: state(&seen), identity: "operator/<i>", path: "/", live: "/live".into() };
+        let html = crate::html::page(&page, &frame).into_string();
+        assert!(!html.contains("<script>alert") && !html.contains("\" onload") && !html.contains("<i>"), "{html}");
+    }
+}
+
+#[test]
+fn the_header_states_what_failed() {
+    let text = |seen: &Seen| -> Vec<String> {
+        state(seen).rows[0].cells.iter().map(|cell| cell.text.clone()).collect()
+    };
+    assert_eq!(text(&Seen::default()), ["✕ no node responds"]);
+    let mut seen = seen(observation());
+    assert_eq!(text(&seen), ["▲ degraded", "90 of 90 sections served", "1 point needs attention"]);
+    seen.error = Some("no node responds".to_owned());
+    assert_eq!(text(&seen)[0], "✕ no node responds");
+}

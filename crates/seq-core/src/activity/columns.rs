@@ -1,4 +1,4 @@
-//! Columns of levels, deflated, and their history as it is listed.
+//! Columns of levels, compressed with deflate, and the history that is listed from them.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -10,7 +10,8 @@ use miniz_oxide::inflate::decompress_to_vec_with_limit;
 use super::Level;
 use crate::id::SectionId;
 
-/// Effort of the compression, 1 of 10. More effort takes longer than the columns are worth.
+/// Effort of the compression, the second lowest of 0 to 10. A higher effort takes too much time for the bytes that it
+/// saves.
 const EFFORT: u8 = 1;
 
 /// Levels of one period.
@@ -21,7 +22,8 @@ pub(super) struct Column {
     shift: u32,
     /// Number of places.
     places: u32,
-    /// Without spare capacity, which the compressor leaves as half of the places.
+    /// Compressed levels, in an allocation of their exact size. The vector from the compressor has a capacity of at
+    /// least half of the uncompressed size.
     deflated: Box<[u8]>,
 }
 
@@ -44,7 +46,7 @@ impl Column {
     }
 }
 
-/// Columns of one layer and resolution, oldest first, as they were when they were read.
+/// Columns of one layer and resolution, oldest first. Columns that are closed later are not added.
 #[derive(Clone, Debug)]
 pub struct Columns(Vec<Arc<Column>>);
 
@@ -64,7 +66,7 @@ pub struct History {
     pub sections: Vec<SectionId>,
     /// The columns, oldest first.
     pub columns: Vec<Levels>,
-    /// First section after those; `None` if there are no more.
+    /// First section with a record after [`History::sections`]; `None` if there are no more.
     pub next: Option<SectionId>,
 }
 
@@ -73,8 +75,8 @@ impl Columns {
         Columns(columns)
     }
 
-    /// Returns the levels of up to `limit` sections from `first` on. This inflates all columns, which takes
-    /// milliseconds in a set of many sections.
+    /// Returns the levels of up to `limit` sections with a record, from the section `first` on. The call decompresses
+    /// all columns, which takes milliseconds if the set has many sections.
     #[must_use]
     pub fn history(&self, first: SectionId, limit: usize) -> History {
         let columns: Vec<(&Column, Vec<u8>)> = self.0.iter().map(|column| (&**column, column.levels())).collect();

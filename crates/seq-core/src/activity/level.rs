@@ -1,6 +1,7 @@
 //! A rate in one byte.
 
-/// A rate of numbers a minute, in half octaves: at most 19 % from the rate, up to 24 million a second.
+/// A rate per minute on a logarithmic scale with two levels for each doubling. It differs from the exact rate by at
+/// most 19 %, for rates up to 24 million per second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Level(pub u8);
 
@@ -9,11 +10,11 @@ impl Level {
     pub const NONE: Level = Level(0);
     /// Highest level of a rate.
     pub const HIGHEST: Level = Level(62);
-    /// Nothing is known, for example because the section has another owner.
+    /// The rate is not known, for example because the section has another owner.
     pub const NO_RECORD: Level = Level(255);
 
-    /// Returns the level of a count in a time in milliseconds, which is at least 1. Level 1 has all rates up to 1.19 a
-    /// minute, except for 0.
+    /// Returns the level of the rate of `count` in `ms` milliseconds; `ms` is 1 or above. Level 1 stands for all rates
+    /// above 0 and up to 1.19 per minute.
     #[must_use]
     pub fn of(count: u64, ms: u64) -> Level {
         if count == 0 {
@@ -30,7 +31,7 @@ impl Level {
         Level(self.0.min(most.0))
     }
 
-    /// Returns the rate of numbers a minute in the middle of the level; `None` without a record.
+    /// Returns the rate per minute in the middle of the level; `None` for [`Level::NO_RECORD`].
     #[must_use]
     pub fn a_minute(self) -> Option<u64> {
         match self.0 {
@@ -40,7 +41,7 @@ impl Level {
         }
     }
 
-    /// Returns the higher level. Any record is above none.
+    /// Returns the higher level. Every other level is higher than [`Level::NO_RECORD`].
     #[must_use]
     pub fn max(self, other: Level) -> Level {
         match (self, other) {

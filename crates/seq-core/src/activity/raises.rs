@@ -1,11 +1,11 @@
-//! The last raises of a process, with which the ceiling of a section is drawn as a staircase.
+//! The last raises of a process, from which the ceiling of a section is drawn over time, as a staircase.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use crate::id::{SectionId, Seq};
 
-/// Raises that are kept: 512 KiB, for any number of sections.
+/// Most raises that a ring keeps, of all sections together: 512 KiB.
 pub const MAX_RAISES: usize = 16_384;
 
 /// A raise of a ceiling that the store committed.
@@ -30,7 +30,7 @@ const _: () = assert!(size_of::<Raised>() == 32);
 pub struct RaiseRing(VecDeque<Raised>);
 
 impl RaiseRing {
-    /// Adds a raise, and drops the oldest one of a full ring.
+    /// Adds a raise. If the ring is full, drops the oldest raise.
     pub fn push(&mut self, raised: Raised) {
         if self.0.len() == MAX_RAISES {
             self.0.pop_front();

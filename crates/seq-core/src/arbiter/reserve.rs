@@ -1,4 +1,4 @@
-//! Decides whether a set takes sections of another set, and which of its nodes would own them.
+//! Decides whether this set takes sections of another set, and which nodes of this set would own them.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -8,13 +8,13 @@ use crate::id::{Incarnation, LayoutId, NodeId, SectionId};
 use crate::limits;
 use crate::state::{Closing, State};
 
-/// The reason why a set names no owners for sections that are to come to it.
+/// Reason why a set names no owners for sections that another set is about to migrate to it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotReserved {
     /// The set is not defined yet.
     #[error("the set is not defined yet")]
     NoSet,
-    /// The set was restored, and must first learn where its sections are.
+    /// The set was restored from a backup, and must first learn from the other sets which sections they have.
     #[error("set {set:?} was restored and takes no sections yet")]
     InQuarantine {
         /// Name of the set.
@@ -49,8 +49,8 @@ pub enum NotReserved {
 }
 
 impl Plan {
-    /// Names the next owners of sections of another set, in the order of `sections`. `layout_id` is the source
-    /// set's hash of the layout up to the last of these sections.
+    /// Returns the nodes of this set that would own `sections` of another set, in the order of `sections`. `layout_id`
+    /// is the hash that the other set computed of its layout up to the last of these sections.
     ///
     /// # Errors
     /// [`NotReserved`].

@@ -1,5 +1,5 @@
-//! Runs the scenarios of `testdata/arbiter`: the arbiter's plans for a state that its proposals and the commands of
-//! AllocSvrs change.
+//! Runs the scenarios of `testdata/arbiter`. They show the plans of the arbiter for a state that is changed by its
+//! proposals and by commands of AllocSvrs.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -36,7 +36,7 @@ fn arbiters_plan_as_their_scenarios_state() {
     });
 }
 
-/// A set's state, the arbiter at its leader, and the arbiter's clock.
+/// The state of a set, the arbiter at the leader of the set's store, and the arbiter's clock.
 struct Scenario {
     state: State,
     arbiter: Arbiter,
@@ -48,12 +48,15 @@ struct Scenario {
 }
 
 impl Machine for Scenario {
-    /// * `clock DURATION`: time passes. `pass DURATION renew=NAME,..`: time passes in seconds; after each second these
-    ///   nodes renew and the arbiter evaluates.
-    /// * `register NAME`, `renew NAME,..` or `renew NAME leaving`, `drain NAME`, `undrain NAME`: commands of the store.
+    /// Carries out a command of a scenario:
+    ///
+    /// * `clock DURATION`: time passes. `pass DURATION renew=NAME,..`: time passes in steps of a second. After each
+    ///   step the named nodes renew, and the arbiter evaluates the state.
+    /// * `register NAME`, `renew NAME,..` or `renew NAME leaving`, `drain NAME`, `undrain NAME`: the store applies this
+    ///   command.
     /// * `evaluate`: shows the plan. `propose`: the store applies the reassignments of the last plan.
-    /// * `transfer SECTION,..`: the owners hand these sections of the last plan over.
-    /// * `new-leader`: another arbiter, without observations.
+    /// * `transfer SECTION,..`: the owners hand these sections over, as in the last plan.
+    /// * `new-leader`: a new arbiter without observations replaces the arbiter.
     /// * `owners`: shows the owner of each section.
     fn carry_out(&mut self, command: &Command<'_>, out: &mut String) {
         match command.name() {

@@ -61,7 +61,7 @@ impl OwnershipView for Known {
     }
 }
 
-/// A call with one item, and the state that its shell keeps.
+/// A call with one item, and the state that the node keeps for it.
 struct Scenario {
     call: PendingCall,
     /// Time since the call became pending.
@@ -71,16 +71,19 @@ struct Scenario {
 }
 
 impl Machine for Scenario {
+    /// Carries out a command of a scenario:
+    ///
     /// * `call hops= deadline=`: a call becomes pending, with `epoch=` if the request names an epoch. `clock DURATION`:
     ///   time passes.
-    /// * Ownership as the node, which is in set 1, knows it: `owned lease=holds` or `lease=over`, `routes owner=NODE`,
-    ///   `routes owner=none`, each with `expected` while a handover to the node is in progress, and with `epoch=`;
-    ///   `routes set=SET epoch=` if the section is in another set.
-    /// * `evaluate`, `watch`, `abandoned`.
-    /// * `served` and `response`: no item stays pending; `served blocked=REFUSAL` and `response refused=REFUSAL`: some
-    ///   items stay. `response moved=SET@EPOCH`: a node refuses because the section moved there.
-    /// * `epoch callers= mine= confirmed=`: shows the epoch to serve an item under, with the time of the newest request
-    ///   to the store that got a response, counted from the time when the call became pending.
+    /// * The ownership of the section as known to the node, which is in set 1: `owned lease=holds` or `lease=over`,
+    ///   `routes owner=NODE`, `routes owner=none`, each with `expected` while a handover to the node is in progress,
+    ///   and with `epoch=`; `routes set=SET epoch=` if the section is in another set.
+    /// * `evaluate`, `watch`, `abandoned`: the node calls the function of this name, or `on_abandoned`.
+    /// * `served` or `response`: no item stays pending. `served blocked=REFUSAL` or `response refused=REFUSAL`: some
+    ///   items stay pending. `response moved=SET@EPOCH`: a node refuses, because the section moved to that set.
+    /// * `epoch callers= mine= confirmed=`: shows the epoch under which an item is served. `confirmed=` is the send
+    ///   time of the newest request to which the store has responded, relative to the time when the call became
+    ///   pending.
     fn carry_out(&mut self, command: &Command<'_>, out: &mut String) {
         match command.name() {
             "call" => {
@@ -184,7 +187,8 @@ impl Scenario {
         format!("abandon the request to {to}{}\n", self.attempts())
     }
 
-    /// Refuses as the shell does: after an unknown attempt the result may not state that no number was consumed.
+    /// Refuses the item. After an attempt with an unknown outcome, the result states that numbers may have been
+    /// consumed.
     fn refuse(&self, refusal: Refusal) -> String {
         format!("refuse: {}\n", self.unknown.refusal(SECTION, refusal))
     }

@@ -1,14 +1,14 @@
 //! Lanes: the counters of a series, in sections of their own.
 //!
-//! A lane has an address, a number that code uses in place of a uid: to find the section and the slot of the lane, in
-//! calls between nodes, and in the copies of a handover. Addresses are greater than any uid. An address contains the
-//! section and the slot, so no search is needed to locate a lane.
+//! A lane has an address, which is a number that the code uses like a uid to find the section and the slot of the lane,
+//! in calls between nodes, and in the copies of a handover. Every address is greater than all uids of the cluster. An
+//! address contains the section and the slot of its lane, so no search is needed to locate the lane.
 
 use crate::id::{LayoutId, SectionId, Seq, SlotIndex, Step, Uid};
 use crate::layout::{AppendError, fnv1a};
 use crate::limits;
 
-/// The lowest address of a lane. A layout with uids from here on has no lanes.
+/// The lowest address of a lane. A layout that has uids from this number on cannot have lanes.
 pub const ADDRESSES: u64 = 1 << 63;
 
 /// Bits of the slot in an address. [`limits::MAX_SECTION_SIZE`] fits.
@@ -26,8 +26,8 @@ pub fn address(section: SectionId, slot: SlotIndex) -> Uid {
     Uid(ADDRESSES | u64::from(section.0) << SLOT_BITS | u64::from(slot.0))
 }
 
-/// Returns the section and the slot of an address; `None` for a uid below the addresses, and an address above the last
-/// possible section.
+/// Returns the section and the slot of an address; `None` if the number is below all addresses, or its section would be
+/// above the last possible section.
 #[must_use]
 pub fn locate(address: Uid) -> Option<(SectionId, SlotIndex)> {
     let offset = address.0.checked_sub(ADDRESSES)?;
@@ -40,10 +40,10 @@ pub fn locate(address: Uid) -> Option<(SectionId, SlotIndex)> {
 pub struct Lanes {
     /// Number of lanes, 1 or above.
     pub count: u32,
-    /// Lanes in a section, `1 ..= MAX_SECTION_SIZE`; the last section may have fewer. Lanes of one section have one
-    /// owner and share a ceiling.
+    /// Number of lanes in a section, `1 ..= MAX_SECTION_SIZE`; the last section may have fewer. The lanes of one
+    /// section have the same owner and the same ceiling.
     pub per_section: u32,
-    /// The ceiling at which the sections begin: no lane allocates a number up to it.
+    /// The ceiling at which the sections begin. All numbers of the lanes are above it.
     pub start: Seq,
     /// Numbers by which each restore of a backup raises the ceilings.
     pub margin: u64,
@@ -51,8 +51,9 @@ pub struct Lanes {
     pub clock: Option<TickClock>,
 }
 
-/// A clock in ticks: `time << seq_bits | seq`, where the time is in units since the epoch. The value of a lane with a
-/// clock is the last tick that it gave out, and the ceiling of its section is the last tick that it may give out.
+/// A clock that counts ticks. A tick is `time << seq_bits | seq`, where `time` is the number of units since `epoch_ms`,
+/// and `seq` is a sequence number within the unit. The numbers of a lane with a clock are ticks: its counter is the
+/// last tick that it allocated, and the ceiling of its section is the last tick that it may allocate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TickClock {
     /// Time 0, in milliseconds since 1970.
@@ -66,14 +67,15 @@ pub struct TickClock {
 }
 
 impl TickClock {
-    /// Returns the first tick of the unit of a time in milliseconds since 1970: 0 before the epoch, and at most
-    /// [`Seq::MAX`].
+    /// Returns the first tick of the unit that contains the time `unix_ms`, in milliseconds since 1970. The result is 0
+    /// before `epoch_ms`, and at most [`Seq::MAX`].
     #[must_use]
     pub fn tick(&self, unix_ms: u64) -> Seq {
         self.ticks(unix_ms.saturating_sub(self.epoch_ms) / u64::from(self.unit_ms))
     }
 
-    /// Returns the last tick of the unit of a time in milliseconds since 1970, at most [`Seq::MAX`].
+    /// Returns the last tick of the unit that contains the time `unix_ms`, in milliseconds since 1970, at most
+    /// [`Seq::MAX`].
     #[must_use]
     pub fn last_tick(&self, unix_ms: u64) -> Seq {
         Seq(self.tick(unix_ms).0 | self.seq_mask()).min(Seq::MAX)
@@ -85,23 +87,23 @@ impl TickClock {
         (1 << self.seq_bits) - 1
     }
 
-    /// Returns the ticks of the lead: the step of raises, 1 or above.
+    /// Returns the number of ticks in the time `lead_ms`, which is the step of raises, 1 or above.
     #[must_use]
     pub fn lead(&self) -> Step {
         Step(self.span(self.lead_ms).0)
     }
 
-    /// Returns the highest ceiling that the store's leader proposes at this time of its own clock: the tick, the lead
-    /// and [`limits::MAX_CLOCK_AHEAD_MS`], both rounded up to units, so that a long unit is within the ceiling as a
-    /// whole.
+    /// Returns the highest ceiling that the store's leader proposes at the time `unix_ms` of its own clock. It is the
+    /// sum of the tick at this time, the lead, and the ticks in [`limits::MAX_CLOCK_AHEAD_MS`]. The lead and these
+    /// ticks are rounded up to whole units, so that even a long unit is completely below the ceiling.
     #[must_use]
     pub fn clamp(&self, unix_ms: u64) -> Seq {
         let margin = self.span(limits::MAX_CLOCK_AHEAD_MS).0;
         Seq(self.tick(unix_ms).0.saturating_add(self.lead().0).saturating_add(margin)).min(Seq::MAX)
     }
 
-    /// Returns the time of the store's clock at which [`TickClock::clamp`] is this ceiling, in milliseconds since 1970,
-    /// rounded down to a unit.
+    /// Returns the time at which [`TickClock::clamp`] returns this ceiling, in milliseconds since 1970, rounded down to
+    /// a unit.
     #[must_use]
     pub fn clamped_at(&self, ceiling: Seq) -> u64 {
         let margin = self.span(limits::MAX_CLOCK_AHEAD_MS).0;
@@ -114,7 +116,7 @@ impl TickClock {
         self.ticks(ms.div_ceil(self.unit_ms).into())
     }
 
-    /// Returns the ticks of so many units, at most [`Seq::MAX`].
+    /// Returns the number of ticks in a number of units, at most [`Seq::MAX`].
     fn ticks(&self, units: u64) -> Seq {
         let ticks = u128::from(units) << self.seq_bits;
         Seq(ticks.min(Seq::MAX.0.into()) as u64)
@@ -122,8 +124,8 @@ impl TickClock {
 }
 
 impl Lanes {
-    /// Returns the margin of a counter that has so many numbers: a thousandth of them, so that a restore leaves most of
-    /// a small counter, and at most [`limits::RESTORE_MARGIN`].
+    /// Returns the restore margin of a counter with `numbers` numbers in total. It is a 1,024th of them, so that a
+    /// restore leaves most numbers of a small counter, and at most [`limits::RESTORE_MARGIN`].
     #[must_use]
     pub fn margin_of(numbers: u64) -> u64 {
         (numbers >> 10).min(limits::RESTORE_MARGIN)
@@ -156,10 +158,10 @@ impl Lanes {
         }
     }
 
-    /// Continues the hash of a layout with these lanes. The hashed values are a format, because versions of the program
-    /// compare the hashes.
+    /// Continues the hash of a layout with these lanes. The hashed bytes must not change, because different versions of
+    /// the program compare their hashes.
     pub(super) fn hash(&self, layout: LayoutId) -> LayoutId {
-        /// Kinds of lanes, without and with a clock; 1 is the kind of uids.
+        /// Kinds of spaces: 2 for lanes without a clock, 3 for lanes with a clock. Kind 1 is a space of uids.
         const PLAIN: u8 = 2;
         const TICKS: u8 = 3;
         let Lanes { count, per_section, start, margin, clock } = *self;

@@ -1,5 +1,5 @@
 //! Runs the scenarios of `testdata/migration`: actions of one set's coordinator while sections move to another set. The
-//! states of both sets are real; the scenario acts as the owners and carries the messages between the sets.
+//! states of both sets are real. The scenario takes the part of the owners, and carries the messages between the sets.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -135,7 +135,7 @@ fn register(state: &mut State, name: &str) {
     assert!(matches!(answer, Answer::Registered(Ok(_))), "{answer:?}");
 }
 
-/// Two sets, the coordinator at the leader of the first set, and its clock.
+/// Two sets, the coordinator at the leader of the first set's store, and the coordinator's clock.
 struct Scenario {
     source: State,
     target: State,
@@ -148,17 +148,21 @@ struct Scenario {
 }
 
 impl Machine for Scenario {
-    /// * `clock DURATION`: time passes. `pass DURATION renew=NAME,..`: time passes in seconds; in each second these
-    ///   nodes renew, and the coordinator evaluates. `assign`: the arbiter's proposals are applied.
+    /// Carries out a command of a scenario:
+    ///
+    /// * `clock DURATION`: time passes. `pass DURATION renew=NAME,..`: time passes in steps of a second. After each
+    ///   step the named nodes renew, and the coordinator evaluates the state. `assign`: the arbiter's proposals are
+    ///   applied.
     /// * `start ID first=SECTION sections=NUMBER rate=NUMBER max-pause=DURATION`, `pause ID`, `resume ID`,
     ///   `rollback ID`, `complete ID`: commands of operators.
     /// * `evaluate`: shows the effects and the planned handovers.
     /// * `armed` or `arm-refused`: the other set's response to the requests of the last evaluation.
     /// * `depart SECTION`: the owner hands a planned section over.
-    /// * `arrive`: the other set commits the sections that the last evaluation sent. `end`: it commits the ends of
-    ///   migrations that the last evaluation sent.
+    /// * `arrive`: the other set commits the sections that the last evaluation sent. `end`: the other set commits the
+    ///   ends of migrations that the last evaluation sent.
     /// * `commit`: the proposals of the last evaluation are applied.
-    /// * `new-leader`: another coordinator and arbiter. `records`: shows the sections of the first set.
+    /// * `new-leader`: a new coordinator and a new arbiter replace the old ones. `records`: shows the sections of the
+    ///   first set.
     fn carry_out(&mut self, command: &Command<'_>, out: &mut String) {
         match command.name() {
             "clock" => {
@@ -297,7 +301,7 @@ impl Scenario {
         }
     }
 
-    /// Applies at the other set the requests that were sent to it; its responses are noted at once.
+    /// Applies the requests of the last evaluation to the other set, and notes that set's responses at once.
     fn deliver(&mut self) -> String {
         let mut text = String::new();
         for effect in core::mem::take(&mut self.effects) {

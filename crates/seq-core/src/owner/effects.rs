@@ -1,7 +1,7 @@
-//! Effects that the owner's machine requests from its shell, by family.
+//! Effects that an [`Owner`](super::Owner) requests from its caller, by kind.
 //!
-//! **Order matters.** The shell carries effects out in the given order: sections and routes first, then the lease.
-//! Requests to peers and to the store are sent after all other effects are carried out.
+//! **Order matters.** The caller carries effects out in the given order: sections and routes first, then the lease. It
+//! sends requests to peers and to the store after it has carried out all other effects.
 
 use alloc::vec::Vec;
 
@@ -18,14 +18,15 @@ pub type Effects = Vec<Effect>;
 pub enum Effect {
     /// Change the table of served sections, or the routes.
     Table(TableEffect),
-    /// Change the lease, after readers see every earlier table effect.
+    /// Change the lease, but only after readers of the table see every earlier table effect.
     Lease(LeaseEffect),
     /// Send a request of a handover.
     Send(HandoverRequest),
-    /// Send a renewal at once: its response may grant a section that a peer reports as committed.
+    /// Send a renewal at once. Its response may grant a section, because a peer reported that a handover to this node
+    /// is committed.
     RenewNow,
-    /// The next [`TableEffect::Enter`] starts at the ceiling although a handover began the ownership. This makes a gap,
-    /// which is to be logged and counted.
+    /// Log and count a gap: the section of the next [`TableEffect::Enter`] starts at its ceiling although the ownership
+    /// should have started from a copy.
     CopyLost {
         /// The section.
         section: SectionId,
@@ -67,7 +68,8 @@ pub enum TableEffect {
         /// Epoch of the ownership.
         epoch: Epoch,
     },
-    /// Replace the frozen section by a section that has the same values and serves, under the same ownership.
+    /// Replace the frozen section by a section with the same values that is not frozen, and serve it under the same
+    /// ownership.
     Thaw {
         /// The section.
         section: SectionId,
@@ -81,7 +83,7 @@ pub enum TableEffect {
 pub enum LeaseEffect {
     /// The lease lasts from `sent` on.
     Extend {
-        /// Time when the request was sent whose response extends the lease.
+        /// Time when the request was sent to which this response belongs.
         sent: Clocks,
     },
     /// The incarnation is over.

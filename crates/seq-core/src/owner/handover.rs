@@ -1,13 +1,15 @@
 //! Handovers: both sides of transferring a section to another node with its exact values.
 //!
-//! The source requests that the target hold early calls (*prepare*), freezes and copies the section, sends the copy
-//! (*stage*), has the store commit the handover, and notifies the target (*activate*). Before it requests the commit,
-//! the source can take all steps back; from then on only a definite response decides which node owns the section.
+//! A handover has these steps. The source requests that the target hold calls that arrive early (*prepare*). It freezes
+//! and copies the section, and sends the copy to the target (*stage*). Then it has the store commit the handover, and
+//! notifies the target (*activate*). Before it requests the commit, the source can undo all steps. After that, only a
+//! definite response of the store shows which node owns the section.
 //!
-//! **Invariant:** no request of a peer starts an ownership. Activate makes the target renew, and the grant in that
-//! response starts the ownership: from a copy only if the committed ownership names the same attempt and the copy fits
-//! the granted ceiling, otherwise at the ceiling. Any caller reaches the port, so the memory that requests can make a
-//! target keep is bounded. If a side dies on the way, the arbiter assigns the section.
+//! **Invariant:** no request of a peer starts an ownership. The request *activate* makes the target send a renewal, and
+//! the grant in the store's response starts the ownership. The target starts from a copy only if the committed
+//! ownership names the attempt of this copy, and the copy fits the granted ceiling. Otherwise it starts at the ceiling.
+//! Because any caller may reach the port for peers, the memory that requests can make a target keep is bounded. If the
+//! source or the target dies during a handover, the arbiter assigns the section.
 
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
@@ -22,19 +24,20 @@ use crate::owner::{AdoptError, CopyLoss, Session};
 use crate::route::RouteTable;
 use crate::section::{CopyMisfit, SectionCopy};
 
-/// Most sections that a node hands over at a time: each section is frozen for some milliseconds, and its copy is in
-/// memory twice.
+/// Most sections that a node hands over at the same time. The number is limited because each of them is frozen for some
+/// milliseconds and its copy is in memory twice.
 pub const MAX_OUTGOING: usize = 16;
 
-/// Most copies that a node keeps for undecided handovers, as many as a dozen sources may send at a time. The oldest
-/// copy is evicted first; its section starts at the ceiling if it is handed over here after all.
+/// Most undecided handover attempts, each with its copy, that a target node keeps. A dozen sources may send so many
+/// attempts at the same time. The oldest attempt is evicted first. If an evicted attempt is committed nevertheless, its
+/// section starts at the ceiling.
 pub const MAX_INCOMING: usize = 12 * MAX_OUTGOING;
 
-/// Most touched slots in the copies that a node keeps, 512 MiB: two of the largest sections, or each of
+/// Most slots with numbers in all copies that a node keeps, which take 512 MiB. Two of the largest sections fit, or
 /// [`MAX_INCOMING`] sections of the default size. The oldest copy is evicted first.
 pub const MAX_INCOMING_SLOTS: usize = 2 * limits::MAX_SECTION_SIZE as usize;
 
-/// Most attempts of a section that a target keeps apart: the current attempt, and an attempt that was taken back or
+/// Most attempts for the same section that a target keeps: the current attempt, and one attempt that was undone or
 /// forged.
 const MAX_ATTEMPTS: usize = 2;
 
@@ -53,7 +56,7 @@ pub struct Handover {
     pub incarnation: Incarnation,
     /// Number of the attempt: unique within the source's process, and hard to guess.
     pub handover_id: HandoverId,
-    /// The departure, if the target is in another set; `None`: it is in this set.
+    /// The departure if the target is in another set; `None` if the target is in this set.
     pub departure: Option<Arc<Departure>>,
 }
 
@@ -68,7 +71,7 @@ impl Handover {
 /// A request of the source's side, to the target or to the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HandoverRequest {
-    /// Ask the target to hold early calls. The response goes to [`Owner::on_prepared`].
+    /// Request that the target hold calls that arrive early. The response goes to [`Owner::on_prepared`].
     Prepare(Handover),
     /// Freeze the section, copy it, and send the copy to the target. The response goes to [`Owner::on_staged`].
     Stage(Handover),
@@ -123,7 +126,7 @@ pub enum OfferRefusal {
         /// The section.
         section: SectionId,
     },
-    /// The epoch is not the epoch after the newest that is known here.
+    /// The epoch in the offer does not follow directly on the section's newest epoch known to this node.
     #[error("section {section} is at epoch {known} here, and epoch {given} was offered, which does not come next")]
     UnknownEpoch {
         /// The section.
@@ -149,14 +152,15 @@ pub enum OfferRefusal {
 pub enum Commit {
     /// The target owns the section; the update came with the response.
     Made(OwnershipUpdate),
-    /// Refused permanently: the target's incarnation is over, or the migration has ended, or the other set takes no
-    /// more sections. The source still owns the section.
+    /// Refused permanently, because the target's incarnation is over, the migration has ended, or the other set takes
+    /// no more sections. The source still owns the section.
     Refused,
-    /// Refused for a reason that may pass: the store does not know the migration, or not the lineage. A repeat in
-    /// flight could be committed later, so the section must not be served again under this ownership. The source gives
-    /// it up, and the next ownership, which starts at the ceiling, is past every repeat.
+    /// Refused for a reason that may pass, because the store does not know the migration or the lineage yet. A repeat
+    /// of the request may be in flight and could be committed later, so the section must not be served again under this
+    /// ownership. The source gives the ownership up. The next ownership starts at the ceiling, and because of its
+    /// higher epoch the store refuses every repeat.
     Inconclusive,
-    /// Refused, because the source does not own the section any more.
+    /// Refused, because the source no longer owns the section.
     Lost,
     /// No response: the handover may be committed.
     Unknown,
@@ -244,8 +248,8 @@ impl Expected {
 }
 
 impl Incoming {
-    /// Takes the copy of exactly this attempt out, if it is here and fits the ceiling. All other copies of the section
-    /// are past, and are removed.
+    /// Removes and returns the copy of exactly this attempt, if it is here and fits the ceiling. All other attempts for
+    /// the section are removed too, because they are past.
     pub(super) fn take(
         &mut self,
         section: SectionId,
@@ -263,13 +267,13 @@ impl Incoming {
         Ok(copy)
     }
 
-    /// Forgets attempts whose sections are routed to a later ownership.
+    /// Forgets each attempt whose section is already at the epoch of the attempt, or at a later epoch, in the routes.
     pub(super) fn forget_past(&mut self, routes: &RouteTable) {
         self.expected.retain(|expected| routes.get(expected.section).is_some_and(|at| at.epoch < expected.epoch));
     }
 
-    /// Expects an attempt. Other attempts of the section are kept too, up to a bound, because the store decides which
-    /// attempt counts.
+    /// Expects an attempt. Up to [`MAX_ATTEMPTS`] attempts for the same section are kept, because the store decides
+    /// which of them is committed.
     fn expect(&mut self, offer: &HandoverOffer) {
         let HandoverOffer { section, epoch, handover_id, .. } = *offer;
         if self.expected.iter().any(|expected| expected.is(section, epoch, handover_id)) {
@@ -311,7 +315,7 @@ impl Owner {
         self.outgoing.handovers.len()
     }
 
-    /// Begins a handover that the arbiter planned, unless as many as allowed are in progress.
+    /// Begins a planned handover, unless [`MAX_OUTGOING`] handovers are already in progress.
     pub(super) fn begin_handover(&mut self, wanted: &PlannedHandover, effects: &mut Effects) {
         let PlannedHandover { section, epoch, from: _, to, incarnation, departure } = wanted.clone();
         let Some(session) = self.session else { return };
@@ -327,7 +331,8 @@ impl Owner {
         effects.push(HandoverRequest::Prepare(handover).into());
     }
 
-    /// Continues after the target responded whether it expects the section; no response is a refusal.
+    /// Continues after the target responded to [`HandoverRequest::Prepare`]. `accepted` is whether the target expects
+    /// the section. If there was no response, it is false.
     pub fn on_prepared(&mut self, handover: &Handover, accepted: bool, effects: &mut Effects) {
         if !self.outgoing.is(handover, Phase::Preparing) {
             return;
@@ -340,8 +345,9 @@ impl Owner {
         }
     }
 
-    /// Continues after the target responded whether it holds the copy; no response is a refusal. Nothing was committed
-    /// yet, so the section can be thawed: the target's copy belongs to an attempt that will never be committed.
+    /// Continues after the target responded to [`HandoverRequest::Stage`]. `accepted` is whether the target keeps the
+    /// copy. If there was no response, it is false. If it is false, the section is thawed. This is safe because the
+    /// commit was not requested yet, so this attempt will never be committed, even if the target has its copy.
     pub fn on_staged(&mut self, handover: &Handover, accepted: bool, effects: &mut Effects) {
         if !self.outgoing.is(handover, Phase::Staging) {
             return;
@@ -354,10 +360,10 @@ impl Owner {
         }
     }
 
-    /// Continues after the outcome of the request to commit, which was sent at `sent`.
+    /// Continues with the outcome of the request to commit that was sent at `sent`.
     ///
     /// # Errors
-    /// [`AdoptError`]: the handover is committed, and the rest of the response cannot be used.
+    /// [`AdoptError`] if the handover is committed, but the ownership update in the response cannot be adopted.
     pub fn on_committed(
         &mut self,
         handover: &Handover,
@@ -389,7 +395,8 @@ impl Owner {
         effects.push(TableEffect::Thaw { section: handover.section, epoch: handover.epoch }.into());
     }
 
-    /// Expects a section, as its target, and therefore holds early calls for it.
+    /// Expects an offered section, as the target of the handover. Calls for the section that arrive early then wait
+    /// here.
     ///
     /// # Errors
     /// [`OfferRefusal`].
@@ -399,7 +406,7 @@ impl Owner {
         Ok(())
     }
 
-    /// Keeps the copy, as the section's target, until the handover is committed.
+    /// Keeps the copy of an offered section, as the target of the handover, until the handover is committed.
     ///
     /// # Errors
     /// [`OfferRefusal`].
@@ -413,8 +420,8 @@ impl Owner {
         Ok(())
     }
 
-    /// Renews, as the section's target, because a peer reports that the handover is committed. The grant in the
-    /// response starts the ownership; the peer's report does not.
+    /// Requests a renewal, as the target of the handover, because a peer reports that the handover is committed. The
+    /// ownership starts only with the grant in the store's response, not with the peer's report.
     ///
     /// # Errors
     /// [`OfferRefusal`].
@@ -426,7 +433,7 @@ impl Owner {
         Ok(())
     }
 
-    /// Returns whether the ownership that was offered to this node has begun here, or cannot begin any more.
+    /// Returns whether the ownership in the offer has begun at this node, or can no longer begin.
     #[must_use]
     pub fn is_settled(&self, offer: &HandoverOffer) -> bool {
         matches!(self.check_epoch(offer), Err(OfferRefusal::Past { .. } | OfferRefusal::OtherIncarnation { .. }))
@@ -439,7 +446,7 @@ impl Owner {
         offered || self.releases.is_arriving(section)
     }
 
-    /// Checks whether this node may take an offer, before its copy is received.
+    /// Checks whether this node may accept an offer, before it receives the copy.
     ///
     /// # Errors
     /// [`OfferRefusal`].
@@ -456,12 +463,12 @@ impl Owner {
         }
         let held = *self.held.get(section.0 as usize).ok_or(OfferRefusal::UnknownSection { section })?;
         let routed = self.routes.as_ref().and_then(|routes| routes.get(section)).unwrap_or_default();
-        // The routes may have brought this ownership already; its grant was entered, or will be. A route to another set
-        // never belongs to this node.
+        // The routes may already have the offered ownership, whose grant was entered or will be. But if they name
+        // another set at this epoch, this node can never get the ownership.
         if held >= epoch || routed.epoch > epoch || (routed.epoch == epoch && routed.other_set().is_some()) {
             return Err(OfferRefusal::Past { section, epoch, handover_id });
         }
-        // A section of another set comes under an epoch that only that set's log knows.
+        // The epoch of a section that comes from another set is known only to that set's log.
         let known = routed.epoch.max(held);
         if from_set == SetId(0) && epoch.0 - known.0 > 1 {
             return Err(OfferRefusal::UnknownEpoch { section, known, given: epoch });

@@ -1,7 +1,7 @@
 //! Decides how the source of a handover continues after the store refused to commit it.
 //!
-//! **Invariant:** a section is thawed only after a refusal that every repeat of the request gets as well, because a
-//! repeat may be in flight, and its commit would make a second owner.
+//! **Invariant:** a section is thawed only after a refusal that every repeat of the request would get too. A repeat may
+//! be in flight, and if it were committed after the thaw, the section would have two owners.
 
 use super::handover::Commit;
 use crate::id::{Incarnation, NodeId};
@@ -12,12 +12,12 @@ use crate::state::{CommandRefusal, SetRefusal};
 pub enum RefusedCommit {
     /// The source's own incarnation is over.
     SessionOver,
-    /// The target's incarnation is over, or it exits: every repeat is refused as well.
+    /// The target's incarnation is over or about to exit, so every repeat will be refused too.
     TargetGone {
         /// The target's newest incarnation; 0 if the store knows no such node.
         current: Incarnation,
     },
-    /// Every repeat is refused as well.
+    /// Every repeat will be refused too.
     Permanent,
     /// A later entry of the log may lift the refusal.
     Inconclusive,

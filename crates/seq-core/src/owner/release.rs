@@ -1,12 +1,13 @@
-//! Orderly ends of ownerships, and their exact continuation.
+//! Orderly ends of ownerships, and ownerships that continue them from exact copies.
 //!
-//! A node that is about to exit, and has no other node to hand its sections to, freezes them a few at a time. Each copy
-//! goes to the store with the renewals, in parts; the renewal with its last part releases the section. A frozen section
-//! is never thawed, because the store may have its copy. The next owner is granted such a section with a mark, and
-//! starts it once a response of the store has the copy; until then calls for it wait.
+//! If a node is about to exit and no other node can take its sections, it freezes the sections a few at a time. It
+//! sends the copy of each section to the store in parts, which are in its renewals. The renewal with the last part of a
+//! copy also releases the section. A section that was frozen for its release is never thawed, because the store may
+//! already have its copy. The grant of such a section to its next owner is marked, see [`Grant::copied`]. The next
+//! owner starts the section when a response of the store has the copy. Until then calls for the section wait.
 //!
-//! **Invariant:** an ownership starts from a kept copy only as the store grants it, and only once, because the machine
-//! never enters an ownership twice. Without a copy that fits, it starts at the ceiling.
+//! **Invariant:** an ownership starts from a kept copy only if the store grants it that copy, and only once, because an
+//! ownership is never entered twice. Without a copy that fits, the ownership starts at the ceiling.
 
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
@@ -18,11 +19,11 @@ use crate::limits;
 use crate::section::{CopyMisfit, SectionCopy};
 use crate::state::CopyPart;
 
-/// Most sections that are frozen for their release at a time, because their copies are in memory and their callers
-/// wait.
+/// Most sections that are frozen for their release at the same time. The number is limited because their copies are in
+/// memory and their callers wait.
 const MAX_PARTING: usize = 64;
 
-/// Most ownerships in one renewal that are noted to have started from their copies.
+/// Most ownerships that one renewal can note as started from their copies.
 const MAX_TAKEN: usize = 256;
 
 /// A copy that the store keeps for an ownership of this node.
@@ -43,9 +44,9 @@ pub struct GrantedCopy {
 pub(super) struct Releases {
     /// Sections that are frozen permanently, and still owned here.
     parting: BTreeMap<SectionId, Parting>,
-    /// Grants whose copies are not here yet, each with the store's revision in the response that granted it.
+    /// Grants whose copies are not here yet, each with the store's revision in the response that had the grant.
     arriving: BTreeMap<SectionId, (Grant, Revision)>,
-    /// Ownerships that started from their copies, which the store still keeps.
+    /// Ownerships that started from their copies, while the store still keeps these copies.
     taken: BTreeMap<SectionId, Epoch>,
 }
 
@@ -87,7 +88,7 @@ impl Releases {
         self.parting.remove(&section);
     }
 
-    /// Forgets the grants of sections that a newer route gives to another ownership.
+    /// Forgets grants of ownerships for which `is_past` returns true, because a newer route has another ownership.
     pub(super) fn forget_past(&mut self, is_past: impl Fn(SectionId, Epoch) -> bool) {
         self.arriving.retain(|section, (grant, _)| !is_past(*section, grant.epoch));
     }
@@ -140,7 +141,8 @@ impl Releases {
 }
 
 impl Owner {
-    /// Freezes sections that no other node can take, up to as many as may be frozen at a time.
+    /// Freezes owned sections for their release, because no other node can take them. At most [`MAX_PARTING`] sections
+    /// are frozen at the same time.
     pub(super) fn part(&mut self, effects: &mut Effects) {
         let room = MAX_PARTING - self.releases.parting.len().min(MAX_PARTING);
         let idle =
@@ -156,8 +158,8 @@ impl Owner {
         }
     }
 
-    /// Keeps the copy of a section that the shell has frozen for its release. A copy that is too large for the store is
-    /// replaced by its highest number.
+    /// Keeps the copy of a section that the caller has frozen for its release. If the copy is too large for the store,
+    /// only its highest number is kept.
     pub fn on_frozen(&mut self, section: SectionId, epoch: Epoch, copy: &SectionCopy) {
         let uids = self.layout.uids_of(section);
         let parting = self.releases.parting.get_mut(&section).filter(|parting| parting.epoch == epoch);
@@ -172,8 +174,9 @@ impl Owner {
         self.releases.arriving.insert(grant.section, (*grant, revision));
     }
 
-    /// Starts the granted sections whose copies are in a response. `revision` is the revision of the response: if it
-    /// has no copies for this node, sections granted up to it start at their ceilings.
+    /// Starts the granted sections whose copies are in a response. `revision` is the revision of the response. If the
+    /// response has no copies, the store keeps none for this node, and all waiting sections that were granted up to
+    /// this revision start at their ceilings.
     pub(super) fn start_from_copies(&mut self, copies: &[GrantedCopy], revision: Revision, effects: &mut Effects) {
         for copy in copies {
             let is_of = |(grant, _): &&(Grant, Revision)| grant.epoch == copy.epoch;

@@ -1,6 +1,7 @@
-//! Runs the scenarios of `testdata/owner`: decisions of an AllocSvr's machine, with a lease as its shell keeps it.
+//! Runs the scenarios of `testdata/owner`: decisions of the [`Owner`] of an AllocSvr, with the lease that the AllocSvr
+//! keeps.
 //!
-//! The node's set has four sections of 100 uids. All its clocks run at the same rate, from zero.
+//! The node's set has four sections of 100 uids. All clocks of the node run at the same rate, from zero.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -30,32 +31,34 @@ fn layout() -> Layout {
     Layout::new(0..400, 100).expect("it is valid")
 }
 
-/// The machine, and the state that its shell keeps.
+/// The owner, and the state that an AllocSvr keeps for it.
 struct Scenario {
     owner: Owner,
     lease: Lease,
     now: Duration,
     /// The last renewal, and the time when it was sent.
     renewal: Option<(Renewal, Clocks)>,
-    /// The attempts of handovers from here, each with the time when its last request was sent.
+    /// The attempts of handovers from this node, each with the time when its last request was sent.
     attempts: Vec<(Handover, Clocks)>,
 }
 
 impl Machine for Scenario {
+    /// Carries out a command of a scenario:
+    ///
     /// * `clock DURATION`: time passes.
-    /// * `registered node= incarnation=`, `session-over`, `leaving`, `withdrawn`, `reachable`, `restarted`: another
-    ///   process, with a machine of its own.
+    /// * `registered node= incarnation=`, `session-over`, `leaving`, `withdrawn`, `reachable`: the event of this name.
+    ///   `restarted`: another process without state replaces the process.
     /// * `renew`: a renewal is sent; `renewed UPDATE`: its response. `raised OWNERSHIP sent= UPDATE`, `raise-failed
     ///   OWNERSHIP`, `lost OWNERSHIP`: responses to a raise. `peer-routes ROUTES`.
     /// * An UPDATE is ROUTES, `grants=SECTION@EPOCH:CEILING[:ATTEMPT],..`, `planned=SECTION@EPOCH->NODE/INCARNATION,..`
     ///   and `no-other-candidate`; with `to-set=` the planned handovers go to nodes of that set. ROUTES are `version=`,
     ///   `base=` unless they are the whole table, and `routes=SECTION:NODE@EPOCH,..`, where NODE is `none`, or `set2`
     ///   for a section that is in another set.
-    /// * As a source, of the last attempt or of `attempt=`: `prepare-accepted`, `prepare-refused`, `copy-staged`,
-    ///   `copy-refused`, `commit made UPDATE`, `commit unknown`, `commit target-gone`, `commit migration-over`,
-    ///   `commit unknown-migration`, `commit lost`.
-    /// * As a target: `prepare OWNERSHIP attempt= incarnation=`, with `from-set=` if the section comes from another
-    ///   set; `stage` has the same arguments and `copy=SLOT:NUMBER,..`; `activate`.
+    /// * As a source, a response in the last attempt, or in the attempt `attempt=`: `prepare-accepted`,
+    ///   `prepare-refused`, `copy-staged`, `copy-refused`, `commit made UPDATE`, `commit unknown`,
+    ///   `commit target-gone`, `commit migration-over`, `commit unknown-migration`, `commit lost`.
+    /// * As a target, a request of a source: `prepare OWNERSHIP attempt= incarnation=`, with `from-set=` if the section
+    ///   comes from another set; `stage` has the same arguments and `copy=SLOT:NUMBER,..`; `activate`.
     /// * `owns`: shows the served sections.
     fn carry_out(&mut self, command: &Command<'_>, out: &mut String) {
         let mut effects = Effects::new();
@@ -148,7 +151,7 @@ impl Scenario {
         Ok(())
     }
 
-    /// Carries out the response to a request of a handover from here.
+    /// Carries out the response to a request that this node sent for a handover.
     fn responded(&mut self, command: &Command<'_>, effects: &mut Effects) -> Result<(), AdoptError> {
         let attempt = command.find::<u32>("attempt").map_or(self.attempts.len(), |number| number as usize);
         let found = attempt.checked_sub(1).and_then(|index| self.attempts.get(index));
@@ -245,7 +248,7 @@ impl Scenario {
         }
     }
 
-    /// Carries out an effect as the shell does: changes the lease, and notes the sent requests.
+    /// Carries out an effect as an AllocSvr does: changes the lease, and notes the sent requests.
     fn carry_out_effect(&mut self, effect: &Effect) -> String {
         match effect {
             Effect::Table(effect) => self.describe_table(effect),

@@ -10,16 +10,16 @@ use crate::id::{Epoch, RouteVersion, SectionId};
 use crate::limits;
 use crate::state::{KeptCopy, Residence, State};
 
-/// Most handovers in one update if they only even the load: a few for each renewal, so that callers hardly notice them.
-/// A draining node gets as many as it can make at a time.
+/// Most handovers in one update to a node that is not draining. A few for each renewal are hardly noticed by callers. A
+/// draining node gets as many handovers as it can make at the same time.
 const MAX_HANDOVERS_TO_REBALANCE: usize = 2;
 
-/// Most handovers to another set at a time: each handover waits for two stores while its section is frozen, and more of
-/// them at once make each pause longer.
+/// Most handovers to another set in one update. Each of them waits for the stores of both sets while its section is
+/// frozen, so each section would be frozen for longer if there were more handovers at the same time.
 const MAX_DEPARTURES: usize = 4;
 
-/// Returns the first kept copies that ownerships of an incarnation start from: at least one copy, and the copies after
-/// it up to a limit of bytes.
+/// Returns the first kept copies from which ownerships of an incarnation start. There is at least one, if any is kept,
+/// and there are more as long as all together stay below [`limits::MAX_GRANTED_COPY_BYTES`].
 fn granted_copies(state: &State, session: Session) -> Vec<GrantedCopy> {
     let mut bytes = 0;
     let copies = state.copies_for(session.node, session.incarnation).take_while(|(_, _, kept)| {
@@ -38,12 +38,12 @@ fn granted_copies(state: &State, session: Session) -> Vec<GrantedCopy> {
 }
 
 impl OwnershipUpdate {
-    /// Reads the changes for an incarnation since a version of the routes from the applied state, the arbiter's plan
-    /// and the coordinator's departures: the newer routes, the sections among them that it owns, and the sections that
-    /// it should hand over.
+    /// Returns the update for an incarnation that knows the routes up to version `since`. It has the newer routes, the
+    /// sections in these routes that the incarnation owns, and the handovers that the incarnation should make according
+    /// to the arbiter's plan and the coordinator's `departures`.
     ///
-    /// Returns `None` if the incarnation is over. The next incarnation may have begun between the entry of the request
-    /// and this read.
+    /// Returns `None` if the incarnation is over. This can happen even after its request was applied, because the next
+    /// incarnation may have begun before the state is read for the response.
     #[must_use]
     pub fn of(
         state: &State,

@@ -1,12 +1,12 @@
-//! Encodes copies as bytes for a store that keeps them, as variable-length numbers of 7 bits a byte, the lowest first
-//! (LEB128).
+//! Encodes the copy of a section as bytes, which the store keeps. Each number has a variable length of 7 bits a byte,
+//! the lowest bits first (LEB128).
 //!
 //! ```text
-//! copy   base; for each touched slot, in order: number of untouched slots before it; twice its distance, plus 1 if the
-//!        uid was advanced and took no number since
+//! copy   base; for each touched slot, in order: number of untouched slots between it and the touched slot before it;
+//!        twice its distance, plus 1 if the uid was advanced and took no number since
 //! ```
 //!
-//! A uid among touched neighbours with up to 63 numbers takes two bytes.
+//! A slot next to a touched slot takes two bytes if its distance is at most 63.
 
 use alloc::vec::Vec;
 
@@ -17,7 +17,8 @@ use crate::id::{Seq, SlotIndex};
 const MAX_NUMBER_BYTES: usize = 10;
 
 impl SectionCopy {
-    /// Creates the copy of a section in which no uid has a number of its own: all uids continue after `highest`.
+    /// Creates the copy of a section in which no uid has a number of its own, so that all uids continue after
+    /// `highest`.
     #[must_use]
     pub fn above(highest: Seq) -> SectionCopy {
         SectionCopy { base: highest, distances: Vec::new() }
@@ -38,8 +39,8 @@ impl SectionCopy {
         bytes
     }
 
-    /// Decodes a copy; `None` if the bytes encode no copy. The result is not checked against a section;
-    /// [`SectionCopy::check`] does that.
+    /// Decodes a copy; `None` if the bytes encode no copy. Does not check whether the copy fits a section, which
+    /// [`SectionCopy::check`] does.
     #[must_use]
     pub fn decode(mut bytes: &[u8]) -> Option<SectionCopy> {
         let base = Seq(read(&mut bytes)?);
@@ -125,8 +126,8 @@ mod tests {
         assert_eq!(SectionCopy::decode(&[0x80; 11]), None, "a number without an end");
     }
 
-    /// Checks that the copy of a section of the default size, every uid of which took up to 2^41 numbers, is small
-    /// enough to keep.
+    /// Checks that the store can keep the copy of a section of the default size in which every uid took up to 2^41
+    /// numbers.
     #[test]
     fn usual_copies_are_small() {
         let dense = |distance| SectionCopy {

@@ -1,13 +1,13 @@
-//! Sums of a section's slots, from which statistics are made: the path of a number counts nothing.
+//! Sums of a section's slots, from which statistics are computed, so that an allocation need not count anything.
 //!
-//! A slot holds the distance of its uid from the base. In a section of counters, the sum of the distances therefore is
-//! the number of numbers that this ownership and the ownership of its copy allocated, plus the numbers that were
-//! skipped. [`Section::skipped`] counts the latter on the paths that skip, and [`Section::numbers`] is the difference.
-//! The slots are read one by one while numbers are taken, so a tally is between the sums before and after it, and exact
-//! for a frozen section.
+//! A slot holds the distance of its uid from the base. In a section of counters, the sum of the distances is therefore
+//! the count of all numbers that were allocated or skipped since the base, including the numbers in the copy from which
+//! the ownership started. [`Section::numbers`] subtracts the sum of that copy and the numbers that this ownership
+//! skipped, which [`Section::skipped`] counts. A tally reads the slots one after another while other threads take
+//! numbers, so its sum is between the true sums before and after the tally, and is exact for a frozen section.
 //!
-//! In a section of [ticks](Section::in_ticks), a distance is a time. Its sum counts nothing, and only
-//! [`Tally::highest`] and [`Tally::touched`] have a meaning there.
+//! In a section of [ticks](Section::in_ticks), a distance is a time. The sum of times has no meaning, and only
+//! [`Tally::highest`] and [`Tally::touched`] can be used there.
 
 use alloc::boxed::Box;
 use core::ops::Range;
@@ -40,8 +40,8 @@ impl Tally {
 }
 
 impl SectionCopy {
-    /// Returns the sum of the distances, as [`Tally::sum`] of the frozen section and of the section that starts from
-    /// the copy.
+    /// Returns the sum of the distances. It equals the [`Tally::sum`] of the frozen section, and that of a new section
+    /// that starts from the copy.
     #[must_use]
     pub fn sum(&self) -> u64 {
         self.distances.iter().fold(0, |sum, (_, distance)| sum.wrapping_add(distance.get()))
@@ -55,8 +55,8 @@ impl Section {
         self.slots.pages()
     }
 
-    /// Sums up the slots of pages, the last of which may be past the end. An untouched page costs the read of a
-    /// pointer.
+    /// Sums up the slots of a range of pages, whose end may be past the last page. For an untouched page, only a
+    /// pointer is read.
     #[must_use]
     pub fn tally(&self, pages: Range<usize>) -> Tally {
         let mut tally = Tally::default();
@@ -72,28 +72,30 @@ impl Section {
         tally
     }
 
-    /// Returns the count of the numbers that this ownership allocated, modulo 2^64, by the [`Tally::sum`] of all pages;
-    /// `None` in a section of ticks. The count is exact for a frozen section. Otherwise it can be below an earlier
-    /// count while a number is skipped, because a skip is counted before its slot moves. It is never above the numbers
-    /// that were allocated until now.
+    /// Returns how many numbers this ownership allocated, modulo 2^64, computed from `sum`, the [`Tally::sum`] of all
+    /// pages; `None` in a section of ticks. The count is exact for a frozen section. Otherwise it is never too large,
+    /// but while a thread skips numbers it can be too small, even less than the count of an earlier call, because a
+    /// skip is counted before its slot changes.
     #[must_use]
     pub fn numbers(&self, sum: u64) -> Option<u64> {
         let skipped = self.skipped();
         (!self.ticks).then(|| sum.wrapping_sub(self.begun).wrapping_sub(skipped))
     }
 
-    /// Returns the count of numbers that this ownership skipped in slots, modulo 2^64: by advances, and by takes above
-    /// a number. Ticks skip uncounted.
+    /// Returns how many numbers this ownership skipped, modulo 2^64, by advances and by [`Section::take_above`]. Skips
+    /// in a section of ticks are not counted.
     ///
-    /// Must be called after the tally from which it is subtracted. A skip is counted before its slot moves, so the
-    /// difference is never too large. It can be too small by a skip in flight, which the next difference contains.
+    /// Must be called after the tally from whose sum the result is subtracted. A skip is counted before its slot
+    /// changes, so the difference is never too large. It is too small while a thread has counted a skip and not changed
+    /// the slot yet; a later difference is right again.
     #[must_use]
     pub fn skipped(&self) -> u64 {
         fence(Acquire);
         self.skipped.get().map_or(0, |skipped| skipped.load(Relaxed))
     }
 
-    /// Counts numbers that a slot is about to skip. If the slot is not moved, [`Section::take_back_skip`] follows.
+    /// Counts numbers that a slot is about to skip. If the slot is not changed then, the caller calls
+    /// [`Section::take_back_skip`].
     #[inline]
     pub(super) fn count_skip(&self, numbers: u64) {
         if numbers > 0 {
@@ -101,7 +103,7 @@ impl Section {
         }
     }
 
-    /// Takes the count of a skip back that did not happen.
+    /// Subtracts a skip that [`Section::count_skip`] counted and that did not happen.
     #[inline]
     pub(super) fn take_back_skip(&self, numbers: u64) {
         if let Some(skipped) = self.skipped.get().filter(|_| numbers > 0) {

@@ -1,7 +1,8 @@
-//! Takes numbers within a window, as series with a clock do: the next number is at least the clock's tick, and never
-//! further ahead of it than allowed.
+//! Takes numbers within a window. Series with a clock need this: each number is at least the clock's tick, and is not
+//! further ahead of the clock than the series allows.
 //!
-//! **Invariant:** the numbers of a slot only grow, for any windows, so neither uniqueness nor order depends on a clock.
+//! **Invariant:** the numbers of a slot only grow, even if the windows move backwards, so neither uniqueness nor order
+//! depends on a clock.
 
 use super::{Distance, Section, Take};
 use crate::id::{Seq, SlotIndex};
@@ -12,17 +13,17 @@ use crate::sync::{Acquire, AtomicU64, Relaxed, Release};
 /// Range in which the first number of a call must be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
-    /// The lowest first number, for example the first tick of the present.
+    /// The lowest allowed first number, for example the first tick of the current unit of time.
     pub floor: Seq,
-    /// The highest first number; 2^64-1 for none.
+    /// The highest allowed first number; 2^64-1 for no limit.
     pub limit: Seq,
-    /// Bits of the slot's next number that are added to the floor, so that a sequence continues in the next unit of
-    /// time instead of starting at 0; 0 for none.
+    /// Mask of the bits of the slot's next number that are added to the floor, so that a sequence in these bits
+    /// continues in the next unit of time instead of starting at 0; 0 for no such bits.
     pub spread: u64,
 }
 
-/// The first number would be above the limit of the window; nothing was taken. The caller retries when the window has
-/// moved.
+/// Refusal, because the first number would be above the limit of the window; nothing was taken. The caller retries when
+/// the window has moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ahead {
     /// The first number.
@@ -30,12 +31,12 @@ pub struct Ahead {
 }
 
 impl Window {
-    /// Every number, so that a slot continues after its last number.
+    /// The window that allows every number, so that a slot continues after its last number.
     pub const ALL: Window = Window { floor: Seq::ZERO, limit: Seq(u64::MAX), spread: 0 };
 }
 
 impl Section {
-    /// Takes `count` numbers of a uid, the first of which is in the window: the next number, or the floor if that is
+    /// Takes `count` numbers of a uid. The first is the uid's next number, or the floor of the window if the floor is
     /// higher. Numbers that are skipped are never allocated.
     ///
     /// # Errors
@@ -48,8 +49,8 @@ impl Section {
         self.take_from::<false>(self.slots.touch(slot), u64::from(count.get()), window)
     }
 
-    /// Takes the next `count` numbers of a uid, all of them above a number, in a section of counters. Numbers that are
-    /// skipped are never allocated, and [counted](Section::skipped).
+    /// Takes the next `count` numbers of a uid that are greater than `above`, in a section of counters. Numbers that
+    /// are skipped are never allocated, and are [counted](Section::skipped).
     ///
     /// # Panics
     /// When the section has no such slot.

@@ -29,12 +29,14 @@ pub(super) fn one(spec: &SetSpec) -> Result<Layout, Vec<SpecError>> {
     }
 }
 
-/// Compares sets of one cluster: all have the uids and the section size of the first set, one set begins with all
-/// sections and the others by [`Genesis::Create`], and no two have a name or an address in common.
-/// [`SetSpec::validate`] checks each set alone. Node names may repeat, because a node is named within its set.
+/// Compares the sets of one cluster. All sets must have the uids and the section size of the first set. Only one set
+/// may begin with all sections, and the others by [`Genesis::Create`]. No two sets may have a name or an address in
+/// common, but they may have node names in common, because a node is named within its set. [`SetSpec::validate`] checks
+/// each set alone.
 ///
 /// # Errors
-/// All problems, each with the index of its set: of two conflicting sets, the later in `sets`.
+/// All problems, each with the index of the set that has it. A conflict of two sets is a problem of the later set in
+/// `sets`.
 pub fn check_sets(sets: &[SetSpec]) -> Result<(), Vec<(usize, SpecError)>> {
     let mut errors = Vec::new();
     let mut names = Unique::default();
@@ -147,8 +149,8 @@ impl Findings {
         }
     }
 
-    /// Checks the addresses at which a node listens. Nodes on machines of their own may listen at the same addresses,
-    /// but two ports of one node may not.
+    /// Checks the addresses at which a node listens. Two nodes may listen at the same address, because they can be on
+    /// different machines, but two ports of one node may not.
     fn listen(&mut self, node: &str, ports: [PortSpec<'_>; 4]) {
         if ports.iter().all(|port| port.listen.is_none()) {
             return;
@@ -206,7 +208,8 @@ impl Findings {
 struct Unique(BTreeMap<String, String>);
 
 impl Unique {
-    /// Inserts a value. A duplicate is a problem, and the first key keeps the value.
+    /// Inserts a value of the key `by`. If another key has the value already, it keeps the value, and the duplicate is
+    /// returned as a problem.
     fn insert(&mut self, normal: String, value: &str, by: String) -> Option<SpecProblem> {
         let taken = self.taken(&normal, value);
         self.0.entry(normal).or_insert(by);
@@ -218,8 +221,8 @@ impl Unique {
     }
 }
 
-/// Returns the addresses that no other port may have. Stores on machines of their own may have the same admin address
-/// on loopback.
+/// Returns the addresses that no other port may have, each with its key. An admin address on loopback is left out if
+/// the node can be reached from other machines, because two such members may have the same admin address.
 fn addrs_of(spec: &SetSpec) -> Vec<(String, &str)> {
     let is_shared = |addr: &str, port: &PortSpec<'_>| {
         port.key == "admin" && !is_loopback(addr) && port.addr.is_some_and(is_loopback)
@@ -253,7 +256,7 @@ enum Use {
     Listened,
 }
 
-/// Returns whether a text can be the address that others dial.
+/// Returns whether a text has the form of an address that other nodes can dial.
 #[must_use]
 pub fn is_dialled_addr(addr: &str) -> bool {
     check_addr(addr, Use::Dialled).is_ok()
@@ -281,9 +284,9 @@ fn check_addr(addr: &str, used: Use) -> Result<(), AddrProblem> {
     }
 }
 
-/// Returns whether a text is a DNS name. Its last label must not be a number, because that would be a mistyped IPv4
-/// address. Its labels may have underscores, like those of Compose and of Windows, because resolvers and certificates
-/// accept them, although DNS does not call them host names.
+/// Returns whether a text is a DNS name. The last label must not be a number, because then the text would be a mistyped
+/// IPv4 address. Labels may contain underscores, as names in Compose and in Windows networks do, because resolvers and
+/// certificates accept them, although DNS does not allow them in host names.
 fn is_dns_name(host: &str) -> bool {
     let host = host.to_ascii_lowercase();
     let numeric = host.rsplit('.').next().is_some_and(|label| label.bytes().all(|byte| byte.is_ascii_digit()));

@@ -7,8 +7,8 @@
 //! moved later breaks the chain. Starting from an event that is known to be genuine, the chain proves the content of
 //! all later events, not their author: a party that can write all copies can write another chain.
 //!
-//! **Invariant:** events are never changed. The newest [`limits::MAX_AUDIT_EVENTS`] events are kept, and the hash of
-//! the event before them.
+//! **Invariant:** events are never changed. The log keeps the newest [`limits::MAX_AUDIT_EVENTS`] events, and the hash
+//! of the last event that was removed.
 
 use alloc::collections::VecDeque;
 use alloc::string::String;
@@ -23,7 +23,7 @@ use crate::limits;
 /// Begins an operation: see [`super::Command::BeginOperation`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BeginOperation {
-    /// Milliseconds since 1970 by the clock of the member that leads; 0: unknown. For people alone.
+    /// Time in milliseconds since 1970 by the clock of the store's leader; 0 if unknown. Only shown to people.
     pub at_unix_ms: u64,
     /// Identity in the certificate of the client that requested the operation, such as `operator/alice`.
     pub principal: String,
@@ -38,7 +38,7 @@ pub struct BeginOperation {
 /// Ends an operation: see [`super::Command::EndOperation`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EndOperation {
-    /// Milliseconds since 1970 by the clock of the member that leads; 0: unknown. For people alone.
+    /// Time in milliseconds since 1970 by the clock of the store's leader; 0 if unknown. Only shown to people.
     pub at_unix_ms: u64,
     /// Number of the operation: the index of the event that began it.
     pub operation: u64,
@@ -126,8 +126,9 @@ impl AuditRecord {
 }
 
 impl Audit {
-    /// Creates an audit log from kept events; `removed` events came before them, the last of which has hash `base`.
-    /// Returns `None` if the events are not consecutive or do not continue the chain.
+    /// Creates an audit log from its kept events. `removed` is the number of events before them, and `base` is the hash
+    /// of the last of the removed events. Returns `None` if the events are not consecutive or do not continue the
+    /// chain.
     #[must_use]
     pub fn from_parts(base: AuditHash, removed: u64, events: VecDeque<AuditEvent>) -> Option<Audit> {
         let mut previous = (removed, base);

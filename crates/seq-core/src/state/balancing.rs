@@ -1,8 +1,9 @@
 //! Changes that operators make to the placement of sections: sections that they moved to a node, and a pause of
 //! balancing.
 //!
-//! Neither change gives a section an owner: the arbiter plans by them, and every change of owner is one of the commands
-//! that exist without them. So a dead owner is replaced, no matter which changes are kept here.
+//! These records give no section an owner. The store's leader takes them into account when it plans changes of owner,
+//! and makes the changes by the usual commands. So a dead owner is replaced even if an operator moved the sections to
+//! it or paused balancing.
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -26,18 +27,19 @@ pub struct Balancing {
 /// A pause of balancing, until an operator ends it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pause {
-    /// Milliseconds since 1970 by the leader's clock when the pause began. For people alone.
+    /// Time when the pause began, in milliseconds since 1970 by the clock of the store's leader. Only shown to people.
     pub since_unix_ms: u64,
     /// Identity of the operator who began it.
     pub principal: String,
 }
 
-/// Moves sections to a node, where they stay for as long as it can own them, or has them balanced again.
+/// Command that moves sections to a node, where they stay for as long as the node can own them, or that ends such
+/// moves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MoveSections {
     /// The sections, at most [`limits::MAX_MOVED`], all in this set.
     pub sections: Vec<SectionId>,
-    /// The node; `None`: the arbiter balances the sections again.
+    /// The node; `None` ends the moves, so that the store balances the sections again.
     pub to: Option<NodeId>,
 }
 
@@ -46,7 +48,7 @@ pub struct MoveSections {
 pub struct PauseBalancing(pub Option<Pause>);
 
 impl Balancing {
-    /// Creates the state with these moved sections and a pause; later changes count on from `version`.
+    /// Creates the state from the moved sections and the pause. `version` is the number of changes so far.
     #[must_use]
     pub fn from_parts(paused: Option<Pause>, moved: BTreeMap<SectionId, NodeId>, version: u64) -> Balancing {
         Balancing { paused, moved, version }

@@ -1,15 +1,15 @@
 //! Closes a set permanently.
 //!
-//! A closing set is armed for no more sections. The log of each other set refuses departures to it from the entry on by
-//! which it learned that the set closes. When a log refuses departures to the closing set, and all that it sent there
-//! has arrived, it states so in its facts. This stays true for the lineage of the closing set that the log has fenced;
-//! a restore of the closing set makes the log send arrived sections again. Once every other set states it, no section
-//! is on its way here, and none ever will be. Then the records of the closing set are final, and every other set
-//! inherits them (`inheritance.rs`), because the processes of a closed set stop, and its tombstones may be the only
-//! records that show a restored set where its sections are.
+//! A closing set takes no more sections. Once the log of another set has the fact that this set closes, it refuses
+//! departures to this set. When, in addition, all sections that the other set sent to this set have arrived, the other
+//! set states in its facts that it *refuses* this set. The statement holds for the lineage of this set that the other
+//! log has fenced: after a restore of this set, the other log sends the arrived sections again. Once every other set
+//! has made the statement, no section is on its way to this set, and none ever will be. Then the records of this set
+//! are final, and every other set inherits them (`inheritance.rs`). This is needed because the processes of a closed
+//! set stop, and its tombstones may be the only records from which a restored set can learn where its sections are.
 //!
-//! **Invariant:** a closed set has no sections, none of its own can return to it, and none can be sent to it; the log
-//! of every other set has its tombstones.
+//! **Invariant:** a closed set has no sections, no section that departed from it can return, and no section can be sent
+//! to it. The log of every other set has the tombstones of the closed set.
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
@@ -26,7 +26,7 @@ pub enum Closing {
     /// The set takes sections.
     #[default]
     Open,
-    /// The set takes no more sections; sections that were on their way still arrive.
+    /// The set takes no more sections. Sections that were on their way to it still arrive.
     Closing,
     /// The set has no sections, and none can come.
     Closed,
@@ -42,8 +42,8 @@ impl State {
         Ok(self.closing)
     }
 
-    /// Checks that the set may be closed: nothing is in it, nothing that departed can return, and another set is the
-    /// writer of the layout. A closing set may be closed again.
+    /// Checks that the set may be closed: no section is in it, no departed section can return to it, and another set is
+    /// the layout writer. A set that is closing already passes, because the command may be a repeat.
     ///
     /// # Errors
     /// [`SetRefusal::NotEmpty`], [`SetRefusal::MayReturn`], [`SetRefusal::InQuarantine`], [`SetRefusal::WritesLayout`],
@@ -59,7 +59,7 @@ impl State {
             let sections = self.sections_here().count() as u32;
             return Err(SetRefusal::NotEmpty { section, sections }.into());
         }
-        // A set in quarantine has yet to learn from this set which sections departed to it.
+        // A set in quarantine has yet to learn from this set's log which sections departed from this set to it.
         let quarantined = |peer: &PeerSet| peer.facts.as_ref().is_some_and(|facts| facts.quarantined);
         if let Some((set, _)) = self.sets.iter().find(|(_, peer)| quarantined(peer)) {
             return Err(SetRefusal::InQuarantine { set: *set }.into());
@@ -70,8 +70,7 @@ impl State {
         self.check_layout_writer()
     }
 
-    /// Closes a closing set permanently once no section is in it, can return or can come, and every other set has its
-    /// records.
+    /// Marks a closing set as closed if its records are final and every other set has these records.
     pub(super) fn settle_closing(&mut self) {
         if self.has_final_records() && self.heirs_awaited().next().is_none() {
             let before = core::mem::replace(&mut self.closing, Closing::Closed);
@@ -79,8 +78,8 @@ impl State {
         }
     }
 
-    /// Returns whether this set closes, and none of its records changes any more: no section is here, can return, or
-    /// can come.
+    /// Returns whether this set is closing and its records are final, because no section is in the set, can return to
+    /// it, or can arrive.
     #[must_use]
     pub fn has_final_records(&self) -> bool {
         if self.closing == Closing::Open || self.is_quarantined() || self.refusals_awaited().next().is_some() {
@@ -92,8 +91,8 @@ impl State {
             && self.migrations.values().all(|migration| ended(migration.phase))
     }
 
-    /// Returns the other sets that this closing set waits for: sets that have not stated yet that no section is on its
-    /// way here and none ever will be, or that their logs have the records of this set.
+    /// Returns the other sets for which this closing set waits. Each of them has yet to state that none of its sections
+    /// is or ever will be on the way here, or that its log has the records of this set.
     pub fn closing_waits_for(&self) -> impl Iterator<Item = SetId> {
         let refusals: BTreeSet<SetId> = self.refusals_awaited().collect();
         let heirs = self.heirs_awaited().filter(|set| !refusals.contains(set)).collect::<Vec<_>>();
@@ -104,14 +103,14 @@ impl State {
         self.sets_without(|facts| &facts.refuses)
     }
 
-    /// Returns the other sets that have not stated that their logs have the records of this set. None by the rules
-    /// before format 8, whose facts do not state it.
+    /// Returns the other sets that have not stated that their logs have the records of this set. Returns none under the
+    /// rules before format 8, because facts do not contain that statement then.
     fn heirs_awaited(&self) -> impl Iterator<Item = SetId> {
         self.sets_without(|facts| &facts.inherited).filter(|_| self.rules >= Rules::Eight)
     }
 
-    /// Returns the other sets, except closed sets, whose facts do not list this set in its lineage. A set whose final
-    /// records are here has sent all its sections, and may be gone.
+    /// Returns the other sets whose facts do not list this set in its current lineage. Leaves out closed sets, and sets
+    /// whose final records this log has: they have sent all their sections, and their processes may be gone.
     fn sets_without(&self, list: fn(&SetFacts) -> &Vec<(SetId, Lineage)>) -> impl Iterator<Item = SetId> {
         let own = self.set.as_ref().map(|set| set.id);
         let listed = move |(set, lineage): &(SetId, Lineage)| Some(*set) == own && *lineage >= self.lineage;
@@ -126,7 +125,8 @@ impl State {
         without.map(|(set, _)| *set)
     }
 
-    /// Returns the closing sets to which no section departs any more, and to which no section is on its way.
+    /// Returns the closing sets to which this set sends no more sections and to which none of its sections is on the
+    /// way, each with the lineage that this log has fenced.
     pub(super) fn refuses(&self) -> Vec<(SetId, Lineage)> {
         let closing = self.sets.iter().filter(|(_, peer)| peer.closing);
         let mut refuses: Vec<(SetId, Lineage)> = closing.map(|(set, peer)| (*set, peer.fenced)).collect();
@@ -152,8 +152,8 @@ impl State {
         })
     }
 
-    /// Returns whether a section that departed may come back through this log: it is on its way, or its migration can
-    /// be rolled back, or was.
+    /// Returns whether a departed section may return by an entry of this log: it has not arrived yet, or its migration
+    /// can still be rolled back, or was rolled back.
     fn may_return(&self, tombstone: &Tombstone) -> bool {
         // A restored set learns migrations of other sets' logs; this log cannot roll them back.
         let completed =

@@ -26,13 +26,15 @@ pub struct Registration {
     pub peer_addr: String,
     /// Random number of the process, not 0.
     pub token: u64,
-    /// Time for which each response of the store lets this incarnation serve. The arbiter waits longer than that.
+    /// The lease: the time for which each renewal lets this incarnation serve. The store's leader waits longer than
+    /// that before it reassigns the sections of a silent incarnation.
     pub lease: Duration,
-    /// The incarnation of the same name before this registration; 0 for none. The registration is refused unless this
-    /// is the newest incarnation, so a duplicate that was delayed past a later registration ends no incarnation.
+    /// The newest incarnation of the same name before this registration, as the process knows it; 0 for none. If the
+    /// store knows a newer incarnation, it refuses the registration. So a duplicate of this message that arrives after
+    /// a later registration ends no incarnation.
     pub follows: Incarnation,
-    /// The newest revision in a response that the process has received; 0 for none. A store behind this revision has
-    /// lost committed entries, and refuses.
+    /// The newest revision that the process received in a response of the store; 0 for none. A store whose state is
+    /// behind this revision has lost committed entries, and refuses the registration.
     pub seen: Revision,
 }
 
@@ -61,21 +63,22 @@ pub struct Renew {
     pub incarnation: Incarnation,
     /// Number of the renewal: the last renewal's number plus one, or the same number for a repeat.
     pub renew_seq: RenewSeq,
-    /// Parts of the copies of sections that the incarnation has frozen permanently, and is about to release. A part of
-    /// a section that it does not own is skipped. The parts are kept before the ownerships in `released` end.
+    /// Parts of the copies of sections that the incarnation has frozen permanently and is about to release. A part of
+    /// the copy of a section that the incarnation does not own is skipped. The parts are kept before the ownerships in
+    /// `released` end.
     pub copies: Vec<CopyPart>,
     /// Ownerships that the incarnation gives up. An ownership that it does not hold, or no longer holds, is skipped.
     pub released: Vec<(SectionId, Epoch)>,
     /// Ownerships whose kept copies the incarnation has started from, so that the store need not keep them.
     pub taken: Vec<(SectionId, Epoch)>,
-    /// Whether the process is about to exit: no section is given to it, and its own sections are to be handed over.
+    /// Whether the process is about to exit, so that it is to get no section, and its sections are to be handed over.
     pub leaving: bool,
 }
 
 /// Sets the bounds of leases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SetTerms {
-    /// The terms that this command replaces; `None` for none. Refused if other terms are in force.
+    /// The terms that this command replaces; `None` for none. The command is refused if other terms are in force.
     pub replaces: Option<Terms>,
     /// The new terms.
     pub terms: Terms,
@@ -97,7 +100,7 @@ pub struct RaiseCeilings {
 pub struct Drain {
     /// Name of the node.
     pub name: String,
-    /// True: the node's sections are to be handed over, and no section is given to it.
+    /// True if the node's sections are to be handed over and the node is to get no section.
     pub drained: bool,
 }
 
@@ -115,9 +118,10 @@ pub struct Raise {
     pub section: SectionId,
     /// Epoch of the ownership that requests the raise.
     pub epoch: Epoch,
-    /// The requested ceiling, absolute, up to [`Seq::MAX`]. A ceiling that is not above the committed ceiling changes
-    /// nothing; a ceiling that is more than [`limits::MAX_RAISE`] above it raises by that much, except in a section of
-    /// ticks. The result is the committed ceiling.
+    /// The requested ceiling, as an absolute number, up to [`Seq::MAX`]. A request at or below the committed ceiling
+    /// changes nothing. A request more than [`limits::MAX_RAISE`] above the committed ceiling raises it by
+    /// [`limits::MAX_RAISE`] only, except in a section of ticks. The output of the command states the ceiling that is
+    /// committed then.
     pub to: Seq,
 }
 
@@ -128,10 +132,11 @@ pub struct Reassign {
     pub section: SectionId,
     /// The section's epoch as the proposer read it.
     pub expected: Epoch,
-    /// The liveness counter of its owner as the proposer read it: a renewal or a raise that is applied in between
-    /// refuses the change. `None` where the section had no owner, or its owner's incarnation was over, because such a
-    /// counter no longer grows. If the incarnation ended after the proposer read it, the counter may have grown once
-    /// more before its end, so the change is refused.
+    /// The liveness counter of the section's owner as the proposer read it. If a renewal or a raise of the owner is
+    /// applied between that read and this command, the change is refused. `None` if the section had no owner, or the
+    /// incarnation of its owner was over, because the counter of such an owner no longer grows. If the incarnation
+    /// ended only after the read, the change is refused as well, because the counter may have grown between the read
+    /// and the end.
     pub liveness: Option<Liveness>,
     /// The new owner.
     pub to: NodeId,
@@ -139,8 +144,8 @@ pub struct Reassign {
     pub incarnation: Incarnation,
 }
 
-/// The commit of a handover. Every reason to refuse it is permanent, so a refused transfer never takes effect later,
-/// however often its message is repeated and however late it arrives.
+/// Command that commits a handover. Every reason to refuse it is permanent, so a refused transfer never takes effect
+/// later, even if its message is repeated or arrives late.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transfer {
     /// The section.
@@ -155,7 +160,7 @@ pub struct Transfer {
     pub to: NodeId,
     /// Incarnation of the next owner.
     pub to_incarnation: Incarnation,
-    /// Number of the attempt, not 0; it identifies the copy from which the next owner starts.
+    /// Number of the handover attempt, not 0. It identifies the copy from which the next owner starts.
     pub handover_id: HandoverId,
 }
 
@@ -186,7 +191,7 @@ pub enum CommandRefusal {
     /// No set is defined yet.
     #[error("the store has no set yet")]
     NoSet,
-    /// Other terms are in force than the terms that the command replaces.
+    /// The terms in force are not the terms that the command replaces.
     #[error("the lease terms in force are {current}, not the terms that the command replaces")]
     OtherTerms {
         /// The terms in force.
@@ -219,7 +224,7 @@ pub enum CommandRefusal {
         /// The predecessor in the command.
         given: Incarnation,
     },
-    /// Committed entries are gone, as the report of a process shows: the set must be restored.
+    /// A process reported that committed entries of this store are gone, so the set must be restored.
     #[error(
         "committed entries of the store are gone: node {} has seen revision {} before revision {} of this state, as after \
          old data directories were put back", loss.node, loss.seen, loss.noted
@@ -228,7 +233,7 @@ pub enum CommandRefusal {
         /// The report.
         loss: Loss,
     },
-    /// The process has received a response from a state that this store no longer has.
+    /// The process received a response from a newer state than this store has, so the store has lost committed entries.
     #[error(
         "the store is at revision {current}, and the process has seen revision {seen}: committed entries are lost, as after \
          a restore of old data directories"
@@ -248,7 +253,7 @@ pub enum CommandRefusal {
         /// The id in the command.
         node: NodeId,
     },
-    /// The node is about to exit, so that no section is handed to it.
+    /// The node is about to exit, so no section is handed over to it.
     #[error("node {node} is about to exit")]
     TargetLeaves {
         /// The node.
@@ -318,7 +323,7 @@ pub enum CommandRefusal {
         /// The number in the command.
         operation: u64,
     },
-    /// The name of a series is too long, empty, or has other characters.
+    /// The name of a series is empty, too long, or has characters that are not allowed.
     #[error(
         "the name {name:?} of a series is not 1 to {} characters of a-z, 0-9, '_', '.' and '-'",
         limits::MAX_NAME_BYTES
@@ -333,7 +338,8 @@ pub enum CommandRefusal {
         /// Length of the encoding.
         bytes: usize,
     },
-    /// A series of this name exists with another shape or other lanes, or is retired. A name is used once.
+    /// A series of this name exists with another shape or other lanes, or is retired. A name is never used for a second
+    /// series.
     #[error("a series named {name:?} exists {}: a name is used once, permanently",
         if *retired { "and is retired" } else { "with another shape or other lanes" })]
     SeriesExists {
@@ -357,7 +363,7 @@ pub enum CommandRefusal {
         /// The set that does, if it is known.
         writer: Option<SetId>,
     },
-    /// The series that another set states do not continue the known series.
+    /// The list of series that another set states does not continue the list that is known here.
     #[error("the series that set {from} states do not continue the series that are known here")]
     OtherSeries {
         /// The set that stated them.

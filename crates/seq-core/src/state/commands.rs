@@ -1,5 +1,5 @@
-//! The list of commands: one row for each command, with its output, the rule that applies it, and the first format that
-//! has it.
+//! The list of commands. Each row has a command, its output, the rule that applies it, and the first format of the log
+//! that has the command.
 //!
 //! [`Command`] and [`Answer`] are closed enums, so that a log can hold any command. A proposer knows the type of the
 //! command that it proposes, and gets the output of that type ([`Replicated`]). `docs/how-to-add.md` has the steps for
@@ -47,18 +47,20 @@ commands! {
 
     /// Raises ceilings. Counts for liveness like a renewal.
     5 raise: Raise(RaiseCeilings) =>
-        /// In order, each section's committed ceiling, or `None` where the node does not own the section under that
-        /// epoch, requests more than [`Seq::MAX`], or lists the section again.
+        /// The committed ceiling of each section, in order of the request. `None` if the node does not own the section
+        /// under the requested epoch, requests more than [`Seq::MAX`], or has listed the section before.
         Raised(Result<Vec<Option<Seq>>, CommandRefusal>);
 
-    /// Changes owners whose liveness counter has not changed since the proposer read it.
+    /// Gives sections new owners. A change is made only if the liveness counter of the owner before has not changed
+    /// since the proposer read it.
     5 reassign: Reassign(Vec<Reassign>) =>
-        /// In order, the new epoch of each section, or `None` where its record is no longer as the proposer read it.
+        /// The new epoch of each section, in order of the request. `None` if the section's record has changed since the
+        /// proposer read it.
         Reassigned(Vec<Option<Epoch>>);
 
-    /// Transfers a section from its owner, which sends the request, to another node: the commit of a handover.
+    /// Commits a handover: transfers a section from its owner, which sends the request, to another node.
     5 transfer: Transfer(Transfer) =>
-        /// The ownership that began; a repeated command has the result of the first.
+        /// The ownership that began. A repeat of the command has the same result.
         Transferred(Result<Transferred, CommandRefusal>);
 
     /// Sets whether an AllocSvr may own sections.
@@ -70,8 +72,8 @@ commands! {
     /// Begins or ends a pause of balancing.
     10 pause_balancing: PauseBalancing(PauseBalancing) => BalancingPaused(Result<(), CommandRefusal>);
 
-    /// Claims a Raft id for a member of the store, permanently: a disk that comes back under another member's id would
-    /// vote with a log that is not its own.
+    /// Claims a Raft id permanently for a member of the store. Otherwise a disk could come back under an id that
+    /// another member has by then, and would vote as that member with a different log.
     5 claim_store_id: ClaimStoreId(ClaimStoreId) =>
         /// Whether the id was free.
         StoreIdClaimed(bool);
@@ -84,13 +86,13 @@ commands! {
 
     /// Sends a section to another set, as its owner requests.
     5 depart: Depart(Depart) =>
-        /// The ownership that begins in the other set; a repeated command has the result of the first.
+        /// The ownership that begins in the other set. A repeat of the command has the same result.
         Departed(Result<Transferred, CommandRefusal>);
 
     /// Sends sections without a living owner to another set.
     5 depart_silent: DepartSilent(Vec<DepartSilent>) =>
-        /// In order, the epoch that begins in the other set, or `None` where the section may not depart, or its record
-        /// is no longer as the proposer read it.
+        /// The epoch that begins in the other set for each section, in order of the request. `None` if the section may
+        /// not depart, or its record has changed since the proposer read it.
         DepartedSilently(Vec<Option<Epoch>>);
 
     /// Takes sections that departed from another set.
@@ -106,18 +108,18 @@ commands! {
     /// Ends a migration whose sections are to return.
     5 roll_back: Rollback(Rollback) => RolledBack(Result<(), CommandRefusal>);
 
-    /// Ends a migration whose sections all arrived.
+    /// Ends a migration after all its sections arrived.
     5 complete: Complete(Complete) => Completed(Result<(), CommandRefusal>);
 
     /// Begins the return of sections that came by a migration.
     5 start_return: StartReturn(StartReturn) =>
-        /// The id of the return, which may be that of an earlier request.
+        /// The id of the return, which may be the id in an earlier request.
         ReturnStarted(Result<MigrationId, CommandRefusal>);
 
-    /// Fences the older lineages of another set: nothing of them is accepted any more.
+    /// Fences the older lineages of another set: from then on, messages of these lineages are refused.
     5 fence: Fence(Fence) => Fenced(Result<(), CommandRefusal>);
 
-    /// Keeps the facts that other sets stated, and their claims of sections.
+    /// Keeps facts that another set stated about itself, and its claims of sections.
     5 learn: LearnDirectory(LearnDirectory) =>
         /// Whether anything was new.
         DirectoryLearned(Result<bool, CommandRefusal>);
@@ -161,7 +163,7 @@ commands! {
         /// Whether it was in use.
         SeriesRetired(Result<bool, CommandRefusal>);
 
-    /// Adopts the series that another set states, and the set that creates series.
+    /// Adopts the list of series that another set states, and the set that it states as the creator of series.
     11 adopt_series: AdoptSeries(AdoptSeries) as 3 { from, lineage, series, writer } =>
         /// Whether anything was new.
         SeriesAdopted(Result<bool, CommandRefusal>);
@@ -176,7 +178,7 @@ commands! {
         /// Whether that was not known.
         ReadsLanesNoted(Result<bool, CommandRefusal>);
 
-    /// Notes the time of a restore.
+    /// Notes the time of a restore, above which ticks of series begin.
     11 note_clock: NoteClock(NoteClock) as 5 { unix_ms } => ClockNoted(Result<(), CommandRefusal>);
 
     /// Notes the time, and facts that only a leader of the store knows.
@@ -192,10 +194,10 @@ commands! {
 }
 
 impl State {
-    /// Applies one committed command. Deterministic: equal states and commands have equal results.
+    /// Applies one committed command. The result is deterministic: it depends on the state and the command only.
     ///
     /// # Panics
-    /// When a committed value would fall; the process must stop rather than serve from a broken state.
+    /// When a committed value, such as a ceiling, would fall. The process must stop then, because its state is broken.
     pub fn apply(&mut self, command: &Command) -> Answer {
         self.revision = self.revision.next();
         self.apply_by_rule(command)

@@ -1,12 +1,13 @@
-//! Kept copies: the exact numbers of sections whose last owner stopped in an orderly way, for their next ownership.
+//! Kept copies: the exact numbers of a section whose last owner stopped in an orderly way, kept by the store for the
+//! next ownership of the section.
 //!
-//! An AllocSvr that stops, while no other AllocSvr can take its sections, freezes each section permanently and sends
-//! the copy with its renewals, in parts; then it releases the section. The next ownership starts from the copy instead
-//! of the ceiling, so that a restart of a whole set skips no number.
+//! If an AllocSvr stops while no other AllocSvr can take its sections, it freezes each section permanently and sends
+//! the copy to the store in parts, with its renewals; then it releases the section. The next ownership starts from the
+//! copy instead of the ceiling, so that a restart of a whole set skips no number.
 //!
-//! **Invariant:** a kept copy is of a frozen section, and is kept for the ownership that follows: exactly one ownership
-//! starts from it. Any other change of the section's record removes the copy ([`Copies::follow`]), so that an older
-//! copy never meets a later ownership. A section without a complete copy starts at its ceiling.
+//! **Invariant:** the section of a kept copy is frozen, and exactly one ownership, the next, starts from the copy. Any
+//! other change of the section's record removes the copy ([`Copies::follow`]), so that no later ownership starts from
+//! an old copy. A section without a complete copy starts at its ceiling.
 
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
@@ -26,21 +27,21 @@ pub struct CopyPart {
     pub epoch: Epoch,
     /// The highest number in the copy.
     pub highest: Seq,
-    /// Length of the whole copy in bytes, up to [`limits::MAX_KEPT_COPY_BYTES`]; 0: the next ownership starts at the
-    /// highest number.
+    /// Length of the whole copy in bytes, up to [`limits::MAX_KEPT_COPY_BYTES`]. 0 if only the highest number is sent,
+    /// at which the next ownership starts then.
     pub length: u32,
-    /// Place of the part in the copy. A part at 0 begins the copy anew.
+    /// Offset of the part in the copy, in bytes. A part with offset 0 replaces all parts received before.
     pub offset: u32,
     /// Bytes of the part.
     pub bytes: Vec<u8>,
 }
 
-/// The ownership that a copy is kept for.
+/// The ownership for which a copy is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeptFor {
-    /// The ownership that follows this one, which has frozen the section.
+    /// The next ownership after the ownership with this epoch, which has frozen the section.
     After(Epoch),
-    /// This ownership, which has begun.
+    /// The ownership with this epoch, which has begun.
     Granted(Epoch),
 }
 
@@ -51,7 +52,7 @@ pub struct KeptCopy {
     pub kept_for: KeptFor,
     /// The highest number in the copy.
     pub highest: Seq,
-    /// Length of the whole copy in bytes; 0: only its highest number is kept.
+    /// Length of the whole copy in bytes; 0 if only its highest number is kept.
     pub length: u32,
     /// The parts received so far. Invariant: no longer than `length`.
     pub bytes: Arc<Vec<u8>>,
@@ -101,7 +102,8 @@ impl Copies {
         (kept.is_complete() && matches!(kept.kept_for, KeptFor::After(_))).then_some(kept)
     }
 
-    /// Keeps a part. A part that does not continue the parts before it is a repeat, and changes nothing.
+    /// Keeps a part of a copy. A part after offset 0 that does not begin where the kept parts end is a repeat, and
+    /// changes nothing.
     fn keep(&mut self, part: &CopyPart) {
         let CopyPart { section, epoch, highest, length, offset, ref bytes } = *part;
         let kept_for = KeptFor::After(epoch);
@@ -120,15 +122,16 @@ impl Copies {
         }
     }
 
-    /// Removes the copy of an ownership that has started, with the copy or without it, because no later ownership may
-    /// use it.
+    /// Removes the copy that is kept for an ownership, because the ownership has started, from the copy or from the
+    /// ceiling, and no later ownership may start from the copy.
     pub(super) fn on_started(&mut self, section: SectionId, epoch: Epoch) {
         if self.is_granted(section, epoch) {
             self.remove(section);
         }
     }
 
-    /// Follows a change of a section's record: the copy is kept for the next ownership, or is removed.
+    /// Keeps or removes the copy of a section after a change of the section's record: the copy stays only if it is
+    /// still meant for the next ownership, or for the ownership that has just begun.
     pub(super) fn follow(&mut self, section: SectionId, record: &SectionRecord) {
         let Some(kept) = self.kept.get_mut(&section) else { return };
         let complete = kept.is_complete();

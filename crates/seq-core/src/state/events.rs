@@ -1,15 +1,15 @@
 //! The event log of a set: changes that explain why numbers stopped, moved or jumped.
 //!
 //! Events are a result of applying commands, so every member of the store has the same events, and no entry of the log
-//! is written for them. A change of many sections is one event: a takeover of 14,000 sections, or a drain, continues
-//! its event for as long as its changes follow each other.
+//! is written for them. A takeover of 14,000 sections, or a drain, is a single event, because changes that follow each
+//! other closely are added to the event of the first change.
 //!
 //! **Invariant:** indexes grow by one and never repeat. At most [`limits::MAX_EVENTS`] events are kept; the oldest
 //! event of the most frequent kind is removed first, so that thousands of handovers do not push out a takeover.
 //!
 //! Events have the names of nodes instead of their ids, because a restored set gives the ids to other nodes.
 //!
-//! Nothing is decided by an event. A request that was refused causes none, because a stranger must not fill the log.
+//! No decision depends on an event. A refused request adds no event, because otherwise any client could fill the log.
 
 use alloc::collections::VecDeque;
 use alloc::string::String;
@@ -31,10 +31,12 @@ pub use kinds::Severity;
 pub struct Event {
     /// Index in the event log, from 1 on.
     pub index: u64,
-    /// Number of its last change: every event, and every change that continues one, has the next number. A watcher
-    /// that has seen a number gets the events with higher numbers.
+    /// Number of the last change of this event. A new event gets the next number, and an event to which a change is
+    /// added gets the next number again. A watcher states the highest number that it has seen, and gets the events with
+    /// higher numbers.
     pub change: u64,
-    /// Milliseconds since 1970 by the clock of the leading store, precise to a second; 0: not known. For people alone.
+    /// Time of the first change of the event, in milliseconds since 1970 by the clock of the store's leader, precise to
+    /// a second; 0 if not known. Only shown to people.
     pub at_unix_ms: u64,
     /// Time of the last change of the event, in the same unit; equal to `at_unix_ms` for a single change.
     pub until_unix_ms: u64,
@@ -66,7 +68,7 @@ pub enum EventRecord {
         /// The incarnation that exits.
         incarnation: Incarnation,
     },
-    /// An AllocSvr has not renewed for the time after which its sections are given to others.
+    /// An AllocSvr has not renewed its lease for so long that its sections are given to other AllocSvrs.
     Silent {
         /// Name of the node.
         node: String,
@@ -151,7 +153,7 @@ pub enum EventRecord {
     },
     /// The lease terms were set.
     Terms {
-        /// The time after which the sections of a silent AllocSvr are given to others, in milliseconds.
+        /// Time after which the sections of a silent AllocSvr are given to other AllocSvrs, in milliseconds.
         lease_wait_ms: u64,
     },
     /// The format of the store was raised.
@@ -181,19 +183,20 @@ pub enum EventRecord {
 pub struct Ownerships {
     /// The way in which they began.
     pub by: BeganBy,
-    /// The name of the owner before, with its incarnation; `None` for sections without an owner.
+    /// The name of the owner before, with its incarnation; `None` if the sections had no owner.
     pub from: Option<(String, Incarnation)>,
-    /// Milliseconds since the last renewal of the owner before, as noted before its sections were given to others; 0:
-    /// it was not silent, or its process started anew.
+    /// Time since the last renewal of the owner before, in milliseconds, as the store's leader noted it before it gave
+    /// the sections to other nodes. 0 if that owner was not silent, or if its process started anew.
     pub silent_ms: u64,
-    /// The names of the next owners with the numbers of their sections, in the order in which they got the first; at
-    /// most [`limits::MAX_EVENT_NODES`].
+    /// The next owners by name, each with the number of sections that it got, in the order in which they got their
+    /// first section; at most [`limits::MAX_EVENT_NODES`].
     pub to: Vec<(String, u32)>,
-    /// Number of sections of further owners.
+    /// Number of sections that went to owners that are not in `to`.
     pub others: u32,
     /// The sections.
     pub sections: SectionCount,
-    /// The most numbers that were skipped for any uid of the sections; `None` if that is unknown for a section.
+    /// The most numbers that were skipped for any uid of the sections; `None` if this is unknown for one of the
+    /// sections.
     pub most_skipped: Option<u64>,
     /// Version of the route table with the last of the changes.
     pub routed: RouteVersion,
@@ -223,7 +226,8 @@ pub struct Events {
     kept: VecDeque<Event>,
 }
 
-/// Notes the time, and facts that only a leader of the store knows. For people alone: nothing is decided by it.
+/// Command that notes the time, and facts that only a leader of the store knows. Only shown to people: no decision
+/// depends on a note.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Note {
     /// Milliseconds since 1970 by the clock of the leader.
@@ -244,7 +248,7 @@ pub enum Noted {
         /// The term that it leads.
         term: u64,
     },
-    /// The sections of a node are about to be given to others, because it has not renewed.
+    /// The sections of a node are about to be given to other nodes, because the node has not renewed its lease.
     Silent {
         /// The node.
         node: NodeId,
@@ -280,7 +284,7 @@ impl Events {
         self.kept.iter()
     }
 
-    /// Returns the kept events that changed after a change, in the order of their last changes.
+    /// Returns the kept events whose last change has a number above `change`, in the order of these numbers.
     #[must_use]
     pub fn changed_after(&self, change: u64) -> Vec<&Event> {
         if change >= self.changes {
@@ -337,8 +341,8 @@ impl Events {
         oldest.and_then(|place| self.kept.remove(place));
     }
 
-    /// Continues a recent event by a change. `add` adds the change to an event if it belongs to it. Returns whether it
-    /// belongs to one of them.
+    /// Adds a change to a recent event, if the change belongs to any. If the change belongs to the event that `add` is
+    /// given, `add` adds it and returns true. Returns whether the change was added.
     fn continues(&mut self, mut add: impl FnMut(&mut EventRecord) -> bool) -> bool {
         let now_ms = self.now_ms;
         let is_recent = |event: &&mut Event| now_ms.saturating_sub(event.until_unix_ms) <= limits::EVENT_PAUSE_MS;

@@ -1,10 +1,12 @@
 //! Inherits the records of sets that close, and forgets sets that do not exist.
 //!
-//! A closing set's records are final before it is closed. Each other set reads them page by page and keeps the records
-//! that are newer than its own as tombstones. So a set that is restored later learns from any other set the records
-//! that the closed set would have stated, and the chain of departures of a section has no gap where a set is gone.
+//! The records of a closing set are final before the set is closed. Each other set reads the records page by page, and
+//! keeps each record that is newer than its own record of the section as a tombstone. So a set that is restored later
+//! can learn from any other set the facts that the closed set would have stated, and the departures of a section form a
+//! chain without a gap even if one of the sets is gone.
 //!
-//! **Invariant:** the records of a lineage are inherited as a whole, in order of page, or not at all.
+//! **Invariant:** the pages of one lineage are inherited in order, and the records of a set count as inherited only
+//! once all pages are.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -22,13 +24,13 @@ use crate::limits;
 pub struct Inheritance {
     /// The closing set's lineage, to which the records belong.
     pub lineage: Lineage,
-    /// The first section whose record is not inherited yet; `None`: all are.
+    /// The first section whose record is not inherited yet; `None` once all records are.
     pub next: Option<SectionId>,
 }
 
 impl State {
-    /// Returns the closing sets whose records are to be read, each with the first section of the next page; none while
-    /// this set is in quarantine.
+    /// Returns the closing sets whose records this set has yet to read, each with the first section of the next page.
+    /// Returns none while this set is in quarantine.
     pub fn awaited_inheritances(&self) -> impl Iterator<Item = (SetId, SectionId)> {
         let closing = self.sets.iter().filter(|_| !self.is_quarantined());
         closing.filter_map(|(set, peer)| {
@@ -50,8 +52,8 @@ impl State {
         peer.wholly_inherited().max(responded).is_some_and(|lineage| lineage >= peer.fenced.max(stated))
     }
 
-    /// Keeps at the end of a quarantine that the records of closed sets are here, because the responses to the fence
-    /// had them.
+    /// Notes at the end of a quarantine that this log has the records of the closed sets in `inherited`, because the
+    /// responses to the fence contained them.
     pub(super) fn keep_inherited(&mut self, inherited: &BTreeMap<SetId, Lineage>) {
         for (set, lineage) in inherited {
             let Some(peer) = self.sets.get_mut(set) else { continue };
@@ -109,7 +111,8 @@ impl State {
         self.claim(section, claim.since, claim.set);
     }
 
-    /// Removes a set, unless a section may still be on its way to it. Its fence stays, because the set may exist.
+    /// Removes another set from this log, unless a section may still be on its way to that set. The fence of the set
+    /// stays, because the set may exist after all.
     pub(super) fn forget(&mut self, forget: &Forget) -> Result<bool, CommandRefusal> {
         let Forget { set } = *forget;
         if self.set.as_ref().ok_or(CommandRefusal::NoSet)?.id == set {
@@ -119,7 +122,8 @@ impl State {
         if self.is_writer(set) && !self.is_quarantined() {
             return Err(SetRefusal::WritesLayout { set }.into());
         }
-        // A set in quarantine learns from the heirs of a closed set that the section has left it again.
+        // A set in quarantine can learn, from the sets that inherited the records of the closed set, that the section
+        // has left the closed set again.
         let learned = |section: SectionId| self.recovery.as_ref().and_then(|recovery| recovery.claims.get(&section));
         let awaits = |(section, record): &(SectionId, &SectionRecord)| match record {
             SectionRecord::Departed(tombstone) if tombstone.to.set == set && !tombstone.arrived => {
@@ -163,7 +167,8 @@ impl PeerSet {
         self.inherited.filter(|one| one.next.is_none()).map(|one| one.lineage)
     }
 
-    /// Returns the first section of the next page of this set's records in a lineage; `None`: all are inherited.
+    /// Returns the first section of the next page of this set's records in a lineage; `None` if all pages are
+    /// inherited.
     fn next_inherited(&self, lineage: Lineage) -> Option<SectionId> {
         match self.inherited.filter(|one| one.lineage == lineage) {
             Some(one) => one.next,

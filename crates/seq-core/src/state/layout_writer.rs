@@ -1,15 +1,17 @@
-//! The set that appends to the layout of the cluster: it creates and retires series, because sections of two series
-//! must not get one id.
+//! The layout writer: the one set that appends to the layout of the cluster. It creates and retires the series, because
+//! two sets that did so could give the same ids to two series.
 //!
 //! A cluster begins with its first set as the writer, in term 0. An entry in the log of the writer hands the layout to
-//! another set and begins the next term. From that entry on the former writer appends nothing, permanently. The next
-//! writer learns of the entry together with the layout as of that entry, in one command
-//! ([`AdoptSeries`](super::AdoptSeries)), so a set that knows its term has the whole layout of the terms before it.
+//! another set and begins the next term. From that entry on, the former writer appends nothing, unless the layout is
+//! handed back to it in a later term. The next writer learns of the entry together with the layout as of that entry, in
+//! one command ([`AdoptSeries`](super::AdoptSeries)). So a set that knows of a term has the whole layout of the terms
+//! before it.
 //!
-//! A set learns of a term from the set that it knows as the writer, because a set speaks for itself. A set in
-//! quarantine learns of it from any set, because its backup may lack terms of writers that are closed by now. A restore
-//! can lose a hand-over only if no set has learned of it: every other set fences the older lineage and responds with
-//! the term that it knows, and accepts nothing of the older lineage afterwards.
+//! A set learns of a new term only from the set that it knows as the writer, because each set makes statements about
+//! itself only. A set in quarantine learns of it from any set, because its backup may lack the terms of writers that
+//! are closed by now. A restore of the writer can lose a hand-over only if no other set has learned of the hand-over:
+//! every other set that fences the older lineage responds with the newest term that it knows, and accepts nothing of
+//! the older lineage afterwards.
 //!
 //! **Invariant:** at most one set appends; a set's term never falls, and only the writer of a term begins the next
 //! term.
@@ -21,19 +23,20 @@ use super::{Closing, CommandRefusal, Fields, Rules, State};
 use crate::id::SetId;
 use crate::limits;
 
-/// The set that appends to the layout, and the hand-over by which it does.
+/// The set that appends to the layout, and the hand-over that gave it the layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LayoutWriter {
-    /// Number of hand-overs including this hand-over; 0: the cluster began with this writer.
+    /// Number of hand-overs up to and including this hand-over; 0 if the cluster began with this writer.
     pub term: u64,
-    /// The set that handed the layout over, which is the writer itself in term 0.
+    /// The set that handed the layout over. In term 0, it is the writer itself.
     pub from: SetId,
     /// The writer.
     pub set: SetId,
     /// Number of creations and retirements of series before the hand-over.
     pub changes: u32,
-    /// The highest count of a restore of a former writer. Such a restore may have lost series, and a series that is
-    /// created in the place of one begins above its numbers and epochs.
+    /// The highest count of restores among the lineages of former writers. A restore may have lost a series. So a
+    /// series that is created later begins above the numbers and epochs of any series that such a restore can have
+    /// lost.
     pub restores: u32,
     /// Whether the log of the writer has the hand-over.
     pub taken: bool,
@@ -42,7 +45,7 @@ pub struct LayoutWriter {
 /// Hands the layout to another set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SetLayoutWriter {
-    /// The term that ends. A repeated or late command names a term that is over, and changes nothing.
+    /// The term that ends. A repeated or late command names a term that has ended already, and changes nothing.
     pub term: u64,
     /// The next writer.
     pub to: SetId,
@@ -66,8 +69,8 @@ impl State {
         self.layout_writer().is_some_and(|writer| Some(writer.set) == own && self.layout_changes() >= writer.changes)
     }
 
-    /// Returns whether other sets need this set's statement of the layout: it is the newest known writer, or the set
-    /// that handed the layout to the newest known writer.
+    /// Returns whether other sets need this set's statement of the layout, because this set is the newest known writer,
+    /// or handed the layout to the newest known writer.
     #[must_use]
     pub fn states_layout(&self) -> bool {
         let own = self.set.as_ref().map(|set| set.id);
@@ -80,10 +83,11 @@ impl State {
         CommandRefusal::NotSeriesWriter { writer: self.layout_writer().map(|writer| writer.set) }
     }
 
-    /// Returns the term that a hand-over would begin, or that an equal hand-over has begun.
+    /// Returns the writer that a hand-over would set, or that an equal hand-over has set already.
     ///
     /// # Errors
-    /// The refusal of the command: this set is not the writer of the term that ends, or the other set cannot become it.
+    /// The refusal of the command, because this set is not the writer of the term that ends, or the other set cannot
+    /// become the writer.
     pub fn foresee_writer(&self, hand_over: &SetLayoutWriter) -> Result<LayoutWriter, CommandRefusal> {
         let SetLayoutWriter { term, to } = *hand_over;
         let own = self.set.as_ref().ok_or(CommandRefusal::NoSet)?.id;
@@ -135,16 +139,16 @@ impl State {
         }
     }
 
-    /// Returns whether another set is the writer, as far as this log knows.
+    /// Returns whether a set is the layout writer, as far as this log knows.
     pub(super) fn is_writer(&self, set: SetId) -> bool {
         self.rules >= Rules::Eleven && self.layout_writer().is_some_and(|writer| writer.set == set)
     }
 
-    /// Returns the writer that a set states, if this log learns something of it: a newer term, or that the writer has
-    /// taken over.
+    /// Returns the writer that the set `from` states, if the statement is new here because it has a newer term, or
+    /// because it shows that the writer has taken over.
     pub(super) fn newer_writer(&self, from: SetId, stated: Option<LayoutWriter>) -> Option<LayoutWriter> {
         let far = self.most_restores().saturating_add(limits::MAX_RESTORE_STEP);
-        // A false count would cost each new series a margin for each restore.
+        // A falsely high count would raise the start of each new series by a margin for each restore.
         let stated = stated.filter(|writer| writer.restores <= far)?;
         let own = self.set.as_ref().map(|set| set.id);
         let is_taken = stated.taken || Some(stated.set) == own || stated.set == from;
@@ -164,7 +168,7 @@ impl State {
     }
 }
 
-/// Returns the number of creations and retirements in a list of series, each given by whether it is retired.
+/// Returns the number of creations and retirements in a list of series. Each item states whether the series is retired.
 pub(super) fn changes(series: impl Iterator<Item = bool>) -> u32 {
     series.map(|retired| 1 + u32::from(retired)).sum()
 }

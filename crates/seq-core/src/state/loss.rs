@@ -1,9 +1,10 @@
-//! Keeps the evidence that committed entries of this log are gone, as after old data directories were put back.
+//! Keeps the evidence that committed entries of this log are gone, for example after old data directories were put
+//! back.
 //!
-//! A process that received a response from entries that are gone detects the loss (`high_water.rs`) and stops. A
-//! process that starts afterwards has no such response: it would register, and allocate numbers of the lost entries
-//! again. So the evidence goes into the log that the store continues with. Until the set is restored, no process
-//! registers, and no section gets another owner here or in another set.
+//! A process that has received a response from a lost entry detects the loss (`high_water.rs`) and stops. A process
+//! that starts afterwards has no such response. It would register, and allocate the same numbers again that were
+//! allocated after the lost entries. So the evidence is written to the log with which the store continues. Until the
+//! set is restored, no process registers, and no section gets another owner here or in another set.
 //!
 //! **Invariant:** only a restore ends [`State::loss`].
 
@@ -14,17 +15,20 @@ use super::{CommandRefusal, State};
 use crate::id::{Incarnation, Revision};
 use crate::limits;
 
-/// Reports that committed entries of this log are gone, because a process received a response from a newer state.
+/// Command that reports that committed entries of this log are gone, because a process received a response from a newer
+/// state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReportLoss {
     /// Name of the process' node, at most [`limits::MAX_NAME_BYTES`] bytes.
     pub node: String,
-    /// The node's newest incarnation that the process knows: a restored set has no loss of an older lineage.
+    /// The newest incarnation of the node that the process knows. It shows whether the report is about an older
+    /// lineage, whose losses do not matter to a restored set.
     pub incarnation: Incarnation,
-    /// The newest revision in a response that it received; 0: not known.
+    /// The newest revision in a response that the process received; 0 if not known.
     pub seen: Revision,
-    /// Whether the process has other evidence than the revision, which can have grown past `seen` since. Otherwise the
-    /// report counts only while this state is behind `seen`.
+    /// Whether the process has other evidence than `seen`. Without other evidence, the report counts only if the
+    /// revision of this state is at or below `seen`, because a state that has lost entries can have grown past `seen`
+    /// since.
     pub certain: bool,
 }
 

@@ -10,8 +10,8 @@ use super::record::Residence;
 use crate::id::{Lineage, MigrationId, Revision, RouteVersion, SectionId, SetId};
 use crate::layout::SectionRun;
 
-/// A migration of sections from this set to another set. The section records are its journal: they show which sections
-/// departed, and which are still here.
+/// A migration of sections from this set to another set. It keeps no list of moved sections: the records of the
+/// sections show which of them departed, and which are still here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Migration {
     /// The other set.
@@ -46,7 +46,7 @@ pub enum Scope {
 pub struct Pace {
     /// Sections a second, 1 or above.
     pub rate: u32,
-    /// The longest accepted pause of a section: a longer pause halves the rate for a while.
+    /// The longest accepted pause of a section's service. A longer pause halves the rate for a while.
     pub max_pause: Duration,
     /// Whether no further section is moved for now.
     pub paused: bool,
@@ -59,11 +59,12 @@ pub enum Phase {
     Open,
     /// No section departs any more, permanently; the sections that departed are to return.
     RolledBack {
-        /// Whether the other set's log has it that all return.
+        /// Whether the other set's log has noted that all sections return.
         noted: bool,
     },
-    /// No section departs any more, and none returns, permanently. All sections have arrived, unless an operator ended
-    /// the migration in a closing set: then the sections that departed arrive, and the others stay.
+    /// Permanently, no section departs any more, and no departed section returns. All sections have arrived, unless an
+    /// operator ended the migration in a closing set. In that case the departed sections still arrive, and the other
+    /// sections stay here.
     Completed {
         /// Whether the other set's log has the completion.
         noted: bool,
@@ -118,10 +119,10 @@ pub struct SetFacts {
     pub allocs: Vec<String>,
     /// Whether it takes sections.
     pub closing: Closing,
-    /// The sets to which it sends no section any more, permanently, and to which no section is on its way, each with
-    /// the lineage that its log has fenced.
+    /// The closing sets to which this set permanently sends no more sections, and to which none of its sections is on
+    /// the way. Each has the lineage of that set that this set's log has fenced.
     pub refuses: Vec<(SetId, Lineage)>,
-    /// The closing sets whose records it has inherited, each with the lineage of the records.
+    /// The closing sets whose records this set has inherited, each with the lineage of the records.
     pub inherited: Vec<(SetId, Lineage)>,
     /// Whether the set was restored and serves nothing yet.
     pub quarantined: bool,
@@ -130,9 +131,10 @@ pub struct SetFacts {
 /// Another set, as this set's log knows it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PeerSet {
-    /// The set's fenced lineage: nothing of an older lineage is accepted any more.
+    /// The lineage for which this log has fenced the set. Messages of the set's older lineages are refused.
     pub fenced: Lineage,
-    /// The newest lineage of the set whose fence was accepted, to which responses are sent.
+    /// The newest lineage of the set for which this log has accepted a fence. This set sends its response to that
+    /// lineage.
     pub admitted: Lineage,
     /// Whether no section departs to the set any more, permanently.
     pub closing: bool,
@@ -151,8 +153,8 @@ impl PeerSet {
         self.fenced.max(self.admitted).max(stated).restores()
     }
 
-    /// Keeps the facts if they are newer; the route table has them from this version on. Returns whether anything
-    /// changed.
+    /// Keeps the facts if they are newer than the known facts. `version` is the first version of the route table that
+    /// has them. Returns whether anything changed.
     pub(super) fn learn(&mut self, facts: &SetFacts, version: RouteVersion) -> bool {
         let closes = facts.closing > Closing::Open && !self.closing;
         self.closing |= closes;

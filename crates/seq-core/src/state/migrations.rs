@@ -60,10 +60,10 @@ impl State {
         )
     }
 
-    /// Returns a hash of the facts that the plan of a migration rests on in addition to the records of its sections:
+    /// Returns a hash of the facts on which the plan of a migration depends, apart from the records of its sections:
     /// both sets, their lineages, the layout and the sections. The hash does not cover owners, ceilings and versions,
-    /// so their changes do not make a plan stale. Returns `None` if no migration can have these runs, or the other set
-    /// is not known.
+    /// so a plan stays valid when these change. Returns `None` if no migration can have these runs, or the other set is
+    /// not known.
     #[must_use]
     pub fn fingerprint(&self, to: SetId, runs: &[SectionRun]) -> Option<Fingerprint> {
         let set = self.set.as_ref()?;
@@ -109,8 +109,8 @@ impl State {
         }
     }
 
-    /// Completes a migration of a closing set with the sections that have departed. The other sections stay for another
-    /// migration, because the target set may close as well, and then it never takes them.
+    /// Completes a migration of a closing set with the sections that have departed. The other sections stay here until
+    /// another migration moves them, because the target set may be closing as well, and then never takes them.
     fn give_up(&mut self, id: MigrationId) -> Result<(), CommandRefusal> {
         let departed: Vec<SectionId> =
             self.tombstones().filter(|(_, tombstone)| tombstone.by == id).map(|(section, _)| section).collect();
@@ -174,9 +174,9 @@ impl State {
         !matches!(migration.scope, Scope::Return { settled: false, .. }) && !self.sections.known().any(waits)
     }
 
-    /// Returns whether every section that departed by a migration of this log has arrived. No more sections depart by a
-    /// migration that was completed or rolled back. Returns false in quarantine, because other sets may still state
-    /// departures that the backup lacks.
+    /// Returns whether every section that departed by a migration of this log has arrived. If the migration was
+    /// completed or rolled back, no more sections depart by it. Returns false in quarantine, because other sets may
+    /// still state departures that the backup lacks.
     #[must_use]
     pub fn has_settled(&self, id: MigrationId) -> bool {
         !self.is_quarantined() && self.tombstones().all(|(_, tombstone)| tombstone.by != id || tombstone.arrived)

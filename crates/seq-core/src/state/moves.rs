@@ -1,7 +1,8 @@
 //! Applies the commands that move a section out of this set, or into it.
 //!
-//! A section is in one set at a time, because only the log of the set that has it can send it away, under an epoch that
-//! no ownership had before. The arrival of a section is a fact, so it is refused only if this log is past it.
+//! A section is in one set at a time, because only the log of the set that has the section can send it away, under an
+//! epoch that no ownership had before. An arrival is a fact of another log, so this log does not refuse a valid
+//! arrival, unless it has already seen the section under a later epoch.
 
 use alloc::vec::Vec;
 
@@ -60,8 +61,9 @@ impl State {
         Some(self.send_away(section, &residence, to, HandoverId(0), migration).epoch)
     }
 
-    /// Checks whether a section may depart under a migration. The pace is no reason to refuse: a departure that was
-    /// refused while the migration was paused would be applied after it was resumed, when its owner serves again.
+    /// Checks whether a section may depart under a migration. A paused migration is no reason to refuse: a departure
+    /// that was refused during the pause could be applied after the pause, when a repeat of its message arrives and the
+    /// owner serves the section again.
     fn may_depart(
         &self,
         section: SectionId,
@@ -81,7 +83,8 @@ impl State {
         Ok(())
     }
 
-    /// Writes the tombstone with the ceiling at this place in the log: each raise is either before it or refused.
+    /// Writes the tombstone of a section with the ceiling as of this log entry. Each raise of the ceiling is either
+    /// before this entry or refused.
     fn send_away(
         &mut self,
         section: SectionId,
@@ -126,8 +129,9 @@ impl State {
         Ok(outcome)
     }
 
-    /// Makes a section resident that departed to an earlier lineage of this set. If that lineage served the section and
-    /// sent it on, the record here is past it, because every other set has stated its record.
+    /// Makes a section resident here that departed to an earlier lineage of this set. If that lineage served the
+    /// section and sent it to another set, this log has a record with a later epoch by now, because every other set has
+    /// stated its record.
     pub(super) fn arrive_after_restore(
         &mut self,
         one: &Arriving,
@@ -138,7 +142,7 @@ impl State {
         if fence >= one.epoch {
             return Arrival::Past;
         }
-        // A tombstone written after the restore was never served by an earlier lineage.
+        // If the section departed after the restore, no earlier lineage has served it.
         let restored = self.restored(one.section, one.epoch, one.max_seq);
         let (epoch, max_seq) = restored.unwrap_or((one.epoch, one.max_seq));
         let begins = Arriving {
@@ -153,8 +157,9 @@ impl State {
         self.arrive_one(one, begins, from, version)
     }
 
-    /// Makes a section resident that a set sent. After a restore `from` is `None`, because a record of any set may
-    /// state the arrival.
+    /// Makes a section resident here that another set sent. `sent` is the section as the tombstone states it; `begins`
+    /// has the epoch and the ceiling with which the section continues here. After a restore `from` is `None`, because
+    /// then a record of any set may state the arrival.
     pub(super) fn arrive_one(
         &mut self,
         sent: &Arriving,
@@ -241,11 +246,12 @@ impl State {
         Ok(())
     }
 
-    /// Returns the least count of a lineage of another set whose fence is accepted. The count is above every count
-    /// under which a set, this set or a third set, may have served a section that the other set may have had.
+    /// Returns the least count of restores with which the fence of another set is accepted. It is above the count of
+    /// every lineage of this set, or of a third set, in which a section may have been served that the other set may
+    /// have had as well.
     pub(super) fn least_of_fence(&self, set: SetId) -> u32 {
-        // Sections that this set has served have epochs of its lineage. In quarantine it has served nothing in that
-        // lineage.
+        // A section that this set has served has an epoch with the count of this set's lineage. In quarantine, this set
+        // has served nothing in that lineage.
         let own = self.lineage.restores() + u32::from(!self.is_quarantined());
         if self.rules < Rules::Eight {
             return own;
@@ -271,7 +277,8 @@ impl State {
         }
     }
 
-    /// Checks that a lineage of another set does not count more restores than a fence may add.
+    /// Checks that the restore count of another set's lineage is not further above the highest known count than a fence
+    /// may add.
     fn check_step(&self, set: SetId, lineage: Lineage) -> Result<(), CommandRefusal> {
         let known = self.most_restores();
         let bound = known.saturating_add(limits::MAX_RESTORE_STEP);
@@ -281,8 +288,8 @@ impl State {
         Ok(())
     }
 
-    /// Notes the set that a migration of another set belongs to. Returns the migration, or none if it belongs to a
-    /// different set: then the sections that came by it do not return.
+    /// Notes that a migration began in the set `of`. Returns the migration, or 0 if it is noted for a different set
+    /// already, or there is no room for the note. With 0, the sections that came by the migration do not return.
     pub(super) fn bind(&mut self, migration: MigrationId, of: SetId) -> MigrationId {
         if self.rules < Rules::Eight || migration == MigrationId(0) || self.migrations.contains_key(&migration) {
             return migration;
@@ -294,8 +301,8 @@ impl State {
         migration
     }
 
-    /// Returns whether a migration of another set is noted as that set's, or is not noted yet and there is room for a
-    /// note.
+    /// Returns whether a migration is noted as a migration of the set `of`, or is not noted yet and there is room for
+    /// the note.
     pub(super) fn may_bind(&self, migration: MigrationId, of: SetId) -> bool {
         match self.foreign_migrations.get(&migration) {
             Some(known) => *known == of,
@@ -303,8 +310,9 @@ impl State {
         }
     }
 
-    /// Fences older lineages of another set: nothing of them is accepted any more. Sections that were sent to them are
-    /// sent again, because the backup may lack them.
+    /// Fences the lineages of another set that are older than `lineage`: from then on, messages of these older lineages
+    /// are refused. Sections that were sent to an older lineage are sent again, because the backup from which the other
+    /// set was restored may lack them.
     pub(super) fn fence_set(&mut self, set: SetId, lineage: Lineage) -> Result<(), CommandRefusal> {
         let peer = self.peer_set(set)?;
         if lineage == peer.fenced {
@@ -364,8 +372,8 @@ impl State {
         Ok(changed)
     }
 
-    /// Checks that a set states facts of itself, under a name that no other set has, with a lineage and a revision that
-    /// are no further ahead of its known facts than it can have come.
+    /// Checks facts that a set stated. They must be about the set itself, with a name that no other set has. Their
+    /// lineage and revision must not be further ahead of the known facts than the set can have come since.
     fn check_facts(&self, from: Option<SetId>, facts: &SetFacts) -> Result<(), CommandRefusal> {
         let set = facts.id;
         if from != Some(set) {
@@ -394,9 +402,9 @@ impl State {
         Ok(())
     }
 
-    /// Returns the parts of claims that are new here and that a set may make: claims of sections that this log knows to
-    /// be in that set, or whose set it does not know. Claims that name this set are left out, because the records of
-    /// this log state which sections are here.
+    /// Returns the parts of a set's claims that are new here and that the set may make. A set may make claims about
+    /// sections that are in that set as far as this log knows, or whose set this log does not know. Claims that name
+    /// this set as the section's set are left out, because the records of this log state which sections are here.
     #[must_use]
     pub fn vouched_claims(&self, from: SetId, claims: &[ClaimRun]) -> Vec<ClaimRun> {
         let mut vouched: Vec<ClaimRun> = Vec::new();
@@ -448,14 +456,16 @@ impl State {
         }
     }
 
-    /// Returns the epoch and the ceiling under which a section continues after a restore that may have lost later ones:
-    /// both are above all epochs that any lineage of any set has begun, and all numbers that it has allocated. Returns
-    /// `None` if the epoch was begun after that restore.
+    /// Returns the epoch and the ceiling with which a section continues after a restore, which may have lost later
+    /// epochs and ceilings. The epoch is above all epochs of the section that any lineage of any set has begun, and the
+    /// ceiling is above all numbers that any lineage has allocated. Returns `None` if `epoch` was begun after the
+    /// restore.
     ///
-    /// The count of a restore is above the counts of all earlier restores of any set, and each section that a restore
-    /// has made resident shows that count in its epoch. So the epochs with this count are new, and each restore that
-    /// the lost history can include adds a margin of its own. The margin of lanes is that of their series. The ceiling
-    /// of ticks gets none: it is above the time of the restore by as much as any raise of an earlier lineage could be.
+    /// The count of a restore is above the counts of all earlier restores of any set, and the epoch of each section
+    /// that a restore makes resident contains that count. So an epoch with this count is new. The ceiling is raised by
+    /// a margin for each restore that the lost history can include; for lanes, by the margin of their series. The
+    /// ceiling of ticks is not raised by a margin. It is set as far above the time of the restore as any raise of an
+    /// earlier lineage can have set it.
     pub(super) fn restored(&self, section: SectionId, epoch: Epoch, ceiling: Seq) -> Option<(Epoch, Seq)> {
         let lineage = self.lineage;
         let restores = lineage.restores().checked_sub(epoch.restores()).filter(|restores| *restores > 0)?;
@@ -464,8 +474,8 @@ impl State {
         Some((epoch, self.raised_by(section, ceiling, (restores, time))))
     }
 
-    /// Returns the ceiling of a section above all numbers that a number of restores may have lost, of which the newest
-    /// was at a time in milliseconds since 1970.
+    /// Returns a ceiling for a section that is above all numbers that may have been lost in `restores` restores.
+    /// `restored_ms` is the time of the newest of these restores, in milliseconds since 1970.
     pub(super) fn raised_by(&self, section: SectionId, ceiling: Seq, (restores, restored_ms): (u32, u64)) -> Seq {
         let lanes = self.set.as_ref().and_then(|set| set.layout.lanes_at(section));
         if let Some(clock) = lanes.and_then(|lanes| lanes.clock) {

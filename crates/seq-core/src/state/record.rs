@@ -1,7 +1,7 @@
 //! The record of a section in one set's log, and the only way it changes.
 //!
 //! **Invariant:** a record is never removed. The *fence*, the highest epoch under which this log ever saw the section,
-//! never falls: a message of an earlier epoch that arrives late finds the fence and changes nothing.
+//! never falls. So a late message of an earlier epoch is below the fence and changes nothing.
 
 use super::beginning::Beginning;
 use crate::id::{Epoch, HandoverId, Incarnation, Lineage, MigrationId, NodeId, RouteVersion, Seq, SetId};
@@ -14,11 +14,12 @@ pub enum SectionRecord {
     Never,
     /// The section is in this set, whose log alone assigns its owners.
     Resident(Residence),
-    /// The section was sent to another set, by this log or, in entries that a restore has lost, by another log. The
-    /// tombstone cannot be taken back; the section returns only by a departure from that set.
+    /// The section was sent to another set. If another log has that entry, or a restore has lost it, this log has
+    /// learned of the departure from other sets. The tombstone cannot be taken back. The section returns only by a
+    /// departure from the other set.
     Departed(Tombstone),
-    /// The section was in this set when the backup was made from which the set was restored. It may have left in the
-    /// meantime, so it is not served until every other set has responded.
+    /// The section is in this set in the backup from which the set was restored. It may have left the set after the
+    /// backup was made, so it is not served until every other set has responded.
     Quarantined(Quarantine),
 }
 
@@ -33,11 +34,11 @@ pub struct Residence {
     pub owner: Option<NodeId>,
     /// The owner's incarnation that owns it; 0 without an owner.
     pub incarnation: Incarnation,
-    /// The ceiling: no number above it may leave a process. It never falls.
+    /// The ceiling: no number above it may leave an owner's process. It never falls.
     pub max_seq: Seq,
     /// Version of the route table that changed the owner last.
     pub routed: RouteVersion,
-    /// The handover that began this ownership; 0 if it began as a takeover, at the ceiling.
+    /// The handover that began this ownership; 0 if the ownership began as a takeover, at the ceiling.
     pub handover_id: HandoverId,
     /// The migration that brought the section here and can still be rolled back; 0 for none.
     pub came_by: MigrationId,
@@ -52,14 +53,15 @@ pub struct Tombstone {
     pub epoch: Epoch,
     /// The set and the owner with which the section continues.
     pub to: Destination,
-    /// The handover attempt whose copy the next owner may start from; 0: it starts at the ceiling.
+    /// The handover attempt whose copy the next owner may start from; 0 if the next owner starts at the ceiling.
     pub handover_id: HandoverId,
-    /// The ceiling when the section departed, or a later ceiling if a restore has lost the departure.
+    /// The ceiling when the section departed. If a restore has lost the departure, it may be a later ceiling.
     pub max_seq: Seq,
-    /// The migration that the departure is part of; 0 for none that can be rolled back.
+    /// The migration that the departure is part of; 0 if it is part of none, or of none that can be rolled back.
     pub by: MigrationId,
-    /// Whether the other set's log has the section, or is past it. It becomes false when that set is restored, because
-    /// the backup may lack the section, and only the tombstone can bring it back.
+    /// Whether the other set's log has the arrival of the section or a later epoch. Becomes false again when the other
+    /// set is restored: its backup may lack the arrival, and then only this tombstone can bring the section back to
+    /// that set.
     pub arrived: bool,
     /// Version of the route table that has the departure.
     pub routed: RouteVersion,
@@ -70,7 +72,7 @@ pub struct Tombstone {
 pub struct Destination {
     /// The set.
     pub set: SetId,
-    /// Lineage that the set stated when it was armed for the section.
+    /// Lineage of the set when it confirmed that it can take the section.
     pub lineage: Lineage,
     /// The next owner; `None`: the other set assigns one.
     pub node: Option<NodeId>,
@@ -133,7 +135,7 @@ impl SectionRecord {
         }
     }
 
-    /// Returns whether the section departed, and the other set's log is not known to have it.
+    /// Returns whether the section departed, and this log does not know yet that the other set has it.
     #[must_use]
     pub fn is_unconfirmed(&self) -> bool {
         matches!(self, SectionRecord::Departed(tombstone) if !tombstone.arrived)

@@ -1,11 +1,11 @@
-//! Records of other sets that a restored set learns before it serves: their claims of sections.
+//! Records of other sets that a restored set learns before it serves. The records claim which set has each section.
 //!
-//! A *response* to a fence is complete: it has every record of the other set with its ceiling, read after its log has
-//! the fence. It comes in pages, each of which fits a log entry. The record of a section is a fact of its own, so the
-//! pages may be read at different entries and from different members.
+//! A *response* of a set to a fence is complete: it has every section record of that set with the ceiling, as it was
+//! after the set's log had the fence. A response comes in pages, each of which fits a log entry. Each record is a fact
+//! by itself, so the pages may be read at different entries and from different members of the store.
 //!
-//! **Invariant:** a response counts only while its sender is of the lineage that this log has fenced. A later restore
-//! of the sender voids the responses received until then.
+//! **Invariant:** a response counts only while its sender is in the lineage that this log has fenced for the sender. If
+//! the sender is restored later, all responses received until then are void.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -18,15 +18,16 @@ use crate::directory::Claim;
 use crate::id::{Epoch, Lineage, MigrationId, SectionId, Seq, SetId};
 use crate::limits;
 
-/// A claim from the record of a set, with all facts that are needed to bring the section to the claimed set.
+/// A claim from the record of a set, with all facts that are needed to bring the section to the set that the claim
+/// names.
 ///
-/// Ordered by the claim. If two claims are equal, the claim with the newer lineage, and then with the higher ceiling,
-/// is newer.
+/// Values are ordered by the claim, then by the lineage, then by the ceiling. The greatest value is the newest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RecordClaim {
     /// The set of the section, and the epoch since which it has the section.
     pub claim: Claim,
-    /// The lineage of that set for which the section departed, or in which the set stated that it has the section.
+    /// Lineage of the set that the claim names: the lineage to which the section departed, or in which that set stated
+    /// that it has the section.
     pub lineage: Lineage,
     /// The ceiling.
     pub max_seq: Seq,
@@ -34,49 +35,49 @@ pub struct RecordClaim {
     pub migration: MigrationId,
 }
 
-/// A page of a set's response to a fence: the claims of its records among some sections.
+/// A page of a set's response to a fence: the claims from its records of a range of sections.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FenceResponse {
     /// The set that responds.
     pub set: SetId,
     /// Lineage of the set that responds.
     pub lineage: Lineage,
-    /// The restored set's lineage that its log has fenced, which is the lineage in the request.
+    /// Lineage of the restored set that the responding set's log has fenced. It equals the lineage in the request.
     pub fenced: Lineage,
     /// The first section of the page.
     pub first: SectionId,
     /// The first section of the next page; `None`: this is the last page.
     pub next: Option<SectionId>,
-    /// The claims, in order of section, at most [`limits::MAX_MOVES`]. Claims since epoch 0 are left out, because no
-    /// record is older.
+    /// The claims, in order of section, at most [`limits::MAX_MOVES`]. A claim since epoch 0, of a section in its first
+    /// set, is left out, because no record is older.
     pub records: Vec<(SectionId, RecordClaim)>,
-    /// The other sets that it knows: the restored set requests their responses as well.
+    /// The other sets that the responding set knows. The restored set requests the responses of these sets as well.
     pub sets: Vec<SetId>,
-    /// Whether it takes no more sections, which the backup may lack.
+    /// Whether the responding set takes no more sections. The backup of the restored set may lack this fact.
     pub closing: bool,
-    /// The longest time that a session of the sender may serve without its store, at most [`limits::MAX_LEASE_WAIT`],
-    /// because an owner there may have a lease on a section that neither store knows any more. 0 from an earlier
-    /// release.
+    /// The longest time for which a session of the responding set may serve without its store, at most
+    /// [`limits::MAX_LEASE_WAIT`]. The restored set waits for this time, because an owner in the responding set may
+    /// have a lease on a section of which neither store knows any more. 0 if the sender has an earlier release.
     pub wait: Duration,
-    /// The closing sets whose final records are among the records of the sender, each with the lineage of its records,
-    /// at most [`limits::MAX_SETS`]: they need not respond themselves.
+    /// The closing sets whose final records are among the records of the responding set, each with the lineage of its
+    /// records, at most [`limits::MAX_SETS`]. These sets need not respond themselves.
     pub inherited: Vec<(SetId, Lineage)>,
 }
 
 /// Facts that a set in quarantine has learned.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recovery {
-    /// The longest time after the restore that a session of an older lineage, or of another set that responded, may
-    /// serve.
+    /// The longest time after the restore for which a session of an older lineage of this set, or a session of a set
+    /// that responded, may serve.
     pub wait: Duration,
-    /// The sets that the backup knew as closed: all sections that they had sent had arrived before it was made. No
-    /// other set is left out, even if this set learns now that it is closed.
+    /// The sets that the backup knows as closed. They need not respond, because all sections that they sent had arrived
+    /// before the backup was made. A set of which this set learns only now that it is closed is not among them.
     pub closed: BTreeSet<SetId>,
-    /// By set, the first section that its response does not cover yet; `None`: the response is complete.
+    /// For each set, the first section that its response does not cover yet; `None` if the response is complete.
     pub responses: BTreeMap<SetId, Option<SectionId>>,
-    /// The closed sets whose records are among the responses, with the newest lineage of these records.
+    /// The closed sets whose records are in the responses, each with the newest lineage of its records.
     pub inherited: BTreeMap<SetId, Lineage>,
-    /// The newest claim of each section in the responses, if it is newer than the record here was.
+    /// The newest claim of each section in the responses. Claims that are not newer than the record here are left out.
     pub claims: BTreeMap<SectionId, RecordClaim>,
 }
 
@@ -110,7 +111,8 @@ impl State {
     /// Returns a page of this set's final records, for the sets that inherit them.
     ///
     /// # Errors
-    /// [`SetRefusal::NotClosing`]: its records may change. [`SetRefusal::BadRuns`]: the layout has no such section.
+    /// [`SetRefusal::NotClosing`]: the records of this set may still change. [`SetRefusal::BadRuns`]: the layout has no
+    /// such section.
     pub fn final_records(&self, to: SetId, first: SectionId) -> Result<FenceResponse, CommandRefusal> {
         let own = self.set.as_ref().ok_or(CommandRefusal::NoSet)?.id;
         if !self.has_final_records() {
@@ -167,17 +169,17 @@ impl State {
         self.recovery.as_ref().map(|recovery| recovery.wait)
     }
 
-    /// Returns this set's lineage, and the newest known lineages of the other sets. The wait of a quarantine begins
-    /// again when any of them is newer, because an owner of the older lineage may have a lease on a section that the
-    /// restored store lacks.
+    /// Returns this set's lineage, and the newest known lineages of the other sets. If a newer lineage replaces any of
+    /// them, the wait of a quarantine begins again, because an owner of the older lineage may have a lease on a section
+    /// that the restored store lacks.
     #[must_use]
     pub fn quarantine_lineages(&self) -> (Lineage, BTreeMap<SetId, Lineage>) {
         (self.lineage, self.sets.iter().map(|(set, peer)| (*set, peer.fenced)).collect())
     }
 
-    /// Returns the sets whose responses are not complete, each with the first section to request; none outside of
-    /// quarantine. Not awaited are sets that the backup knew as closed, and sets whose final records are here or in the
-    /// responses of other sets, because they may be gone.
+    /// Returns the sets whose responses are not complete, each with the first section to request. Returns none outside
+    /// of quarantine. Leaves out sets that the backup knew as closed, and sets whose final records are in this log or
+    /// in the responses of other sets, because the processes of these sets may be gone.
     pub fn awaited_responses(&self) -> impl Iterator<Item = (SetId, SectionId)> {
         let awaited = |recovery: &Recovery, set: &SetId| match recovery.responses.get(set) {
             None => Some(SectionId(0)),
@@ -208,7 +210,7 @@ impl State {
         if self.recovery.is_none() {
             return Ok(false);
         }
-        // The entry that fenced its older lineages may be among the entries lost since the backup.
+        // The entry that fenced the older lineages of the responding set may be lost since the backup.
         self.fence_set(*set, *lineage)?;
         self.peer_set(*set)?.closing |= closing;
         for other in sets.iter().filter(|other| **other != own) {
@@ -234,7 +236,7 @@ impl State {
         Ok(true)
     }
 
-    /// Voids the responses if a set that responded now has a newer lineage than its response.
+    /// Voids all responses if they include a response of the set `set`, which has a newer lineage now.
     pub(super) fn void_responses(&mut self, set: SetId) {
         // Claims are not kept by set, so all responses are requested again.
         if let Some(recovery) = &mut self.recovery

@@ -2,12 +2,14 @@
 //! lineages before.
 //!
 //! The backup lacks everything that was committed after it: departures of sections, raises of ceilings, and
-//! registrations of incarnations. So no section of it is served, none departs from it, and no process of the earlier
-//! lineage is known, until the other sets have responded under an entry of their logs. A response without the fence
-//! would not be enough, because an arrival of the earlier lineage could still be on its way to the set that responded.
+//! registrations of incarnations. So until the other sets have responded, no section of the restored set is served or
+//! departs, and no process of the earlier lineage is known. Each other set responds only once its log has an entry that
+//! fences the earlier lineages. A response before that entry would not be enough, because a section that an earlier
+//! lineage sent could still arrive in the other set afterwards.
 //!
-//! A section that a response shows to be elsewhere gets a tombstone, regardless of its record here: if that set is
-//! restored too, the tombstone may be the only record that brings the section back to it.
+//! If a response shows that a section is in another set, the section gets a tombstone here, even if the record here has
+//! no trace of it. If the other set is restored too, this tombstone may be the only record that brings the section back
+//! to it.
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
@@ -24,13 +26,13 @@ use crate::limits;
 impl State {
     /// Begins a lineage from this state, which is the state in a backup.
     ///
-    /// The lineage's count must be above the count of every lineage that a set of the cluster knows, of this set and of
-    /// the others, because the margins are multiplied by it. The other sets refuse a fence that counts less than they
-    /// know.
+    /// The lineage must count more restores than any lineage, of this set or of another set, that a set of the cluster
+    /// knows, because the margins by which ceilings are raised are multiplied by the count. Other sets refuse a fence
+    /// with a count that is not above the counts that they know.
     ///
     /// # Errors
-    /// [`SetRefusal::TooFewRestores`] if a lineage that the backup knows counts more, or its own lineage counts as
-    /// many. [`SetRefusal::OtherLineage`] if the count is above [`limits::MAX_RESTORES`].
+    /// [`SetRefusal::TooFewRestores`] if the count is below [`State::least_restores`]. [`SetRefusal::OtherLineage`] if
+    /// the count is above [`limits::MAX_RESTORES`].
     pub fn restore(&mut self, lineage: Lineage) -> Result<(), CommandRefusal> {
         let backup = self.lineage;
         let least = self.least_restores();
@@ -78,8 +80,8 @@ impl State {
         Ok(())
     }
 
-    /// Returns the least count of the next lineage, as far as this log knows. Another set may need a higher count,
-    /// which its refusal of the fence states.
+    /// Returns the least count of restores that the next lineage needs, as far as this log knows. Another set may
+    /// require a higher count, which it states when it refuses the fence.
     #[must_use]
     pub fn least_restores(&self) -> u32 {
         match self.rules {
@@ -146,7 +148,7 @@ impl State {
         Ok(())
     }
 
-    /// Records a claim of another set's record, if it is newer than the record here.
+    /// Adopts the claim from another set's record of a section, if the claim is newer than the record here.
     fn recover(&mut self, section: SectionId, stated: &RecordClaim, own: SetId, version: RouteVersion) {
         let RecordClaim { claim, lineage, max_seq, migration } = *stated;
         let Some(record) = self.sections.get(section).copied() else { return };
@@ -172,8 +174,8 @@ impl State {
             handover_id: HandoverId(0),
             max_seq: max_seq.max(record.max_seq()),
             by: migration,
-            // The set from which it departed may have been restored as well, so the arrival is sent until the section's
-            // set has noted it.
+            // The set from which the section departed may have been restored as well, so the arrival is sent until the
+            // section's set has noted it.
             arrived: false,
             routed: version,
         };
@@ -181,7 +183,8 @@ impl State {
         self.claim(section, claim.since, claim.set);
     }
 
-    /// Makes a section resident of which no set has a newer record, under an epoch and a ceiling above all lost ones.
+    /// Makes a section resident again if no other set has a newer record of it. Its epoch and ceiling are above all
+    /// epochs and ceilings that the restore may have lost.
     fn come_home(&mut self, section: SectionId, quarantine: &Quarantine, own: SetId, version: RouteVersion) {
         let Some((epoch, max_seq)) = self.restored(section, quarantine.epoch, quarantine.max_seq) else { return };
         let residence = Residence {

@@ -1,28 +1,28 @@
-//! The rules by which a group applies its commands.
+//! The rules by which a store applies its commands.
 //!
-//! Members of two releases apply the same entries while a group is upgraded. So a rule that changes the effect of an
-//! entry takes effect with the entry that raises the group's format, on all members alike.
+//! While the members of a store are upgraded, members of two releases apply the same entries. So a rule that changes
+//! the effect of an entry takes effect on all members with the same entry, which raises the format of the store.
 
-/// The rules of a group. Each variant adds to the rules before it.
+/// The rules by which a store applies its commands. Each variant adds to the rules before it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Rules {
     /// The rules of formats up to 7.
     Seven,
-    /// Since format 8: counts of restores are compared with the counts of all sets, and the statements of other sets
-    /// are bounded.
+    /// Rules since format 8: the count of a restore is compared with the counts of all sets, and limits apply to the
+    /// statements of other sets.
     Eight,
-    /// Since format 9: no section is handed to a node that is about to exit.
+    /// Rules since format 9: no section is handed to a node that is about to exit.
     Nine,
-    /// Since format 10: a closing set ends a migration with the sections that have departed.
+    /// Rules since format 10: in a closing set, a rollback completes a migration with the sections that have departed.
     Ten,
-    /// Since format 11: restores and arrivals move the ceilings of lanes by the margins of their series, and the set
-    /// that creates series neither closes nor is forgotten.
+    /// Rules since format 11: restores and arrivals raise the ceilings of lanes by the margins of their series, and the
+    /// layout writer can neither be closed nor be forgotten.
     #[default]
     Eleven,
 }
 
 impl Rules {
-    /// Returns the rules of a group with this format.
+    /// Returns the rules of a store with this format.
     #[must_use]
     pub fn of_format(format: u16) -> Rules {
         match format {

@@ -1,7 +1,8 @@
-//! The records of all sections of the layout, in pages that exist once any of their sections was in the set.
+//! The records of all sections of the layout, in pages. A page exists once any of its sections has a record other than
+//! [`SectionRecord::Never`].
 //!
-//! A set of a large cluster has few of the cluster's sections, mostly in runs; the other sections take a pointer for
-//! each page.
+//! A set of a large cluster has few of the cluster's sections, mostly in runs. For all other sections, it needs only a
+//! pointer for each page.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -16,7 +17,7 @@ const PAGE: usize = 256;
 /// The records of neighbouring sections.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Page {
-    /// The newest [`SectionRecord::routed`] of the page. Changes since a later version are in other pages only.
+    /// The newest [`SectionRecord::routed`] of the page. No record of the page changed after that version.
     newest: RouteVersion,
     records: [SectionRecord; PAGE],
 }
@@ -28,10 +29,10 @@ static NEVER: SectionRecord = SectionRecord::Never;
 pub struct SectionRecords {
     /// Number of sections.
     sections: u32,
-    /// The pages; in a page that is `None` every section is [`SectionRecord::Never`], as are records past the last
-    /// section.
+    /// The pages. In a page that is `None`, every record is [`SectionRecord::Never`]; so are records of the last page
+    /// that are past the last section.
     pages: Vec<Option<Box<Page>>>,
-    /// Number of tombstones that are not confirmed.
+    /// Number of tombstones whose arrival is not confirmed.
     unconfirmed: u32,
 }
 
@@ -43,10 +44,10 @@ impl SectionRecords {
         SectionRecords { sections, pages: (0..pages).map(|_| None).collect(), unconfirmed: 0 }
     }
 
-    /// Adds the records of sections that the layout has got, up to this many sections.
+    /// Adds records for sections that were appended to the layout, up to this number of sections.
     ///
     /// # Panics
-    /// When there would be fewer sections, because a layout never loses one.
+    /// When there would be fewer sections, because no section is ever removed from a layout.
     pub fn grow(&mut self, sections: u32) {
         assert!(sections >= self.sections, "{} sections would become {sections}", self.sections);
         self.sections = sections;
@@ -83,7 +84,7 @@ impl SectionRecords {
         self.get(section)?.resident()
     }
 
-    /// Replaces any record without a check: for decoding a state, and for damage that tests make.
+    /// Replaces any record without a check. Only for code that decodes a state, and for tests that damage a state.
     ///
     /// # Panics
     /// When the layout has no such section.
@@ -91,8 +92,8 @@ impl SectionRecords {
         self.change(section, |current| *current = record);
     }
 
-    /// Changes a record. All changes go through this method, except those of a residence that continues: see
-    /// [`SectionRecord::advance`].
+    /// Replaces a record. All changes of records go through this method, except changes that keep a section's owner,
+    /// which use [`SectionRecords::resident_mut`].
     ///
     /// # Panics
     /// When the layout has no such section, and as [`SectionRecord::advance`].
@@ -100,7 +101,7 @@ impl SectionRecords {
         self.change(section, |current| current.advance(next));
     }
 
-    /// Returns the number of sections that departed and that the other set is not known to have.
+    /// Returns the number of departed sections whose arrival the other set has not confirmed yet.
     #[must_use]
     pub fn unconfirmed(&self) -> u32 {
         self.unconfirmed
@@ -120,7 +121,7 @@ impl SectionRecords {
         self.unconfirmed = self.unconfirmed + u32::from(after) - u32::from(before);
     }
 
-    /// Returns the residence of a section that is in the set, for any change except of its owner.
+    /// Returns the residence of a section that is in the set, so that any value except its owner can be changed.
     #[inline]
     pub(super) fn resident_mut(&mut self, section: SectionId) -> Option<&mut Residence> {
         // No page is created: a section of a page that does not exist is not here.
@@ -131,18 +132,18 @@ impl SectionRecords {
         }
     }
 
-    /// Returns the records of the sections that were ever in the set, in order of section.
+    /// Returns the records that are not [`SectionRecord::Never`], in order of section.
     pub fn known(&self) -> impl Iterator<Item = (SectionId, &SectionRecord)> {
         self.known_from(SectionId(0))
     }
 
-    /// Returns the records of the sections that were ever in the set, from a section on.
+    /// Returns the records that are not [`SectionRecord::Never`], from a section on, in order of section.
     pub(super) fn known_from(&self, from: SectionId) -> impl Iterator<Item = (SectionId, &SectionRecord)> {
         let skipped = (from.0 as usize / PAGE).min(self.pages.len());
         self.records(skipped, |_| true).filter(move |(section, _)| *section >= from)
     }
 
-    /// Returns the records whose route changed after a version, in order of section.
+    /// Returns the records whose route changed after version `since` of the route table, in order of section.
     pub fn changed(&self, since: RouteVersion) -> impl Iterator<Item = (SectionId, &SectionRecord)> {
         let records = self.records(0, move |page| page.newest > since);
         records.filter(move |(_, record)| record.routed() > since)
@@ -173,8 +174,8 @@ impl SectionRecords {
         })
     }
 
-    /// Sets the beginnings of the residents, in order of section: for decoding a state. Returns whether there are as
-    /// many as residents.
+    /// Sets the beginnings of the residents, in order of section, while a state is decoded. Returns whether there are
+    /// as many beginnings as residents.
     #[must_use]
     pub fn put_beginnings(&mut self, began: &[Beginning]) -> bool {
         let fits = self.residents().count() == began.len();

@@ -1,13 +1,13 @@
 //! Series: names for lanes, which are the counters from which ids are made.
 //!
 //! A series is created once and stays: it is neither renamed nor removed, and its shape and lanes never change, because
-//! a second use of a name could repeat ids. A series that is retired gives out no more ids, permanently.
+//! a second use of a name could repeat ids. A retired series permanently allocates no more ids.
 //!
-//! One set of a cluster, the writer, creates series (`layout_writer.rs`). The other sets adopt its list, which only
-//! grows.
+//! One set of a cluster, the layout writer, creates series (`layout_writer.rs`). The other sets adopt its list of
+//! series, which only grows.
 //!
-//! **Invariant:** the series are in the order of their lanes in the layout, one for each; the sections of the lanes
-//! begin in the set that created the series.
+//! **Invariant:** there is one series for each space of lanes in the layout, in the same order. The sections of the
+//! lanes begin in the set that created the series.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -32,7 +32,8 @@ pub struct CreateSeries {
     pub shape: Vec<u8>,
     /// The lanes.
     pub lanes: Lanes,
-    /// Milliseconds since 1970 by the clock of the store. After a restore it may be the time above which ticks begin.
+    /// Time of the command in milliseconds since 1970 by the clock of the store. After a restore, it may be the time
+    /// above which ticks begin.
     pub created_ms: u64,
 }
 
@@ -43,14 +44,14 @@ pub struct RetireSeries {
     pub name: String,
 }
 
-/// Adopts the series that another set states, and the writer that it knows.
+/// Adopts the series that another set states, and the newest layout writer that the other set knows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AdoptSeries {
     /// The set that stated them.
     pub from: SetId,
     /// Lineage of the set when it stated them.
     pub lineage: Lineage,
-    /// The series, from the first series on. At most [`limits::MAX_SPACES`] of them.
+    /// All series that the set knows, in order, beginning with the first; at most [`limits::MAX_SPACES`] of them.
     pub series: Vec<StatedSeries>,
     /// The newest writer that the set knows.
     pub writer: Option<LayoutWriter>,
@@ -115,7 +116,8 @@ impl CreateSeries {
 }
 
 impl AdoptSeries {
-    /// Returns whether the statement has the layout as of a hand-over, without which no set learns of the hand-over.
+    /// Returns whether the statement has the layout as of the hand-over to `writer`. Without that layout, no set adopts
+    /// the hand-over.
     fn suffices_for(&self, writer: Option<LayoutWriter>) -> bool {
         let stated = changes(self.series.iter().map(|one| one.retired));
         writer.is_none_or(|writer| stated >= writer.changes)
@@ -175,8 +177,8 @@ impl State {
         let own = self.set.as_ref().ok_or(CommandRefusal::NoSet)?.id;
         let sections = self.append_series(&StatedSeries { create: create.clone(), home: own, retired: false })?;
         let restores = self.lineage.restores();
-        // The quarantine noted no time while no series followed the clock. A series that the restore lost was raised
-        // before this one is created in its place.
+        // If no series followed the clock, no time was noted in the quarantine. If this series takes the place of a
+        // series that the restore lost, all raises of the lost series were before now.
         if restores > 0 && create.lanes.clock.is_some() {
             self.restored_ms.get_or_insert(create.created_ms);
         }
@@ -247,28 +249,28 @@ impl State {
         Ok(is_new)
     }
 
-    /// Returns whether this set adopts series: the writer only in quarantine, because it has lost the series that it
-    /// created after its backup.
+    /// Returns whether this set adopts series. The layout writer does so only in quarantine, because a restore loses
+    /// the series that it created after its backup.
     fn may_adopt(&self) -> bool {
         !self.writes_series() || self.is_quarantined()
     }
 
-    /// Returns whether a set states a series that is not known here, or that a known series is retired.
+    /// Returns whether the statement has a series, or a retirement of a series, that this log lacks.
     fn lacks_series(&self, adopt: &AdoptSeries) -> bool {
         let retired =
             |one: &StatedSeries| self.series(&one.create.name).is_some_and(|series| one.retired && !series.retired);
         adopt.series.len() > self.series.len() || adopt.series.iter().any(retired)
     }
 
-    /// Returns whether this set adopts anything of what another set states.
+    /// Returns whether this set would adopt a series, a retirement or a writer from the statement of another set.
     #[must_use]
     pub fn adopts_series(&self, adopt: &AdoptSeries) -> bool {
         let writer = self.newer_writer(adopt.from, adopt.writer);
         self.may_adopt() && adopt.suffices_for(writer) && (self.lacks_series(adopt) || writer.is_some())
     }
 
-    /// Returns an owner of sections whose process is of a release without series. No series is created while there is
-    /// one.
+    /// Returns any owner of sections whose process cannot own sections of series, because its release is older. No
+    /// series is created while there is such an owner.
     #[must_use]
     pub fn outdated_owner(&self) -> Option<&NodeRecord> {
         let owners = self.sections.residents().filter_map(|(_, residence)| residence.owner);
@@ -280,7 +282,8 @@ impl State {
         let NoteReadsLanes { node, incarnation } = *note;
         self.living(node, incarnation)?;
         let record = &mut self.nodes[node.0 as usize - 1];
-        // The plan of the arbiter depends on it, and is made anew when the route table has another version.
+        // The leader's plan of owners depends on `reads_lanes`, and is made anew when the route table has another
+        // version.
         self.route_version.0 += u64::from(!record.reads_lanes);
         Ok(!core::mem::replace(&mut record.reads_lanes, true))
     }
@@ -299,8 +302,8 @@ impl State {
         Ok(sections)
     }
 
-    /// Recalls sections that began in this set, and that its backup lacks. They come home when the quarantine ends,
-    /// unless another set has them.
+    /// Puts sections into quarantine that began in this set and that its backup lacks. They become resident when the
+    /// quarantine ends, unless another set has them.
     fn recall_home(&mut self, sections: SectionRun, max_seq: Seq) {
         let routed = self.route_version;
         for section in sections.iter() {
@@ -311,7 +314,8 @@ impl State {
         }
     }
 
-    /// Notes the time at which the quarantine of a restored set ends: no earlier lineage has raised a ceiling after it.
+    /// Notes the time at which the quarantine of a restored set ends. No earlier lineage has raised a ceiling after
+    /// that time.
     pub(super) fn note_clock(&mut self, note: &NoteClock) -> Result<(), CommandRefusal> {
         if !self.is_quarantined() {
             return Err(SetRefusal::NotQuarantined.into());
@@ -320,15 +324,16 @@ impl State {
         Ok(())
     }
 
-    /// Returns whether the time of the restore has to be noted before the quarantine ends. Without a series that
-    /// follows the clock it does not have to be: the responses to the fence brought all series of sections that may
-    /// arrive.
+    /// Returns whether the time of the restore has to be noted before the quarantine can end. It has to be noted only
+    /// if a series follows the clock. All series whose sections may arrive are known by then, because the responses to
+    /// the fence brought them.
     #[must_use]
     pub fn awaits_clock(&self) -> bool {
         self.is_quarantined() && self.restored_ms.is_none() && self.follows_clock()
     }
 
-    /// Returns whether the set has a series whose ids have a time, so that a restore relies on the clock of its store.
+    /// Returns whether the set has a series whose ids contain a time, so that a restore relies on the clock of its
+    /// store.
     #[must_use]
     pub fn follows_clock(&self) -> bool {
         let follows_clock = |set: &SetDefinition| set.layout.lanes().any(|(lanes, _)| lanes.clock.is_some());

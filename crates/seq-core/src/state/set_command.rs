@@ -1,7 +1,8 @@
 //! Commands that move sections between sets.
 //!
-//! A set's log takes only facts from another set's log, and these facts stay true: a section departed, it arrived, an
-//! older lineage is over. So it does not matter which member sent a fact, how late it comes, and how often.
+//! From another set's log, a set's log takes only facts that stay true, for example that a section departed or arrived,
+//! or that an older lineage is over. So it does not matter which member of a store sent a fact, how late it arrives,
+//! and how often.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -17,10 +18,11 @@ use crate::layout::SectionRun;
 use crate::limits;
 use crate::plan::Fingerprint;
 
-/// Begins a migration, if everything that its plan rests on still holds. The sections need not have owners.
+/// Begins a migration, if the facts on which its plan depends still hold. The sections need not have owners.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StartMigration {
-    /// Id of the migration, drawn at random for the plan, not 0. The same id again is the same migration.
+    /// Id of the migration, not 0, which was drawn at random for the plan. Another command with the same id is a
+    /// repeat.
     pub id: MigrationId,
     /// The set that the sections migrate to.
     pub to: SetId,
@@ -45,12 +47,12 @@ pub struct SetPace {
     pub pace: Pace,
 }
 
-/// Sends a section to another set: the point of no return of its move. The section's owner, which has frozen it, sends
-/// the request.
+/// Sends a section to another set. The departure cannot be undone. The section's owner, which has frozen the section,
+/// sends the request.
 ///
-/// Every reason to refuse it is permanent, so a refused departure never takes effect later. The owner may serve again
-/// only after [`SetRefusal::MigrationOver`] or [`SetRefusal::SetClosing`], because in these cases it still owns the
-/// section.
+/// Every reason to refuse a departure is permanent, so a refused departure never takes effect later. After a refusal,
+/// the owner may serve the section again only if the refusal is [`SetRefusal::MigrationOver`] or
+/// [`SetRefusal::SetClosing`], because in these cases it still owns the section.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Depart {
     /// The section.
@@ -61,7 +63,7 @@ pub struct Depart {
     pub from: NodeId,
     /// Incarnation of the owner.
     pub incarnation: Incarnation,
-    /// The set, and the next owner in it, which holds a copy of the frozen section.
+    /// The other set, and the next owner in that set, which holds a copy of the frozen section.
     pub to: Destination,
     /// Number of the handover attempt, not 0; it identifies the copy.
     pub handover_id: HandoverId,
@@ -69,16 +71,16 @@ pub struct Depart {
     pub migration: MigrationId,
 }
 
-/// Sends a section without a living owner to another set. Applied only if the record is still as the proposer read it,
-/// like [`Reassign`](super::Reassign).
+/// Sends a section without a living owner to another set. Like [`Reassign`](super::Reassign), the command is applied
+/// only if the section's record is still as the proposer read it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DepartSilent {
     /// The section.
     pub section: SectionId,
     /// The section's epoch as the proposer read it.
     pub expected: Epoch,
-    /// The liveness counter of its owner as the proposer read it; `None` if it had no owner, or its owner's incarnation
-    /// was over.
+    /// The liveness counter of the section's owner as the proposer read it; `None` if the section had no owner, or the
+    /// incarnation of its owner was over.
     pub liveness: Option<Liveness>,
     /// The set.
     pub to: SetId,
@@ -88,7 +90,7 @@ pub struct DepartSilent {
     pub migration: MigrationId,
 }
 
-/// Sections that departed from another set to this set.
+/// Takes sections that departed from another set to this set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Arrive {
     /// The set that they departed from.
@@ -97,7 +99,7 @@ pub struct Arrive {
     pub from_lineage: Lineage,
     /// The lineage of this set that the departures name.
     pub to_lineage: Lineage,
-    /// Hash of the layout up to the space of the sections, which is the same for all.
+    /// Hash of the layout up to the space of the sections, which are all in the same space.
     pub layout_id: LayoutId,
     /// The sections, at most [`limits::MAX_MOVES`].
     pub sections: Vec<Arriving>,
@@ -127,31 +129,32 @@ pub struct Arriving {
 pub enum Arrival {
     /// The section is here, by this command or by an earlier command.
     Arrived,
-    /// The section was here, and this set's log is past that epoch.
+    /// The log of this set has already seen the section under that epoch or a later epoch.
     Past,
-    /// The section departed to an earlier lineage of this set, and other sets have yet to respond whether that lineage
-    /// sent it on. The departure must be sent again.
+    /// The section departed to an earlier lineage of this set. This set, which is in quarantine, has yet to learn from
+    /// the other sets whether that lineage sent the section to another set. The departure must be sent again.
     Waits,
-    /// No set that keeps the rules sends this section: it is here under an earlier epoch, or an epoch or ceiling is out
-    /// of range. Nothing changed.
+    /// The arrival was refused and nothing changed, because no set that keeps the rules sends it: the section is here
+    /// under an earlier epoch, or an epoch or ceiling is out of range.
     Refused,
 }
 
-/// Sections and ends of migrations that another set's log has received from this set. They need not be sent again;
-/// nothing else changes.
+/// Notes the sections and ends of migrations that another set's log has received from this set, so that they need not
+/// be sent again. Nothing else changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Arrived {
     /// The other set.
     pub at: SetId,
     /// The other set's lineage when it responded.
     pub lineage: Lineage,
-    /// Sections that arrived, or that the other log is past, with the epoch of the departure.
+    /// Sections that arrived in the other set, or that its log has seen under a later epoch, each with the epoch of the
+    /// departure.
     pub sections: Vec<(SectionId, Epoch)>,
-    /// Migrations whose end it has: their completion, or the return of all their sections.
+    /// Migrations whose end the other set's log has: their completion, or the return of all their sections.
     pub ended: Vec<MigrationId>,
 }
 
-/// Fences a set that was restored from a backup: nothing of an older lineage of it is accepted any more, permanently.
+/// Fences a set that was restored from a backup: messages of the set's older lineages are refused permanently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fence {
     /// The set.
@@ -169,8 +172,8 @@ pub struct Rollback {
     pub id: MigrationId,
 }
 
-/// Ends a migration permanently after every section has arrived: it cannot be rolled back any more. In the log of the
-/// set that the sections came to, no section returns by it any more.
+/// Ends a migration permanently after every section has arrived, so that it can no longer be rolled back. In the log of
+/// the target set, it has the effect that the sections of the migration stay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Complete {
     /// The migration.
@@ -179,7 +182,7 @@ pub struct Complete {
     pub by: Option<SetId>,
 }
 
-/// Begins the return of the sections that came here by a migration that its set has rolled back.
+/// Begins the return of the sections that came here by a migration that the other set has rolled back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StartReturn {
     /// The migration that was rolled back.
@@ -196,16 +199,17 @@ pub struct StartReturn {
 
 /// Claims and facts that another set stated. They route requests and change no record.
 ///
-/// Each set makes statements about itself only: it states its own facts, and it claims sections that this log knows to
-/// be in it, or whose set is not known. So a set can send its own sections elsewhere, and no others.
+/// A set can make statements only about itself: its own facts, and claims about sections that are in that set as far as
+/// this log knows, or whose set this log does not know. So a set can redirect the requests for its own sections, and
+/// for no others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LearnDirectory {
-    /// The set that stated them, from which the proposer has read them. `None` if an earlier release learned them from
-    /// any set, which only [`Rules::Seven`](super::Rules) accepts.
+    /// The set that made the statements, from which the proposer has read them. `None` if an earlier release learned
+    /// them from any set, which only [`Rules::Seven`](super::Rules) accepts.
     pub from: Option<SetId>,
     /// The claims, at most [`limits::MAX_RUNS`].
     pub claims: Vec<ClaimRun>,
-    /// Facts that sets state of themselves: those of `from`, and of no other set.
+    /// Facts that the set `from` states about itself. Facts of any other set are refused.
     pub sets: Vec<SetFacts>,
 }
 
@@ -217,45 +221,46 @@ impl LearnDirectory {
     }
 }
 
-/// A page of the final records of a closing set. A set keeps them as tombstones of its own: when the closed set's
-/// processes are gone, a restored set learns from these tombstones where its sections are.
+/// A page of the final records of a closing set. The set that applies the command keeps the records as its own
+/// tombstones. When the processes of the closed set are gone, a restored set learns from these tombstones where its
+/// sections are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Inherit(pub FenceResponse);
 
 /// Removes another set and its claims from this log, because an operator states that the set does not exist, or that
-/// the facts known of it are wrong. A set that does exist is learned again from its own statements.
+/// the known facts of it are wrong. If the set does exist, this log learns of it again from the set's own statements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Forget {
     /// The set.
     pub set: SetId,
 }
 
-/// Begins a newer lineage of a set in quarantine, because another set has refused its fence for a count that is too
-/// low.
+/// Begins a newer lineage of a set in quarantine, because another set has refused the fence of its present lineage,
+/// which counts too few restores.
 ///
-/// It is a restore of the present state, in which no section of the backup was served: its sessions end, the responses
-/// received until then are void, and the wait of the quarantine begins again.
+/// The command works like a restore from the present state, in which no section of the backup was served. Sessions end,
+/// the responses received until then are void, and the wait of the quarantine begins again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BeginLineage {
-    /// The lineage, with a count as in [`SetRefusal::TooFewRestores`].
+    /// The lineage, which counts at least the restores that [`SetRefusal::TooFewRestores`] states.
     pub lineage: Lineage,
 }
 
-/// Ends the quarantine of a restored set: every other set has fenced its older lineages, and its whole response is
-/// learned. Sections that are elsewhere get tombstones, sections that departed to this set arrive, and the others are
-/// resident again.
+/// Ends the quarantine of a restored set, after every other set has fenced the older lineages of this set, and this set
+/// has learned every page of their responses. Sections that are in other sets get tombstones, sections that departed to
+/// this set arrive, and the other sections of the backup are resident again.
 ///
-/// The leader proposes it no sooner than [`State::quarantine_wait`](super::State::quarantine_wait) after the restore,
-/// because until then a session of an older lineage may serve under its lease. If terms with a longer wait were set
-/// after the backup, the restore has lost them, and the operator must add that wait.
+/// The leader proposes the command no sooner than [`State::quarantine_wait`](super::State::quarantine_wait) after the
+/// restore, because until then a session of an older lineage may serve under its lease. If terms with a longer wait
+/// were set after the backup was made, the restore has lost them, and the operator must add that wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EndQuarantine {
     /// The lineage that the restore began.
     pub lineage: Lineage,
 }
 
-/// Closes this set permanently: it takes no more sections. The same command again completes the closing once all other
-/// sets have recorded it.
+/// Closes this set permanently, so that it takes no more sections. If the command is repeated after all other sets have
+/// recorded the closing, it completes the closing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Close;
 
@@ -296,7 +301,7 @@ pub enum SetRefusal {
         /// The lineage in the command.
         given: Lineage,
     },
-    /// The other set was restored since, so the lineage in the command is over.
+    /// The other set was restored in the meantime, so the lineage in the command is over.
     #[error("set {set} is of lineage {newest} by now, and {given} counts no more restores than that")]
     OldLineage {
         /// The set.
@@ -306,8 +311,8 @@ pub enum SetRefusal {
         /// The lineage in the command.
         given: Lineage,
     },
-    /// The lineage does not count more restores than any set of the cluster knows. [`BeginLineage`] begins a lineage
-    /// with a higher count.
+    /// The lineage does not count more restores than every lineage that a set of the cluster knows. [`BeginLineage`]
+    /// begins a lineage with a higher count.
     #[error("lineage {given} counts too few restores, at least {least} are needed: one more than any set knows")]
     TooFewRestores {
         /// The lineage in the command.
@@ -328,7 +333,7 @@ pub enum SetRefusal {
         /// The highest count that the log knows, of any set.
         known: u32,
     },
-    /// The set creates the series of the cluster, so that no other set could once it is gone.
+    /// The set creates the series of the cluster. If it were gone, no set could create series.
     #[error("set {set} creates the series of the cluster: `seqsvr set layout-writer` hands that to another set first")]
     WritesLayout {
         /// The set.
@@ -383,7 +388,7 @@ pub enum SetRefusal {
         /// The name in the command.
         given: String,
     },
-    /// A set stated facts of another set.
+    /// A set stated facts about another set than itself.
     #[error("set {from} stated facts of set {set}: a set speaks for itself only")]
     NotOfSender {
         /// The set that sent them.
@@ -391,7 +396,7 @@ pub enum SetRefusal {
         /// The set that they describe.
         set: SetId,
     },
-    /// The revision is further ahead than the set can have come since its last known facts.
+    /// The revision is further ahead of the set's last known revision than the set can have come since.
     #[error(
         "set {set} states revision {given}, and {known} is known: `seqsvr set forget` makes this set learn it anew"
     )]

@@ -1,20 +1,21 @@
-//! Protection against browsers: requests that a page of another site makes in its user's name are refused.
+//! Protection against browsers. If a page of another site makes a request in its user's name, the request is refused.
 //!
-//! A browser may be inside a network while the authors of its pages are outside. No response has a CORS header, so no
-//! page of another site can read it; the refusal here keeps the page from changing state, too. A request without the
-//! headers of a browser is not affected.
+//! A browser may be inside a network while the authors of its pages are outside. No response has a CORS header, so a
+//! page of another site cannot read any response. The refusal in this module also prevents the page from changing
+//! state. Requests without a browser's headers are not affected.
 
 use http::header::{HOST, ORIGIN};
 use http::request::Parts;
 use seq_proto::Reason;
 use tonic::Status;
 
-/// Refuses a request that a browser sent without its user's intent: for a page of another site, or as a prefetch.
+/// Refuses a request that a browser sent although its user did not intend it: for a page of another site, or as a
+/// prefetch.
 pub(super) fn check(head: &Parts) -> Result<(), Status> {
     unsolicited(head).map_or(Ok(()), |text| Err(Reason::Unsolicited.status(text)))
 }
 
-/// Returns the text of the refusal, or `None` if the request is intended.
+/// Returns the text of the refusal; `None` if the user intended the request.
 fn unsolicited(head: &Parts) -> Option<String> {
     let header = |name: &str| head.headers.get(name).map(|value| String::from_utf8_lossy(value.as_bytes()));
     if let Some(site) = header("sec-fetch-site").filter(|site| !matches!(&**site, "same-origin" | "none")) {

@@ -1,7 +1,8 @@
 //! Unary requests as <https://connectrpc.com/docs/protocol> defines them, in both codecs: JSON and protobuf.
 //!
-//! JSON follows the proto3 mapping: 64-bit numbers are encoded as strings and decoded from strings or numbers. Unknown
-//! fields are ignored, as in protobuf, so that a newer client can call an older node. Errors are JSON in both codecs.
+//! JSON follows the mapping of proto3: 64-bit numbers are encoded as strings, and decoded from strings or numbers.
+//! Unknown fields are ignored, as in protobuf, so that a newer client can call an older node. Errors are JSON in both
+//! codecs.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,7 +33,8 @@ use super::{JSON, TEXT, browser, hint_retry, http_status, not_allowed, respond};
 use crate::handlers::{Handlers, RequestContext};
 use crate::timeout::{Deadline, Refused};
 
-/// Largest message in JSON: a full batch with counts and epochs, each number at its widest and in quotes, is 560 KB.
+/// Size of the largest message in JSON. A full batch with counts and epochs, with each number at its greatest width and
+/// in quotes, has 560 KB.
 const MAX_JSON_BYTES: usize = 1024 * 1024;
 
 /// The content type of messages in protobuf, the default of most Connect clients.
@@ -47,7 +49,7 @@ const END_OF_STREAM: u8 = 0b10;
 /// Header: the caller's timeout in milliseconds.
 const TIMEOUT: &str = "connect-timeout-ms";
 
-/// Most digits of [`TIMEOUT`]; the protocol's limit.
+/// Limit on the digits of [`TIMEOUT`], as the protocol defines it.
 const MAX_TIMEOUT_DIGITS: usize = 10;
 
 /// Header: the version of the protocol; optional.
@@ -102,12 +104,12 @@ impl Codec {
     }
 }
 
-/// The target of a path below the service.
+/// The target of a path below a service of this module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Called<'a> {
     /// A unary method.
     Unary(Unary),
-    /// Anything else of a service: a streaming or an unknown method.
+    /// Any other path below a service: a streaming method, or an unknown method.
     Other(&'static str, &'a str),
 }
 
@@ -127,7 +129,7 @@ pub(super) enum Unary {
     ListSeries,
 }
 
-/// Returns the method of a path, or `None` if the path is not below the service.
+/// Returns the method that a path names; `None` if the path is not below a service of this module.
 pub(super) fn method(path: &str) -> Option<Called<'_>> {
     let (service, name) = path.strip_prefix('/')?.split_once('/')?;
     if service == IDS {
@@ -182,7 +184,8 @@ pub(super) async fn handle<F: SequenceService>(
     }
 }
 
-/// Refuses a path that is no unary method, in a form that its caller can decode: a stream ends with the error.
+/// Refuses a path that is not a unary method, in a form that its caller can decode: the response to a stream is a
+/// stream that ends with the error.
 fn unimplemented((service, name): (&str, &str), headers: &HeaderMap) -> Response<Body> {
     let text = format!("{service} has no unary method {name:?}; streams are served over gRPC");
     let status = Reason::UnknownMethod.status(text);
@@ -257,7 +260,7 @@ fn check(headers: &HeaderMap) -> Result<(), Status> {
     }
 }
 
-/// Reads the whole body, up to `most` bytes and until the request's deadline.
+/// Reads the whole body, until the request's deadline. A body of more than `most` bytes is refused.
 async fn read(headers: &HeaderMap, body: &mut Body, most: usize, deadline: Instant) -> Result<Bytes, Status> {
     let stated = headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
     if stated.is_some_and(|length| length > most as u64) {
@@ -274,7 +277,8 @@ async fn read(headers: &HeaderMap, body: &mut Body, most: usize, deadline: Insta
 fn decode_json<Q: DeserializeOwned>(body: &[u8]) -> Result<Q, Status> {
     serde_json::from_slice(body)
         .or_else(|_| {
-            // Decodes again with the path of each field, for the error. Only an invalid message has this cost.
+            // The message is decoded again to get the path of each field for the error. Only an invalid message has
+            // this cost.
             let mut json = serde_json::Deserializer::from_slice(body);
             let message = serde_path_to_error::deserialize(&mut json).map_err(|error| error.to_string())?;
             json.end().map_err(|error| error.to_string())?;
@@ -289,7 +293,7 @@ pub(super) fn refused(status: &Status) -> Response<Body> {
     response
 }
 
-/// Returns a status in the protocol's JSON form.
+/// Returns a status in the JSON form that the protocol defines.
 fn error(status: &Status) -> serde_json::Value {
     let details: Vec<_> = status::details(status)
         .into_iter()
@@ -301,7 +305,7 @@ fn error(status: &Status) -> serde_json::Value {
     json!({ "code": code_name(status.code()), "message": status.message(), "details": details })
 }
 
-/// Returns the human-readable form of a detail.
+/// Returns the human-readable form of a detail of a status.
 fn debug(status: &Status, name: &str) -> serde_json::Value {
     match name {
         "google.rpc.ErrorInfo" => json!({ "reason": status::reason(status), "domain": status::DOMAIN }),
@@ -313,7 +317,7 @@ fn debug(status: &Status, name: &str) -> serde_json::Value {
     }
 }
 
-/// Returns the protocol's name of a code.
+/// Returns the name of a gRPC code in the protocol.
 fn code_name(code: Code) -> &'static str {
     match code {
         Code::Cancelled => "canceled",
@@ -331,7 +335,7 @@ fn code_name(code: Code) -> &'static str {
         Code::Unavailable => "unavailable",
         Code::DataLoss => "data_loss",
         Code::Unauthenticated => "unauthenticated",
-        // A refusal never has the code Ok.
+        // A refusal never has the code `Ok`.
         Code::Unknown | Code::Ok => "unknown",
     }
 }

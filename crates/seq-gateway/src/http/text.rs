@@ -1,8 +1,8 @@
 //! Numbers as plain text, for shells: `curl -sX POST HOST/api/seq/next/42`.
 //!
-//! GET only reads: browsers prefetch it, crawlers follow it, proxies retry it. A setting lets it allocate numbers, for
-//! shells that support nothing else. Requests from pages of other sites are refused in either case. No response may be
-//! cached.
+//! A GET only reads, because browsers prefetch GETs, crawlers follow them, and proxies retry them. A setting lets a GET
+//! allocate numbers, for shells that support no other method. Requests from pages of other sites are refused in either
+//! case. No response may be cached.
 
 use std::sync::Arc;
 
@@ -21,10 +21,10 @@ use crate::timeout::Deadline;
 /// Prefix of the paths.
 pub(super) const PREFIX: &str = "/api/seq/";
 
-/// Header: the machine-readable reason of a refusal.
+/// Header that carries the machine-readable reason of a refusal.
 const REASON: &str = "seq-reason";
 
-/// Header: whether a number read is exact.
+/// Header that states whether a number that was read is exact.
 pub(super) const EXACTNESS: &str = "seq-exactness";
 
 pub(super) async fn handle<F: SequenceService>(handlers: &Arc<Handlers<F>>, head: &Parts) -> Response<Body> {
@@ -102,7 +102,7 @@ async fn current<F: SequenceService>(
     Ok(response)
 }
 
-/// Returns the value of [`EXACTNESS`].
+/// Returns the value of the header [`EXACTNESS`].
 pub(super) fn exactness(exact: bool) -> HeaderValue {
     HeaderValue::from_static(if exact { "exact" } else { "upper_bound" })
 }
@@ -112,7 +112,7 @@ pub(super) fn parameters(query: Option<&str>) -> impl Iterator<Item = (&str, &st
     parts.map(|part| part.split_once('=').unwrap_or((part, "")))
 }
 
-/// Parses a number that consists of digits only, up to `most`.
+/// Parses a number that consists of digits only and is at most `most`.
 pub(super) fn number(name: &str, text: &str, most: u64) -> Result<u64, Status> {
     let digits = text.bytes().all(|byte| byte.is_ascii_digit());
     let number = text.parse().ok().filter(|number| digits && *number <= most);

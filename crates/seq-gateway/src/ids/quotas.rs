@@ -1,9 +1,11 @@
-//! Quotas of tenants for ids: the series that a tenant may use, and the distance by which its requests move a lane.
+//! Quotas of tenants for ids: the series that a tenant may use, and the distance by which a tenant's requests may move
+//! a lane.
 //!
-//! In a counter, a request above an id skips numbers, as an advance does, and the distance is bounded and charged as
-//! that of an advance. Where ids follow the clock, a request above an id of the last seconds is usual, and takes ids
-//! in front of the clock from other callers for that time alone. So it is not refused, but waits for the clock as far
-//! as the quota does not cover the distance.
+//! A request for ids above a given id moves a lane. In a counter it skips numbers, as an advance does. So its distance
+//! is limited and charged in the same way as the distance of an advance. If ids follow the clock, requests above an id
+//! of the last seconds are common. Such a request takes ids in front of the clock from other callers, but only until
+//! the clock has reached these ids. So it is not refused. If the quota does not cover the distance, the request waits
+//! until the clock is near enough.
 
 use seq_api::ids::{IdRequest, IdSeries};
 use seq_api::service::{AHEAD_WAIT, Call, SequenceService};
@@ -15,10 +17,10 @@ use tokio::time::Instant;
 
 use super::IdRefusal;
 
-/// Counts a request of a caller for a series.
+/// Counts a caller's request for a series, and checks that the caller may use the series.
 ///
 /// # Errors
-/// [`IdRefusal::OtherTenantsSeries`], or the refusal of a request beyond the rate.
+/// [`IdRefusal::OtherTenantsSeries`], or the refusal of a request that exceeds the rate.
 pub(super) fn admit(caller: &Caller, series: &IdSeries) -> Result<(), IdRefusal> {
     caller.admit_read()?;
     match caller.admit_series(&series.name) {
@@ -27,10 +29,11 @@ pub(super) fn admit(caller: &Caller, series: &IdSeries) -> Result<(), IdRefusal>
     }
 }
 
-/// Admits a request for ids above an id. With a clock, the request waits until the clock is near enough.
+/// Admits a request for ids above a given id. If the series has a clock, the request waits until the clock is near
+/// enough to that id.
 ///
 /// # Errors
-/// [`IdRefusal::AfterTooFar`], the refusal of numbers beyond the rate, or [`Refusal::LaneAhead`] at the deadline.
+/// [`IdRefusal::AfterTooFar`], the refusal of numbers that exceed the rate, or [`Refusal::LaneAhead`] at the deadline.
 pub(super) async fn admit_after(
     caller: &Caller,
     service: &impl SequenceService,
@@ -58,10 +61,10 @@ pub(super) async fn admit_after(
     Ok(())
 }
 
-/// Returns whether numbers are further in front of the clock than the quota of a caller allows.
+/// Returns whether the number `above` is further in front of the clock than the quota of the caller allows.
 ///
 /// # Errors
-/// [`IdRefusal::AfterTooFar`] if they are further in front than the series allows.
+/// [`IdRefusal::AfterTooFar`], if it is further in front of the clock than the series allows.
 fn is_too_far_in_front(
     caller: &Caller,
     (series, clock): (&IdSeries, &TickClock),
@@ -81,7 +84,8 @@ fn is_too_far_in_front(
     Ok(true)
 }
 
-/// Returns the id of a number of a counter; the last id for a number above it, and 0 for number 0.
+/// Returns the id that a counter makes of a number. Returns the counter's last id for a number above the last, and 0
+/// for the number 0.
 pub(super) fn id_at(series: &IdSeries, number: Seq) -> u64 {
     match number {
         Seq::ZERO => 0,

@@ -1,4 +1,4 @@
-//! Reasons to refuse a request for ids. A refused request moved no counter.
+//! Reasons to refuse a request for ids. A refused request has moved no counter.
 
 use seq_api::ids::IdSeries;
 use seq_core::{Refusal, limits};
@@ -10,7 +10,7 @@ use tonic::Status;
 
 use crate::timeout::{Deadline, Refused};
 
-/// Longest text of a request that an error repeats, in characters.
+/// Limit on the characters of a request's text that an error repeats.
 const MAX_SHOWN: usize = 64;
 
 /// A refusal of a request for ids.
@@ -45,7 +45,7 @@ pub(crate) enum IdRefusal {
     /// The series has no such lane.
     #[error("series {series:?} has no lane {lane}: its lanes are 0 to {}", lanes - 1)]
     LaneOutOfRange { series: String, lane: u32, lanes: u32 },
-    /// The text of a key is no lane.
+    /// The text in a key that should be a lane is not a number.
     #[error("{lane:?} is no lane of series {series:?}, whose lanes are 0 to {}", lanes - 1)]
     NotALane { series: String, lane: String, lanes: u32 },
     /// The request takes too many ids of a timed series.
@@ -60,7 +60,7 @@ pub(crate) enum IdRefusal {
     /// The counter is too far from the id.
     #[error("the id {id} is too far ahead: one request raises series {series:?} to {bound} at most now")]
     AdvanceTooFar { series: String, id: u64, bound: u64 },
-    /// The id to be above is further ahead than a request goes.
+    /// The id that all ids should be above is further ahead than a request may move a lane.
     #[error("the id {after} is further ahead than one request moves series {series:?}: {bound}")]
     AfterTooFar { series: String, after: u64, bound: String },
     /// The series is no counter.
@@ -71,7 +71,7 @@ pub(crate) enum IdRefusal {
     Numbers(#[from] Refusal),
 }
 
-/// Returns a text of a request for an error, shortened.
+/// Returns a text of a request, shortened for use in an error.
 pub(super) fn excerpt(text: &str) -> String {
     let shown: String = text.chars().take(MAX_SHOWN).collect();
     if shown.len() < text.len() { shown + "..." } else { shown }
@@ -93,13 +93,13 @@ impl IdRefusal {
         IdRefusal::NotALane { series: series.name.clone(), lane: excerpt(text), lanes: series.lanes.count }
     }
 
-    /// Returns the refusal of a request for ids of a lane that has fewer of them, or none.
+    /// Returns the refusal of a request for more ids than a lane has left.
     pub(crate) fn ended(series: &IdSeries, lane: u32, count: u32) -> IdRefusal {
         let (series, last) = (series.name.clone(), series.shape.last(lane));
         if count > 1 { IdRefusal::EndsBefore { series, count, last } } else { IdRefusal::Ended { series, last } }
     }
 
-    /// Returns the refusal of an id that is too far ahead to be the floor of a request.
+    /// Returns the refusal of a request for ids above an id that is too far ahead.
     pub(crate) fn after_too_far(series: &IdSeries, after: u64) -> IdRefusal {
         let bound = match series.shape {
             Shape::Counter(_) => format!("a counter skips up to {} numbers", limits::MAX_AFTER),

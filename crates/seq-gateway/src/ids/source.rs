@@ -1,5 +1,5 @@
-//! The ids of a service's series, for all protocols: finds a series and a lane, takes numbers from it, and makes ids of
-//! the numbers.
+//! The ids of a service's series, for all protocols. This module finds a series and a lane, takes numbers from the
+//! lane, and makes ids of the numbers.
 
 use std::sync::Arc;
 
@@ -17,11 +17,12 @@ use super::{IdRefusal, quotas, runs};
 use crate::id_counts::IdCounts;
 use crate::latency::Latency;
 
-/// Most ids that a response lists one by one; a response over gRPC and Connect has runs of ids, and more of them.
+/// Limit on the ids that a response lists one by one. A response over gRPC or Connect has runs of ids instead, and may
+/// have more ids.
 pub(crate) const MAX_LISTED: u32 = 10_000;
 
-/// Most ids of a timed series in one request: with more, a lane of 1,024 ids a millisecond would be ten milliseconds
-/// ahead of its clock.
+/// Limit on the ids of a timed series in one request. With more ids, a lane that has 1,024 ids per millisecond would be
+/// about ten milliseconds ahead of its clock.
 const MAX_TIMED: u32 = 10_000;
 
 /// Ids of one lane.
@@ -45,7 +46,7 @@ impl Ids {
     }
 }
 
-/// Context of a request for ids, whichever protocol it came over.
+/// Context of a request for ids, which is the same for all protocols.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct IdContext<'a> {
     /// Time until which the request may wait for its response.
@@ -56,7 +57,7 @@ pub(crate) struct IdContext<'a> {
 }
 
 impl IdContext<'_> {
-    /// Returns the call of a request for ids, which is never forwarded by its caller.
+    /// Returns the call of a request for ids. A request for ids is never forwarded by its sender, so it has no hops.
     fn call(&self) -> Call {
         Call { deadline: self.deadline, hops: 0, via: Via::Id }
     }
@@ -73,7 +74,7 @@ impl<F: SequenceService> IdSource<'_, F> {
     /// Returns the series with a name.
     ///
     /// # Errors
-    /// [`IdRefusal::UnknownSeries`], or [`IdRefusal::NoRoutes`] from a node that knows no series yet.
+    /// [`IdRefusal::UnknownSeries`]; or [`IdRefusal::NoRoutes`], if this node knows no series yet.
     pub(crate) fn find(&self, name: &str) -> Result<Arc<IdSeries>, IdRefusal> {
         self.service.series(name).ok_or_else(|| match self.service.route_version() {
             RouteVersion(0) => IdRefusal::NoRoutes { series: excerpt(name) },
@@ -118,7 +119,7 @@ impl<F: SequenceService> IdSource<'_, F> {
         }
     }
 
-    /// Reads the last id of a counter. Moves nothing.
+    /// Reads the last id of a counter. Changes nothing.
     pub(crate) async fn current(
         &self,
         context: IdContext<'_>,
@@ -131,7 +132,7 @@ impl<F: SequenceService> IdSource<'_, F> {
         Ok(v1::CurrentIdResponse { id, exact: current.reading.exact, epoch: current.epoch.0 })
     }
 
-    /// Raises a counter to an id, so that its next id is above. Returns the epoch of the owner.
+    /// Raises a counter to an id, so that its next id is above this id. Returns the epoch of the owner.
     pub(crate) async fn advance(&self, context: IdContext<'_>, series: &IdSeries, to: Id) -> Result<Epoch, IdRefusal> {
         quotas::admit(context.caller, series)?;
         check_counter(series)?;
@@ -170,8 +171,7 @@ impl<F: SequenceService> IdSource<'_, F> {
     }
 }
 
-/// Returns the id of a text. Signs, fractions and exponents are refused, because they come from numbers that were
-/// rounded or have overflowed.
+/// Parses an id. Signs, fractions and exponents are refused, because a number with them was rounded or has overflowed.
 ///
 /// # Errors
 /// [`IdRefusal::NotAnId`].
@@ -179,7 +179,7 @@ pub(crate) fn parse(series: &IdSeries, text: &str) -> Result<Id, IdRefusal> {
     text.parse().map_err(|_| IdRefusal::not_an_id_text(series, text))
 }
 
-/// Returns the id of a text that all ids of a request are to be above; 0 stands for no id.
+/// Parses the id above which all ids of a request should be. The text 0 stands for no id.
 ///
 /// # Errors
 /// [`IdRefusal::NotAnId`].
@@ -187,7 +187,7 @@ pub(crate) fn parse_after(series: &IdSeries, text: &str) -> Result<u64, IdRefusa
     if text == "0" { Ok(0) } else { parse(series, text).map(Id::get) }
 }
 
-/// Checks that a series is a counter, whose ids are read and advanced.
+/// Checks that a series is a counter, because only a counter can be read and advanced.
 fn check_counter(series: &IdSeries) -> Result<(), IdRefusal> {
     match series.shape {
         Shape::Counter(_) => Ok(()),

@@ -1,7 +1,7 @@
-//! Password authentication of the Redis port, with rate limiting of wrong passwords.
+//! Password authentication of the Redis port, with a rate limit on wrong passwords.
 //!
-//! The replies to wrong passwords are delayed one after the other for the whole node, so further guessing connections
-//! do not help, and a connection has few attempts. The reply to the right password is immediate.
+//! The replies to wrong passwords are delayed one after the other for the whole node, so more connections do not speed
+//! up guessing. A connection also has only a few attempts. The reply to the right password is immediate.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -17,14 +17,15 @@ use tokio_util::sync::CancellationToken;
 
 use crate::resp::RespConfig;
 
-/// Wrong passwords after which a connection is closed: enough for typing errors.
+/// Number of wrong passwords after which a connection is closed. It allows for typing errors.
 const MAX_WRONG: u32 = 5;
 
-/// Delay of the reply to a wrong password: ten guesses a second for a node, and no cost to a typing error.
+/// Delay of the reply to a wrong password. It allows ten guesses a second for the whole node, and a person who mistypes
+/// a password does not notice it.
 const DELAY: Duration = Duration::from_millis(100);
 
-/// Most delayed replies: the last of them waits some three seconds. Above this number, a wrong password closes its
-/// connection immediately.
+/// Limit on replies that are delayed at the same time. The last of so many replies waits about three seconds. If the
+/// limit is reached, a wrong password closes its connection immediately.
 const MAX_WAITING: usize = 32;
 
 /// Minimum interval between log lines about wrong passwords.
@@ -41,12 +42,12 @@ pub(super) enum AuthOutcome {
     Wrong,
 }
 
-/// Checks a user and a password; `user` is `None` if only the password was sent. Takes constant time for passwords of
-/// equal length.
+/// Checks a user and a password. `user` is `None` if the client sent only a password. The time is constant for
+/// passwords of equal length.
 pub(super) fn check(config: &RespConfig, user: Option<&[u8]>, password: &[u8]) -> AuthOutcome {
     let is_default = user.is_none_or(|user| user == b"default");
     match &config.password {
-        // As in Redis, the default user is admitted with any password if none is configured.
+        // As in Redis, if no password is configured, the default user is admitted with any password.
         None if user.is_some() && is_default => AuthOutcome::Admitted,
         None if is_default => AuthOutcome::NotNeeded,
         Some(right) if bool::from(right.as_bytes().ct_eq(password)) && is_default => AuthOutcome::Admitted,
@@ -54,7 +55,8 @@ pub(super) fn check(config: &RespConfig, user: Option<&[u8]>, password: &[u8]) -
     }
 }
 
-/// Returns the token of a tenant that a client sent as its password, with the tenant as its user or without a user.
+/// Returns the token of a tenant that a client sent as its password; `None` if the password is not a token. The client
+/// either named the tenant as its user, or no user.
 pub(super) fn token<'a>(user: Option<&'a [u8]>, password: &'a [u8]) -> Option<Token<'a>> {
     let password = std::str::from_utf8(password).ok()?;
     match user {
@@ -67,7 +69,7 @@ pub(super) fn token<'a>(user: Option<&'a [u8]>, password: &'a [u8]) -> Option<To
 pub(super) struct AuthFailures {
     failures: Counter,
     waiting: Semaphore,
-    /// Locked while a reply is being delayed.
+    /// Lock that is held while a reply is being delayed, so that delays follow each other.
     turn: Mutex<()>,
     logged: Mutex<Log>,
     total: AtomicU64,
@@ -90,8 +92,8 @@ impl AuthFailures {
         }
     }
 
-    /// Counts the `wrong`th wrong password of a connection, and delays its reply. Returns whether the connection may
-    /// try again.
+    /// Counts a wrong password, which is number `wrong` on its connection, and delays the reply to it. Returns whether
+    /// the connection may try again.
     pub(super) async fn delay_reply(&self, peer: Option<SocketAddr>, wrong: u32, stop: &CancellationToken) -> bool {
         self.failures.increment(1);
         let total = self.total.fetch_add(1, Relaxed) + 1;

@@ -1,8 +1,8 @@
-//! Commands other than batches of INCR: reads, commands that raise (`sets.rs`), commands that only seqsvr has
-//! (`exact.rs`), commands on series (`ids.rs`), and the commands that clients send at connection setup.
+//! Commands other than batches of INCR: reads, commands that raise a uid (`sets.rs`), commands that only seqsvr has
+//! (`exact.rs`), commands on series (`ids.rs`), and the commands that clients send when they connect.
 //!
-//! A refused command has changed nothing. Retryable refusals are encoded as `-TRYAGAIN`, or as `-LOADING` while the
-//! node has no routes: Redis clients retry both.
+//! A refused command has changed nothing. A retryable refusal is encoded as `-TRYAGAIN`, or as `-LOADING` while the
+//! node has no routes, because Redis clients retry after both.
 
 use seq_api::service::{Call, Current, Item, SequenceService, Via};
 use seq_core::{Count, Epoch, Refusal, Uid, limits};
@@ -24,34 +24,35 @@ mod exact;
 mod ids;
 mod sets;
 
-/// Longest name of a command, in bytes; a longer name is unknown.
+/// Limit on the bytes of a command's name. A longer name is an unknown command.
 const MAX_NAME_BYTES: usize = 24;
 
 /// State of a connection.
 pub(super) struct Session {
     id: u64,
-    /// Whether the client may send all commands: it needs neither a password nor a token, or has sent the right one.
+    /// Whether the client may send all commands, because it needs neither a password nor a token, or because it has
+    /// sent the right one.
     pub(super) admitted: bool,
-    /// The sender of the commands, once it is admitted.
+    /// The sender of the commands. It is known once the session is admitted.
     pub(super) sender: Sender,
     pub(super) resp3: bool,
-    /// Whether the connection is closed after the replies so far.
+    /// Whether the connection is closed after the replies that have been written.
     pub(super) closing: bool,
     /// Set by CLIENT SETNAME or HELLO.
     name: Vec<u8>,
     peer: Peer,
-    /// Refusal of a further connection for the tenant of its certificate.
+    /// Refusal of this connection, because the tenant of its certificate has as many connections as it may have.
     above_quota: Option<Status>,
     wrong_passwords: u32,
     /// The commands queued since MULTI.
     transaction: Option<Transaction>,
-    /// The transaction of an EXEC, to be executed next.
+    /// The transaction that an EXEC has ended and that has to be executed next.
     pub(super) exec: Option<Transaction>,
 }
 
 impl Session {
-    /// Creates the session of a new connection. The session is admitted if it needs no password, or if its certificate
-    /// belongs to a tenant.
+    /// Creates the session of a new connection. The session is admitted at once if it needs no password, or if its
+    /// certificate belongs to a tenant.
     pub(super) fn new(id: u64, node: &Node, peer: Peer) -> Session {
         let mut above_quota = None;
         let (admitted, sender) = match &node.tenants {
@@ -92,13 +93,13 @@ impl Session {
         self.transaction.as_ref().map_or(0, Transaction::bytes)
     }
 
-    /// Returns whether INCRs are executed in batches, without a check of the session for each of them.
+    /// Returns whether INCRs may be executed in batches, that is, without a check of the session for each of them.
     pub(super) fn allows_incr_batches(&self) -> bool {
         self.admitted && self.transaction.is_none()
     }
 }
 
-/// Returns the node's mapping of keys to uids.
+/// Returns the node's mapping from keys to uids.
 pub(super) fn keys(node: &Node) -> Keys<'_> {
     Keys { prefix: node.config.prefix.as_bytes() }
 }
@@ -114,7 +115,7 @@ fn is_above_quota(status: &Status) -> bool {
     seq_proto::status::reason(status).as_deref() == Some(Reason::TooManyConnections.name())
 }
 
-/// Encodes the refusal of a further connection of a tenant.
+/// Encodes the refusal of a connection that exceeds the limit of its tenant.
 fn above_quota(replies: &mut Replies, status: &Status) {
     replies.error("TRYAGAIN", format_args!("TOO_MANY_CONNECTIONS {}", status.message()));
 }
@@ -128,7 +129,7 @@ pub(super) fn loading(replies: &mut Replies) {
 struct Invocation<'a, 'b> {
     name: &'b [u8],
     args: Args<'a>,
-    /// How many times it is executed, each time with a reply of its own; above 1 for INCR of a series alone.
+    /// Number of times that the command is executed, each with its own reply. It is above 1 only for INCR of a series.
     times: u32,
 }
 
@@ -138,7 +139,7 @@ impl<'a> Invocation<'a, '_> {
         self.args.iter().skip(1)
     }
 
-    /// Returns argument `index`, from 1; empty if there is none.
+    /// Returns argument `index`, counted from 1 after the name; empty if there is none.
     fn get(&self, index: usize) -> &'a [u8] {
         self.args.iter().nth(index).unwrap_or_default()
     }
@@ -154,8 +155,9 @@ impl<'a> Invocation<'a, '_> {
     }
 }
 
-/// Executes the command at the start of `input`; within a transaction it is queued. Equal commands that follow it are
-/// executed with it if they take ids of a series. Returns the length of all executed commands in bytes.
+/// Executes the command at the start of `input`. Within a transaction, queues it instead. If it takes ids of a series,
+/// executes equal commands that directly follow it together with it. Returns the length in bytes of all commands that
+/// were executed or queued.
 pub(super) async fn execute<F: SequenceService>(
     endpoint: &Endpoint<F>,
     session: &mut Session,
@@ -168,7 +170,7 @@ pub(super) async fn execute<F: SequenceService>(
     command.bytes * times as usize
 }
 
-/// Executes one command, whose encoded form is `bytes`, or several equal commands.
+/// Executes one command whose encoded form is `bytes`, or several commands that are equal to it.
 async fn execute_times<F: SequenceService>(
     endpoint: &Endpoint<F>,
     session: &mut Session,
@@ -182,7 +184,7 @@ async fn execute_times<F: SequenceService>(
     name.copy_from_slice(&called[..called.len().min(MAX_NAME_BYTES)]);
     name.make_ascii_uppercase();
     let invocation = Invocation { name, args: *args, times };
-    // This is an HTTP request, which a web page makes the browser send to this port.
+    // This is an HTTP request, which a web page can make the browser send to this port.
     if matches!(invocation.name, b"POST" | b"HOST:") {
         session.closing = true;
         return;
@@ -210,7 +212,7 @@ async fn execute_times<F: SequenceService>(
     dispatch(endpoint, session, &invocation, replies).await;
 }
 
-/// Executes a command that passed [`check`].
+/// Executes a command that [`check`] has accepted.
 async fn dispatch<F: SequenceService>(
     endpoint: &Endpoint<F>,
     session: &mut Session,
@@ -233,7 +235,7 @@ async fn dispatch<F: SequenceService>(
         b"SEQ.NEXT" => exact::next(endpoint, session.sender.caller(), invocation, replies).await,
         b"SEQ.GET" => exact::get(endpoint, session.sender.caller(), invocation.get(1), replies).await,
         b"MULTI" | b"EXEC" | b"DISCARD" => transact(session, invocation.name, replies),
-        // WATCH is not supported, so there is nothing to unwatch.
+        // WATCH is not supported, so UNWATCH has nothing to do.
         b"UNWATCH" => replies.simple("OK"),
         b"PING" if invocation.args.count() > 2 => {
             replies.error("ERR", format_args!("wrong number of arguments for 'ping' command"))
@@ -253,7 +255,7 @@ async fn dispatch<F: SequenceService>(
             replies.integer(0);
             replies.array(0);
         }
-        // The text of Redis, which clients recognize, so they do not request slots.
+        // This is the text of Redis. Clients recognize it, and then do not request the cluster's slots.
         b"CLUSTER" => replies.error("ERR", format_args!("This instance has cluster support disabled")),
         b"COMMAND" => command(invocation, replies),
         b"CONFIG" => config(&endpoint.node, invocation, replies),
@@ -265,12 +267,12 @@ async fn dispatch<F: SequenceService>(
     }
 }
 
-/// Checks that a command is supported, with this number of arguments. Encodes an error if it is not.
+/// Returns whether a command is supported with this number of arguments. Encodes an error if it is not.
 fn check(called: &[u8], invocation: &Invocation<'_, '_>, replies: &mut Replies) -> bool {
     let count = invocation.args.count();
     let known = SERVED.iter().find(|served| served.name.as_bytes().eq_ignore_ascii_case(called));
     let (unserved, arity) = match known {
-        // SET has an error of its own for options.
+        // SET has its own error for options.
         Some(served) if tables::takes(served.arity, count) || (invocation.name == b"SET" && count > 3) => return true,
         Some(served) => (Unserved::Unknown, Some(served.arity)),
         None => tables::unserved(called),
@@ -320,7 +322,7 @@ fn transact(session: &mut Session, name: &[u8], replies: &mut Replies) {
     }
 }
 
-/// Resets the session to the session of a new connection.
+/// Resets the session to the state of a new connection.
 fn reset(node: &Node, session: &mut Session, replies: &mut Replies) {
     let wrong_passwords = session.wrong_passwords;
     *session = Session { wrong_passwords, ..Session::new(session.id, node, session.peer.clone()) };
@@ -328,7 +330,7 @@ fn reset(node: &Node, session: &mut Session, replies: &mut Replies) {
     replies.simple("RESET");
 }
 
-/// Returns the uid of a key; encodes an error if it is not the key of a sequence.
+/// Returns the uid of a key. Encodes an error if the key does not name a sequence.
 fn uid<F>(endpoint: &Endpoint<F>, key: &[u8], replies: &mut Replies) -> Option<Uid> {
     let keys = keys(&endpoint.node);
     let uid = keys.uid(key);
@@ -339,7 +341,7 @@ fn uid<F>(endpoint: &Endpoint<F>, key: &[u8], replies: &mut Replies) -> Option<U
     uid
 }
 
-/// Executes an INCR or INCRBY outside of a batch, because its arguments are invalid or out of range.
+/// Executes an INCR or INCRBY that is not in a batch, because its arguments are invalid or out of range.
 async fn incr<F: SequenceService>(
     endpoint: &Endpoint<F>,
     caller: &Caller,
@@ -358,7 +360,7 @@ async fn incr<F: SequenceService>(
     }
 }
 
-/// Returns the count of an INCR or INCRBY; encodes an error if it is invalid.
+/// Returns the count of an INCR or INCRBY. Encodes an error if it is invalid.
 fn amount(invocation: &Invocation<'_, '_>, replies: &mut Replies) -> Option<Count> {
     let by = if invocation.name == b"INCR" { b"1" } else { invocation.get(2) };
     let (negative, digits) = by.strip_prefix(b"-").map_or((false, by), |digits| (true, digits));
@@ -390,7 +392,8 @@ fn refused<F: SequenceService>(endpoint: &Endpoint<F>, replies: &mut Replies, re
 /// Returns the last number of a reading, or an upper bound of it; `None` if the uid never had a number.
 ///
 /// # Errors
-/// The bound, if the node's settings refuse bounds: the number may never have been allocated.
+/// The upper bound, if the reading is inexact and the node's settings refuse upper bounds, because this number may
+/// never have been allocated.
 fn value<F>(endpoint: &Endpoint<F>, current: &Current) -> Result<Option<u64>, u64> {
     let value = current.reading.value.0;
     if !current.reading.exact && !endpoint.node.config.read_bounds {
@@ -399,7 +402,7 @@ fn value<F>(endpoint: &Endpoint<F>, current: &Current) -> Result<Option<u64>, u6
     Ok(Some(value).filter(|value| *value > 0))
 }
 
-/// Encodes the refusal of a read whose last number is not known.
+/// Encodes the refusal of a read because the exact last number is not known.
 fn inexact(replies: &mut Replies, uid: Uid, bound: u64) {
     replies.error(
         "INEXACT",
@@ -417,7 +420,8 @@ async fn get<F: SequenceService>(endpoint: &Endpoint<F>, caller: &Caller, key: &
     }
 }
 
-/// Reads the last number of a key's uid. Encodes an error if the key is no sequence of this set or cannot be read now.
+/// Reads the last number of a key's uid. Encodes an error if the key does not name a sequence of this set, or if the
+/// uid cannot be read now.
 pub(super) async fn current<F: SequenceService>(
     endpoint: &Endpoint<F>,
     caller: &Caller,
@@ -437,8 +441,8 @@ pub(super) async fn current<F: SequenceService>(
     read.inspect_err(|refusal| refused(endpoint, replies, refusal)).ok().map(|current| (uid, current))
 }
 
-/// Reads all keys of a command. A key that is no sequence of this set has no value, as a missing key in Redis. Encodes
-/// an error if a key cannot be read now.
+/// Reads all keys of a command. A key that does not name a sequence of this set has no value, like a missing key in
+/// Redis. Encodes an error if a key cannot be read now.
 async fn read<F: SequenceService>(
     endpoint: &Endpoint<F>,
     caller: &Caller,
@@ -504,7 +508,7 @@ async fn exists<F: SequenceService>(
     }
 }
 
-/// Executes TYPE, TTL or PTTL: a sequence that has had a number is a string that never expires.
+/// Executes TYPE, TTL or PTTL. A sequence that has had a number is a string that never expires.
 async fn type_or_ttl<F: SequenceService>(
     endpoint: &Endpoint<F>,
     caller: &Caller,
@@ -537,7 +541,7 @@ async fn authenticate<F>(
                     session.sender = sender;
                     AuthOutcome::Admitted
                 }
-                // The token is right, so this is no guess.
+                // The token is right, so this was not a guess.
                 Some(Err(status)) if is_above_quota(&status) => {
                     above_quota(replies, &status);
                     return false;
@@ -668,7 +672,7 @@ fn command(invocation: &Invocation<'_, '_>, replies: &mut Replies) {
     };
     match &*invocation.word(1) {
         "count" => replies.integer(SERVED.len() as u64),
-        // The documentation of Redis applies, and clients have it.
+        // The documentation of Redis applies, and clients already have it.
         "docs" => replies.map(0),
         "list" => {
             replies.array(SERVED.len());
@@ -737,7 +741,7 @@ fn client(session: &mut Session, invocation: &Invocation<'_, '_>, replies: &mut 
     }
 }
 
-/// Returns the context of a request. Redis clients state no timeout.
+/// Returns the context of a request. Redis clients state no timeout, so the default applies.
 pub(super) fn call() -> Call {
     Call { deadline: timeout::after(DEFAULT_TIMEOUT), hops: 0, via: Via::Resp }
 }

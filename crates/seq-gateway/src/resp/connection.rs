@@ -1,8 +1,9 @@
-//! One client connection: reads the available bytes, executes all complete commands, and writes the replies once.
+//! One client connection. It reads the available bytes, executes all complete commands in them, and writes all replies
+//! at once.
 //!
-//! The buffers of a batch belong to the thread: a connection holds them from the arrival of bytes until its replies are
-//! sent, so an idle connection holds only the start of an incomplete command. Replies are in the order of the commands,
-//! even if some of them wait.
+//! The buffers of a batch belong to the thread. A connection holds them only from the arrival of bytes until the
+//! replies are sent, so an idle connection holds at most the start of an incomplete command. Replies are in the order
+//! of the commands, even if some commands wait.
 
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -28,37 +29,39 @@ use crate::resp::incr_batch::{self, BatchEnd};
 use crate::resp::parse::Parser;
 use crate::resp::transaction::Transaction;
 
-/// Size of a read: some hundred commands, which stay in the L1 cache until their replies are written.
+/// Size of a read. It is several hundred commands, which stay in the L1 cache until their replies have been written.
 const READ_BYTES: usize = 16 * 1024;
 
-/// Longest start of an incomplete command that is copied in front of the next read. A command that is split by a read
-/// usually fits.
+/// Longest start of an incomplete command that is copied in front of the next read. If a read splits a command, the
+/// start usually has at most this length.
 const SHORT_BYTES: usize = 1_024;
 
-/// Size of the buffered replies at which they are sent, even if more commands follow. Only the largest batches have
-/// more.
+/// Number of bytes of buffered replies at which they are sent even if more commands follow. Only the largest batches
+/// have more replies.
 const SEND_BYTES: usize = 64 * 1024;
 
-/// Memory for replies and items that a thread keeps between batches: enough for a batch of INCR, but not for the
-/// largest batch.
+/// Memory for replies and for items that a thread keeps between batches. It is enough for a batch of INCR, but not for
+/// the largest batch.
 const KEPT_BYTES: usize = SEND_BYTES;
 
-/// Most batch buffers that a thread keeps: one for each connection that waits for other nodes under a usual load. With
-/// [`KEPT_BYTES`] for each of their parts they take 12 MiB; the buffers of small batches take 1 MiB.
+/// Limit on the batch buffers that a thread keeps. It is enough for one for each connection that waits for other nodes
+/// under a usual load. If each part of the buffers has [`KEPT_BYTES`], they take 12 MiB together; the buffers of small
+/// batches take 1 MiB.
 const MAX_SPARE: usize = 64;
 
-/// Most INCRs of one batch: more than one read holds, and as many as a forwarded request may carry.
+/// Limit on the INCRs of one batch. It is larger than the number in one read, and equal to the number of items that a
+/// forwarded request may have.
 const MAX_TAKES: usize = limits::MAX_ITEMS;
 
-/// Timeout of a command, from its first byte. It is enough for the largest command over a slow network, and a client
-/// that sends single bytes cannot occupy a connection forever.
+/// Timeout of a command, counted from its first byte. It is long enough for the largest command over a slow network,
+/// and prevents a client that sends single bytes from occupying a connection forever.
 const COMMAND_TIME: Duration = Duration::from_secs(30);
 
-/// Timeout of writing replies to a client that does not read them, after which it is disconnected. Until then no
-/// further bytes are read from it.
+/// Timeout of writing replies to a client that does not read them. After it the client is disconnected. Until then no
+/// further bytes are read from the client.
 const UNREAD_TIME: Duration = Duration::from_secs(30);
 
-/// Timeout for the client to read the last reply before the socket is closed.
+/// Time that the client has to read the last reply before the socket is closed.
 pub(super) const LINGER: Duration = Duration::from_secs(1);
 
 /// One client's connection.
@@ -68,16 +71,16 @@ pub(super) struct Client<F> {
     parser: Parser,
     /// The start of an incomplete command.
     partial: Vec<u8>,
-    /// Arrival of the first bytes of the incomplete command.
+    /// Time at which the first bytes of the incomplete command arrived.
     since: Option<Instant>,
     session: Session,
-    /// Memory that the connection holds beyond [`SHORT_BYTES`] and the buffers of the thread.
+    /// Memory that the connection holds in addition to [`SHORT_BYTES`] and the buffers of the thread.
     memory: Charge,
 }
 
 /// Buffers of one batch.
 struct Batch {
-    /// [`SHORT_BYTES`] of space, then the bytes of the read.
+    /// [`SHORT_BYTES`] of space, followed by the bytes of the read.
     input: Box<[u8]>,
     items: Vec<DecodedItem>,
     results: Vec<ItemReply<Allocation>>,
@@ -88,7 +91,7 @@ struct Batch {
 enum End {
     /// The client disconnected, or does not read.
     Gone,
-    /// The endpoint closes the connection, after the replies that are written.
+    /// The endpoint closes the connection, after it has sent the replies that are written.
     Close,
 }
 
@@ -103,7 +106,8 @@ impl<F: SequenceService> Client<F> {
     /// Serves the client until it disconnects, violates the protocol, or the endpoint shuts down.
     pub(super) async fn run(mut self) {
         let endpoint = self.endpoint.clone();
-        // Registered once: the shutdown of the endpoint wakes this task from any wait, at no cost until then.
+        // Registered only once: the shutdown of the endpoint wakes this task from any wait, and the registration costs
+        // nothing until then.
         let mut stopped = pin!(endpoint.stop.cancelled());
         poll_fn(|context| {
             let _ = stopped.as_mut().poll(context);
@@ -130,7 +134,7 @@ impl<F: SequenceService> Client<F> {
                 break End::Close;
             }
             if bytes == READ_BYTES {
-                // More input is available; other tasks of this core run first.
+                // More input is available, so other tasks of this core run first.
                 tokio::task::yield_now().await;
             }
         };
@@ -139,7 +143,7 @@ impl<F: SequenceService> Client<F> {
         }
     }
 
-    /// Waits for bytes, which are read into the batch's input, behind the space for the start of a command.
+    /// Waits for bytes and reads them into the batch's input, after the space for the start of a command.
     async fn read(&mut self) -> Result<(Batch, usize), End> {
         let (endpoint, stream) = (&*self.endpoint, &mut self.stream);
         let reading = poll_fn(|context| {
@@ -176,14 +180,14 @@ impl<F: SequenceService> Client<F> {
         }
     }
 
-    /// Returns whether the connection ends with the replies to the commands so far. This is so while the node leaves: a
-    /// command on a connection that closes at another time is lost.
+    /// Returns whether the connection ends with the replies to the commands so far. It does while the node leaves,
+    /// because a command is lost if its connection is closed at another time.
     fn leaves(&self) -> bool {
         self.endpoint.node.departure.ends_connections() && !self.session.is_in_transaction()
     }
 
-    /// Sends the end of the connection together with the replies, if it ends after them: commands that the client would
-    /// send in between would be lost.
+    /// If the connection ends after these replies, makes the system send the end of the connection together with them.
+    /// Otherwise commands that the client sends in between would be lost.
     fn before_last_send(&self, all_executed: bool) {
         if all_executed && self.leaves() {
             self.stream.join_end_to_last_write();
@@ -193,7 +197,8 @@ impl<F: SequenceService> Client<F> {
     /// Executes the commands of a read.
     async fn serve(&mut self, batch: &mut Batch, bytes: usize) -> Result<(), End> {
         let Batch { input, items, results, replies } = batch;
-        // The usual short start of a command is copied in front of the read; to a long start, the read is appended.
+        // In the common case the start of a command is short, and is copied in front of the read. If the start is long,
+        // the read is appended to it.
         let short = self.partial.len() <= SHORT_BYTES;
         let mut partial = if short { Vec::new() } else { std::mem::take(&mut self.partial) };
         let input = if short {
@@ -209,7 +214,7 @@ impl<F: SequenceService> Client<F> {
         let keys = commands::keys(&endpoint.node);
         let mut at = 0;
         let outcome = loop {
-            // Before authentication and within a transaction, commands are parsed one by one.
+            // Before authentication and within a transaction, commands are parsed and executed one by one.
             let (bytes, end) = if self.session.allows_incr_batches() {
                 incr_batch::parse_batch(&mut self.parser, &input[at..], keys, MAX_TAKES, items)
             } else {
@@ -261,8 +266,8 @@ impl<F: SequenceService> Client<F> {
         self.hold(replies).await
     }
 
-    /// Counts the rest of an incomplete command, and of a transaction. If it does not fit, the connection is closed,
-    /// because there is no room for the rest of the command either.
+    /// Counts the memory of an incomplete command, and of a transaction. If it does not fit, closes the connection,
+    /// because the rest of the command would not fit either.
     async fn hold(&mut self, replies: &mut Replies) -> Result<(), End> {
         let long = self.partial.len().saturating_sub(SHORT_BYTES);
         let held = long + self.session.queued_bytes();
@@ -275,7 +280,7 @@ impl<F: SequenceService> Client<F> {
         Err(End::Close)
     }
 
-    /// Executes the commands of a transaction; their replies are one array.
+    /// Executes the commands of a transaction. Their replies are the items of one array.
     async fn execute(
         &mut self,
         transaction: Transaction,
@@ -302,7 +307,7 @@ impl<F: SequenceService> Client<F> {
                     at += commands::execute(&endpoint, &mut self.session, &command, &input[at..], replies).await;
                 }
                 BatchEnd::Full => {}
-                // Not reached, because the commands were complete when they were queued.
+                // This does not happen, because the commands were complete when they were queued.
                 BatchEnd::Input | BatchEnd::Malformed(_) => break,
             }
             if replies.bytes().len() >= SEND_BYTES {
@@ -319,11 +324,11 @@ impl<F: SequenceService> Client<F> {
         }
         let sent = {
             let mut sending = pin!(self.stream.write_all(replies.bytes()));
-            // The usual write completes immediately and needs no timer.
+            // In the common case the write completes immediately and needs no timer.
             match poll_fn(|context| Poll::Ready(sending.as_mut().poll(context))).await {
                 Poll::Ready(sent) => sent.is_ok(),
-                // Replies that the client does not read are counted; if they do not fit, the connection is not worth
-                // waiting for.
+                // Replies that the client does not read are counted. If they do not fit into the memory, waiting for
+                // the client is not worthwhile.
                 Poll::Pending => match self.memory.account().charge(replies.bytes().len()) {
                     Ok(_unread) => matches!(timeout(UNREAD_TIME, sending).await, Ok(Ok(()))),
                     Err(OutOfMemory) => false,
@@ -334,8 +339,8 @@ impl<F: SequenceService> Client<F> {
         if sent { Ok(()) } else { Err(End::Gone) }
     }
 
-    /// Closes the connection so that the client gets the last reply. Closing a socket with unread bytes would discard
-    /// data that is still in transit.
+    /// Closes the connection in such a way that the client gets the last reply. If a socket with unread bytes were
+    /// closed, data in transit to the client would be discarded.
     async fn close(&mut self) {
         let stream = &mut self.stream;
         let closing = async {
@@ -360,7 +365,7 @@ async fn allocate<F: SequenceService>(
     let _sample = endpoint.latency.sample(Via::Resp);
     caller.admit_commands(items);
     service.try_next_batch(Via::Resp, items, results);
-    // Without routes no owner is known; the client gets the error immediately, and retries.
+    // Without routes no owner is known. The client gets the error immediately, and retries.
     if results.iter().any(Option::is_none) && !endpoint.has_no_routes() {
         match account.charge(items.len() * ITEM_BYTES) {
             Ok(_pending) => service.complete_batch(call(), items, results).await,
@@ -380,13 +385,13 @@ async fn allocate<F: SequenceService>(
 }
 
 thread_local! {
-    /// The batch buffers that no connection of the thread uses, up to [`MAX_SPARE`] of them; the last element was used
-    /// last.
+    /// The batch buffers that no connection of the thread uses. There are at most [`MAX_SPARE`] of them, and the last
+    /// element was used most recently.
     static SPARE: RefCell<Vec<Batch>> = const { RefCell::new(Vec::new()) };
 }
 
 impl Batch {
-    /// Takes spare buffers, or creates new buffers if waiting connections hold all others.
+    /// Takes spare buffers. If waiting connections hold all of them, creates new buffers.
     fn of_thread() -> Batch {
         SPARE.with_borrow_mut(Vec::pop).unwrap_or_else(|| {
             let input = vec![0; SHORT_BYTES + READ_BYTES].into();

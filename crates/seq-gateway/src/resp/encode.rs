@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Write};
 
-/// Longest excerpt of a request in an error text: enough to search for.
+/// Limit on the bytes of a request that an error text repeats. It is enough to search for the request.
 const MAX_EXCERPT_BYTES: usize = 64;
 
 /// The encoded replies of one batch.
@@ -19,7 +19,7 @@ impl Replies {
         &self.bytes
     }
 
-    /// Removes the replies after they were sent. Keeps at most `keep` bytes of capacity for the next batch.
+    /// Removes the replies after they have been sent. Keeps at most `keep` bytes of capacity for the next batch.
     pub(crate) fn clear(&mut self, keep: usize) {
         self.bytes.clear();
         self.bytes.shrink_to(keep);
@@ -75,7 +75,8 @@ impl Replies {
         if self.resp3 { self.line(b'%', pairs as u64) } else { self.array(pairs * 2) }
     }
 
-    /// Encodes an error: its kind in capitals, by which clients decide on a retry, and a human-readable text.
+    /// Encodes an error. It consists of a kind in capitals, by which clients decide on a retry, and a human-readable
+    /// text.
     pub(crate) fn error(&mut self, kind: &str, text: fmt::Arguments<'_>) {
         self.bytes.push(b'-');
         self.bytes.extend_from_slice(kind.as_bytes());
@@ -88,7 +89,7 @@ impl Replies {
     fn line(&mut self, kind: u8, value: u64) {
         let mut digits = itoa::Buffer::new();
         let digits = digits.format(value).as_bytes();
-        // One capacity check for the whole line.
+        // The capacity is checked only once for the whole line.
         self.bytes.reserve(digits.len() + 3);
         self.bytes.push(kind);
         self.bytes.extend_from_slice(digits);
@@ -101,7 +102,7 @@ impl Replies {
     }
 }
 
-/// A writer that replaces control characters, so that text stays on one line.
+/// A writer that replaces control characters, so that a text stays on one line.
 struct OneLine<'a>(&'a mut Vec<u8>);
 
 impl Write for OneLine<'_> {

@@ -1,4 +1,4 @@
-//! Fast path: parses consecutive INCR and INCRBY commands into one batch of items.
+//! Fast path that parses consecutive INCR and INCRBY commands into one batch of items.
 
 use std::io::Write;
 
@@ -7,7 +7,8 @@ use seq_core::{Count, Epoch, Uid};
 
 use crate::resp::parse::{Args, Command, Malformed, Parser};
 
-/// Digits of the largest uid. Leading zeros count, too: benchmarks pad their keys, which name the same uid.
+/// Number of digits of the largest uid. Leading zeros are included, because benchmarks pad their keys with them. A key
+/// with leading zeros names the same uid as one without.
 const MAX_UID_DIGITS: usize = 20;
 
 /// Reason why a batch ends.
@@ -16,14 +17,14 @@ pub(crate) enum BatchEnd<'a> {
     Input,
     /// The batch is full.
     Full,
-    /// Another command follows, such as an INCR with invalid arguments.
+    /// Another command follows, for example an INCR with invalid arguments.
     Other(Command<'a>),
-    /// The following input is no command.
+    /// The following input is not a command.
     Malformed(Malformed),
 }
 
-/// Parses the INCRs at the start of `input` into `items`, up to `most` of them. Returns their length in bytes, and the
-/// reason why the batch ends.
+/// Parses the INCRs at the start of `input` into `items`, at most `most` of them. Returns their length in bytes, and
+/// the reason why the batch ends.
 pub(crate) fn parse_batch<'a>(
     parser: &mut Parser,
     input: &'a [u8],
@@ -55,8 +56,8 @@ pub(crate) fn parse_batch<'a>(
     (at, BatchEnd::Full)
 }
 
-/// Parses an INCR in the form that nearly every client sends; also returns its length in bytes. Other forms are left to
-/// [`short`] and then to the parser, which return the same result but are slower.
+/// Parses an INCR in the form that nearly every client sends. Also returns its length in bytes. Other forms are parsed
+/// by [`short`] or, after it, by the parser, which return the same result but are slower.
 #[inline]
 fn plain(input: &[u8], keys: Keys<'_>) -> Option<(Item, usize)> {
     let (key, rest) = sized(input.strip_prefix(b"*2\r\n$4\r\nINCR\r\n$")?)?;
@@ -64,7 +65,7 @@ fn plain(input: &[u8], keys: Keys<'_>) -> Option<(Item, usize)> {
     Some((item, input.len() - rest.len()))
 }
 
-/// Parses an INCR or INCRBY whose arguments are shorter than a hundred bytes each; also returns its length in bytes.
+/// Parses an INCR or INCRBY whose arguments each have fewer than a hundred bytes. Also returns its length in bytes.
 fn short(input: &[u8], keys: Keys<'_>) -> Option<(Item, usize)> {
     let (by, rest) = match input {
         [b'*', b'2', b'\r', b'\n', rest @ ..] => (false, rest),
@@ -79,7 +80,7 @@ fn short(input: &[u8], keys: Keys<'_>) -> Option<(Item, usize)> {
     Some((item, input.len() - rest.len()))
 }
 
-/// Parses a length of one or two digits and a string of that length; returns the string and the rest of the input.
+/// Parses a length of one or two digits and a string of that length. Returns the string and the rest of the input.
 #[inline]
 fn sized(input: &[u8]) -> Option<(&[u8], &[u8])> {
     let (size, bytes) = match input {
@@ -96,7 +97,7 @@ fn amount(digits: &[u8]) -> Option<Count> {
     Count::new(u32::try_from(integer(digits)?).ok()?).ok()
 }
 
-/// Parses any command at the start of `input`; also returns its length in bytes.
+/// Parses any command at the start of `input`. Also returns its length in bytes.
 pub(crate) fn parse_one<'a>(parser: &mut Parser, input: &'a [u8]) -> (usize, BatchEnd<'a>) {
     let end = match parser.next(input) {
         Ok(Some(command)) => BatchEnd::Other(command),
@@ -106,7 +107,7 @@ pub(crate) fn parse_one<'a>(parser: &mut Parser, input: &'a [u8]) -> (usize, Bat
     (0, end)
 }
 
-/// Returns the item of an INCR or INCRBY; `None` for another command or invalid arguments.
+/// Returns the item of an INCR or INCRBY; `None` if it is another command or has invalid arguments.
 fn increment(args: &Args<'_>, keys: Keys<'_>) -> Option<Item> {
     let mut args = args.iter();
     let name = args.next()?;
@@ -120,14 +121,14 @@ fn increment(args: &Args<'_>, keys: Keys<'_>) -> Option<Item> {
     args.next().is_none().then_some(Item { uid, count, epoch: Epoch(0) })
 }
 
-/// Mapping of keys to uids.
+/// Mapping from keys to uids.
 #[derive(Clone, Copy)]
 pub(crate) struct Keys<'a> {
     pub(crate) prefix: &'a [u8],
 }
 
 impl Keys<'_> {
-    /// Returns the uid of a key, or `None` if the key does not name a sequence.
+    /// Returns the uid that a key names; `None` if the key does not name a sequence.
     #[inline]
     pub(crate) fn uid(self, key: &[u8]) -> Option<Uid> {
         number(key.strip_prefix(self.prefix)?).map(Uid)
@@ -141,7 +142,7 @@ impl Keys<'_> {
     }
 }
 
-/// Parses an integer as Redis does: digits only, without leading zeros.
+/// Parses an integer in the same way as Redis: only digits, without leading zeros.
 pub(crate) fn integer(digits: &[u8]) -> Option<u64> {
     number(digits).filter(|_| digits.len() == 1 || digits[0] != b'0')
 }
@@ -153,7 +154,7 @@ pub(crate) fn number(digits: &[u8]) -> Option<u64> {
         return None;
     }
     let mut number: u64 = 0;
-    // Nineteen digits always fit; only the twentieth can overflow.
+    // Nineteen digits never overflow. Only the twentieth can.
     let (sure, last) = digits.split_at(digits.len().min(MAX_UID_DIGITS - 1));
     for digit in sure {
         number = number * 10 + u64::from(value(*digit)?);
@@ -179,7 +180,7 @@ mod tests {
 
     const KEYS: Keys<'_> = Keys { prefix: b"seq:" };
 
-    /// Parses the items of an input, and checks that the same input in single bytes yields the same items.
+    /// Parses the items of an input. Checks that the same input in single bytes yields the same items.
     fn parsed(input: &[u8]) -> Vec<(u64, u32)> {
         let parse = |input: &[u8]| {
             let mut items = Vec::new();

@@ -1,27 +1,28 @@
-//! Incremental parser of Redis commands: arrays of bulk strings, or inline commands typed as a line.
+//! Incremental parser of Redis commands: arrays of bulk strings, or inline commands that were typed as a line.
 //!
-//! Parsing is a pure function of the bytes, without allocation: arguments are slices of the input. When more of an
-//! incomplete command arrives, its complete arguments are not parsed again, so a sender of single bytes causes no
-//! quadratic work.
+//! Parsing is a pure function of the bytes and allocates no memory, because arguments are slices of the input. When
+//! more bytes of an incomplete command arrive, its complete arguments are not parsed again. So a sender of single bytes
+//! does not cause a quadratic amount of work.
 
 use seq_core::limits;
 
-/// Longest argument, in bytes: no valid key, name or password is longer.
+/// Limit on the bytes of an argument. No valid key, name or password is longer.
 pub const MAX_BULK_BYTES: usize = 1_024;
 
-/// Most arguments of a command, its name included: as many keys as a gRPC batch may have items.
+/// Limit on the arguments of a command, including its name. It allows as many keys as a gRPC batch may have items.
 pub const MAX_ARGS: usize = limits::MAX_ITEMS + 1;
 
-/// Longest inline command, in bytes: typed, or sent by a script without a client library.
+/// Limit on the bytes of an inline command, which is typed, or sent by a script without a client library.
 pub const MAX_INLINE_BYTES: usize = 1_024;
 
-/// Largest command, in bytes: [`MAX_ARGS`] keys with the longest prefix. Arrays do not nest.
+/// Limit on the bytes of a command: [`MAX_ARGS`] keys with the longest prefix fit into it. Arrays do not nest.
 pub const MAX_COMMAND_BYTES: usize = limits::MAX_REQUEST_BYTES;
 
-/// Most digits of a length: more than any limit here has.
+/// Limit on the digits of a length. It is larger than the number of digits of any limit here.
 const MAX_LENGTH_DIGITS: usize = 10;
 
-/// Input that is no command. The connection must be closed, because the start of the next command is unknown.
+/// Error of input that is not a command. The connection must be closed, because it is unknown where the next command
+/// starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
     /// A length is not a number, or is not terminated.
@@ -33,13 +34,13 @@ pub enum Malformed {
         /// The announced number.
         args: i64,
     },
-    /// An argument that is too long, or has a negative length.
+    /// An argument that is too long, or whose length is negative.
     #[error("a bulk string of {bytes} bytes is not in 0..={MAX_BULK_BYTES}")]
     BulkLength {
         /// The announced length.
         bytes: i64,
     },
-    /// Another type in place of a bulk string, such as a nested array.
+    /// Another type in the place of a bulk string, for example a nested array.
     #[error("expected '$', got '{}'", .got.escape_ascii())]
     NoBulk {
         /// Its first byte.
@@ -71,17 +72,17 @@ pub struct Command<'a> {
 /// Progress within the command at the start of the input.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Parser {
-    /// Bytes that are parsed completely: the head of the array and the first arguments. 0 if none are.
+    /// Number of bytes that are parsed completely: the head of the array and its first arguments. 0 if there are none.
     whole: usize,
     /// Number of arguments of the array.
     args: usize,
-    /// Number of arguments after `whole`.
+    /// Number of arguments after the first `whole` bytes.
     missing: usize,
 }
 
 impl Parser {
-    /// Returns the command at the start of `input`, or `None` if it is incomplete. In this case the next call must get
-    /// the same bytes and more.
+    /// Returns the command at the start of `input`; `None` if it is incomplete. After `None`, the next call must get
+    /// the same bytes followed by more bytes.
     ///
     /// # Errors
     /// [`Malformed`].
@@ -94,7 +95,7 @@ impl Parser {
             }
             let Some((args, whole)) = length(input)? else { return Ok(None) };
             if args <= 0 {
-                // Ignored, as in Redis.
+                // An empty line is ignored, as in Redis.
                 return Ok(Some(Command { args: Args(Form::Line(&[])), bytes: whole }));
             }
             let count = usize::try_from(args).ok().filter(|count| *count <= MAX_ARGS);
@@ -121,7 +122,7 @@ pub struct Args<'a>(Form<'a>);
 enum Form<'a> {
     /// A complete array.
     Bulks { bytes: &'a [u8], count: usize },
-    /// An inline command: words between blanks or in quotes. Validated on construction.
+    /// An inline command: words between blanks or in quotes. It was validated when it was constructed.
     Line(&'a [u8]),
 }
 
@@ -152,7 +153,7 @@ impl<'a> Args<'a> {
     }
 }
 
-/// The words of a line. A quoted word ends at the next quote of its kind; there are no escapes.
+/// The words of a line. A quoted word ends at the next quote of the same kind. There are no escapes.
 #[derive(Clone)]
 struct Words<'a>(&'a [u8]);
 
@@ -194,7 +195,8 @@ fn inline(input: &[u8]) -> Result<Option<Command<'_>>, Malformed> {
     }
 }
 
-/// Parses the number after the first byte, up to CR LF; also returns its end. Returns `None` if the input ends earlier.
+/// Parses the number after the first byte, up to CR LF. Also returns where it ends. Returns `None` if the input ends
+/// earlier.
 #[inline]
 fn length(input: &[u8]) -> Result<Option<(i64, usize)>, Malformed> {
     let negative = input.get(1) == Some(&b'-');
@@ -217,7 +219,8 @@ fn length(input: &[u8]) -> Result<Option<(i64, usize)>, Malformed> {
     Err(Malformed::Length)
 }
 
-/// Parses the bulk string at the start of the input; also returns its end. Returns `None` if the input ends earlier.
+/// Parses the bulk string at the start of the input. Also returns where it ends. Returns `None` if the input ends
+/// earlier.
 #[inline]
 fn bulk(input: &[u8]) -> Result<Option<(&[u8], usize)>, Malformed> {
     match input.first() {

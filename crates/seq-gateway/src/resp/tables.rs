@@ -1,20 +1,20 @@
-//! Tables of supported and refused Redis commands, with the reason of each refusal, and the text of INFO.
+//! Tables of the supported and of the refused Redis commands, with the reason of each refusal; and the text of INFO.
 
 use std::fmt::Write;
 
 use crate::resp::Node;
 use crate::resp::parse::MAX_ARGS;
 
-/// Reported version of Redis; some clients check it before they send a command.
+/// Version of Redis that is reported. Some clients check it before they send a command.
 pub(super) const REDIS_VERSION: &str = "7.0.0";
 
 /// A supported command.
 pub(super) struct Served {
     pub(super) name: &'static str,
-    /// Number of arguments, including the name; a negative number is a minimum.
+    /// Number of arguments, including the name. A negative number means at least this many.
     pub(super) arity: i64,
     pub(super) flags: &'static [&'static str],
-    /// Positions of the first and the last key. 0 stands for no keys, -1 for the last argument.
+    /// Positions of the first key and the last key. 0 means that there are no keys, and -1 means the last argument.
     pub(super) keys: (i64, i64),
 }
 
@@ -83,8 +83,8 @@ const LOWERING: &[(&str, i64)] = &[
     ("COPY", -3),
 ];
 
-/// Commands for values that are no numbers, with their arities. Listed by their full names, not by prefix: commands
-/// that Redis lacks too are unknown.
+/// Commands for values that are not numbers, with their arities. They are listed by their full names and not by
+/// prefixes, because a command that Redis does not have either is an unknown command.
 #[rustfmt::skip]
 const OTHER_TYPES: &[(&str, i64)] = &[
     ("APPEND", 3),
@@ -194,12 +194,12 @@ const OTHER_TYPES: &[(&str, i64)] = &[
 pub(super) enum Unserved {
     Lowering,
     OtherType,
-    /// `WATCH`, as there is nothing to watch.
+    /// `WATCH`, because there is no state to watch.
     Watching,
     Unknown,
 }
 
-/// Returns why a command is not supported, and its arity if Redis has it.
+/// Returns why a command is not supported. Also returns its arity if Redis has the command.
 pub(super) fn unserved(name: &[u8]) -> (Unserved, Option<i64>) {
     let arity = |table: &[(&str, i64)]| {
         table.iter().find(|(is, _)| is.as_bytes().eq_ignore_ascii_case(name)).map(|(_, arity)| *arity)
@@ -215,7 +215,7 @@ pub(super) fn unserved(name: &[u8]) -> (Unserved, Option<i64>) {
     }
 }
 
-/// Returns whether a command of this arity takes `count` arguments, including its name.
+/// Returns whether a command of this arity may have `count` arguments, including its name.
 pub(super) fn takes(arity: i64, count: usize) -> bool {
     let count = i64::try_from(count).unwrap_or(i64::MAX);
     if arity < 0 { count >= -arity } else { count == arity }

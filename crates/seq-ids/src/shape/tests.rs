@@ -33,7 +33,8 @@ fn shapes() -> impl Strategy<Value = Shape> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 4_000, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// An id is positive, and states the lane and the value that it is of; no id comes after the last.
+    /// An id is positive, and its parts are the lane and the value that it was made from. Values above the last have no
+    /// id.
     #[test]
     fn ids_and_their_parts_are_one_to_one(shape in shapes(), lane in any::<u32>(), values in prop::collection::vec(any::<u64>(), 6), small in 1..5_000_u64) {
         prop_assert_eq!(shape.checked(), Ok(shape));
@@ -73,7 +74,7 @@ proptest! {
         }
     }
 
-    /// The first tick of a time states that time, to its unit.
+    /// The first tick of a time has that time as its part, rounded down to the unit.
     #[test]
     fn a_tick_states_its_time(shape in timed(), since in 0..2_000_000_000_000_u64) {
         let Shape::Timed(timed) = shape else { panic!("{shape:?}") };

@@ -1,4 +1,4 @@
-//! A plain counter, as a PostgreSQL sequence, the segment mode of Leaf, and the tickets of Flickr.
+//! A plain counter, as in a PostgreSQL sequence, in the segment mode of Leaf and in Flickr's ticket servers.
 
 use super::Preset;
 use crate::id::Id;

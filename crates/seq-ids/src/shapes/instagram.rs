@@ -1,6 +1,7 @@
-//! The sharded ids of Instagram: "Sharding & IDs at Instagram", 2012.
+//! The sharded ids of Instagram, after "Sharding & IDs at Instagram", 2012.
 //!
-//! Their 41 bits of time make ids negative from 2046-06-27 on. This shape has 40, and ends there.
+//! In the original, the time has 41 bits, which makes ids negative from 2046-06-27 on. In this shape, the time has 40
+//! bits, and the ids end on that day.
 
 use super::{AHEAD_MS, LaneField, Preset};
 use crate::shape::{Shape, TimedShape};

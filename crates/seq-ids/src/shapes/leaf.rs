@@ -1,4 +1,5 @@
-//! The snowflake mode of Leaf: `SnowflakeIDGenImpl` of github.com/Meituan-Dianping/Leaf. Its segment mode is a counter.
+//! The snowflake mode of Leaf, after `SnowflakeIDGenImpl` of github.com/Meituan-Dianping/Leaf. For Leaf's segment mode,
+//! use the shape `counter`.
 
 use super::{AHEAD_MS, LaneField, Preset, snowflake};
 

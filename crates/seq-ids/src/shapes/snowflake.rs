@@ -1,4 +1,4 @@
-//! Snowflake of Twitter: `IdWorker` of github.com/twitter-archive/snowflake, tag `snowflake-2010`.
+//! Snowflake of Twitter, after `IdWorker` of github.com/twitter-archive/snowflake, tag `snowflake-2010`.
 
 use super::{AHEAD_MS, LaneField, Preset};
 use crate::shape::{Shape, TimedShape};

@@ -39,7 +39,7 @@ fn every_shape_can_be_used_and_has_its_own_name() {
     assert_eq!(super::preset("snowflakes"), None);
 }
 
-/// `IdWorkerSpec` of Snowflake: a millisecond after the epoch, worker 0; the masks of its fields.
+/// The cases of Snowflake's `IdWorkerSpec`: ids of worker 0 a millisecond after the epoch, and the masks of the fields.
 #[test]
 fn snowflake_as_its_own_tests_have_it() {
     let shape = preset("snowflake").unwrap().shape;
@@ -67,8 +67,8 @@ fn leaf_as_its_source_has_it() {
     assert_eq!(parts("leaf", 1_169_786_042_799_259_000), (1_567_733_700_834, 39, 3_448));
 }
 
-/// "Sharding & IDs at Instagram": user 31341 of 2,000 shards, number 5,001 of that shard's sequence, 1,387,263,000 ms
-/// after the epoch; and ids that users have asked about.
+/// The example of "Sharding & IDs at Instagram" is user 31341 of 2,000 shards, number 5,001 of that shard's sequence,
+/// 1,387,263,000 ms after the epoch. The other id is from a question of a user.
 #[test]
 fn instagram_as_its_article_has_it() {
     let shape = preset("instagram").unwrap().shape;
@@ -80,7 +80,7 @@ fn instagram_as_its_article_has_it() {
     assert_eq!(parts("instagram", 1_671_372_309_237_077_023), (1_513_463_127_280, 5, 31));
 }
 
-/// With 41 bits of time the ids of 2046 become negative; with 40 they end.
+/// With 41 bits of time, ids become negative in 2046; with 40 bits, they end.
 #[test]
 fn instagram_ends_while_its_ids_are_positive() {
     let shape = preset("instagram").unwrap().shape;
@@ -102,7 +102,7 @@ fn the_last_times_of_the_shapes() {
     assert_eq!(timed("snowflake").ids_per_second(), 4_096_000.0);
 }
 
-/// A ticket of Flickr is odd, so it is of the first of two servers, and is its 36,078,811,613,595,212th.
+/// A ticket of Flickr that is odd, so the first of the two servers made it, as its 36,078,811,613,595,212th ticket.
 #[test]
 fn tickets_of_two_servers() {
     let server = |offset| Shape::Counter(CounterShape { offset, increment: 2, max_id: Id::MAX });
@@ -113,7 +113,7 @@ fn tickets_of_two_servers() {
     assert_eq!(server(2).parts(ticket), None);
 }
 
-/// A sequence of four bytes ends where PostgreSQL's does.
+/// A sequence of four-byte integers ends at the same number as in PostgreSQL.
 #[test]
 fn a_counter_ends_at_its_largest_id() {
     let shape = Shape::Counter(CounterShape { offset: 3, increment: 10, max_id: 2_147_483_647 });

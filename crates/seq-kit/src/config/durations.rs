@@ -1,4 +1,4 @@
-//! Durations of options as whole numbers; the key ends in the unit.
+//! Durations of options in settings files, as whole numbers. The name of a key ends in the unit.
 
 /// Milliseconds: `#[serde(rename = "..._ms", with = "durations::ms")]`.
 pub mod ms {
@@ -23,13 +23,13 @@ pub mod ms {
     }
 }
 
-/// Seconds, where 0 is none: `#[serde(rename = "..._s", with = "durations::optional_s")]`.
+/// Seconds, where 0 stands for `None`: `#[serde(rename = "..._s", with = "durations::optional_s")]`.
 pub mod optional_s {
     use std::time::Duration;
 
     use serde::{Deserialize, Deserializer, Serializer};
 
-    /// Serialises the duration as whole seconds, 0 for `None`.
+    /// Serialises the duration as whole seconds, and `None` as 0.
     ///
     /// # Errors
     /// An error of the serialiser.
@@ -37,7 +37,7 @@ pub mod optional_s {
         serializer.serialize_u64(duration.map_or(0, |duration| duration.as_secs()))
     }
 
-    /// Reads whole seconds, with `None` for 0.
+    /// Reads whole seconds, and 0 as `None`.
     ///
     /// # Errors
     /// The value is no whole number from 0.

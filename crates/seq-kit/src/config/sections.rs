@@ -1,4 +1,5 @@
-//! Options structs as sections of a settings file: the keys, their defaults and their help, and a sample file of them.
+//! Options structs as sections of a settings file: the keys, their defaults and their help. Also a sample file that has
+//! all keys.
 
 use std::fmt::Write;
 
@@ -6,16 +7,17 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use toml::Value;
 
-/// An options struct whose fields are the keys of a section; [`crate::options`] implements it.
+/// An options struct whose fields are the keys of a section. [`crate::options`] implements this trait.
 pub trait Options: Serialize + DeserializeOwned {
-    /// The documentation of each field, in order: the help of its key.
+    /// The documentation of each field, in the order of the fields. It is the help of the field's key.
     const HELP: &'static [&'static str];
 }
 
-/// Defines an options struct: each field is a settings key, by its serde name, and its documentation is the key's help,
-/// so that a key is defined in one place. The crate that uses it depends on serde.
+/// Defines an options struct. Each field is a settings key with the field's serde name, and the field's documentation
+/// is the key's help, so that everything about a key is defined in one place. The crate that uses this macro depends on
+/// serde.
 ///
-/// An attribute of a field that is not its documentation is one `#[serde(...)]` after it.
+/// A field may have one attribute other than its documentation: a `#[serde(...)]` after it.
 #[macro_export]
 macro_rules! options {
     ($(#[$meta:meta])* $vis:vis struct $name:ident {
@@ -33,7 +35,7 @@ macro_rules! options {
     };
 }
 
-/// The keys of one options struct, in the order of its fields, with their defaults.
+/// The keys of one options struct with their defaults, in the order of its fields.
 #[derive(Clone, Debug)]
 pub struct Section {
     pub(super) name: &'static str,
@@ -48,13 +50,13 @@ pub(super) struct Row {
 }
 
 impl Section {
-    /// Creates the keys of `defaults` in section `name`, which may hold several structs.
+    /// Creates the keys of `defaults` in the section `name`. A section may have the keys of several structs.
     ///
     /// # Panics
-    /// When a field serialises to a table or to nothing.
+    /// If a field serialises to a table or to nothing.
     #[must_use]
     pub fn new<O: Options>(name: &'static str, defaults: &O) -> Section {
-        // TOML text has the fields in order, but a table of values does not.
+        // The TOML text has the fields in order, but a table of values does not.
         let text = toml::to_string(defaults).expect("options serialise");
         let rows = text.lines().zip(O::HELP).map(|(line, help)| {
             let (key, value) = line.split_once(" = ").expect("an option is a plain value");
@@ -67,7 +69,7 @@ impl Section {
     }
 }
 
-/// Returns a settings file with every key at its default, each below its help.
+/// Returns the text of a settings file that has every key at its default, below the help of the key.
 #[must_use]
 pub fn sample(sections: &[Section]) -> String {
     let mut text = String::new();
@@ -85,7 +87,7 @@ pub fn sample(sections: &[Section]) -> String {
     text
 }
 
-/// Returns a value in TOML syntax, with a whole number in groups of three digits.
+/// Returns a value in TOML syntax. The digits of a whole number are grouped by three.
 fn grouped(value: &Value) -> String {
     let Value::Integer(number) = value else { return value.to_string() };
     let digits = number.to_string();

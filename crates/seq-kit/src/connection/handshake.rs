@@ -1,9 +1,9 @@
-//! Handshakes of TLS in progress: bounded in time, by the seats of their port in number and, by rustls, in bytes.
+//! TLS handshakes in progress. They are limited in time, in number by the seats of their port, and in bytes by rustls.
 //!
-//! A handshake costs a signature and the check of a chain before the peer has proved anything. A message of the
-//! handshake, such as the chain of a client, has at most 64 KiB: rustls ends a handshake with a longer message, and
-//! ends it at the first bytes that are no TLS. Building a path from a chain stops at six intermediates and a fixed
-//! number of signatures.
+//! A handshake costs a signature and the check of a chain before the peer has proved anything. A handshake message,
+//! such as the client's certificate chain, has at most 64 KiB, because rustls ends the handshake at a longer message.
+//! It also ends the handshake at the first bytes that are not TLS. The search for a path from the certificate to an
+//! authority stops after six intermediates and a fixed number of signatures.
 
 use std::fmt;
 use std::future::Future;
@@ -62,8 +62,8 @@ impl Tls {
         Tls { credentials, clients, failures }
     }
 
-    /// Returns the time when the node's certificate expires, in seconds since 1970; a renewed certificate counts once
-    /// it is in use.
+    /// Returns the time at which the node's certificate expires, in seconds since 1970. A renewed certificate is taken
+    /// into account once it is in use.
     #[must_use]
     pub fn certificate_not_after(&self) -> u64 {
         let not_after = self.credentials.certificate().not_after;
@@ -93,7 +93,7 @@ pub(super) struct Secure {
     pub(super) standing: Standing,
 }
 
-/// A handshake in progress. Its drop ends the connection.
+/// A handshake in progress. Dropping it ends the connection.
 pub(super) struct Handshake {
     credentials: Credentials,
     accept: Accept<TcpStream>,
@@ -102,12 +102,12 @@ pub(super) struct Handshake {
 }
 
 impl Handshake {
-    /// Returns the socket below; `None` once the handshake failed.
+    /// Returns the underlying socket; `None` once the handshake has failed.
     pub(super) fn socket(&self) -> Option<&TcpStream> {
         self.accept.get_ref()
     }
 
-    /// Continues the handshake, until its timeout.
+    /// Continues the handshake, which fails after its timeout.
     pub(super) fn poll(&mut self, peer: Option<SocketAddr>, cx: &mut Context<'_>) -> Poll<io::Result<Secure>> {
         let opened = match Pin::new(&mut self.accept).poll(cx) {
             Poll::Ready(opened) => opened.and_then(|stream| seq_auth::check_validity(&stream).map(|()| stream)),

@@ -1,37 +1,40 @@
 //! Limits the frames that a peer may send on an HTTP/2 connection and that belong to no request.
 //!
 //! A frame of SETTINGS, PING, WINDOW_UPDATE, PRIORITY or RST_STREAM, or of a type that no specification defines, costs
-//! its sender a few bytes and the server a wake-up and often a reply, and HTTP/2 does not limit such frames. An honest
-//! peer sends them for its requests, for the responses that it receives, and by timers. So each request, each frame of
-//! a response, and the passing of time add to an allowance.
+//! its sender a few bytes. It costs the server a wake-up and often a reply, and HTTP/2 does not limit such frames. An
+//! honest peer sends them for its requests, for the responses that it receives, and by timers. So each request, each
+//! frame of a response and each unit of time adds to an allowance.
 //!
-//! Honest peers send these frames for one frame of a response: gRPC for Go sends a WINDOW_UPDATE of the connection,
-//! another for the stream, and, while it estimates the bandwidth, a PING with a WINDOW_UPDATE before it (`handleData`
-//! of its http2_client.go); gRPC for Java sends at most one such PING (`FlowControlPinger`). For that reason servers of
-//! gRPC for Go restart their count of pings after each frame of a response. Envoy admits ten WINDOW_UPDATEs for a frame
-//! of DATA by default, and names two as the least that clients with an estimate need.
+//! Honest peers send the following frames for one frame of a response. gRPC for Go sends a WINDOW_UPDATE of the
+//! connection and another for the stream. While it estimates the bandwidth, it also sends a PING with a WINDOW_UPDATE
+//! before it (`handleData` of its http2_client.go). gRPC for Java sends at most one such PING (`FlowControlPinger`).
+//! For that reason servers of gRPC for Go restart their count of pings after each frame of a response. By default,
+//! Envoy admits ten WINDOW_UPDATEs for a frame of DATA, and its documentation names two as the minimum that clients
+//! with such an estimate need.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Number of frames that a request, or a frame of a response, explains.
+/// Number of frames that are admitted for each request and for each frame of a response.
 const EARNED: u32 = 4;
 
-/// Most frames that may be saved: a connection may have some hundreds of requests at a time without any response.
+/// Largest allowance, in frames. It is enough for a connection that has several hundred requests in flight before any
+/// response.
 pub(super) const MOST: u32 = 1_024;
 
-/// Number of frames that a second explains: keepalive pings come every few seconds, changed settings less often.
+/// Number of frames that are admitted for each second. Keepalive pings are sent every few seconds, changed settings
+/// less often.
 const PER_SECOND: u32 = 32;
 
-/// Bytes of payload that count as another frame.
+/// Bytes of a frame's payload that count as one more frame.
 const PAYLOAD: usize = 64;
 
-/// The types of frames that belong to requests: DATA, HEADERS and CONTINUATION.
+/// The types of frames that belong to requests or responses: DATA, HEADERS and CONTINUATION.
 const OF_REQUESTS: [u8; 3] = [0, HEADERS, 9];
 const HEADERS: u8 = 1;
 
-/// Returns whether a frame is of a request or a response, so that it earns other frames.
+/// Returns whether a frame belongs to a request or a response, and therefore adds to the allowance.
 pub(super) fn earns(kind: u8) -> bool {
     kind <= HEADERS
 }
@@ -40,7 +43,8 @@ pub(super) fn earns(kind: u8) -> bool {
 #[derive(Debug)]
 pub(super) struct Allowance {
     left: u32,
-    /// Time that was last counted; the clock is read only if nothing is left.
+    /// Time up to which the passing of time was added to the allowance. The clock is read only when the allowance is
+    /// used up.
     counted: Instant,
 }
 
@@ -50,13 +54,13 @@ impl Allowance {
         Allowance { left: MOST, counted: Instant::now() }
     }
 
-    /// Adds the frames that a request, or a frame of a response, explains.
+    /// Adds the frames that are admitted for a request, or for a frame of a response.
     #[inline]
     pub(super) fn earn(&mut self) {
         self.left = (self.left + EARNED).min(MOST);
     }
 
-    /// Takes the cost of a received frame. Returns whether enough was left.
+    /// Takes the cost of a received frame from the allowance. Returns whether the allowance was large enough.
     #[inline]
     pub(super) fn receive(&mut self, kind: u8, payload: usize) -> bool {
         if kind == HEADERS {
@@ -84,7 +88,7 @@ mod tests {
     const DATA: u8 = 0;
     const CONTROL: [u8; 8] = [2, 3, 4, 5, 6, 7, 8, 0xfa];
 
-    /// Receives frames until a frame exceeds the allowance, and returns the number of frames before it.
+    /// Receives frames until a frame exceeds the allowance, and returns the number of frames before that frame.
     fn until_too_many(allowance: &mut Allowance, kind: u8, payload: usize) -> u32 {
         let mut count = 0;
         while allowance.receive(kind, payload) {
@@ -118,8 +122,8 @@ mod tests {
         assert_eq!(until_too_many(&mut allowance, 6, 8), MOST, "no more than that is saved");
     }
 
-    /// Simulates an honest peer: four frames for each frame of a long response, and then a keepalive ping each second
-    /// on a connection that is idle for a day. Neither reaches the limit.
+    /// Simulates an honest peer. It sends four frames for each frame of a long response, and then a keepalive ping each
+    /// second on a connection that is idle for a day. The peer never reaches the limit.
     #[tokio::test(start_paused = true)]
     async fn honest_peers_meet_no_limit() {
         let mut allowance = Allowance::new();

@@ -1,23 +1,26 @@
-//! Follows the borders of the frames in one direction of an HTTP/2 connection: at the end of a frame, another frame may
-//! be inserted.
+//! Finds where frames begin and end in one direction of an HTTP/2 connection, because another frame may be inserted
+//! only where one has ended.
 
-/// Length of a frame's header: three bytes of length, its type, flags, four bytes of stream.
+/// Length of a frame's header: three bytes for the length of the payload, one for the type, one for the flags, and four
+/// for the stream.
 pub(super) const HEAD: usize = 9;
 
 /// Positions of the type and the flags in the header.
 const KIND: usize = 3;
 const FLAGS: usize = 4;
 
-/// The types of frames that carry a block of headers, and the flag of its end: no other frame may be within a block.
+/// The types of frames that contain a block of headers, and the flag that ends a block. No other frame may be inserted
+/// within a block.
 const BLOCK: [u8; 3] = [1, 5, 9];
 const END_HEADERS: u8 = 4;
 
-/// The place of the connection within a frame.
+/// The position of the connection within a frame.
 #[derive(Debug, Default)]
 pub(super) struct Frames {
-    /// Received bytes of the current header; [`HEAD`] within a payload.
+    /// Received bytes of the current frame's header; [`HEAD`] while the payload is being read.
     head: usize,
-    /// Length of the payload; within a payload, the bytes that are left of it.
+    /// Remaining bytes of the current frame's payload. While the header is being read, the part of the length that has
+    /// been read so far.
     payload: usize,
     kind: u8,
     /// Whether a block of headers continues in the next frame.
@@ -25,8 +28,8 @@ pub(super) struct Frames {
 }
 
 impl Frames {
-    /// Returns whether another frame may be inserted: the last frame is complete, and the next has not begun and need
-    /// not follow at once.
+    /// Returns whether another frame may be inserted here. It may be inserted if the last frame is complete, the next
+    /// frame has not begun, and the next frame need not follow the last frame directly.
     pub(super) fn is_between(&self) -> bool {
         self.head == 0 && !self.has_open_block
     }
@@ -37,7 +40,8 @@ impl Frames {
         }
     }
 
-    /// Follows bytes. Calls `kind` with the position of each frame's type and the length of its payload.
+    /// Follows the given bytes. For each frame whose type is in them, calls `kind` with the position of the type and
+    /// the length of the payload.
     pub(super) fn follow(&mut self, bytes: &[u8], mut kind: impl FnMut(usize, usize)) {
         let mut at = 0;
         while at < bytes.len() {
@@ -46,7 +50,7 @@ impl Frames {
                 at += part;
                 self.payload -= part;
             } else if let (0, Some(head)) = (self.head, bytes.get(at..at + HEAD)) {
-                // The usual header arrives as a whole.
+                // In the common case the header arrives as a whole.
                 self.payload = usize::from(head[0]) << 16 | usize::from(head[1]) << 8 | usize::from(head[2]);
                 self.kind = head[KIND];
                 self.flags(head[FLAGS]);
@@ -81,7 +85,8 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Checks that the same frames and the same places between them are found, no matter how the bytes are cut.
+        /// Checks that the same frames, and the same places for insertion between them, are found for any division of
+        /// the bytes into parts.
         #[test]
         fn frames_are_found_in_any_parts(
             frames in prop::collection::vec((0..12_u8, 0..8_u8, prop::collection::vec(any::<u8>(), 0..300)), 0..8),

@@ -17,7 +17,7 @@ use tonic::codegen::http::{Request, Response};
 use crate::connection::Peer;
 use crate::repeats::Repeats;
 
-/// Decides about a request by its path and its sender's identity.
+/// Decides about a request by its path and by the identity of its sender.
 type Decide = dyn Fn(&str, Option<&Identity>) -> Result<(), Status> + Send + Sync;
 
 /// Makes the response to a denied request.
@@ -35,8 +35,8 @@ struct Inner {
 }
 
 impl Guard {
-    /// Creates a guard that decides by `decide`, counts the denied requests, and logs the first at once and then one a
-    /// minute.
+    /// Creates a guard that decides by `decide` and counts the denied requests. It logs the first denied request at
+    /// once, and then at most one a minute.
     pub fn new(
         decide: impl Fn(&str, Option<&Identity>) -> Result<(), Status> + Send + Sync + 'static,
         respond: Respond,
@@ -45,10 +45,10 @@ impl Guard {
         Guard(Arc::new(Inner { decide: Box::new(decide), respond, denied, logged: Mutex::default() }))
     }
 
-    /// Checks a peer's request that is no request with extensions.
+    /// Checks a request that is given by its path and its peer, because its protocol is not HTTP.
     ///
     /// # Errors
-    /// The refusal, which is counted.
+    /// The refusal, which has been counted.
     pub fn check(&self, path: &str, peer: Option<&Peer>) -> Result<(), Status> {
         let decided = (self.0.decide)(path, peer.and_then(Peer::identity));
         decided.inspect_err(|status| {

@@ -1,6 +1,6 @@
 //! `grpc.health.v1.Health`: a node is serving while it is ready and not shutting down.
 //!
-//! Every request runs the readiness checks, so health always agrees with `/readyz`.
+//! Every request runs the readiness checks, so the reported health always agrees with `/readyz`.
 
 use std::pin::Pin;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use tonic_health::pb::{self, HealthCheckRequest, HealthCheckResponse};
 
 use crate::http::Checks;
 
-/// Interval of the checks for a watch stream: the delay until a load balancer is notified of a change.
+/// Interval of the checks for a watch stream. It is the delay until a load balancer is notified of a change.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 #[derive(Clone)]
@@ -34,14 +34,14 @@ impl Health {
         if serves { ServingStatus::Serving } else { ServingStatus::NotServing }
     }
 
-    /// Checks the name of a service: all services of a port are serving or none is. The empty name is the port as a
-    /// whole.
+    /// Checks the name of a service. Either all services of a port are serving or none is. The empty name stands for
+    /// the port as a whole.
     fn check_name(&self, service: &str) -> Result<(), Status> {
         let known = service.is_empty() || self.services.contains(&service);
         if known { Ok(()) } else { Err(Status::not_found(format!("no service {service:?} here"))) }
     }
 
-    /// Waits for a status other than `last`.
+    /// Waits until the status differs from `last`.
     async fn change(&self, last: Option<ServingStatus>) -> ServingStatus {
         loop {
             let status = self.status();

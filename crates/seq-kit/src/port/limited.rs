@@ -1,13 +1,13 @@
-//! A connection of a port that sends its current limit on requests to its peer, and ends if the peer sends more frames
-//! in addition to its requests than its [`Allowance`] has.
+//! A connection of a port. It states the current limit on requests to its peer. It ends if the peer, apart from its
+//! requests, sends more frames than its [`Allowance`] admits.
 //!
-//! The library sends a limit once, when a connection opens, and enforces it. A lower limit for some time is sent here:
-//! a SETTINGS frame is inserted between two of the library's frames. The peer acknowledges each of these frames; the
-//! library does not expect that, so the type of the acknowledgement is changed to a type that every implementation must
-//! ignore.
+//! The HTTP/2 library sends a limit once, when a connection opens, and enforces this limit. A lower limit for some time
+//! is sent by this module, which inserts a SETTINGS frame between two frames of the library. The peer acknowledges each
+//! inserted frame. The library does not expect such an acknowledgement, so its type is changed to a type that every
+//! implementation must ignore.
 //!
 //! **Invariant:** the library sends SETTINGS once, when the connection opens. So every acknowledgement after the first
-//! belongs to a frame that was inserted here, and at most one of these frames is in flight.
+//! belongs to a frame that was inserted here, and at most one of the inserted frames is in flight.
 
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
@@ -22,55 +22,57 @@ use crate::port::allowance::{Allowance, earns};
 use crate::port::frames::{Frames, HEAD};
 use crate::port::stream_limit::Member;
 
-/// The bytes with which every HTTP/2 client begins.
+/// The bytes with which every HTTP/2 client begins a connection.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// The type of SETTINGS frames, and their flag of an acknowledgement.
+/// The type of SETTINGS frames, and the flag that makes them an acknowledgement.
 const SETTINGS: u8 = 4;
 const ACK: u8 = 1;
 
-/// The farewell to a peer that sends too many frames: GOAWAY with ENHANCE_YOUR_CALM and a reason. The last stream is
-/// the highest possible stream, because any request of the peer may have been processed.
+/// The last frame to a peer that sends too many frames: GOAWAY with ENHANCE_YOUR_CALM and a reason. It names the
+/// highest possible stream as the last stream, because any request of the peer may have been processed.
 const CALM_DOWN: &[u8] = b"\0\0\x21\x07\0\0\0\0\0\x7f\xff\xff\xff\0\0\0\x0btoo many frames of no use";
 
-/// A type that no specification defines.
+/// A frame type that no specification defines.
 const IGNORED: u8 = 0xfa;
 
 /// The identifier of SETTINGS_MAX_CONCURRENT_STREAMS.
 const MAX_CONCURRENT_STREAMS: [u8; 2] = [0, 3];
 
-/// Length of a setting.
+/// Length of one setting in a SETTINGS frame.
 const SETTING: usize = 6;
 
-/// The protocol of a connection, as far as it is known.
+/// The protocol of a connection, as far as it has been recognised.
 #[derive(Debug, PartialEq, Eq)]
 enum Protocol {
-    /// So many bytes of [`PREFACE`] were received.
+    /// The protocol is not known yet, because only this many bytes of [`PREFACE`] were received.
     Preface(usize),
-    /// HTTP/2, with or without the acknowledgement of the library's settings.
+    /// HTTP/2. `acknowledged` is whether the peer has acknowledged the library's settings.
     Http2 { acknowledged: bool },
     /// HTTP/1.1, or another protocol.
     Other,
 }
 
-/// A connection and the limit that its peer knows.
+/// A connection, with the limit that was stated to its peer.
 pub(super) struct Limited<C> {
     connection: C,
-    /// Share of the listener's limit; `None` if the limit does not change.
+    /// Membership in the limit of the listener, from which the connection's limit is computed; `None` if the limit does
+    /// not change.
     member: Option<Member>,
-    /// The last limit that was sent.
+    /// The limit that was sent last.
     stated: u32,
     protocol: Protocol,
     received: Frames,
     sent: Frames,
-    /// The rest of the frames that are being inserted.
+    /// The remaining bytes of the frames that are being inserted.
     inserted: Vec<u8>,
-    /// Whether inserted settings are not acknowledged.
+    /// Whether an inserted SETTINGS frame has not been acknowledged yet.
     awaits_ack: bool,
     allowance: Allowance,
-    /// Whether the peer has sent more than its allowance: it gets a farewell, and nothing more of it is read.
+    /// Whether the peer has exceeded its allowance. If so, the peer gets a last frame, and nothing more is read from
+    /// it.
     is_over: bool,
-    /// The node and the address of the peer, for the log and the metrics.
+    /// The admission of the node, and the address of the peer, for the log and the metrics.
     of: (Admission, Option<SocketAddr>),
 }
 
@@ -91,7 +93,8 @@ impl<C> Limited<C> {
         }
     }
 
-    /// Follows received bytes: counts their frames, and hides acknowledgements of inserted frames from the library.
+    /// Follows received bytes. Counts the frames in them, and hides acknowledgements of inserted frames from the
+    /// library.
     fn receive(&mut self, mut bytes: &mut [u8]) {
         if let Protocol::Preface(seen) = self.protocol {
             let part = bytes.len().min(PREFACE.len() - seen);
@@ -106,8 +109,8 @@ impl<C> Limited<C> {
         let (mut acks, mut is_over, allowance) = (Vec::new(), false, &mut self.allowance);
         self.received.follow(bytes, |kind, length| {
             is_over |= !allowance.receive(bytes[kind], length);
-            // A header that is cut at this place is taken for an acknowledgement, because no other frame has this type
-            // and no content.
+            // If a header is cut here, so that its flags are missing, the frame is taken for an acknowledgement. No
+            // other frame has this type and an empty payload.
             if bytes[kind] == SETTINGS && length == 0 && bytes.get(kind + 1).is_none_or(|flags| flags & ACK != 0) {
                 acks.push(kind);
             }
@@ -122,14 +125,14 @@ impl<C> Limited<C> {
         if is_over {
             self.is_over = true;
             self.of.0.flooded(self.of.1);
-            // Within a frame, or its block of headers, no farewell can be inserted.
+            // If the library is within a frame or a block of headers, no last frame can be inserted.
             if self.sent.is_between() {
                 self.inserted.extend_from_slice(CALM_DOWN);
             }
         }
     }
 
-    /// Follows bytes that the library has sent.
+    /// Follows bytes that the library has sent to the peer.
     fn follow_sent(&mut self, bytes: &[u8]) {
         if self.protocol != Protocol::Other {
             let allowance = &mut self.allowance;
@@ -143,7 +146,8 @@ impl<C> Limited<C> {
 }
 
 impl<C: AsyncWrite + Unpin> Limited<C> {
-    /// Sends a changed limit, if a frame may begin. The library's bytes follow when it is `Ready`.
+    /// Sends the limit if it has changed and a frame may begin here. When this returns `Ready`, the library may send
+    /// its own bytes.
     #[inline]
     fn poll_insert(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let changed = self.member.as_ref().map(Member::limit).filter(|limit| *limit != self.stated);
@@ -153,7 +157,7 @@ impl<C: AsyncWrite + Unpin> Limited<C> {
         if self.inserted.is_empty() { Poll::Ready(Ok(())) } else { self.poll_inserted(cx) }
     }
 
-    /// Inserts the frame of a changed limit, if a frame may be inserted.
+    /// Inserts a frame that states the changed limit, if a frame may be inserted here.
     #[cold]
     fn state(&mut self, limit: u32) {
         let may_begin = self.protocol == Protocol::Http2 { acknowledged: true };
@@ -165,7 +169,7 @@ impl<C: AsyncWrite + Unpin> Limited<C> {
             frame[HEAD + 2..].copy_from_slice(&self.stated.to_be_bytes());
             self.inserted.extend(frame);
             self.awaits_ack = true;
-            // The peer will send its acknowledgement.
+            // This admits the acknowledgement that the peer will send.
             self.allowance.earn();
         }
     }
@@ -182,7 +186,7 @@ impl<C: AsyncWrite + Unpin> Limited<C> {
         Poll::Ready(Ok(()))
     }
 
-    /// Sends the farewell, and returns the end of the connection.
+    /// Sends the last frame to the peer, and then returns the error that ends the connection.
     #[cold]
     fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(self.poll_inserted(cx))?;

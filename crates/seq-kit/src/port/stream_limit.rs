@@ -1,15 +1,15 @@
-//! Limits the requests that the connections of a listener may have at a time.
+//! Limits the requests that the connections of a listener may have in flight at a time.
 //!
-//! A thread that gets more requests than it can serve has a queue. The queue is not in this process alone: requests
-//! wait unread in the sockets, and the last request to be served has waited for all others. Past the deadlines of the
-//! callers the thread works for callers that have gone, and a refusal costs about as much as a response. So the queue
-//! must not form here. By Little's law it is as long as the requests that callers may have in flight, and HTTP/2 lets a
-//! server limit these at any time (SETTINGS_MAX_CONCURRENT_STREAMS). Requests above the limit wait at the callers, and
-//! cost nothing when they expire.
+//! A thread that gets more requests than it can serve has a queue. The queue is not only in this process: requests also
+//! wait unread in the sockets, and the last request to be served has waited for all others. When requests wait past the
+//! deadlines of their callers, the thread works for callers that have gone, and a refusal costs about as much as a
+//! response. So the queue must not form here. By Little's law the queue is as long as the number of requests that
+//! callers may have in flight, and HTTP/2 lets a server limit this number at any time
+//! (SETTINGS_MAX_CONCURRENT_STREAMS). Requests above the limit wait at the callers, and cost nothing when they expire.
 //!
-//! The connections of a listener share a number of requests. It falls while the thread is late, for any reason. The
-//! delay that counts is that of a timer: how much later than its time it runs, behind all tasks that were ready before
-//! it.
+//! The connections of a listener share a number of requests. The number is lowered while the thread is late, for any
+//! reason. The thread's delay is measured with a timer: it is the time between the instant for which the timer was set
+//! and the instant at which it runs, after all tasks that were ready before it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -18,40 +18,41 @@ use std::time::Duration;
 use metrics::Counter;
 use tokio::time::Instant;
 
-/// Most requests that the connections share. With small requests they are a few tenths of a second of work for a
-/// thread, and enough requests come in each read to serve them at the lowest cost.
+/// Largest number of requests that the connections share. Small requests in this number are a few tenths of a second of
+/// work for a thread, and each read then returns enough requests to serve them at the lowest cost.
 const MAX_SHARED: u32 = 16_384;
 
-/// Fewest requests that the connections share, for a thread that has little time or large requests.
+/// Smallest number of requests that the connections share. It applies to a thread that gets little CPU time or has
+/// large requests.
 const MIN_SHARED: u32 = 256;
 
-/// Fewest requests that a connection may have, for any number of connections: streams that stay open, and requests next
-/// to them.
+/// Smallest number of requests that a connection may have, for any number of connections. It allows for streams that
+/// stay open and some other requests.
 const LEAST: u32 = 4;
 
-/// Interval of measuring the delay.
+/// Interval at which the delay is measured.
 const INTERVAL: Duration = Duration::from_millis(50);
 
-/// Delay above which the number is halved. A request passes the thread's queue about three times, when it is read,
-/// served and responded to, so it takes about three times this delay.
+/// Delay above which the number is halved. A request passes the thread's queue about three times, when it is read, when
+/// it is served and when it is responded to. So it takes about three times this delay.
 const TOO_LATE: Duration = Duration::from_millis(200);
 
-/// Delay below which the number doubles again, once it was below it in this many intervals in a row, because each
-/// change is a frame for each connection.
+/// Delay below which the number is doubled again. It must be below this value in `IN_TIME_FOR` consecutive intervals,
+/// because each change is a frame for each connection.
 const IN_TIME: Duration = Duration::from_millis(25);
 const IN_TIME_FOR: u32 = 10;
 
-/// The limit of the connections of a listener. Clones share it.
+/// The limit on the requests of a listener's connections. Clones share the limit.
 #[derive(Clone)]
 pub(super) struct StreamLimit(Arc<Inner>);
 
 struct Inner {
-    /// The most requests that a connection may have, even if there are few connections.
+    /// Largest number of requests that a connection may have, even if there are few connections.
     most: u32,
     /// Number of requests that all connections share.
     shared: AtomicU32,
     connections: AtomicU32,
-    /// Counts how often a late thread had the number halved.
+    /// Counter of the times that the number was halved because the thread was late.
     lowered: Counter,
 }
 
@@ -61,7 +62,7 @@ impl StreamLimit {
         StreamLimit(Arc::new(Inner { most, shared, connections, lowered }))
     }
 
-    /// Counts a connection until the value is dropped.
+    /// Counts a connection until the returned value is dropped.
     pub(super) fn join(&self) -> Member {
         self.0.connections.fetch_add(1, Relaxed);
         Member(self.clone())
@@ -72,7 +73,7 @@ impl StreamLimit {
         self.0.shared.store(requests, Relaxed);
     }
 
-    /// Follows the delay of the current thread, without an end.
+    /// Measures the delay of the current thread and adjusts the number to it. Never completes.
     pub(super) async fn follow_delay(self) {
         let Inner { shared, lowered, .. } = &*self.0;
         let mut in_time_for = 0;
@@ -96,13 +97,13 @@ impl StreamLimit {
 pub(super) struct Member(StreamLimit);
 
 impl Member {
-    /// Returns the most requests that a connection may ever have.
+    /// Returns the largest number of requests that a connection may have at any time.
     pub(super) fn most(&self) -> u32 {
         self.0.0.most
     }
 
-    /// Returns the number of requests that the connection may have now. It depends on the number of connections rounded
-    /// up to a power of two, so that it does not change with each further connection.
+    /// Returns the number of requests that the connection may have now. For this, the number of connections is rounded
+    /// up to a power of two, so that the limit does not change with each further connection.
     #[inline]
     pub(super) fn limit(&self) -> u32 {
         let Inner { most, shared, connections, .. } = &*self.0.0;

@@ -1,8 +1,8 @@
-//! Rate limit for the Raft library's warnings: each callsite logs its first warning at once, then one a minute with the
-//! number of suppressed lines. Otherwise they could fill a disk.
+//! Rate limit on the Raft library's warnings. Each callsite logs its first warning at once, and then one warning a
+//! minute with the number of suppressed lines. Without the limit, the warnings could fill a disk.
 //!
-//! The library warns for each heartbeat that a failed member does not acknowledge, several times a second while that
-//! lasts. The store itself logs the relevant facts: which member, and since when.
+//! The library warns about each heartbeat that a failed member does not acknowledge, several times a second for as long
+//! as the failure lasts. The store itself logs the relevant facts: which member failed, and since when.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -18,11 +18,11 @@ use crate::repeats::Repeats;
 /// Targets whose warnings are limited.
 const LIMITED: &str = "openraft";
 
-/// Formats events with `inner` and suppresses repeats of limited targets.
+/// Formatter that formats events with `inner` and suppresses repeated events of limited targets.
 pub(super) struct Limit<F> {
     inner: F,
     json: bool,
-    /// The suppressed repeats by callsite; bounded by the callsites of the library.
+    /// The suppressed repeats by callsite. There are at most as many entries as the library has callsites.
     callsites: Mutex<HashMap<tracing::callsite::Identifier, Repeats>>,
 }
 
@@ -31,10 +31,11 @@ impl<F> Limit<F> {
         Limit { inner, json, callsites: Mutex::default() }
     }
 
-    /// Decides whether an event is written: returns the number of suppressed events before it, or `None`.
+    /// Decides whether an event is written. If so, returns the number of events suppressed before it; otherwise returns
+    /// `None`.
     fn admit(&self, event: &Event<'_>) -> Option<u64> {
         let metadata = event.metadata();
-        // Levels are ordered by verbosity: a warning is at most `WARN`.
+        // Levels are ordered by verbosity, so a warning or an error is at most `WARN`.
         if *metadata.level() > Level::WARN || !metadata.target().starts_with(LIMITED) {
             return Some(0);
         }

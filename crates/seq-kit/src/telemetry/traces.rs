@@ -1,11 +1,13 @@
-//! Traces: spans of rare work, and of requests whose caller records its trace, for a collector that takes OTLP.
+//! Traces, which consist of spans, for a collector that accepts OTLP. There are spans of rare work, and of requests
+//! whose caller records a trace.
 //!
-//! Traces are off until [`start`]. Then the code of the work holds a span as a value, and the span is exported when the
-//! value is dropped. The spans of `tracing` are not used, because the log filter would decide about them, and spans of
-//! libraries would be exported as well (docs/adr/0035). A span that is not recorded is an empty value.
+//! Traces are off until [`start`] is called. Then the code that does some work holds a span as a value, and the span is
+//! exported when the value is dropped. The spans of the `tracing` library are not used, because the log filter would
+//! decide about them, and spans of other libraries would be exported too (docs/adr/0035). A span that is not recorded
+//! is an empty value.
 //!
-//! A task-local value has the current span of a task while that span is recorded. So functions have no argument for a
-//! span, and requests of other callers pay nothing.
+//! The current span of a task is in a task-local value while the span is recorded. So functions need no argument for a
+//! span, and requests without a recorded span cost nothing.
 
 use std::future::Future;
 use std::io;
@@ -29,13 +31,15 @@ pub use span::{Span, Value};
 use context::Context;
 use span::{Ended, Start};
 
-/// Header with the span of a caller, as W3C Trace Context defines it. gRPC requests have it in their metadata.
+/// Header that carries the span of a caller, as W3C Trace Context defines it. gRPC requests have it in their metadata.
 pub const HEADER: &str = "traceparent";
 
-/// Most spans that wait for the exporter. They take about a megabyte, and a collector may be silent for some seconds.
+/// Limit on the spans that wait for the exporter. This number of spans takes about a megabyte, and is enough if a
+/// collector does not respond for some seconds.
 const QUEUED: usize = 2_048;
 
-/// Places of the queue that are left to spans of this process while callers fill it with the spans of their requests.
+/// Places in the queue that only spans of this process' own work may use. Callers cannot fill them with the spans of
+/// their requests.
 const KEPT: usize = QUEUED / 2;
 
 /// The recorder of the process.
@@ -61,7 +65,7 @@ impl Tracer {
         Span::begin(self, Start { is_sampled, ..Start::of(context, name.into()) })
     }
 
-    /// Begins a span below a recorded span.
+    /// Begins a child span of a recorded span.
     fn below(&'static self, parent: Context, name: &'static str) -> Span {
         Span::begin(self, Start { parent: Some(parent), ..Start::of(parent.below(), name.into()) })
     }
@@ -75,11 +79,11 @@ impl Tracer {
     }
 }
 
-/// Starts to record spans, and the thread that exports them to the collector at `endpoint`; once per process. Of the
-/// spans that begin with [`sampled`], one in `one_in` is exported.
+/// Starts to record spans, and starts the thread that exports them to the collector at `endpoint`. It is called once
+/// per process. Of the traces that begin with [`sampled`], one in `one_in` is exported.
 ///
 /// # Errors
-/// The endpoint cannot be used, the thread cannot be started, or traces are on already.
+/// The endpoint cannot be used, the thread cannot be started, or traces are already on.
 pub fn start(endpoint: &str, one_in: u32, service: Service, counts: SpanCounts) -> io::Result<Traces> {
     let endpoint = check_endpoint(endpoint).map_err(io::Error::other)?;
     let (tracer, spans) = Tracer::new(one_in, counts.clone());
@@ -96,31 +100,33 @@ pub fn are_on() -> bool {
     TRACER.get().is_some()
 }
 
-/// Begins the trace of rare work, which is exported in any case.
+/// Begins a trace of rare work, which is always exported.
 pub fn always(name: &'static str) -> Span {
     TRACER.get().map_or_else(Span::none, |tracer| tracer.root(name, true))
 }
 
-/// Begins the trace of frequent work. It is exported if it is sampled, or if the work fails or is slow.
+/// Begins a trace of frequent work. It is exported if it is sampled, if the work fails, or if the work is slow.
 pub fn sampled(name: &'static str) -> Span {
     TRACER.get().map_or_else(Span::none, |tracer| tracer.root(name, fastrand::u32(0..tracer.one_in.max(1)) == 0))
 }
 
-/// Begins a span below the current span of the task; an empty span if the task has none.
+/// Begins a child of the task's current span; returns an empty span if the task has no current span.
 pub fn child(name: &'static str) -> Span {
     let (Some(tracer), Some(parent)) = (TRACER.get(), context::current()) else { return Span::none() };
     tracer.below(parent, name)
 }
 
-/// Begins the span of a request with a header [`HEADER`]; an empty span if the header is malformed, or if the caller
-/// does not record its trace. The name, made only for a span that is recorded, must not come from the caller.
+/// Begins the span of a request that has a header [`HEADER`]. Returns an empty span if the header is malformed, or if
+/// the caller does not record its trace. `name` is called only if the span is recorded. The name must not come from the
+/// caller.
 pub fn of_caller(header: &[u8], name: impl FnOnce() -> String) -> Span {
     let (Some(tracer), Some(caller)) = (TRACER.get(), context::parse(header)) else { return Span::none() };
     let context = Context { is_of_caller: true, ..caller.below() };
     Span::begin(tracer, Start { parent: Some(caller), ..Start::of(context, name().into()) })
 }
 
-/// Handles the request of another node below the span that the node states in its metadata, if it states one.
+/// Handles the request of another node. If the metadata of the request states a span, that span is the current span
+/// while `handle` runs.
 pub async fn continued<Q, W: Future>(request: Request<Q>, handle: impl FnOnce(Request<Q>) -> W) -> W::Output {
     let stated = request.metadata().get(HEADER).filter(|_| are_on());
     let caller = stated.and_then(|header| context::parse(header.as_bytes()));
@@ -131,7 +137,7 @@ pub async fn continued<Q, W: Future>(request: Request<Q>, handle: impl FnOnce(Re
     }
 }
 
-/// Adds the current span of the task, if it has one, to the metadata of a request to another node.
+/// Adds the current span of the task to the metadata of a request to another node, if the task has a current span.
 pub fn inject(metadata: &mut MetadataMap) {
     let Some(current) = context::current() else { return };
     if let Ok(header) = MetadataValue::try_from(current.to_string()) {

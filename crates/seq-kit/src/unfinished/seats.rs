@@ -1,18 +1,18 @@
-//! Decides which unfinished connection of a full port is dropped.
+//! Decides which unfinished connection is dropped when a port is full.
 //!
-//! A newcomer always gets a seat. Among the strangers, the address with the most seats loses its oldest seat; among
-//! addresses with equally many, the address with the oldest seat loses it. So a connection that finishes soon is served
-//! no matter how many strangers come, and a connection from an address with few seats does not lose its seat to
+//! A newcomer always gets a seat. Among the strangers, the address with the most seats loses its oldest seat. If
+//! several addresses have the most seats, the address that has the oldest of these seats loses it. So a connection that
+//! finishes soon is served, no matter how many strangers connect, and an address with few seats does not lose a seat to
 //! addresses with many.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// Time of an unfinished connection while more than half of the port's seats are taken.
+/// Longest time for which a connection may be unfinished while more than half of the port's seats are taken.
 pub(super) const PRESSED: Duration = Duration::from_secs(3);
 
-/// An address, and whether it is a known address: known addresses are counted apart.
+/// An address, and whether it is known. Known addresses are counted separately from strangers' addresses.
 type Of = (bool, Option<IpAddr>);
 
 struct Taken<T> {
@@ -24,27 +24,28 @@ struct Taken<T> {
 /// The seats of a port.
 pub(super) struct Seats<T> {
     most: usize,
-    /// Limit on the seats of strangers.
+    /// Limit on the seats that strangers may take.
     most_of_strangers: usize,
     known: BTreeSet<IpAddr>,
     learned: BTreeSet<IpAddr>,
     /// The taken seats, in the order in which they were taken.
     taken: BTreeMap<u64, Taken<T>>,
-    /// Number of seats by address, without zeros.
+    /// Number of taken seats by address. Entries that would be 0 are removed.
     counts: BTreeMap<Of, usize>,
     strangers: usize,
     next: u64,
 }
 
 impl<T> Seats<T> {
-    /// Returns `most` free seats, `reserved` of which strangers do not get.
+    /// Returns `most` free seats, of which `reserved` are not available to strangers.
     pub(super) fn new(most: usize, reserved: usize, known: BTreeSet<IpAddr>) -> Seats<T> {
         let (learned, taken, counts) = (BTreeSet::new(), BTreeMap::new(), BTreeMap::new());
         Seats { most, most_of_strangers: most - reserved, known, learned, taken, counts, strangers: 0, next: 0 }
     }
 
-    /// Returns whether connections from an address use the reserve: this host's own address, an address of the set
-    /// file, or an address from which a node or an operator has come. Other loopback addresses prove nothing.
+    /// Returns whether connections from an address may use the reserved seats. The address must be this host's own
+    /// address, an address in the set file, or an address from which a node or an operator has connected. Other
+    /// loopback addresses prove nothing.
     fn is_known(&self, address: Option<IpAddr>) -> bool {
         let is_own = |address: IpAddr| match address {
             IpAddr::V4(address) => address == std::net::Ipv4Addr::LOCALHOST,
@@ -55,7 +56,7 @@ impl<T> Seats<T> {
             .is_none_or(|address| is_own(address) || self.known.contains(&address) || self.learned.contains(&address))
     }
 
-    /// Takes a seat, and passes the values of lost seats to `drop`.
+    /// Takes a seat. Passes the values of the seats that are lost because of this to `drop`.
     pub(super) fn take(&mut self, address: Option<IpAddr>, value: T, now: Duration, mut drop: impl FnMut(T)) -> u64 {
         let is_known = self.is_known(address);
         while self.is_pressed() && self.taken.first_key_value().is_some_and(|(_, taken)| taken.since + PRESSED <= now) {
@@ -81,14 +82,15 @@ impl<T> Seats<T> {
         self.taken.len() * 2 > self.most
     }
 
-    /// Returns the oldest seat of the address with the most seats, among known addresses or among strangers.
+    /// Returns the oldest seat of the address with the most seats. `known` selects whether known addresses or strangers
+    /// are considered.
     fn loser(&self, known: bool) -> Option<u64> {
         let of_kind = || self.counts.iter().filter(|((is_known, _), _)| *is_known == known);
         let most = of_kind().map(|(_, count)| *count).max()?;
         self.taken.iter().find(|(_, taken)| taken.of.0 == known && self.counts[&taken.of] == most).map(|(id, _)| *id)
     }
 
-    /// Frees a seat; returns its value unless it was lost before.
+    /// Frees a seat, and returns its value; `None` if the seat was lost before.
     pub(super) fn leave(&mut self, id: u64) -> Option<T> {
         let Taken { of, value, .. } = self.taken.remove(&id)?;
         let count = self.counts.get_mut(&of).expect("counted when it was taken");
@@ -100,7 +102,7 @@ impl<T> Seats<T> {
         Some(value)
     }
 
-    /// Remembers the address of a seat, up to `most` addresses.
+    /// Remembers the address of a seat, unless `most` addresses are already remembered.
     pub(super) fn learn(&mut self, id: u64, most: usize) {
         if let Some(address) = self.taken.get(&id).and_then(|taken| taken.of.1)
             && self.learned.len() < most
@@ -120,7 +122,7 @@ mod tests {
         Some(IpAddr::from([10, 0, 0, last]))
     }
 
-    /// Takes a seat at a second, and returns the numbers of the lost seats.
+    /// Takes a seat at the second `second`, and returns the numbers of the lost seats.
     fn take(seats: &mut Seats<u64>, last: u8, second: u64) -> Vec<u64> {
         let (mut lost, value) = (Vec::new(), seats.next);
         seats.take(address(last), value, Duration::from_secs(second), |loser| lost.push(loser));
@@ -169,8 +171,9 @@ mod tests {
     }
 
     proptest! {
-        /// Checks with any connections that the limits hold, and that a newcomer has a seat. A newcomer from an address
-        /// of its own keeps its seat until as many others have come as there are seats for strangers.
+        /// Checks for any sequence of connections that the limits hold and that a newcomer gets a seat. If no other
+        /// connection has the newcomer's address, the newcomer keeps its seat until as many others have connected as
+        /// there are seats for strangers.
         #[test]
         fn a_flood_shuts_no_newcomer_out(
             flood in prop::collection::vec(2..8_u8, 0..200), more in prop::collection::vec(2..8_u8, 0..11),

@@ -12,7 +12,8 @@ use tonic::{Request, Status};
 use super::{EndpointOptions, failed};
 use crate::reply::Reply;
 
-/// A client for ids: a call for so many ids where other endpoints have a call for so many uids.
+/// A client for ids. It sends a call for a number of ids wherever other endpoints would send a call for that number of
+/// uids.
 pub(crate) struct Transport {
     /// Drives the connection of `client`.
     _pool: Pool,
@@ -57,7 +58,7 @@ impl super::Transport for Transport {
     }
 }
 
-/// Returns a reply for each id. The number before the first id of a run is not known, and stated as 0.
+/// Returns a reply for each id. The `prev` of each reply is 0, which means that it is not known.
 fn replies(response: Result<v1::NextIdsResponse, Status>, count: usize) -> Vec<Reply> {
     let response = response.and_then(|response| {
         let given: u64 = response.runs.iter().map(|run| u64::from(run.count)).sum();

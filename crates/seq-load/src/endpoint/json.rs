@@ -1,4 +1,4 @@
-//! JSON over HTTP/1.1: one connection per worker, one call at a time.
+//! JSON over HTTP/1.1, with one connection per worker and one call at a time.
 
 use std::io;
 use std::pin::Pin;

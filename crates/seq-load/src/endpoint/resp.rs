@@ -1,4 +1,5 @@
-//! The Redis protocol: a round is a single write of pipelined `INCR` commands, followed by their replies.
+//! The Redis protocol. A worker sends its round as a single write of pipelined `INCR` commands, and then reads their
+//! replies.
 
 use std::io;
 use std::time::Duration;
@@ -11,7 +12,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use super::{EndpointOptions, failure};
 use crate::reply::Reply;
 
-/// Bytes per read: the replies of a deep pipeline.
+/// Bytes per read, enough for the replies to many pipelined commands.
 const READ: usize = 64 * 1024;
 
 /// Limit on the length of a reply; numbers and errors are far shorter.
@@ -23,7 +24,7 @@ pub(crate) struct Transport {
     prefix: String,
     deadline: Duration,
     stream: Option<Socket>,
-    /// Buffers of the request and of unparsed input; kept to reuse their memory.
+    /// Buffers for the request and for input that is not parsed yet. They are kept so that their memory is reused.
     out: Vec<u8>,
     input: Vec<u8>,
 }
@@ -65,7 +66,8 @@ impl Transport {
         Ok(())
     }
 
-    /// Sends the round and adds its replies; after an error, the replies not received are missing.
+    /// Sends the commands of a round and adds their replies to `replies`. After a failure, `replies` lacks the replies
+    /// that were not received before.
     async fn exchange(&mut self, uids: &[u64], replies: &mut Vec<Reply>) -> io::Result<()> {
         if self.stream.is_none() {
             self.dial().await?;
@@ -115,7 +117,7 @@ impl super::Transport for Transport {
             Ok(Err(error)) => failure(ClientReason::ConnectionLost.name(), &error.to_string(), true),
             Err(_) => failure(ClientReason::DeadlineExceeded.name(), "no reply in time", true),
         };
-        // Late replies would belong to this round, so the next round reconnects.
+        // Late replies to this round would be taken for replies to the next round, so the next round reconnects.
         self.stream = None;
         replies.resize(all, error);
     }

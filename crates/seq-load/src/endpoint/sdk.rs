@@ -16,7 +16,8 @@ impl Transport {
         Transport { client, batch }
     }
 
-    /// Sends a call. A single uid is sent as a call for one uid if the batch size is 1; otherwise the call is a batch.
+    /// Sends a call for the uids. If the batch size is 1, the call is for a single uid; otherwise the call is for a
+    /// batch, which may have a single uid.
     async fn call(&self, uids: &[u64]) -> Vec<Reply> {
         match uids {
             [uid] if self.batch == 1 => vec![reply(self.client.next(*uid).await)],

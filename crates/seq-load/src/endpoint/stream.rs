@@ -1,4 +1,4 @@
-//! A gRPC stream: the messages of a round are in flight concurrently, and responses may come in any order.
+//! A gRPC stream. The messages of a round are in flight concurrently, and their responses may arrive in any order.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use super::grpc::listed;
 use super::{EndpointOptions, failed, refused_item};
 use crate::reply::Reply;
 
-/// Most messages of a round: the limit of `bench --pipeline`.
+/// Most messages of a round, which is the limit of `bench --pipeline`.
 const MAX_ROUND: usize = 4_096;
 
 pub(crate) struct Transport {
@@ -26,7 +26,8 @@ pub(crate) struct Transport {
     open: Option<Open>,
     /// Tag of the next message.
     tag: u64,
-    /// Responses to a round's messages, in request order; kept to reuse the memory.
+    /// Responses to the messages of the current round, in the order of the messages. The buffer is kept so that its
+    /// memory is reused.
     outcomes: Vec<Option<Outcome>>,
 }
 
@@ -50,7 +51,7 @@ impl Transport {
         })
     }
 
-    /// Sends a round's messages and receives their responses; ends early if the stream ends.
+    /// Sends the messages of a round and receives their responses. Returns early with an error if the stream ends.
     async fn exchange(&mut self, uids: &[u64]) -> Result<(), Status> {
         let timeout_ms = u32::try_from(self.deadline.as_millis()).unwrap_or(u32::MAX);
         let first = self.tag;

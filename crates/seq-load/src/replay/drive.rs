@@ -1,8 +1,8 @@
 //! Sends a trace's messages concurrently and checks every reply against the history.
 //!
-//! A message is done when every member has a number. Members without a number are retried in a new call; the old call
-//! stays in the history as "maybe". So a replay continues across a killed and restarted server, and gives up only after
-//! a message has failed for the whole timeout.
+//! A message is done when every member of its group has a number for it. Members without a number are retried in a new
+//! call, and the old call stays in the history as "maybe", because it may have allocated numbers. So a replay continues
+//! while a server is killed and restarted. It gives up only if a message fails permanently or for the whole timeout.
 //!
 //! Workers are futures on one thread: they share the state without a lock, and never borrow it across an `await`.
 
@@ -25,20 +25,21 @@ use crate::silence::Silence;
 #[cfg(test)]
 mod tests;
 
-/// First backoff before a retry of a message's missing members; with a healthy server there are no retries.
+/// Backoff before a message is first retried for its members without a number. With a healthy server there are no
+/// retries.
 const RETRY_FIRST: Duration = Duration::from_millis(20);
 
-/// Longest backoff: short, so that a restarted server is used soon.
+/// Longest backoff. It is short so that a restarted server is used soon.
 const RETRY_LONGEST: Duration = Duration::from_millis(500);
 
 /// Options of a replay.
 #[derive(Clone, Copy, Debug)]
 pub struct ReplayOptions {
-    /// Factor of the recorded speed; `None` sends as fast as replies arrive.
+    /// Speed as a multiple of the recorded speed. With `None`, each message is sent as soon as a transport is free.
     pub speed: Option<f64>,
     /// Maximum number of messages to send.
     pub limit: usize,
-    /// How long a message is retried.
+    /// Time for which a failed message is retried.
     pub timeout: Duration,
 }
 
@@ -52,7 +53,8 @@ pub struct Drive<'a, T> {
     options: ReplayOptions,
     began: Instant,
     stopping: Cell<bool>,
-    /// Notified when no new message may be sent; messages not due yet are dropped.
+    /// Notification that no new message may be sent. A worker that waits until its message is due then drops the
+    /// message.
     stopped: Notify,
     next: Cell<usize>,
     state: RefCell<State>,
@@ -69,7 +71,7 @@ pub struct State {
     pub messages: u64,
     /// Number of calls sent again for members without a number.
     pub retried: u64,
-    /// Number of calls in which a counter may have advanced without a reply.
+    /// Number of calls after which a counter may have advanced although the call got no number for it.
     pub unknown_calls: u64,
     /// Failed items by reason; each was retried.
     pub reasons: Reasons,
@@ -86,13 +88,14 @@ pub struct GaveUp {
     pub uid: Uid,
     /// Last failure of the message.
     pub failure: Rc<Failure>,
-    /// How long the message was retried.
+    /// Time for which the message was retried.
     pub after: Duration,
 }
 
 impl<'a, T: Transport> Drive<'a, T> {
-    /// Creates a replay of `trace`, without starting it. Each of `transports` has one message in flight, and its batch
-    /// size must fit the largest group. `checker` has the high-water marks of earlier runs.
+    /// Creates a replay of `trace` without starting it. Each of `transports` sends one message at a time, so its batch
+    /// size must not be below the size of the largest group. The floors of `checker` are the high-water marks of
+    /// earlier runs.
     pub fn new(trace: &'a Trace, transports: Vec<T>, options: ReplayOptions, checker: Checker) -> Drive<'a, T> {
         let state = State {
             checker,
@@ -196,7 +199,7 @@ impl<'a, T: Transport> Drive<'a, T> {
                 }
             }
         }
-        // A worker stopped by another worker's failure has none to report.
+        // A worker that was stopped because of another worker's failure has no failure to report.
         if !failure.retryable || since.elapsed() >= self.options.timeout {
             let gave_up = GaveUp { uid: self.trace.uid(missing[0]), failure, after: since.elapsed() };
             self.state.borrow_mut().gave_up.get_or_insert(gave_up);
@@ -204,7 +207,7 @@ impl<'a, T: Transport> Drive<'a, T> {
         false
     }
 
-    /// Sends a call; records it in the history before it is sent and after it ended.
+    /// Sends a call. Records its start in the history before the request is sent, and its end afterwards.
     async fn call(&self, transport: &mut T, users: &[User], uids: &[u64]) -> Vec<Reply> {
         let sent = self.began.elapsed();
         let call = self.state.borrow_mut().checker.start(sent, users.iter().copied());
@@ -229,7 +232,8 @@ impl State {
     }
 }
 
-/// Returns the users without a number, with the worst failure: a permanent failure if there is any.
+/// Returns the users without a number and one of their failures, which is a permanent failure if there is any; `None`
+/// if every user has a number.
 fn missing(users: &[User], replies: &[Reply]) -> Option<(Vec<User>, Rc<Failure>)> {
     let mut missing = Vec::new();
     let mut worst: Option<&Rc<Failure>> = None;

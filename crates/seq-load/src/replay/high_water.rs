@@ -1,5 +1,5 @@
-//! High-water marks: the largest number of every uid, carried from one run to the next. The next run checks every reply
-//! against them, so the order is checked over the joined history.
+//! High-water marks. The mark of a uid is the largest number allocated for it. A run saves the marks in a file, and the
+//! next run checks every reply against them, so the order is checked over the joined history of both runs.
 //!
 //! The file is CSV, `uid,value`, and is replaced as a whole when a run ends.
 
@@ -36,7 +36,7 @@ pub enum HighWaterError {
     },
 }
 
-/// Reads high-water marks. A missing file has none.
+/// Reads high-water marks. If the file is missing, there are none.
 ///
 /// # Errors
 /// [`HighWaterError`], which names the file and the line.
@@ -64,7 +64,8 @@ pub fn load(path: &Path) -> Result<HighWaterMarks, HighWaterError> {
     Ok(floors)
 }
 
-/// A file that replaces another atomically: a reader sees either the old marks or the new marks.
+/// A new file that replaces the file of high-water marks atomically, so that a reader sees either the old marks or the
+/// new marks.
 #[derive(Debug)]
 pub struct Replacement {
     path: PathBuf,
@@ -73,7 +74,7 @@ pub struct Replacement {
 }
 
 impl Replacement {
-    /// Creates a new file next to the file at `path`, which does not change.
+    /// Creates the new file next to the file at `path`. The file at `path` does not change until [`Replacement::save`].
     ///
     /// # Errors
     /// If the directory is not writable.

@@ -1,7 +1,8 @@
-//! Reads a recorded message trace: the sender and the group of each message, with its second.
+//! Reader of a recorded trace, which has the second, the group and the sender of each message.
 //!
-//! A trace is CSV, plain or gzip, with the header `second,group,sender` and whole numbers, ascending by second. The
-//! members of a group are all its senders in the whole file. Every error names the file and the line.
+//! A trace is a CSV file, plain or compressed by gzip. It has the header `second,group,sender` and lines of whole
+//! numbers, which ascend by second. The members of a group are all senders of the group's messages in the whole file.
+//! Every error names the file and the line.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
@@ -13,7 +14,7 @@ use seq_core::Uid;
 use seq_core::limits::MAX_ITEMS;
 use seq_order::User;
 
-/// Limit on the messages of a trace, because they are kept in memory: 16 bytes each, and 40 while reading.
+/// Most messages of a trace. They are kept in memory and take 16 bytes each, or 40 bytes each while the trace is read.
 const MAX_MESSAGES: usize = 50_000_000;
 
 /// The columns of a trace.
@@ -138,13 +139,13 @@ impl Trace {
     }
 }
 
-/// State of the reader, which collects members as they appear.
+/// State of the reader. Members are collected in the order in which they appear in the file.
 #[derive(Debug, Default)]
 struct Rows {
     messages: Vec<Message>,
     groups: HashMap<u64, u32>,
     users: HashMap<u64, u32>,
-    /// Members of each group, numbered by first appearance in the file.
+    /// Members of each group. Both groups and members are numbered by their first appearance in the file.
     members: Vec<HashSet<u32>>,
 }
 
@@ -180,7 +181,7 @@ impl Rows {
         Ok(())
     }
 
-    /// Renumbers the users by uid, so that neighbours in a set are neighbours in memory.
+    /// Renumbers the users by uid, so that users with neighbouring uids are neighbours in memory.
     fn finish(self) -> Trace {
         let mut users: Vec<(u64, u32)> = self.users.into_iter().collect();
         users.sort_unstable();

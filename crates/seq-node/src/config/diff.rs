@@ -1,4 +1,4 @@
-//! The command `config diff`: compares the settings of running nodes of a kind.
+//! The command `config diff`: compares the settings of running nodes of the same kind.
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ pub struct DiffArgs {
     timeout: Duration,
 }
 
-/// A node whose settings are not known, as JSON.
+/// A node whose settings are unknown, as JSON.
 #[derive(Serialize)]
 struct Silent {
     node: Option<String>,

@@ -1,4 +1,4 @@
-//! The banner of a development cluster that is ready: as text, and as one JSON object.
+//! The banner of a development cluster that is ready, as text and as one JSON object.
 
 use std::env;
 use std::fmt::Write;
@@ -35,12 +35,12 @@ pub(super) struct Banner {
     step: u64,
     stores: Vec<Node>,
     allocs: Vec<Node>,
-    /// The sets other than the first set; they begin without sections.
+    /// The sets other than the first set. They begin without sections.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     further_sets: Vec<FurtherSet>,
     /// Names of the series that are not retired; empty until the cluster is ready.
     series: Vec<String>,
-    /// The first of the series whose lane the server chooses, so that its name alone gets an id.
+    /// The first series whose lane the server chooses. For such a series the name alone is enough to get an id.
     #[serde(skip)]
     series_to_try: Option<String>,
     /// URL of the port for metrics and probes.
@@ -53,7 +53,7 @@ pub(super) struct Banner {
     data_kept: bool,
 }
 
-/// A set in addition to the first set, with the same uids.
+/// A set in addition to the first set. It has the same uids.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 struct FurtherSet {
     set: String,
@@ -64,7 +64,7 @@ struct FurtherSet {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 struct Node {
     name: String,
-    /// URL of the gRPC port: an AllocSvr's port for callers, or a store's port for peers.
+    /// URL of the gRPC port, which is an AllocSvr's port for callers, or a store's port for peers.
     grpc: String,
     /// URL of the admin port; only a store has this field.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -97,7 +97,7 @@ impl Node {
 }
 
 impl Banner {
-    /// Returns the banner of the sets of a cluster. The first set has all sections at the first start.
+    /// Returns the banner of a cluster with these sets. At the first start, the first set has all sections.
     pub(super) fn new(
         specs: &[&SetSpec],
         redis_prefix: &str,
@@ -138,7 +138,7 @@ impl Banner {
         })
     }
 
-    /// Marks the cluster, with its series, as ready.
+    /// Marks the cluster as ready, and adds its series.
     pub(super) fn ready(&mut self, after: Duration, leader: Option<u64>, series: &[Arc<IdSeries>]) {
         self.ready = true;
         let serve = || series.iter().filter(|series| !series.retired);
@@ -153,7 +153,7 @@ impl Banner {
         }
     }
 
-    /// Returns the first line, which is printed before anything can fail.
+    /// Returns the first line, which is printed before any step that can fail.
     pub(super) fn title(&self) -> String {
         let kept = if self.data_kept { "kept" } else { "removed on exit; --data DIR keeps it" };
         format!(
@@ -224,8 +224,8 @@ impl Banner {
     }
 }
 
-/// Returns the command that starts this program from the current directory: its name if it is on the PATH, otherwise
-/// its path.
+/// Returns the command that starts this program from the current directory. It is the program's name if the program is
+/// on the PATH, and its path otherwise.
 fn program() -> String {
     let name = "seqsvr";
     let Ok(path) = env::current_exe() else { return name.to_owned() };
@@ -239,7 +239,7 @@ fn program() -> String {
     as_typed(relative.unwrap_or(&path))
 }
 
-/// Returns a path in the form that a shell needs, because a shell searches a bare name only on the PATH.
+/// Returns a path in the form in which a shell needs it. A shell searches a name without a directory only on the PATH.
 fn as_typed(path: &Path) -> String {
     let is_bare = path.components().count() == 1 && path.is_relative();
     if is_bare { format!("./{}", path.display()) } else { path.display().to_string() }

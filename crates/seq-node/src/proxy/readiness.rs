@@ -1,4 +1,4 @@
-//! Readiness of a proxy: its threads serve, routes are known, and a node responds.
+//! Readiness of a proxy. A proxy is ready if its threads serve, routes are known, and a node responds.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -11,11 +11,11 @@ use seq_kit::http::Checks;
 use seq_kit::tasks::TaskGroup;
 use seq_load::outcome::Chain;
 
-/// Interval between probes of the backends; with it, a load balancer notices within a second or two that a proxy lost
-/// its backends.
+/// Interval between probes of the backends. It is short enough for a load balancer to notice within a second or two
+/// that a proxy has lost its backends.
 const PROBE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Timeout of a probe, longer than the response of a busy node takes.
+/// Timeout of a probe. It is longer than a busy node takes to respond.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The state that the checks report.
@@ -49,7 +49,7 @@ impl Readiness {
         });
     }
 
-    /// Sets the state of the backends, and logs a change of it.
+    /// Sets the state of the backends. If the state has changed, logs this.
     fn set(&self, fault: Option<String>) {
         let mut current = self.fault.lock();
         match (&*current, &fault) {
@@ -61,8 +61,8 @@ impl Readiness {
     }
 }
 
-/// Probes the backends until the group shuts down. Ends early if the first connect fails with an error that is not
-/// retryable, such as seeds of different clusters.
+/// Probes the backends until the group shuts down. Ends early if the first attempt to connect fails with an error that
+/// is not retryable, for example because the seeds are of different clusters.
 pub(super) async fn watch(readiness: Arc<Readiness>, (seeds, dial): (Arc<[String]>, Dial), tasks: TaskGroup) {
     let connect = super::connect(&seeds, &dial, |error| readiness.set(Some(Chain(error).to_string())));
     let client: Client = tokio::select! {
@@ -75,8 +75,8 @@ pub(super) async fn watch(readiness: Arc<Readiness>, (seeds, dial): (Arc<[String
     probe(client, tasks, |probed| readiness.set(probed.err().map(|error| Chain(&error).to_string()))).await;
 }
 
-/// Requests newer routes every second until the group shuts down. A client without calls adopts none otherwise, and
-/// a proxy has its series from the routes.
+/// Requests newer routes every second until the group shuts down. A client that makes no calls would otherwise get no
+/// newer routes, and a proxy gets its series from the routes.
 pub(super) async fn probe(client: Client, tasks: TaskGroup, probed: impl Fn(Result<(), ConnectError>)) {
     loop {
         probed(client.probe(PROBE_TIMEOUT).await);

@@ -1,9 +1,10 @@
-//! The sequence service of a proxy: every call goes to the owner through an SDK client.
+//! The sequence service of a proxy, which sends every call to the owner through an SDK client.
 //!
-//! A request for ids goes whole to a node, which chooses the lane: a proxy does not see which lanes can be served now.
+//! A request for ids is passed on to a node as it is, and that node chooses the lane, because a proxy does not know
+//! which lanes can be served now.
 //!
-//! Invariant: a refusal never hides numbers that may have been consumed, because a call with an unknown outcome is
-//! refused with a reason of unknown outcome.
+//! Invariant: a refusal never hides that numbers may have been consumed. A call with an unknown outcome is refused with
+//! a reason that states an unknown outcome.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +20,7 @@ use seq_proto::refusals::{Details, RefusedItem};
 use seq_proto::series::SeriesShape;
 use tokio::time::Instant;
 
-/// The service of one serving thread. Clones share its client.
+/// The service of one serving thread. Its clones share one client.
 #[derive(Clone)]
 pub(super) struct ProxyService {
     client: Client,
@@ -35,7 +36,7 @@ impl ProxyService {
         self.client.with_deadline(remaining)
     }
 
-    /// Returns the refusal that a caller gets for a failed call. `to` is the number of an advance.
+    /// Returns the refusal that the caller gets for a failed call. `to` is the number that an advance requested.
     fn refusal(&self, error: &CallError, (uid, count): (Uid, u32), to: Option<u64>) -> Refusal {
         let view = self.client.section_of(uid.0);
         let of_lane = layout::locate(uid).map(|(section, _)| section);
@@ -53,7 +54,7 @@ impl ProxyService {
             CallError::UidOutside { .. } => refused(Reason::UidOutOfRange, Details::default()).unwrap_or(unserved),
             CallError::CountOutOfRange { count, .. } => Refusal::CountOutOfRange { count: *count },
             CallError::SetUnavailable(unavailable) => Refusal::SetUnavailable { section, set: SetId(unavailable.set) },
-            // This version may not know the reason, but the SDK states that nothing was consumed.
+            // This version may not know the reason, but the SDK states that no number was consumed.
             CallError::Refused(error) => Reason::parse(&error.reason).map_or(unserved, |reason| {
                 let details = Details { bound: error.bound.map(Seq), text: &error.message, ..Details::default() };
                 refused(reason, details).unwrap_or(lost)
@@ -63,7 +64,8 @@ impl ProxyService {
         }
     }
 
-    /// Returns the counter whose lane has this address; `None` for a uid, and a lane of other series.
+    /// Returns the counter whose lane has this address; `None` if it is a uid, or the address of a lane of another
+    /// series.
     fn counter_at(&self, call: Call, uid: Uid) -> Option<Counter> {
         let (section, _) = layout::locate(uid)?;
         let has_lane = |series: &Series| series.record().sections.iter().any(|one| one == section);
@@ -77,7 +79,7 @@ impl ProxyService {
     }
 }
 
-/// A counter series, whose numbers are requested by the address of its lane.
+/// A series that is a counter. Its numbers are requested by the address of its lane.
 struct Counter {
     series: Series,
     shape: Shape,
@@ -90,14 +92,14 @@ impl Counter {
         Ok(Current { reading: Reading { value, exact }, epoch: Epoch(epoch) })
     }
 
-    /// Raises the counter to the id of a number; `None` if the number has none.
+    /// Raises the counter to the id of the number `to`; `None` if this number has no id.
     async fn advance(&self, to: Target) -> Option<Result<Epoch, CallError>> {
         let id = self.shape.id(0, to.seq().0).ok()?;
         Some(self.series.advance(id).await.map(Epoch))
     }
 }
 
-/// Returns a series as endpoints use it.
+/// Returns a series in the form that endpoints use.
 fn served(series: &Series) -> Arc<IdSeries> {
     let SeriesShape { shape, named_lanes, ahead_ms } = series.rules();
     Arc::new(IdSeries::new(series.record(), shape, named_lanes, ahead_ms))
@@ -119,7 +121,7 @@ impl SequenceService for ProxyService {
     }
 
     fn try_next_batch(&self, _via: Via, items: &[DecodedItem], replies: &mut Vec<ItemReply<Allocation>>) {
-        // No section is local, so an item that the endpoint did not refuse must wait for its owner.
+        // This process owns no section. So every item that the endpoint did not refuse has to wait for its owner.
         replies.extend(items.iter().map(|item| item.err().map(Err)));
     }
 
@@ -180,7 +182,7 @@ impl SequenceService for ProxyService {
         let IdRequest { series, count, lane, after } = request;
         let address = series.address(lane.unwrap_or(0));
         let refused = |error: &CallError| self.refusal(error, (address, count.get()), Some(*after));
-        // The series is from the routes that the client has, or from older routes.
+        // The series of the request is from the client's current routes or from older routes.
         let Some(mut known) = self.client(call).known_series(&series.name) else {
             let section = series.sections.first;
             return Err(Refusal::Unserved { section });
@@ -192,7 +194,7 @@ impl SequenceService for ProxyService {
             known = known.after(after);
         }
         let ids = known.take(count.get()).await.map_err(|error| refused(&error))?;
-        // The ids of a lane are of neighbouring numbers.
+        // The ids of one lane were made of consecutive numbers.
         let last = series.shape.parts(ids.last_id()).filter(|last| last.value >= count.get().into());
         let last = last.ok_or(Refusal::OwnerConnectionLost { section: series.sections.first, owner: NodeId(0) })?;
         let taken = Allocation { value: Seq(last.value), prev: Seq::ZERO, epoch: Epoch(ids.epoch()), lost: 0 };
@@ -212,8 +214,8 @@ impl SequenceService for ProxyService {
     }
 
     fn routes_since(&self, since: RouteVersion) -> Option<RouteUpdate> {
-        // Only the whole table is available, because changes since a version exist for a single set, and this table
-        // covers all sets.
+        // Only the whole table is available. Changes since a version exist only for a single set, but this table covers
+        // all sets.
         if since == RouteVersion(0) { self.client.routes() } else { None }
     }
 }

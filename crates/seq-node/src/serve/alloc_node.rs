@@ -1,7 +1,7 @@
-//! One AllocSvr: its background tasks on one thread, its endpoints on one thread for each core.
+//! One AllocSvr: its background tasks on one thread, and its endpoints on one thread per core.
 //!
-//! The background tasks renew the lease and raise ceilings. On a busy serving thread they would queue behind requests,
-//! so ceilings would be raised late under the highest load.
+//! The background tasks renew the lease and raise ceilings. On a busy serving thread they would wait behind requests,
+//! and ceilings would be raised late when the load is highest.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
@@ -43,7 +43,7 @@ use crate::settings::Settings;
 /// Interval between updates of the gauge of request memory.
 const PUBLISH_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The sockets of the ports of an AllocSvr or a proxy; each port has one socket for every serving thread.
+/// The sockets of the ports of an AllocSvr or a proxy. Each port has one socket for each serving thread.
 pub(crate) struct Ports {
     /// The port for callers.
     pub(crate) grpc: Vec<listen::Sockets>,
@@ -56,9 +56,9 @@ pub(crate) struct Ports {
     /// TLS of the ports for callers.
     pub(crate) tls: Option<Tls>,
     peer_tls: Option<Tls>,
-    /// The dial of the node to itself, if it does not listen at the address that other nodes dial.
+    /// The dial of the node to itself, if the node does not listen at the address that other nodes dial.
     own_dial: Option<Dial>,
-    /// The tenants of the callers.
+    /// The tenants to which callers belong; `None` if there are none.
     pub(crate) tenants: Option<Tenants>,
     /// The memory that requests may hold, in bytes.
     memory: usize,
@@ -84,7 +84,7 @@ impl Ports {
         })
     }
 
-    /// Binds the ports of an AllocSvr for its callers and for its peers.
+    /// Binds the ports of an AllocSvr, for its callers and for its peers.
     pub(crate) fn of_alloc(
         alloc: &AllocSpec,
         credentials: Option<&Credentials>,
@@ -108,15 +108,15 @@ impl Ports {
         Ok(addr.map(|addr| addr.to_string()))
     }
 
-    /// Returns the same ports, with TLS if the node has credentials. If there are tenants, callers need no certificate;
-    /// peers always need one.
+    /// Returns the same ports, with TLS if the node has credentials. If there are tenants, callers need no certificate.
+    /// Peers always need one.
     pub(crate) fn secured(self, credentials: Option<&Credentials>, node: &str, tenants: Option<Tenants>) -> Ports {
         let peer_tls = security::certified(credentials, node);
         let tls = if tenants.is_some() { security::open(credentials, node) } else { peer_tls.clone() };
         Ports { tls, peer_tls, tenants, ..self }
     }
 
-    /// Returns the budget of the node's request memory. A task of `tasks` updates its gauge.
+    /// Returns the budget of the node's request memory. A task in `tasks` updates the budget's gauge.
     pub(crate) fn memory(&self, admission: &Admission, tasks: &TaskGroup) -> MemoryBudget {
         let node = admission.node();
         let metrics = MemoryMetrics {
@@ -143,7 +143,7 @@ impl Ports {
         Ok(addr.transpose()?.map(|addr| addr.to_string()))
     }
 
-    /// Returns the sockets of each thread, and the configuration of the Redis port.
+    /// Returns the sockets grouped by thread, and the configuration of the Redis port.
     pub(crate) fn by_thread(self, node: &str, known: &[IpAddr]) -> (Vec<Sockets>, Option<RespConfig>) {
         let Ports { grpc, peers, redis, tls, peer_tls, tenants, headers, .. } = self;
         let (listeners, config) = redis.unzip();
@@ -161,7 +161,7 @@ impl Ports {
     }
 }
 
-/// Returns an address at which this machine can dial a socket that it has bound.
+/// Returns an address at which this machine can dial a socket that is bound to `bound`.
 fn to_dial(bound: SocketAddr) -> SocketAddr {
     let ip = match bound.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
@@ -179,8 +179,8 @@ pub(crate) struct Sockets {
 }
 
 /// Starts an AllocSvr with one serving thread for each socket of a port. Adds its background tasks and its endpoints to
-/// the given stages. The readiness on its ports consists of `ready` and the checks of the allocator; `settings` are
-/// reported on them.
+/// the given stages. The node is ready if the checks in `ready` and the checks of the allocator pass, and its ports
+/// report this. The ports also report `settings`.
 pub(crate) fn start(
     config: AllocConfig,
     (ports, dial): (Ports, Dial),
@@ -232,7 +232,7 @@ pub(crate) fn start(
             };
             let outcome = open();
             let open = outcome.is_ok();
-            // `start` receives every outcome, and drops its receiver early only when another thread failed.
+            // `start` receives every outcome. It drops its receiver early only if another thread failed.
             let _ = opened.send(outcome);
             if open {
                 run_until_shutdown(tasks, timeout).await;
@@ -254,12 +254,12 @@ pub(crate) fn start(
     Ok(allocator)
 }
 
-/// Returns the files that a node needs in addition to the files of its clients. Each serving thread and the background
-/// thread have their own connections to every other AllocSvr.
+/// Returns the files that a node needs in addition to the files of its clients. Each serving thread, and also the
+/// background thread, has its own connections to every other AllocSvr.
 fn own_files(config: &AllocConfig, serving: usize) -> OwnFiles {
     let threads = serving + 1;
     let peers = config.spec.allocs.len().saturating_sub(1);
-    // Only the background tasks send handovers, to the ports for peers.
+    // Handovers are sent to the ports for peers, and only by the background tasks.
     let connections = peers * config.options.connections;
     OwnFiles { dials: connections * (threads + 1) + config.spec.stores.len(), threads }
 }
@@ -278,7 +278,7 @@ fn start_background(
         async move {
             let allocator = Allocator::start_with(config, &dial, &tasks);
             let running = allocator.is_ok();
-            // The receiver is dropped only if `start` is, and then the stage is dropped too.
+            // The receiver is dropped only if `start` is dropped. In that case the stage is dropped too.
             let _ = started.send(allocator);
             if running {
                 run_until_shutdown(tasks, timeout).await;
@@ -291,7 +291,7 @@ fn start_background(
     Ok(allocator)
 }
 
-/// The parts of a node's status that its allocator does not have.
+/// The parts of a node's status that its allocator does not know.
 struct Identity {
     set: String,
     node: String,
@@ -300,14 +300,14 @@ struct Identity {
     admin_addrs: Vec<String>,
 }
 
-/// An allocator, together with the other parts of its node's status.
+/// An allocator, with the parts of its node's status that it does not know.
 struct View {
     allocator: Allocator,
     identity: Identity,
     settings: NodeSettings,
     tls: Option<Tls>,
     started: Instant,
-    /// Random number that identifies this start of the process.
+    /// Random number that distinguishes this start of the process from other starts.
     instance: u64,
 }
 
@@ -321,7 +321,7 @@ impl NodeView for View {
         let View { identity, tls, started, instance, .. } = self;
         let mut status = self.allocator.status();
         if status.store_addrs.is_empty() {
-            // No response of the store has listed its members yet.
+            // This applies until a response of the store has listed the store's members.
             status.store_addrs.clone_from(&identity.store_addrs);
         }
         v1::StatusResponse {

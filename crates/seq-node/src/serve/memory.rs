@@ -1,22 +1,25 @@
-//! The check that the memory limits of a server fit into the limit of its control group, before it opens a socket.
+//! Checks that the memory limits in a server's settings fit into the limit of the server's control group. The check is
+//! made before the server opens a socket.
 //!
-//! Without the check, such a process runs well until requests take the memory that the settings allow. Then the kernel
-//! kills it, again and again under load. Only a limit that cannot suffice is refused, because the memory of an
-//! allocator's counters depends on the users that call, and is unknown at the start.
+//! Without the check, a process whose limits do not fit runs well until requests take the memory that the settings
+//! allow. Then the kernel kills it, again and again under load. Settings are refused only if the limit certainly does
+//! not suffice, because the memory of an allocator's counters depends on the users that call, and is unknown at the
+//! start.
 
 use seq_command::exit::{Exit, Failure};
 use seq_kit::cgroup::MemoryLimit;
 
 use crate::settings::{LimitOptions, MIN_MEMORY_MIB};
 
-/// Memory of an allocator or a proxy without its requests. An idle process with two serving threads takes 25 to 30 MiB.
+/// Memory of an allocator or a proxy without the memory of requests. An idle process with two serving threads takes 25
+/// to 30 MiB.
 const BASE_MIB: u64 = 32;
 
-/// Least memory of a member of a store: two thirds of the memory of an idle member, which has most of it for its log
-/// and the buffers of its disk.
+/// Lowest memory with which a member of a store can work. It is two thirds of the memory of an idle member, which uses
+/// most of its memory for its log and for the buffers of its disk.
 const STORE_MIB: u64 = 64;
 
-/// Checks the settings of a role against the limit of the process' control group, if it has one.
+/// Checks the settings of a role against the memory limit of the process' control group, if the group has a limit.
 pub(super) fn check(role: &str, limits: &LimitOptions, limit: Option<&MemoryLimit>) -> Result<(), Failure> {
     let Some(limit) = limit else { return Ok(()) };
     let (mib, budget) = (limit.bytes >> 20, u64::from(limits.memory_mib));
@@ -42,7 +45,7 @@ pub(super) fn check(role: &str, limits: &LimitOptions, limit: Option<&MemoryLimi
             let message = format!("{group}, less than the {STORE_MIB} MiB that a member of a store takes");
             Err(Failure::new(Exit::Config, message).hint("raise the limit"))
         }
-        // `dev` is not a service, and on a small machine it serves a few calls.
+        // `dev` is not a service. On a small machine it serves only a few calls.
         _ => Ok(()),
     }
 }
@@ -51,7 +54,7 @@ pub(super) fn check(role: &str, limits: &LimitOptions, limit: Option<&MemoryLimi
 mod tests {
     use super::*;
 
-    /// The error and its hint for a limit in MiB.
+    /// Returns the error and its hint for a limit of `mib` MiB.
     fn refusal(role: &str, memory_mib: u32, mib: u64) -> Option<String> {
         let limit = MemoryLimit { bytes: mib << 20, file: "/sys/fs/cgroup/memory.max".into() };
         let failure = check(role, &LimitOptions { memory_mib, core_dumps: false }, Some(&limit)).err()?;

@@ -1,4 +1,4 @@
-//! The reload at SIGHUP: reads the settings and the set file again, and applies the changes that need no restart.
+//! The reload at SIGHUP. It reads the settings and the set file again, and applies those changes that need no restart.
 
 use std::path::PathBuf;
 
@@ -12,18 +12,19 @@ use tokio::signal::unix::Signal;
 
 use crate::settings::{Loaded, of_node, table};
 
-/// The only key that is applied while a process runs. Certificates and tenants are read again without a signal.
+/// The only settings key that is applied while a process runs. Certificates and tenants are read again without a
+/// signal.
 const LIVE: &str = "log.filter";
 
-/// The settings and the set file that a process reads again.
+/// The settings and the set file, which a running process reads again.
 pub(crate) struct Reload {
     /// The settings with which the process started.
     pub(crate) running: Vec<Key>,
-    /// Reads the settings as at the start.
+    /// Function that reads the settings in the same way as at the start.
     pub(crate) load: Box<dyn Fn() -> Result<Loaded, Failure> + Send + Sync>,
     /// The set file, if the process has one.
     pub(crate) set: Option<LiveSet>,
-    /// The settings that the node reports, in which the applied changes are noted.
+    /// The settings that the node reports. Applied changes are written to them.
     pub(crate) reported: NodeSettings,
 }
 
@@ -32,16 +33,16 @@ pub(crate) struct LiveSet {
     pub(crate) path: PathBuf,
     /// The set with which the process started.
     pub(crate) running: SetSpec,
-    /// Returns the set without the parts that [`LiveSet::apply`] applies or that do not concern this node. A change in
-    /// the rest needs a restart.
+    /// Function that returns the set without the parts that [`LiveSet::apply`] applies and without the parts that do
+    /// not concern this node. A change in the result needs a restart.
     pub(crate) fixed: Box<dyn Fn(&SetSpec) -> SetSpec + Send + Sync>,
-    /// Applies the parts that need no restart.
+    /// Function that applies the parts of the set that need no restart.
     pub(crate) apply: Box<dyn Fn(&SetSpec) + Send + Sync>,
 }
 
 impl Reload {
-    /// Applies settings and set file at each SIGHUP until the future is dropped. A wrong file changes nothing; the
-    /// settings or the set in use stay.
+    /// Applies the settings and the set file at each SIGHUP, until the future is dropped. If a file is wrong, the
+    /// settings or the set in use are kept.
     pub(super) async fn watch(self, mut hangups: Signal, filter: LogFilter) {
         let mut live = self.running.clone();
         while hangups.recv().await.is_some() {
@@ -80,14 +81,14 @@ impl LiveSet {
     }
 }
 
-/// Applies the log filter if it differs from the filter in use, and notes it in `reported`. All other keys need a
-/// restart.
+/// Applies the log filter if it differs from the filter in use, and writes it to `reported`. Changes of all other keys
+/// need a restart.
 fn apply(live: &[Key], loaded: &Loaded, filter: &LogFilter, reported: &NodeSettings) {
     if !changed(live, &loaded.keys).any(|name| name == LIVE) {
         tracing::info!("settings reloaded");
         return;
     }
-    // The filter was checked when the settings were read.
+    // The filter was already checked when the settings were read.
     match filter.set(&loaded.value.log.filter) {
         Ok(()) => {
             loaded.keys.iter().filter(|key| key.name == LIVE).for_each(|key| reported.update(table::row(key)));
@@ -97,7 +98,7 @@ fn apply(live: &[Key], loaded: &Loaded, filter: &LogFilter, reported: &NodeSetti
     }
 }
 
-/// Returns the names of the keys whose values differ. Both lists have all keys in the same order.
+/// Returns the names of the keys whose values differ. Both lists must have all keys in the same order.
 fn changed<'a>(from: &'a [Key], to: &'a [Key]) -> impl Iterator<Item = &'a str> {
     from.iter().zip(to).filter(|(from, to)| from.value != to.value).map(|(from, _)| from.name.as_str())
 }

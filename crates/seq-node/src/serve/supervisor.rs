@@ -1,9 +1,11 @@
-//! Notifications to systemd: ready, stopping, a line of status, and the watchdog (`sd_notify(3)`).
+//! Notifications to systemd: that the process is ready or stopping, a line of status, and the watchdog
+//! (`sd_notify(3)`).
 //!
-//! Without NOTIFY_SOCKET in the environment, as outside of a unit of `Type=notify`, nothing is sent.
+//! If NOTIFY_SOCKET is not in the environment, as outside of a unit of `Type=notify`, nothing is sent.
 //!
-//! Invariant: a supervisor that reads nothing does not delay the process. If its socket has no room for a notification,
-//! the notification is lost. The libraries for this protocol would wait, so none is used.
+//! Invariant: a supervisor that does not read its socket does not delay the process. If the socket has no room for a
+//! notification, the notification is lost. The available libraries for this protocol would wait, so none of them is
+//! used.
 
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
@@ -19,11 +21,11 @@ use tokio::time::MissedTickBehavior;
 /// Longest interval between two evaluations of the readiness checks.
 const INTERVAL: Duration = Duration::from_millis(500);
 
-/// Notifies the supervisor of the state of the process, also during its stop, until the future is dropped. `stopping`
-/// completes when a stop is requested.
+/// Notifies the supervisor of the state of the process until the future is dropped, also while the process stops.
+/// `stopping` completes when a stop is requested.
 ///
-/// The current runtime feeds the watchdog. So the watchdog detects a main thread that makes no progress, but not a
-/// store without a majority, which a restart would not help.
+/// The watchdog's notifications are sent on the current runtime. So the watchdog detects that the main thread makes no
+/// progress. It does not detect a store without a majority, which a restart would not help.
 pub(super) async fn notify(checks: Checks, stopping: impl Future<Output = ()>) {
     let Some(socket) = environment::notify_socket() else { return };
     let supervisor = match Supervisor::at(&socket) {
@@ -32,7 +34,7 @@ pub(super) async fn notify(checks: Checks, stopping: impl Future<Output = ()>) {
     };
     let watchdog = environment::watchdog();
     let watched = || watchdog.map(|_| "WATCHDOG=1".to_owned());
-    // Half of the timeout, as sd_watchdog_enabled(3) recommends.
+    // The interval is half of the timeout, as sd_watchdog_enabled(3) recommends.
     let mut tick = tokio::time::interval(watchdog.map_or(INTERVAL, |timeout| INTERVAL.min(timeout / 2)));
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut stopping = pin!(stopping);
@@ -42,7 +44,7 @@ pub(super) async fn notify(checks: Checks, stopping: impl Future<Output = ()>) {
             _ = tick.tick() => {
                 let (former, update) = (reported.clone(), reported.update(checks.ask()));
                 if !supervisor.send(update) {
-                    // The update is repeated at the next tick.
+                    // The notification was lost, so it is repeated at the next tick.
                     reported = former;
                 }
             }
@@ -64,7 +66,7 @@ struct Supervisor {
 }
 
 impl Supervisor {
-    /// Opens a socket to the supervisor at a path, or at an abstract name after a `@`.
+    /// Opens a socket to the supervisor. `name` is a path, or an abstract name after a `@`.
     fn at(name: &ffi::OsStr) -> io::Result<Supervisor> {
         let addr = match name.as_bytes() {
             [b'@', name @ ..] => SocketAddr::from_abstract_name(name)?,
@@ -75,7 +77,7 @@ impl Supervisor {
         Ok(Supervisor { socket, addr })
     }
 
-    /// Sends a notification, if there is one. Returns false if it was lost.
+    /// Sends a notification, if there is one. Returns `false` if it was lost.
     fn send(&self, notification: Option<String>) -> bool {
         let Some(notification) = notification else { return true };
         let sent = self.socket.send_to_addr(notification.as_bytes(), &self.addr);
@@ -89,13 +91,14 @@ impl Supervisor {
 /// The state of which the supervisor was last notified.
 #[derive(Clone, Debug, Default)]
 struct Reported {
-    /// Whether the process has been ready before; systemd ignores later notifications of readiness.
+    /// Whether the process has been ready before. Later notifications of readiness are ignored by systemd.
     ready: bool,
     status: String,
 }
 
 impl Reported {
-    /// Returns the notification that a result of the readiness checks requires, if any.
+    /// Returns the notification that has to be sent because of a result of the readiness checks; `None` if none is
+    /// needed.
     fn update(&mut self, checks: Result<(), Vec<(String, String)>>) -> Option<String> {
         let is_ready = checks.is_ok();
         let status = match checks {
@@ -110,7 +113,7 @@ impl Reported {
             return None;
         }
         self.ready |= is_ready;
-        // The protocol has one assignment on each line.
+        // The protocol has one assignment per line.
         self.status.clone_from(&status);
         let status = status.replace('\n', " ");
         Some(if becomes_ready { format!("READY=1\nSTATUS={status}") } else { format!("STATUS={status}") })

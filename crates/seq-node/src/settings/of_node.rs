@@ -1,5 +1,5 @@
-//! Rows of a node that are in no settings file: rows of its set file below `set.`, which the nodes of a set have in
-//! common, and rows of its own below `node.`, in which nodes differ by nature.
+//! Rows of a node that are in no settings file. Rows of its set file, below `set.`, are the same for all nodes of a
+//! set. Its own rows, below `node.`, differ between nodes by nature.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use toml::Value;
 
 use seq_observe::settings::{OWN, WITHHELD};
 
-/// Returns the rows of the member of a store with an id.
+/// Returns the rows of the store member with the id `id`.
 pub(crate) fn of_store(set: &SetFile, id: u64, data: &Path) -> Vec<Setting> {
     let mut rows = of_set(set);
     let Some((index, spec)) = set.spec.stores.iter().enumerate().find(|(_, store)| store.id == id) else { return rows };
@@ -24,7 +24,7 @@ pub(crate) fn of_store(set: &SetFile, id: u64, data: &Path) -> Vec<Setting> {
     rows
 }
 
-/// Returns the rows of the AllocSvr with a name.
+/// Returns the rows of the AllocSvr with the name `name`.
 pub(crate) fn of_alloc(set: &SetFile, name: &str) -> Vec<Setting> {
     let mut rows = of_set(set);
     let Some((index, spec)) = set.spec.allocs.iter().enumerate().find(|(_, alloc)| alloc.name == name) else {
@@ -38,7 +38,7 @@ pub(crate) fn of_alloc(set: &SetFile, name: &str) -> Vec<Setting> {
     rows
 }
 
-/// Returns the rows of a proxy, from its flags.
+/// Returns the rows of a proxy, which are taken from its flags.
 pub(crate) fn of_proxy(
     name: &str,
     seeds: (&str, &[String]),
@@ -55,13 +55,13 @@ pub(crate) fn of_proxy(
     rows
 }
 
-/// Returns the row of the step, which an AllocSvr takes over while it runs.
+/// Returns the row of the step. An AllocSvr applies a changed step while it runs.
 pub(crate) fn step(set: &SetFile) -> Setting {
     let step = i64::try_from(set.spec.step).unwrap_or(i64::MAX);
     setting("set.step".to_owned(), step.into(), &set.origin("step"))
 }
 
-/// Returns the rows of a set file that are the same for all nodes.
+/// Returns the rows of a set file that are the same for all nodes of the set.
 fn of_set(set: &SetFile) -> Vec<Setting> {
     let spec = &set.spec;
     let row = |key: &str, value: Value| setting(format!("set.{key}"), value, &set.origin(key));
@@ -78,7 +78,7 @@ fn of_set(set: &SetFile) -> Vec<Setting> {
     ]
 }
 
-/// Returns the rows of a node's entry in a set file: the file, the ports, and the certificate.
+/// Returns the rows of a node's entry in a set file: the path of the file, the ports, and the certificate.
 fn of_file(set: &SetFile, entry: &str, ports: [PortSpec<'_>; 4]) -> Vec<Setting> {
     let mut rows = vec![own("set", set.path.display().to_string(), flag("--set"))];
     for PortSpec { key, addr, listen } in ports {
@@ -91,7 +91,8 @@ fn of_file(set: &SetFile, entry: &str, ports: [PortSpec<'_>; 4]) -> Vec<Setting>
     rows
 }
 
-/// Returns the row of the certificate, without its path: the file has the private key as well.
+/// Returns the row of the certificate. It does not contain the path, because the certificate's file also contains the
+/// private key.
 fn certificate(is_secure: bool) -> Setting {
     let origin = if is_secure { security::origin_of_dir() } else { Origin::Default };
     let row = own("certificate", "", origin);

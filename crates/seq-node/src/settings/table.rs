@@ -1,6 +1,6 @@
-//! The settings of a process as rows: the table that `config show` prints, and that a running node reports.
+//! The settings of a process as rows of a table, which `config show` prints and a running node reports.
 //!
-//! **Invariant:** no row has a secret, because rows are printed and sent.
+//! **Invariant:** no row contains a secret, because rows are printed and sent.
 
 use seq_kit::config::Key;
 use seq_observe::settings::WITHHELD;
@@ -9,7 +9,7 @@ use seq_proto::v1::Setting;
 /// Keys whose values are withheld.
 const SECRETS: [&str; 1] = ["redis.password"];
 
-/// Returns the rows of keys, in their order.
+/// Returns the rows of several keys, in the order of the keys.
 pub(crate) fn rows(keys: &[Key]) -> Vec<Setting> {
     keys.iter().map(row).collect()
 }

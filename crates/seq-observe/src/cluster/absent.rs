@@ -1,4 +1,4 @@
-//! Nodes that do not respond, with their identities and the possible reasons.
+//! Nodes that do not respond, with their names and sets, and the possible reasons.
 
 use std::collections::BTreeMap;
 
@@ -13,18 +13,18 @@ use crate::sample::Sample;
 pub struct Unreachable {
     /// Address that was queried, as `host:port`.
     pub addr: String,
-    /// Name of the node, if a response or the set file has it.
+    /// Name of the node; `None` if neither a response nor the set file states it.
     pub name: Option<String>,
-    /// Name of the node's set, if a response has it.
+    /// Name of the node's set; `None` if neither a response nor the set file states it.
     pub set: Option<String>,
-    /// Role of the node, if a response or the set file has it.
+    /// Role of the node; `None` if neither a response nor the set file states it.
     #[serde(skip)]
     pub role: Option<NodeRole>,
     /// Reason why the node may not respond.
     pub state: Absence,
-    /// Whether the store of its set no longer lists it.
+    /// Whether the store of the node's set no longer lists the node.
     pub removed: bool,
-    /// Milliseconds since the node last acknowledged the leader of the store, if known.
+    /// Milliseconds since the node last acknowledged the leader of the store; `None` if unknown.
     pub silent_ms: Option<u64>,
     /// Error of the request.
     pub why: String,
@@ -46,7 +46,7 @@ pub enum Absence {
     Silent,
     /// The certificate of the node has expired.
     Expired,
-    /// An operator drained the node before it ended.
+    /// An operator drained the node before its process exited.
     Stopped,
     /// The store of the node's set no longer lists the node.
     Removed,
@@ -74,7 +74,7 @@ impl Absence {
     }
 }
 
-/// A node that does not respond, as the sets know it.
+/// The state and identity of a node that does not respond, from the responses of other nodes and the set file.
 pub(crate) struct Absent {
     pub(crate) state: Absence,
     pub(crate) set: Option<String>,
@@ -83,7 +83,7 @@ pub(crate) struct Absent {
 }
 
 impl Absent {
-    /// Returns the node that has an address. `seed` is set if the user named it.
+    /// Returns the state and identity of the node at an address. `seed` is the node if the user named it.
     pub(crate) fn of(addr: &str, seed: Option<&Node>, sample: &Sample, sets: &BTreeMap<&str, SetView>) -> Absent {
         let listed = sets.iter().find_map(|(set, view)| Some(((*set).to_owned(), view.node_at(addr)?)));
         let is_listed = listed.is_some();
@@ -104,9 +104,10 @@ impl Absent {
                 Absence::Moved
             }
             (Some(view), Some(NodeRole::Alloc), Some(name)) if view.is_stopped(name) => Absence::Stopped,
-            // An allocator of a set file that has not registered was never started, so it is missing.
+            // An allocator that is in the set file but not registered was never started, so it counts as missing and
+            // not as removed.
             (Some(_), Some(NodeRole::Alloc), Some(_)) => Absence::Silent,
-            // The list of a store with a majority is the newest list.
+            // Only the list of a store with a majority is up to date, so that a node missing from it was removed.
             (Some(view), ..) if !is_listed && view.facts.quorum && !view.lists(name.as_deref()) => Absence::Removed,
             _ => Absence::Silent,
         };

@@ -1,4 +1,4 @@
-//! The list of faults and remarks of a cluster, which commands and pages show alike.
+//! The list of faults and remarks of a cluster. Commands and pages show the same list.
 
 use serde::Serialize;
 
@@ -6,19 +6,19 @@ use super::{Cluster, SetView};
 use crate::advice::{Advice, Severity};
 use crate::verdict::State;
 
-/// A fault or a remark, with the next step of an operator.
+/// A fault or a remark, with the next step for an operator.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Attention {
-    /// How urgent it is.
+    /// Urgency of the fault or remark.
     pub severity: Severity,
-    /// The set; absent for the cluster as a whole.
+    /// Name of the set; absent for a fault of the cluster as a whole.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub set: Option<String>,
     /// The name of the condition or the remark, as in `docs/operations.md`.
     pub rule: &'static str,
     /// The fault in one sentence.
     pub sentence: String,
-    /// The next step, with the command to type where there is one.
+    /// The operator's next step, with the command to type if a command exists.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
     /// The page and heading in `docs/runbook`.
@@ -59,7 +59,7 @@ impl Rule {
     }
 }
 
-/// Returns the list of a cluster, the most urgent first, and then by set.
+/// Returns the faults and remarks of a cluster. They are ordered by urgency, the most urgent first, and then by set.
 pub(crate) fn list(cluster: &Cluster) -> Vec<Attention> {
     let of_cluster =
         [(UNPLACED, cluster.unplaced()), (UNKNOWN, cluster.unknown_nodes()), (PROXIES, cluster.expiry_of_proxies())];
@@ -76,10 +76,10 @@ fn of_set(set: &SetView) -> Vec<Attention> {
         severity: condition.state.severity().unwrap_or(Severity::Info),
         runbook: condition.runbook,
     };
-    // The remarks name each fault of a set whose verdict is DEGRADED.
+    // The verdict DEGRADED is not listed, because the remarks already name each fault of such a set.
     let is_fault = condition.state.severity().is_some() && condition.state != State::Degraded;
     let verdict = is_fault.then(|| verdict.of(Some(set), (condition.text)(&set.facts)));
-    // No part of a closed set is missed.
+    // A closed set gets no remarks, because its nodes need not run.
     let remarks = set.facts.remarks().filter(|_| condition.state != State::Closed).map(|(remark, advice)| {
         let rule = Rule { name: remark.name, severity: remark.severity, runbook: remark.runbook };
         rule.of(Some(set), advice)

@@ -18,17 +18,18 @@ pub struct StoreView {
     pub name: String,
     /// Address at which it responded, as `host:port`.
     pub addr: String,
-    /// Raft id, 1 or above.
+    /// Raft id of the StoreSvr, 1 or above.
     pub id: u64,
     /// Whether it leads the store.
     pub leader: bool,
-    /// Whether the store sees a majority.
+    /// Whether the StoreSvr reports that a majority of the store's members is connected.
     pub quorum: bool,
-    /// Milliseconds since it last saw a majority; 0 while it sees one.
+    /// Milliseconds since the StoreSvr last reported a majority; 0 while it reports one, or if it has not since its
+    /// start.
     pub quorum_lost_ms: u64,
-    /// Longest round trip between members that its timeouts allow, in milliseconds.
+    /// Longest round trip between members, in milliseconds, for which the timeouts of the StoreSvr suffice.
     pub max_round_trip_ms: u64,
-    /// Round trips of heartbeats by member, on the leader.
+    /// Round trips of heartbeats in microseconds, by member. Only the leader measures them.
     pub round_trip_us: BTreeMap<String, u64>,
     /// Raft term.
     pub term: u64,
@@ -43,10 +44,10 @@ pub struct StoreView {
     /// Address of the admin port, if the response has it.
     #[serde(skip)]
     pub admin: Option<String>,
-    /// Of the set file, if one was given.
+    /// Address of the port for metrics and probes, from the set file; absent without a set file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub http: Option<String>,
-    /// Absent without TLS.
+    /// The certificate; absent if the node has no TLS.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub certificate: Option<CertificateView>,
     /// Milliseconds since it started.
@@ -66,7 +67,7 @@ pub struct AllocView {
     pub name: String,
     /// Address at which it responded, as `host:port`.
     pub addr: String,
-    /// Its state, from its response and its record in the store.
+    /// State of the node, from its response and its record in the store.
     pub state: AllocState,
     /// Incarnation of its process.
     pub incarnation: u64,
@@ -74,14 +75,14 @@ pub struct AllocView {
     pub sections: u32,
     /// Milliseconds left of its lease; 0 without a lease.
     pub lease_remaining_ms: u64,
-    /// Milliseconds since its lease expired; 0 with a lease, or if it never had one.
+    /// Milliseconds since the node's lease expired; 0 if the node has a lease or never had one.
     pub lease_ended_ms: u64,
     /// Numbers allocated since it started.
     pub allocations: u64,
-    /// Numbers allocated in a second since the sample before; absent in the first sample.
+    /// Numbers allocated per second since the previous sample; absent in the first sample.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub numbers_per_second: Option<f64>,
-    /// Raises in a second since the sample before.
+    /// Raises per second since the previous sample; absent in the first sample.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub raises_per_second: Option<f64>,
     /// Items forwarded to other owners since it started.
@@ -94,13 +95,13 @@ pub struct AllocView {
     pub route_version: u64,
     /// Memory of the counters of uids, in bytes.
     pub slot_bytes: u64,
-    /// Of the set file, if one was given.
+    /// Address of the port for metrics and probes, from the set file; absent without a set file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub http: Option<String>,
-    /// Address of the Redis port, of the set file.
+    /// Address of the Redis port, from the set file; absent without a set file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub redis: Option<String>,
-    /// Absent without TLS.
+    /// The certificate; absent if the node has no TLS.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub certificate: Option<CertificateView>,
     /// Milliseconds since it started.
@@ -118,7 +119,7 @@ pub struct ProxyView {
     pub name: String,
     /// Address at which it responded, as `host:port`.
     pub addr: String,
-    /// Absent without TLS.
+    /// The certificate; absent if the node has no TLS.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub certificate: Option<CertificateView>,
     /// Milliseconds since it started.
@@ -143,8 +144,8 @@ impl ProxyView {
 }
 
 impl AllocView {
-    /// Returns the state of an allocator that responds. Its own section count is used, because the record is behind
-    /// during a drain.
+    /// Returns the state of an allocator that responds. `record` is its record in the store. The number of sections is
+    /// taken from the allocator's own response, because the record lags behind during a drain.
     pub(super) fn state_of(&self, record: Option<&Registered>) -> AllocState {
         let (drained, leaving) = record.map_or((false, false), |record| (record.drained, record.leaving));
         match AllocState::of_live(drained, leaving, self.sections) {

@@ -1,4 +1,4 @@
-//! The view as aligned columns: a table for the sets, one for each kind of node, and the verdicts.
+//! The view of a cluster as text, with a table of the sets, a table for each kind of node, and the verdicts.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use crate::migration;
 use crate::verdict::{age, uptime};
 
 impl Cluster {
-    /// Returns the page of `seqsvr status` as text; `wide` adds less common columns.
+    /// Returns the output of `seqsvr status` as text. `wide` adds less common columns.
     #[must_use]
     pub fn render(&self, wide: bool) -> String {
         let mut sets = Table::new(&["set", "uids", "served", "stores", "allocs", "numbers", "raises", "routes"]);
@@ -170,7 +170,7 @@ impl Cluster {
     }
 }
 
-/// Formats the expiry of a certificate; a dash without TLS.
+/// Formats the expiry of a certificate. Returns a dash for a node without TLS.
 fn expires(certificate: Option<&CertificateView>) -> String {
     or_dash(certificate.map(|certificate| certificate.expires.as_str()))
 }

@@ -17,8 +17,9 @@ use crate::alloc_state::AllocState;
 use crate::migration::MigrationView;
 use crate::verdict::{Facts, State};
 
-/// Shortest uptime of a node at which the statements of its peers count. They check a node three times, every five
-/// seconds, so a statement about a younger process is about the process before it.
+/// Minimum uptime of a node, below which its peers' reports that they cannot reach the node are ignored. A peer reports
+/// a node after three failed checks at intervals of five seconds, so a report about a younger process concerns the
+/// process that ran before it.
 pub(crate) const UNREACHED_AFTER_MS: u64 = 10_000;
 
 /// A set, merged from the responses of its nodes.
@@ -38,56 +39,56 @@ pub struct SetView {
     pub sections: u32,
     /// Number of sections whose owner has a lease.
     pub sections_served: u32,
-    /// Highest count of a restore that the set's log knows, of any set.
+    /// Highest count of restores that is recorded in the set's log, for any set of the cluster.
     pub restores: u32,
-    /// Number of sections that departed to another set and have not arrived for a second or longer.
+    /// Number of sections that departed to another set a second or longer ago and have not arrived yet.
     pub sections_delayed: u32,
     /// The pause of balancing; absent if balancing is not paused.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub balancing_paused: Option<Pause>,
     /// Number of sections that operators moved to an allocator.
     pub sections_moved: u32,
-    /// The state of the set, as the verdict has it.
+    /// The state of the set according to the verdict.
     pub state: Option<State>,
-    /// The name of the condition in `docs/operations.md` that decided the verdict.
+    /// The name of the condition that determined the verdict, as in `docs/operations.md`.
     pub condition: &'static str,
-    /// The verdict in one sentence, with the remarks.
+    /// The verdict in one sentence, followed by the remarks.
     pub verdict: String,
     /// Number of StoreSvrs that respond.
     pub stores: usize,
     /// Number of AllocSvrs that respond.
     pub allocs: usize,
-    /// Newest version of its route table.
+    /// Highest version of the route table that a node reported.
     pub route_version: u64,
     /// Number of allocations since the allocators started.
     pub allocations: u64,
     /// Number of raises since the allocators started.
     pub raises: u64,
-    /// Rates between the previous sample and this sample, with `--watch`.
+    /// Numbers allocated per second since the previous sample; absent unless there is a previous sample.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub numbers_per_second: Option<f64>,
-    /// Raises in a second, like the rate above.
+    /// Raises per second since the previous sample; absent unless there is a previous sample.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub raises_per_second: Option<f64>,
-    /// Sections that departed and have not arrived.
+    /// Number of sections that departed to another set and are not known to have arrived.
     #[serde(skip)]
     pub(crate) on_their_way: u32,
     #[serde(skip)]
     pub(crate) layout_sections: u32,
-    /// Sets of the cluster that the set's store knows, including the set itself.
+    /// Number of sets that the set's store knows, including the set itself, without closed sets.
     #[serde(skip)]
     pub(crate) open_sets: u32,
     /// Open migrations that began in this set.
     pub migrations: Vec<MigrationView>,
-    /// The same migrations, as the store states them.
+    /// The same migrations, in the form in which the store reports them.
     #[serde(skip)]
     pub moves: Vec<MigrationStatus>,
     #[serde(skip)]
     pub(crate) facts: Facts,
-    /// The members from the list of the most up-to-date store, with the rank of that store.
+    /// The members of the store, from the list of the StoreSvr with the highest rank, and this rank.
     #[serde(skip)]
     pub(crate) members: Option<((bool, u64, u64), Vec<Voter>)>,
-    /// The allocators by name, from the list of the same store.
+    /// The allocators by name, from the list of the same StoreSvr.
     #[serde(skip)]
     pub(crate) registered: BTreeMap<String, Registered>,
     /// Addresses of the nodes that respond, by role and name.
@@ -109,7 +110,7 @@ impl fmt::Display for Pause {
 }
 
 impl Pause {
-    /// Returns a pause as the store states it.
+    /// Converts a pause as reported by the store.
     #[must_use]
     pub fn new(pause: &BalancingPause) -> Pause {
         Pause { by: pause.principal.clone(), at: utc::text_of_ms(pause.since_unix_ms) }
@@ -136,7 +137,7 @@ pub(crate) struct Registered {
 }
 
 impl SetView {
-    /// Returns whether a store of the set responded.
+    /// Returns whether a StoreSvr of the set responded.
     pub(crate) fn is_known(&self) -> bool {
         self.stores > 0
     }
@@ -145,25 +146,25 @@ impl SetView {
         self.members.iter().flat_map(|(_, members)| members).find(|member| is_it(member))
     }
 
-    /// Returns role and name of the node at an address, as the set's store knows it.
+    /// Returns the role and the name of the node that the set's store lists with an address.
     pub(crate) fn node_at(&self, addr: &str) -> Option<(NodeRole, String)> {
         let store = self.member(|member| member.addr == addr).map(|member| (NodeRole::Store, member.name.clone()));
         let registered = || self.registered.iter().find(|(_, alloc)| alloc.addr == addr);
         store.or_else(|| registered().map(|(name, _)| (NodeRole::Alloc, name.clone())))
     }
 
-    /// Returns whether the store lists a node with a name.
+    /// Returns whether the store lists a member with this name; `false` for `None`.
     pub(crate) fn lists(&self, name: Option<&str>) -> bool {
         name.is_some_and(|name| self.member(|member| member.name == name).is_some())
     }
 
-    /// Returns the milliseconds since a store last acknowledged the leader, if known.
+    /// Returns the milliseconds since a StoreSvr last acknowledged the leader; `None` if unknown.
     pub(crate) fn silent_ms(&self, role: Option<NodeRole>, name: &str) -> Option<u64> {
         let member = self.member(|member| role == Some(NodeRole::Store) && member.name == name);
         member.map(|member| member.silent_ms).filter(|silent| *silent > 0)
     }
 
-    /// Returns whether an operator drained an allocator before it stopped, so that its absence is no fault.
+    /// Returns whether an operator drained an allocator before its process exited. Its absence is then no fault.
     pub(crate) fn is_stopped(&self, name: &str) -> bool {
         let record = self.registered.get(name).filter(|alloc| alloc.drained);
         record.is_some_and(|alloc| {
@@ -171,7 +172,7 @@ impl SetView {
         })
     }
 
-    /// Records that a node responds under no address.
+    /// Records a node that does not respond at any address.
     pub(crate) fn miss(&mut self, role: NodeRole, name: Option<&str>, addr: &str) {
         let nodes = match role {
             NodeRole::Store => &mut self.facts.silent_stores,
@@ -181,7 +182,7 @@ impl SetView {
         addrs.extend(name.map(|_| addr.to_owned()));
     }
 
-    /// Adds the facts that follow from all responses of the set.
+    /// Adds the facts that depend on several responses, after all responses were added.
     pub(crate) fn counted(mut self, name: &str) -> SetView {
         let responds = |member: &Voter| self.responding.contains_key(&(NodeRole::Store, member.name.clone()));
         let voters = self.members.iter().flat_map(|(_, members)| members).filter(|member| member.voter);
@@ -197,7 +198,8 @@ impl SetView {
     pub(crate) fn judge(&mut self) {
         self.sections_delayed = self.facts.delayed;
         let all = self.sections + self.facts.delayed;
-        // The allocators count at other moments than the store, but own at most the sections that the store gave them.
+        // The allocators and the store counted their sections at different moments. The sum is limited, because
+        // allocators own at most the sections that the store assigned to them.
         let granted: u32 = self.registered.values().filter(|alloc| alloc.is_leased).map(|alloc| alloc.sections).sum();
         if self.is_known() {
             let most = if self.registered.is_empty() { self.sections } else { granted.min(self.sections) };
@@ -222,7 +224,8 @@ impl SetView {
         }
         self.route_version = self.route_version.max(store.route_version);
         let leads = store.leader == store.id && store.id != 0;
-        // The leader of a majority is authoritative. If there is none, the store with the newest log is.
+        // The lists of the leader of a majority are authoritative. If there is no such leader, the lists of the
+        // StoreSvr with the newest log are used.
         let rank = (leads && store.quorum, store.term, store.last_log_index);
         if self.members.as_ref().is_none_or(|(known, _)| rank > *known) && !store.members.is_empty() {
             let member = |member: &StoreMember| Voter {
@@ -267,12 +270,12 @@ impl SetView {
         }
     }
 
-    /// Records the statements of a store about the set.
+    /// Records the facts that a StoreSvr reports about the set.
     fn note(&mut self, response: &StatusResponse, store: &StoreStatus, leads: bool) {
-        // A follower with a leader counts, because the leader may be unreachable only from this machine.
+        // The report of a follower suffices, because the leader may be unreachable only from this machine.
         self.facts.quorum |= store.quorum;
         if store.quorum {
-            // Only the leader knows for which sets the quarantine waits.
+            // The leader's text is preferred, because only the leader knows the sets for which the quarantine waits.
             if leads || self.facts.quarantine.is_empty() {
                 self.facts.quarantine.clone_from(&store.quarantine);
             }
@@ -351,7 +354,8 @@ impl SetView {
             set: response.set.clone(),
             name: response.node.clone(),
             addr: addr.to_owned(),
-            // The record in the store decides the state, once all responses are merged.
+            // The caller replaces the state after all responses are merged, because it depends on the record in the
+            // store.
             state: AllocState::Serves,
             incarnation: alloc.incarnation,
             sections: alloc.sections,

@@ -1,11 +1,12 @@
-//! The text of an event for people, made of its fields, so that it improves without a change of the store.
+//! The text of an event. It is computed from the fields of the event, so that a release can improve the text without a
+//! change of the store.
 
 use std::time::Duration;
 
 use seq_command::output::grouped;
 use seq_proto::v1::SetEvent;
 
-/// Most next owners that a text names.
+/// Maximum number of next owners that a text names.
 const OWNERS_SHOWN: usize = 3;
 
 /// Returns the event in one sentence.
@@ -62,12 +63,12 @@ pub fn text(event: &SetEvent) -> String {
         "series_retired" => format!("series {} was retired", event.series),
         "balancing_paused" => "balancing is paused".to_owned(),
         "balancing_resumed" => "balancing continues".to_owned(),
-        // A kind of a later release.
+        // The event has a kind of a later release.
         _ => String::new(),
     }
 }
 
-/// Returns the number of sections and the range that they are in.
+/// Returns a text with the number of sections, and the range that contains them.
 fn sections(event: &SetEvent) -> String {
     let SetEvent { sections, first_section, last_section, .. } = event;
     if *sections == 1 {
@@ -77,7 +78,7 @@ fn sections(event: &SetEvent) -> String {
     format!("{count} sections ({} to {})", grouped((*first_section).into()), grouped((*last_section).into()))
 }
 
-/// Returns the next owners.
+/// Returns a text with the next owners.
 fn owners(event: &SetEvent) -> String {
     let shown = event.moved_to.iter().take(OWNERS_SHOWN);
     let text = match event.moved_to.as_slice() {

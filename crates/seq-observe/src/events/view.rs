@@ -1,4 +1,4 @@
-//! The JSON of an event. Fields that the kind does not have are left out.
+//! The JSON form of an event. Fields that do not apply to the event's kind are left out.
 
 use seq_command::output::digits;
 use seq_command::utc;
@@ -12,7 +12,7 @@ use super::text;
 pub struct EventView<'a> {
     #[serde(serialize_with = "digits")]
     number: u64,
-    /// Number of its last change; grows when a change continues the event.
+    /// Number of the event's last change. It grows if a later change continues the event.
     #[serde(serialize_with = "digits")]
     change: u64,
     /// Time of the event; `null` if it is unknown.
@@ -40,12 +40,12 @@ pub struct EventView<'a> {
     owners: Vec<OwnerView<'a>>,
     #[serde(skip_serializing_if = "is_none_of_32")]
     other_owners_sections: u32,
-    /// The most numbers that were skipped for any uid of the sections; left out if it is not known.
+    /// Maximum count of numbers that were skipped for any uid of the sections; left out if unknown.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "optional_digits")]
     most_skipped: Option<u64>,
     #[serde(skip_serializing_if = "is_zero", serialize_with = "digits")]
     route_version: u64,
-    /// Milliseconds.
+    /// Duration of the event, in milliseconds.
     #[serde(skip_serializing_if = "is_zero", serialize_with = "digits")]
     lasted_ms: u64,
     #[serde(skip_serializing_if = "str::is_empty")]
@@ -70,7 +70,7 @@ struct OwnerView<'a> {
 }
 
 impl EventView<'_> {
-    /// Returns an event as JSON shows it.
+    /// Converts an event to its JSON form.
     #[must_use]
     pub fn new(event: &SetEvent) -> EventView<'_> {
         let time = |ms: u64| (ms > 0).then(|| utc::text_of_ms(ms));

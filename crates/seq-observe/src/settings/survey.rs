@@ -17,19 +17,19 @@ use tonic::{Code, Status};
 
 use crate::Cluster;
 
-/// A node, and its settings or the reason why it does not report them.
+/// A node, with its settings or with the reason why it does not report them.
 #[derive(Debug)]
 pub struct Surveyed {
     /// The node.
     pub node: Node,
-    /// Its settings.
+    /// The settings, or the reason.
     pub outcome: Result<GetConfigResponse, Failure>,
 }
 
 /// Requests the settings of a node.
 ///
 /// # Errors
-/// The node does not respond, refuses the request, or does not know it.
+/// The node does not respond, refuses the request, or does not know this kind of request.
 pub async fn config_of(pool: &Pool, addr: &str, timeout: Duration) -> Result<GetConfigResponse, Failure> {
     let channel = pool.get(addr).map_err(|error| Failure::new(Exit::Usage, error.to_string()))?;
     let mut node = StatusServiceClient::new(channel);
@@ -64,8 +64,8 @@ fn refused(addr: &str, reason: &str, status: &Status) -> Failure {
     }
 }
 
-/// Requests the settings of the seeds and of all nodes of their sets. A node that should respond and does not is in the
-/// result with the reason.
+/// Requests the settings of the seeds and of all other nodes of their sets. If a node should respond and does not, the
+/// result has the node with the reason.
 ///
 /// # Errors
 /// No node responds, or the address of a seed belongs to no node.

@@ -2,10 +2,12 @@
 
 use super::{Advice, Condition, Facts, Nodes, State, age, listed};
 
-/// Time for which a responding majority may have no leader, in milliseconds: longer than an election with any timeouts.
+/// Time in milliseconds for which a responding majority may be without a leader before the verdict is NO QUORUM instead
+/// of ELECTION. It is longer than an election with any allowed timeouts.
 const ELECTION_MS: u64 = 10_000;
 
-/// Divisor of a disk's size: a store whose disk has less than one hundredth left is about to end.
+/// Divisor of a disk's size. If less than a hundredth of a StoreSvr's disk is free, a write will soon fail, and the
+/// StoreSvr then exits.
 pub(crate) const DISK_FULL: u64 = 100;
 
 /// The conditions, the worst first. The verdict is the first condition that holds.
@@ -225,7 +227,7 @@ fn elects(facts: &Facts) -> bool {
     !facts.quorum && since < ELECTION_MS
 }
 
-/// Returns the beginning of a verdict on a store without a leader.
+/// Returns the text of a verdict on a store without a leader. It begins with `word`, the name of the state.
 fn without_leader(facts: &Facts, word: &str) -> String {
     let mut text = format!("{word}: {}", facts.voters());
     if facts.quorum_lost_ms > 0 {
@@ -318,12 +320,12 @@ fn is_degraded(facts: &Facts) -> bool {
         || full
 }
 
-/// Returns the beginning of the verdict; the remarks that follow name the nodes and the next steps.
+/// Returns the verdict DEGRADED. The faulty nodes and the next steps are in the remarks that follow it.
 fn degraded(facts: &Facts) -> Advice {
     Advice::new(format!("DEGRADED: {}", facts.served()))
 }
 
-/// Returns the names of nodes, for a command.
+/// Returns the names of nodes, separated by commas.
 fn names(nodes: &Nodes) -> String {
     nodes.keys().map(String::as_str).collect::<Vec<_>>().join(", ")
 }

@@ -3,22 +3,23 @@
 use super::conditions::DISK_FULL;
 use super::{Advice, Facts, Severity, State, age, listed};
 
-/// Divisor of a disk's size: a disk with less than a tenth left gets a remark.
+/// Divisor of a disk's size. There is a remark on a disk of which less than a tenth is free.
 const DISK_LOW: u64 = 10;
 
-/// A remark.
+/// A kind of remark.
 pub struct Remark {
     /// The name of the remark in the table of `docs/operations.md`.
     pub name: &'static str,
-    /// How much the remark needs the attention of an operator.
+    /// The urgency of the remark.
     pub severity: Severity,
     /// The page and heading in `docs/runbook`.
     pub runbook: &'static str,
-    /// Returns the remarks of this kind; none if it does not apply.
+    /// Returns the remarks of this kind, or an empty list if the kind does not apply to the facts.
     pub(crate) text: fn(&Facts) -> Vec<Advice>,
 }
 
-/// The remarks, in order. The first three name the nodes of a set whose verdict is `DEGRADED`.
+/// The remarks, in the order in which they follow a verdict. The first three name the faulty nodes if the verdict is
+/// `DEGRADED`.
 pub const REMARKS: [Remark; 15] = [
     Remark {
         name: "no lease",
@@ -111,7 +112,8 @@ fn if_any(advice: Option<Advice>) -> Vec<Advice> {
     advice.into_iter().collect()
 }
 
-/// Returns a remark on allocators without a lease. The verdict on a set that is not served names them itself.
+/// Returns a remark on allocators without a lease, if the verdict is DEGRADED. The verdict UNSERVED already names these
+/// allocators.
 fn no_lease(facts: &Facts) -> Option<Advice> {
     let applies = facts.state() == State::Degraded && !facts.unleased.is_empty();
     applies.then(|| {
@@ -150,7 +152,7 @@ fn drained(facts: &Facts) -> Vec<Advice> {
     facts.drained.iter().map(text).collect()
 }
 
-/// Returns a remark if nodes of several releases run, as during an upgrade.
+/// Returns a remark if the nodes run different releases of the program, as they do during an upgrade.
 fn releases(facts: &Facts) -> Option<Advice> {
     let text = |(release, nodes): (&String, &Vec<String>)| format!("{release} on {}", nodes.join(", "));
     let releases: Vec<String> = facts.releases.iter().map(text).collect();
@@ -171,8 +173,8 @@ fn moved(facts: &Facts) -> Option<Advice> {
     }
 }
 
-/// Returns a remark on nodes that respond to this command, but not to other nodes. A node that does not run is reported
-/// elsewhere.
+/// Returns a remark on allocators that respond to this command but that other allocators cannot reach. Other remarks
+/// name allocators that do not respond to this command.
 fn unreached(facts: &Facts) -> Option<Advice> {
     let by = |name: &String| {
         let by = facts.unreached.iter().filter(|(unreached, _)| unreached == name);

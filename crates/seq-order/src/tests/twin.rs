@@ -64,7 +64,7 @@ struct Twin {
     targets: Vec<(u32, u64, usize)>,
 }
 
-/// Applies the definitions of the promises literally; quadratic.
+/// Checks a history by the literal definitions of the promises, in quadratic time.
 pub(super) fn twin(events: &[Event], complete: bool) -> Tally {
     let mut twin = Twin::default();
     for (at, event) in events.iter().enumerate() {

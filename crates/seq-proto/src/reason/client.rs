@@ -1,12 +1,13 @@
-//! The reasons of failures that a client reports itself, because no server refused the request.
+//! The reasons of failures that a client itself reports, because no server of this service refused the request.
 //!
-//! **Invariant:** no name is also the name of a [`Reason`](super::Reason), because a report has both in one field.
+//! **Invariant:** no name in this file is also the name of a [`Reason`](super::Reason), because a report has both kinds
+//! of names in one field.
 
 use std::fmt;
 
 use super::Outcome;
 
-/// Reason why a call failed without a refusal of the service.
+/// Reason why a call failed although the service did not refuse it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClientReason {
     /// The uid is in no set that the seeds know.

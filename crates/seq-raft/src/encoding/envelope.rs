@@ -4,11 +4,12 @@
 //! 0..4 magic   4..6 kind   6..8 format version   8..12 body length   12..16 CRC32C of the rest   16.. body
 //! ```
 //!
-//! Numbers are little-endian. The body is an rkyv archive. Validation of the archive does not replace the checksum and
-//! the kind: it accepts most flipped bits, and two types of the same shape read each other without an error.
+//! Numbers are little-endian. The body of a command is in the state machine's encoding, and every other body is an rkyv
+//! archive. The validation of an archive does not replace the checksum and the kind, because it accepts most flipped
+//! bits, and because it accepts the archive of another type of the same shape.
 //!
-//! The frame itself has no version: a new frame would get another magic. The checksum is checked before kind and
-//! version, so that a flipped bit is reported as damage and never as a newer format.
+//! The frame itself has no version, because a changed frame would get another magic. The checksum is checked before
+//! kind and version, so that a flipped bit is reported as damage and never as a newer format.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -26,11 +27,11 @@ pub(crate) const HEADER_BYTES: usize = 16;
 /// Position of the checksum, which covers all other bytes.
 const CRC_AT: usize = 12;
 
-/// Kind of a record. The numbers are on disk: no number is ever reused for another kind.
+/// Kind of a record. The numbers are stored on disk, so no number is ever reused for another kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u16)]
 pub enum Kind {
-    /// A command, encoded by its proposer; an entry holds one or more.
+    /// A command as its proposer encoded it. An entry holds one or more commands.
     Command = 1,
     /// An entry of the log.
     Entry = 2,
@@ -66,7 +67,8 @@ impl fmt::Display for Kind {
     }
 }
 
-/// Error of an unreadable record: the expected kind and the fault. The reader of the bytes adds their place.
+/// Error of an unreadable record, with the expected kind and the fault. The code that read the bytes adds the place of
+/// the record.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{kind} record of {len} bytes: {fault}")]
 pub struct ReadError {
@@ -126,7 +128,8 @@ pub enum Fault {
         /// Oldest version that this program reads.
         oldest: u16,
     },
-    /// The checksum holds, but the body does not match its format: a fault of the writer.
+    /// The checksum holds, but the body does not match its format, which is a fault of the program that wrote the
+    /// record.
     #[error("body is malformed, {what}")]
     Malformed {
         /// Description of the mismatch.
@@ -144,7 +147,7 @@ pub(crate) struct Opened<'a> {
 /// Encodes `value` and puts the frame around it.
 ///
 /// # Panics
-/// When the body is 4 GiB or larger; every record is bounded far below.
+/// When the body is 4 GiB or larger. Every record is limited to a far smaller size.
 pub(crate) fn seal<T>(kind: Kind, version: u16, value: &T) -> Vec<u8>
 where
     T: for<'a> Serialize<HighSerializer<AlignedVec, ArenaHandle<'a>, rancor::Error>>,
@@ -195,7 +198,8 @@ pub(crate) fn open(kind: Kind, record: &[u8]) -> Result<Opened<'_>, ReadError> {
     Ok(Opened { version: u16_at(record, 6), body: &record[HEADER_BYTES..], kind })
 }
 
-/// Returns the whole length of the record that starts with `prefix`, from its frame; `None` if it is no frame.
+/// Returns the length of the record that starts with `prefix`, including its frame. Returns `None` if `prefix` does not
+/// start with a frame.
 pub(crate) fn record_len(prefix: &[u8]) -> Option<usize> {
     let framed = prefix.len() >= HEADER_BYTES && prefix[..4] == MAGIC;
     framed.then(|| HEADER_BYTES + u32_at(prefix, 8) as usize)

@@ -1,7 +1,7 @@
 //! Format 4: the records of the log.
 //!
-//! Archived types and their conversions. **Never edit a type of this module once it is released**: field order is the
-//! format. `encoding/tests` holds its bytes.
+//! Archived types and their conversions. **Never edit a type of this module once it is released**, because the order of
+//! its fields is the format. `encoding/tests` holds the bytes of this format.
 
 mod files;
 mod log;
@@ -12,5 +12,5 @@ pub(crate) use log::{Entry, LogId, StoredMembership, Vote};
 /// Number of this format.
 pub(crate) const VERSION: u16 = 4;
 
-/// A contradiction to the format in a decoded record whose bytes are intact.
+/// Description of a decoded record that contradicts the format although its bytes are intact.
 type Malformed = &'static str;

@@ -1,9 +1,9 @@
-//! Detection whether this member sees a majority: as leader by the voters' acknowledgements, as follower by the
-//! messages of its leader.
+//! Detection whether this member reaches a majority. A leader uses the acknowledgements of the voters, and a follower
+//! uses the messages of its leader.
 //!
-//! A leader that lost its majority keeps reporting that it leads, and a follower that lost its leader keeps naming it:
-//! the Raft library deposes neither. The status serves only probes, operators and logs; it does not gate commits or
-//! calls of AllocSvrs.
+//! The Raft library does not report the loss of a majority. A leader without a majority still reports that it leads,
+//! and a follower that no longer reaches its leader still names that leader. The status in this module serves only
+//! probes, operators and logs. Commits and calls of AllocSvrs do not depend on it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -23,17 +23,17 @@ use crate::types::TypeConfig;
 
 type Instant = openraft::type_config::alias::InstantOf<TypeConfig>;
 
-/// Checks per election time, so that a change is noticed soon.
+/// Number of checks per election timeout, so that a change is noticed soon.
 const CHECKS_PER_ELECTION: u32 = 4;
 
 /// Status of one member's majority.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum QuorumStatus {
-    /// The member leads, and a majority acknowledged it within an election time.
+    /// The member leads, and a majority of the voters acknowledged its leadership within the last election timeout.
     Leads,
-    /// The member has led for less than an election time, and no majority has acknowledged it yet.
+    /// The member has led for less than an election timeout, and no majority has acknowledged its leadership yet.
     Begins,
-    /// The member leads, and no majority acknowledged it within an election time.
+    /// The member leads, and no majority acknowledged its leadership within the last election timeout.
     NoMajority {
         /// Number of voters.
         voters: usize,
@@ -42,11 +42,11 @@ pub enum QuorumStatus {
         /// Time since a majority last acknowledged.
         lost: Duration,
     },
-    /// The member received a message of its leader within an election time.
+    /// The member received a message of its leader within the last election timeout.
     Follows,
-    /// The member knows no leader, or received no message of it within an election time.
+    /// The member knows no leader, or received no message of its leader within the last election timeout.
     Leaderless {
-        /// Time since the last message of a leader; `None` if there was none since the start.
+        /// Time since the last message of a leader; `None` if no such message has arrived since the start.
         lost: Option<Duration>,
     },
 }
@@ -58,7 +58,7 @@ impl QuorumStatus {
         matches!(self, QuorumStatus::Leads | QuorumStatus::Follows)
     }
 
-    /// Returns the time since a majority was last seen; zero if it is seen now, or was never seen.
+    /// Returns how long the majority has been lost; zero if a majority responds now, or if none has ever responded.
     #[must_use]
     pub fn lost(&self) -> Duration {
         match self {
@@ -94,7 +94,8 @@ pub(crate) struct Quorum {
     raft: Raft,
     set: Arc<str>,
     node: Arc<str>,
-    /// The longest election time: a leader without an acknowledgement for this long may have been replaced.
+    /// The longest election timeout. If no majority acknowledges a leader for this long, the other voters may have
+    /// elected another leader.
     within: Duration,
     /// Results of the last check that are not in the library's metrics.
     noted: Arc<Mutex<Noted>>,
@@ -141,7 +142,7 @@ impl Quorum {
         (&self.set, &self.node)
     }
 
-    /// Returns the last measured round trip to a member, on the leader.
+    /// Returns the last round trip to a member that this member measured as leader.
     pub(crate) fn round_trip(&self, id: u64) -> Option<Duration> {
         self.round_trips.get(id)
     }
@@ -150,7 +151,8 @@ impl Quorum {
         self.max_round_trip
     }
 
-    /// Returns the members that acknowledged this leader within `within`, itself included; empty on followers.
+    /// Returns the members that acknowledged this leader within the time `within`, and the leader itself. Returns no
+    /// members on a follower.
     pub(crate) fn live(metrics: &RaftMetrics<TypeConfig>, within: Duration) -> BTreeSet<u64> {
         let Some(acknowledged) = &metrics.heartbeat else { return BTreeSet::new() };
         let lately = |at: Option<Instant>| at.is_some_and(|at| at.elapsed() <= within);
@@ -166,7 +168,8 @@ impl Quorum {
     pub(crate) async fn watch(self) {
         let mut metrics = self.raft.server_metrics();
         let mut log = Log::new(&self);
-        // The metrics give the vote that was loaded at the start a time, although no message arrived at that time.
+        // In the metrics, the vote that was loaded at the start has a time too, although no message arrived at that
+        // time.
         let mut loaded = None;
         let mut first = true;
         let mut tick = tokio::time::interval(self.within / CHECKS_PER_ELECTION);
@@ -229,9 +232,10 @@ struct Log {
     node: Arc<str>,
     leader: Option<u64>,
     quorum: bool,
-    /// Members that do not respond to this leader: since when, and the repeats of their log line.
+    /// Members that do not respond to this leader. Each has the start of its silence and the repeats of its log line.
     silent: BTreeMap<u64, (Instant, Repeats)>,
-    /// Start of this member's leadership; a new leader gives the other members time to respond.
+    /// Start of this member's leadership. Silent members are logged only after a while, because they need time to
+    /// respond to a new leader.
     leads_since: Option<Instant>,
     slow: BTreeMap<u64, Repeats>,
 }
@@ -279,8 +283,8 @@ impl Log {
         self.note_members(quorum, metrics);
     }
 
-    /// Logs members that stop responding to this leader or respond again, and repeats the line of a silent member each
-    /// minute.
+    /// Logs each member that stops responding to this leader or responds again. Repeats the log line each minute while
+    /// the member is silent.
     fn note_members(&mut self, quorum: &Quorum, metrics: &RaftMetrics<TypeConfig>) {
         // Twice the election time, which the membership commands use as well.
         let within = quorum.within * 2;
@@ -361,8 +365,8 @@ mod tests {
         metrics
     }
 
-    /// Metrics of a leader that a majority acknowledged `quorum` milliseconds ago, and each listed member the given
-    /// number of milliseconds ago.
+    /// Returns the metrics of a leader. A majority acknowledged it `quorum` milliseconds ago, and each member in
+    /// `acknowledged` did so the given number of milliseconds ago.
     fn leading(quorum: Option<u64>, acknowledged: &[(u64, u64)]) -> RaftMetrics<TypeConfig> {
         let at = |ms| Instant::now() - Duration::from_millis(ms);
         let mut metrics = metrics(Some(1), &[1, 2, 3]);

@@ -1,13 +1,14 @@
 //! Transfer of leadership away from a leader whose disk does not respond.
 //!
-//! The disks of its followers suffice to commit for a while, and heartbeats need no disk, so no member would depose the
-//! leader. But the writes queued for its disk are held in memory, it grants no vote, and after the loss of one more
-//! disk nothing would be committed. A follower's hanging disk needs no action: the other members do not wait for it.
+//! Without this transfer, no member would depose such a leader, because the followers' disks suffice for commits and
+//! heartbeats need no disk. But the writes queued for the leader's disk take up memory, the leader grants no vote, and
+//! the loss of one more disk would stop all commits. A follower's hanging disk needs no action, because the other
+//! members do not wait for that disk.
 //!
-//! When the Raft library must save the next leader's vote, it waits for the disk itself and still reports that it
-//! leads. So proposals are redirected here.
+//! The old leader's Raft library must save the next leader's vote. While it waits for the disk to do so, it still
+//! reports that this member leads. So this module redirects the proposals.
 //!
-//! The process is not stopped: a disk that recovers finds all pending writes in its queue, in order.
+//! The process is not stopped, because a disk that recovers finds all pending writes in its queue, in order.
 
 use std::time::Duration;
 
@@ -17,14 +18,14 @@ use super::transfer::{STEP_DOWN_TIMEOUT, transfer_leader, transfer_target};
 use crate::propose::Proposer;
 use crate::storage::{Raft, Stall};
 
-/// How long one batch may take to become durable: far longer than a working disk needs under any load, and shorter than
-/// writes should wait for another leader.
+/// Maximum time in which one batch becomes durable. A working disk needs far less under any load, and proposals should
+/// not have to wait longer than this for another leader.
 const STALL_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Interval of the checks.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Pause before a transfer is retried if no member has taken over.
+/// Pause before a transfer of leadership is retried if no other member has become leader.
 const TRANSFER_RETRY: Duration = Duration::from_secs(2);
 
 /// Watches the disk of a member, without end.

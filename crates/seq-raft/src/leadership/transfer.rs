@@ -1,7 +1,7 @@
-//! Transfer of leadership to a chosen member, so that the group does not lack a leader for an election timeout.
+//! Transfer of leadership to a chosen member, which avoids an election timeout without a leader.
 //!
-//! From the request on, the leader accepts no more writes; the target waits until it has the whole log, and then stands
-//! for election at once.
+//! Once the transfer is requested, the leader accepts no more writes. The chosen member waits until it has the whole
+//! log and then stands for election at once.
 
 use std::time::Duration;
 
@@ -12,12 +12,12 @@ use crate::storage::Raft;
 /// How long a stopping leader waits until another member takes over.
 pub(crate) const STEP_DOWN_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Transfers leadership and waits until another member leads, to this member's knowledge. Returns the new leader, or
-/// `None` if there is none within `timeout`.
+/// Transfers leadership to the member `to`, and waits until this member sees that another member leads. Returns the new
+/// leader, or `None` if no other member leads within `timeout`.
 pub(crate) async fn transfer_leader(raft: &Raft, to: u64, timeout: Duration) -> Option<u64> {
     let mut metrics = raft.metrics();
     let me = metrics.borrow_watched().id;
-    // The only error is that the Raft library has stopped: then this member does not lead.
+    // The only error is that the Raft library has stopped, and then this member does not lead.
     raft.trigger().transfer_leader(to).await.ok()?;
     let taken_over = async {
         loop {
@@ -41,8 +41,8 @@ pub(crate) async fn step_down(raft: &Raft) {
 
 /// Returns the other voter with the longest log, if this member leads.
 pub(crate) fn transfer_target(raft: &Raft) -> Option<u64> {
-    // Checked before the metrics are borrowed: it borrows them, too, and two borrows of one thread deadlock when a
-    // writer waits in between.
+    // Checked before the metrics are borrowed, because `is_leader` borrows the metrics too, and two borrows by one
+    // thread deadlock if a writer waits between them.
     if !raft.is_leader() {
         return None;
     }

@@ -1,9 +1,10 @@
 //! Membership changes, made by the leader.
 //!
-//! Each step may be repeated and leaves the group operational: adding a learner takes one entry, and a change of votes
-//! takes two. If the leader is lost between the two, [`MemberChanges::complete_joint_changes`] of the next leader
-//! writes the second. One change is made at a time, each from the list of members that it was planned on, and only if
-//! the preconditions of its plan still hold (`preconditions`).
+//! Each step may be repeated and leaves the group operational. Adding a learner takes one entry, and a change of voters
+//! takes two entries. If the leader is lost between these two entries, the next leader writes the second entry in
+//! [`MemberChanges::complete_joint_changes`]. The leader makes one change at a time. It refuses a change if the list of
+//! members is not the list on which the change was planned, or if the preconditions of the plan no longer hold
+//! (`preconditions`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -28,16 +29,17 @@ use crate::storage::{Raft, Replica};
 use crate::transport::formats::Formats;
 use crate::types::{LogId, Member, StoredMembership};
 
-/// Timeout of a transfer of leadership: the target may first have to receive the end of the log.
+/// Timeout of a transfer of leadership. It includes the time in which the next leader receives the end of the log.
 const TRANSFER_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Time that a store which was just started has to listen before it is added as a member.
+/// Time within which a store must respond before it is added as a member, because the store may have just been started.
 const START_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Pause before an unfinished change is retried.
 const RETRY: Duration = Duration::from_millis(200);
 
-/// Number of longest election timeouts without a response to the leader, after which a member is not live.
+/// Time without a response to the leader after which a member no longer counts as live, as a multiple of the longest
+/// election timeout.
 const SILENT_ELECTIONS: u32 = 2;
 
 /// Interval at which a leader checks whether a silent member has responded; about a heartbeat.
@@ -45,7 +47,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 type Changes = ChangeMembers<u64, Member>;
 
-/// Makes membership changes, one at a time; clones share the limit.
+/// Makes membership changes. All clones together make one change at a time.
 #[derive(Clone)]
 pub(crate) struct MemberChanges {
     pub(super) raft: Raft,
@@ -57,7 +59,7 @@ pub(crate) struct MemberChanges {
     pub(super) commit_timeout: Duration,
     /// Time without a response after which a member is not live.
     live_within: Duration,
-    /// Held while any change by an operator is compared and made, even if it does not concern members.
+    /// Held while any operator's change is compared and made, even if the change does not concern members.
     pub(super) one: Arc<Mutex<()>>,
 }
 
@@ -68,7 +70,7 @@ pub(crate) struct Observed {
     /// The term that this leader leads.
     pub(crate) term: u64,
     pub(crate) last_log_index: u64,
-    /// Number of entries of the leader's log that each member is not known to have.
+    /// For each member, the number of entries in the leader's log that the member is not known to have.
     pub(crate) lags: BTreeMap<u64, u64>,
 }
 
@@ -94,8 +96,8 @@ impl MemberChanges {
         MemberChanges { raft, replica, proposer, prober, formats, commit_timeout, live_within, one: Arc::default() }
     }
 
-    /// Returns the address at which this member dials another member: from its set file, otherwise from the list of
-    /// members.
+    /// Returns the address at which this member dials another member. Prefers the address in this member's set file to
+    /// the address in the list of members.
     pub(crate) fn addr(&self, id: u64, member: &Member) -> String {
         self.proposer.addr(id, Some(member)).unwrap_or_default()
     }
@@ -138,7 +140,8 @@ impl MemberChanges {
         Ok(observed)
     }
 
-    /// Adds members without a vote; returns the ids of the new members, and the plan before the change.
+    /// Adds members without a vote. Returns the ids of the new members, and the fingerprint of the plan before the
+    /// change.
     pub(crate) async fn add(
         &self,
         wanted: BTreeMap<u64, Member>,
@@ -157,7 +160,7 @@ impl MemberChanges {
         if !new.is_empty() {
             required.check(plan)?;
         }
-        // The list names the data directory of each member, which alone identifies it.
+        // The list names the data directory of each member, because only the directory identifies the member.
         for (id, member) in &mut new {
             member.fingerprint = self.directory(*id, &member.raft_addr).await?;
         }
@@ -171,16 +174,18 @@ impl MemberChanges {
         Ok((ids, plan))
     }
 
-    /// Claims an id for a member, unless it is claimed already: an id belongs permanently to one disk.
+    /// Claims an id for a member, unless the id is claimed already. A claimed id belongs permanently to one data
+    /// directory.
     async fn claim(&self, id: u64) -> Result<(), ProposeError> {
         if self.replica.read_members(|_, ids| ids.binary_search(&id).is_ok()) {
             return Ok(());
         }
-        // The output is dropped: an id that was claimed in between serves as well.
+        // The output is dropped, because it does not matter whether this proposal or another proposal claimed the id.
         self.proposer.propose_anew(|| self.replica.claim_member_id(id)).await.map(drop)
     }
 
-    /// Returns the data directory of a store that will become a member; the store may still be starting.
+    /// Returns the fingerprint of the data directory of a store that will become a member. Waits for a while if the
+    /// store does not respond, because it may be starting.
     async fn directory(&self, id: u64, addr: &str) -> Result<Fingerprint, ChangeError> {
         let deadline = tokio::time::Instant::now() + START_TIMEOUT;
         loop {
@@ -195,8 +200,8 @@ impl MemberChanges {
         }
     }
 
-    /// Changes the voters, if the plan of the request is the required plan. No plan is required if the voters are
-    /// already as requested, so that a repeat finds its own change.
+    /// Changes the voters if the current plan of the request has the required fingerprint. If the voters are already as
+    /// requested, the call succeeds with any fingerprint, so that a request can be repeated after its change was made.
     pub(crate) async fn change(&self, request: &MembershipRequest) -> Result<ChangedVoters, ChangeError> {
         if request.dry_run {
             let (observed, plan) = self.checked(|group| group.plan(request)).await?;
@@ -242,7 +247,8 @@ impl MemberChanges {
         }
     }
 
-    /// Transfers leadership to a voter; returns the leader, and the plan before the change.
+    /// Transfers leadership to the voter `to`. Returns the id of the leader, and the fingerprint of the plan before the
+    /// change.
     pub(crate) async fn transfer_to(
         &self,
         to: u64,
@@ -264,8 +270,8 @@ impl MemberChanges {
         }
     }
 
-    /// Transfers leadership to the other voter with the longest log, and returns its id. Whether the voter took over
-    /// may stay unknown here: messages of other members may not arrive.
+    /// Transfers leadership to the other voter with the longest log, and returns that voter's id. Returns the id even
+    /// if this member does not see in time that the voter leads, because messages of other members may not arrive.
     pub(crate) async fn transfer_to_any(&self) -> Result<u64, ChangeError> {
         let _one = self.begin()?;
         let observed = self.observe()?;
@@ -274,8 +280,8 @@ impl MemberChanges {
         Ok(to)
     }
 
-    /// Completes changes whose leader was lost between their two entries, while this member leads. Runs until the
-    /// future is dropped.
+    /// While this member leads, completes each change whose earlier leader was lost between the change's two entries.
+    /// Runs until the future is dropped.
     pub(crate) async fn complete_joint_changes(self) {
         let mut metrics = self.raft.server_metrics();
         loop {
@@ -293,8 +299,9 @@ impl MemberChanges {
         }
     }
 
-    /// Checks the group as the leader observes it. A new leader may not have a response of every member yet, so a
-    /// refusal for silence is returned only after the time in which a member counts as live.
+    /// Calls `check` with the group as the leader observes it. If `check` refuses because a member is silent, repeats
+    /// it for as long as a silent member counts as live, because a new leader may not have a response of every member
+    /// yet.
     pub(super) async fn checked<T>(
         &self,
         check: impl Fn(&Group) -> Result<T, Refusal>,
@@ -315,8 +322,9 @@ impl MemberChanges {
         self.one.try_lock().map_err(|_| ChangeError::InProgress)
     }
 
-    /// Waits until the newest list of members is committed, applied here, and not joint, completing an unfinished
-    /// change; and until an entry of the leader's own term is applied: the Raft library refuses a change before that.
+    /// Completes an unfinished change, and waits until the newest list of members is committed, applied here, and not
+    /// joint. Also waits until an entry of the leader's own term is applied, because the Raft library refuses a change
+    /// before then.
     pub(super) async fn settled(&self) -> Result<Observed, ChangeError> {
         let mut metrics = self.raft.metrics();
         let settling = async {
@@ -345,7 +353,7 @@ impl MemberChanges {
     async fn write(&self, changes: Changes, from: &StoredMembership) -> Result<(), ChangeError> {
         let last_membership_log_id: Option<LogId> = *from.log_id();
         let conditions = [Precondition::LastMembershipLogId { last_membership_log_id }];
-        // A removed member does not become a learner: its id is used up.
+        // A removed member does not become a learner, because its id is used up.
         let written = self.raft.change_membership_if(changes, false, conditions);
         let late = |_| ProposeError::TimedOut { after: self.commit_timeout };
         match tokio::time::timeout(self.commit_timeout, written).await.map_err(late)? {
@@ -359,7 +367,7 @@ impl MemberChanges {
     }
 }
 
-/// Returns the members to add that are not in the list yet.
+/// Returns the members in `wanted` that are not in the list yet.
 fn new_members(observed: &Observed, wanted: BTreeMap<u64, Member>) -> Result<BTreeMap<u64, Member>, Refusal> {
     let membership = observed.list.membership();
     let mut new = BTreeMap::new();

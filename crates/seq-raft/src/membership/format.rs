@@ -1,11 +1,11 @@
-//! The group's format: the leader raises it once every member has reported that it reads the next format.
+//! Raise of the group's format. The leader raises it once every member has reported that it reads the new format.
 //!
-//! Until then commands and states are written in a format that the former release reads, so that members can return to
-//! that release one by one.
+//! Until the raise, commands and states are written in a format that the former release reads, so that the members can
+//! return to that release one by one.
 //!
-//! **Invariant:** the format is raised only after each member has reported, since the raise was requested, that it
-//! reads the new format. A member that returns to an older release in that moment finds the raise in its log and
-//! refuses to continue, with an error that names the format; it loses no data.
+//! **Invariant:** the leader raises the format only after each member has reported, since the raise was requested, that
+//! it reads the new format. A member that returns to an older release after its report refuses the raise in its log,
+//! and stops with an error that names the format. It loses no data.
 
 use std::time::Duration;
 
@@ -16,10 +16,10 @@ use tokio::time::Instant;
 use super::changes::{ChangeError, MemberChanges};
 use crate::encoding;
 
-/// Pause between two attempts of a leader that raises the format on its own.
+/// Pause between two attempts of a leader to raise the format without an operator's request.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// No dry run and no required plan: for a raise without an operator.
+/// No dry run and no required plan, which are the arguments of a raise without an operator's request.
 pub(crate) const REQUIRES_NO_PLAN: (bool, PlanFingerprint) = (false, PlanFingerprint::NONE);
 
 /// A raise of the group's format.
@@ -27,7 +27,8 @@ pub(crate) const REQUIRES_NO_PLAN: (bool, PlanFingerprint) = (false, PlanFingerp
 pub struct FormatRaise {
     /// The previous format.
     pub from: u16,
-    /// The group's new format, the newest of the leader's program; the same as `from` if the group already had it.
+    /// The group's new format, which is the newest format of the leader's program. Equal to `from` if the group already
+    /// had this format.
     pub to: u16,
 }
 
@@ -42,7 +43,7 @@ impl MemberChanges {
         self.formats.mine
     }
 
-    /// Returns the newest format that a member reads, as last reported; 0 if unknown.
+    /// Returns the newest format that a member reads, as last reported by that member; 0 if unknown.
     pub(crate) fn newest_format(&self, id: u64) -> u16 {
         if id == *self.raft.node_id() {
             return self.formats.mine;
@@ -50,8 +51,8 @@ impl MemberChanges {
         self.formats.reported.newest(id).map_or(0, |reported| self.replica.newest_of(reported))
     }
 
-    /// Raises the group's format to the newest format that this leader's program reads; with `dry_run` only checks
-    /// whether a raise is possible. Returns also the plan before the change.
+    /// Raises the group's format to the newest format that this leader's program reads. With `dry_run`, only checks
+    /// whether the raise is possible. Also returns the fingerprint of the plan before the change.
     pub(crate) async fn raise_format(
         &self,
         (dry_run, required): (bool, PlanFingerprint),
@@ -78,8 +79,8 @@ impl MemberChanges {
     }
 }
 
-/// Raises the group's format of commands and states as soon as every member can read the next format, while this member
-/// leads. Runs until the future is dropped.
+/// While this member leads, raises the group's format as soon as every member can read the newest format of this
+/// member's program. Runs until the future is dropped.
 pub(crate) async fn raise_when_read(changes: MemberChanges) {
     let mut metrics = changes.raft.server_metrics();
     loop {

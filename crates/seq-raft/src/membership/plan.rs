@@ -1,7 +1,7 @@
-//! Plans of membership changes: an operator's request, checked against the group that the leader observes.
+//! Plans of membership changes. A plan is made from an operator's request and the group as the leader observes it.
 //!
-//! **Invariant:** a plan leaves voters of which a majority responds, and a vote is given only to a member that has
-//! nearly the whole log. So a change that was begun can end, and writes continue in the meantime.
+//! **Invariant:** after every planned change a majority of the voters responds, and a member receives a vote only if it
+//! has nearly the whole log. So a change that has begun can be completed, and writes continue in the meantime.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,11 +12,13 @@ use tonic::Status;
 
 use crate::leadership::quorum::QuorumStatus;
 
-/// Most entries that a new voter may lack. Half a second of many writes, and fewer than are kept behind a snapshot, so
-/// that the missing entries come from the log.
+/// Maximum number of log entries that a new voter may lack. At a high rate of writes, this many entries take half a
+/// second. The log keeps more entries than this behind a snapshot, so the new voter receives the missing entries from
+/// the log.
 pub(crate) const MAX_LAG: u64 = 4_000;
 
-/// Most voters of a store: beyond five, a write waits for more disks and is no safer in practice.
+/// Maximum number of voters of a store. With more than five voters, a write would wait for more disks without being
+/// safer in practice.
 pub(crate) const MAX_VOTERS: usize = *limits::STORE_COUNTS.last().expect("there are sizes");
 
 type Ids = BTreeSet<u64>;
@@ -31,7 +33,7 @@ pub(crate) struct Group {
     pub(crate) live: Ids,
     /// Live members that lack at most [`MAX_LAG`] entries.
     pub(crate) caught_up: Ids,
-    /// Every id that a member ever had, as far as the state records it.
+    /// All ids that members have or ever had, as far as the state records them.
     pub(crate) used: Ids,
 }
 
@@ -41,7 +43,8 @@ pub(crate) struct MembershipRequest {
     pub(crate) add: Ids,
     pub(crate) remove: Ids,
     pub(crate) allow_even: bool,
-    /// Assumes that members to add are present, live, and have the whole log; makes no change.
+    /// Whether to make no change. The plan then assumes that the members to add are present, are live, and have the
+    /// whole log.
     pub(crate) dry_run: bool,
     /// Fingerprint of the plan that the change requires.
     pub(crate) required: Fingerprint,
@@ -99,7 +102,7 @@ impl Group {
         Ok(Plan::Change { promote, demote, drop, voters })
     }
 
-    /// Returns the next leader if the current leader is removed: a caught-up voter that stays.
+    /// Returns a caught-up voter that stays in the group, as the next leader if the current leader is removed.
     fn successor(&self, leaving: &Ids) -> Result<u64, Refusal> {
         let stays = |id: &&u64| **id != self.leader && !leaving.contains(id) && self.voters.contains(id);
         self.caught_up.iter().find(stays).copied().ok_or(Refusal::NoSuccessor)
@@ -120,7 +123,7 @@ impl Group {
                 Refusal::UnknownMember { id: to }
             });
         }
-        // A leader that transfers leadership accepts no writes until the target has all of them.
+        // A leader that transfers leadership accepts no writes until the next leader has the whole log.
         if to != self.leader && !self.caught_up.contains(&to) {
             return Err(Refusal::NotCaughtUp { id: to });
         }
@@ -135,8 +138,8 @@ impl Group {
         if self.used.contains(&id) { Err(Refusal::UsedId { id }) } else { Ok(()) }
     }
 
-    /// Checks whether every member reads the newest format of the leader's program. `newest` returns the newest format
-    /// that another member has reported.
+    /// Checks whether every member reads the format `to`, which is the newest format of the leader's program. `newest`
+    /// returns the newest format that a member other than the leader has reported.
     pub(crate) fn check_format(&self, to: u16, newest: impl Fn(u64) -> Option<u16>) -> Result<(), Refusal> {
         let others = self.voters.union(&self.learners).filter(|id| **id != self.leader);
         for id in others.copied() {
@@ -240,8 +243,8 @@ pub(crate) enum Refusal {
 }
 
 impl Refusal {
-    /// Refuses a request for the leader if no leader is known, or the known leader was silent recently: another member
-    /// may know the leader.
+    /// Refuses a request for the leader if this member knows no leader, receives no messages of the leader that it
+    /// knows, or has just begun to lead. Another member may know the leader.
     pub(crate) fn check_leader(status: &QuorumStatus) -> Result<(), Refusal> {
         match status {
             QuorumStatus::Leaderless { .. } | QuorumStatus::Begins => Err(Refusal::NoLeader { status: status.clone() }),
@@ -249,7 +252,8 @@ impl Refusal {
         }
     }
 
-    /// Refuses a request that needs a committed entry while the leader has no majority: it would wait in vain.
+    /// Refuses a request that needs a committed entry while the leader has no majority, because the request would wait
+    /// in vain.
     pub(crate) fn check_quorum(status: &QuorumStatus) -> Result<(), Refusal> {
         match status {
             QuorumStatus::NoMajority { .. } => Err(Refusal::NoQuorum { status: status.clone() }),
@@ -257,7 +261,7 @@ impl Refusal {
         }
     }
 
-    /// Returns whether the only reason is that a member has not responded, or has not caught up, so far.
+    /// Returns whether the only reason for this refusal is that a member has not responded or has not caught up yet.
     pub(crate) fn is_for_silence(&self) -> bool {
         matches!(
             self,

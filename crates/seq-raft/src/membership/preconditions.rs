@@ -1,14 +1,13 @@
-//! Preconditions of plans of membership changes, and the lock under which every change by an operator is compared and
-//! made.
+//! Preconditions of plans of membership changes, and the lock under which every operator's change is compared and made.
 //!
 //! **Invariant:** the compared preconditions still hold when the change is applied. The lock excludes other changes of
-//! this leader; changes that this or a former leader began earlier are applied before the comparison; and a later
-//! leader commits no entry of this leader that it does not have already, so the entry of the change is applied directly
-//! after the compared entries or never (`docs/adr/0027-plans-are-compared-by-the-leader.md`).
+//! this leader. Changes that this leader or an earlier leader began before are applied before the comparison. A later
+//! leader can commit only those entries of this leader that it received before its election, so the entry of the change
+//! is applied directly after the compared entries or never (`docs/adr/0027-plans-are-compared-by-the-leader.md`).
 //!
-//! An id belongs permanently to one disk, and a removed id never returns, so an equal list of ids has never been a
-//! different list in between: its position in the log need not be compared. Without the position, a plan to add members
-//! outlives the first half of its own change.
+//! An id belongs permanently to one data directory, and a removed id is never added again, so lists with equal ids have
+//! equal members. The position of the list in the log is not compared. So a plan to add members remains valid after the
+//! first half of its own change.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -28,8 +27,8 @@ pub struct ChangeGuard<'a> {
 }
 
 impl MemberChanges {
-    /// Waits until the changes in progress, of other operators and of former leaders, are applied here. No other change
-    /// begins before the guard is dropped.
+    /// Waits until this member has applied the changes in progress, both of other operators and of earlier leaders. No
+    /// other change begins before the guard is dropped.
     pub(crate) async fn exclusive(&self) -> Result<ChangeGuard<'_>, ChangeError> {
         let waited = tokio::time::timeout(self.commit_timeout, self.one.lock()).await;
         let one = waited.map_err(|_| ChangeError::InProgress)?;
@@ -37,10 +36,10 @@ impl MemberChanges {
         Ok(ChangeGuard { _one: one })
     }
 
-    /// Waits until every entry that was committed, or begun, before is applied here.
+    /// Waits until this member has applied every entry that was committed or begun before the call.
     ///
-    /// A cancelled or timed-out request may have left an entry that is not applied or not even written. One further
-    /// applied entry follows all of these.
+    /// A cancelled or timed-out request may have left an entry that is not applied or not even written yet. This
+    /// function proposes one more entry, which follows all such entries, and waits until it is applied.
     pub(crate) async fn catch_up(&self) -> Result<(), ProposeError> {
         // A command without effect: the id of a leading member is in use.
         self.proposer.propose_anew(|| self.replica.claim_member_id(*self.raft.node_id())).await.map(drop)
@@ -84,7 +83,7 @@ impl MemberChanges {
     }
 }
 
-/// Adds the list of members, without the learners that the change concerns.
+/// Adds the list of members to a change's preconditions, without the learners that the change concerns.
 fn members(change: Preconditions, group: &Group, about: impl Fn(&u64) -> bool) -> Preconditions {
     let others: BTreeSet<u64> = group.learners.iter().copied().filter(|id| !about(id)).collect();
     change.numbers(group.voters.iter().copied()).numbers(others)

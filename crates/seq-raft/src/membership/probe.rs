@@ -1,11 +1,11 @@
-//! Peer probes: a member finds out whether its peers' list of members names its data directory, whether they have
-//! acknowledgements that it has lost, and whether a group exists.
+//! Probes of peers. From the responses a member learns whether its peers' list of members names its data directory,
+//! whether a peer has acknowledgements of entries that the member has lost, and whether a group exists.
 //!
-//! A group is formed once, by the store with the lowest id in the set file, with an empty log, and only after every
-//! other store of the file has responded that it belongs to no group and has named its data directory: the first list
-//! of members names the directory of each member. So a store that is added later never forms a second group next to the
-//! first, regardless of its id and of which other stores are down at that moment. A store that is started to join never
-//! forms a group.
+//! A group is formed once. The store with the lowest id in the set file forms it while its own log is empty. It does so
+//! only after every other store of the file has responded that it belongs to no group and has named its data directory,
+//! because the first list of members names the directory of each member. So a store that is added later never forms a
+//! second group, with any id and even if other stores are down at that moment. A store that is started with `--join`
+//! never forms a group.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,13 +27,14 @@ use crate::transport::client;
 use crate::transport::identity::{Identity, PeerRefusal};
 use crate::types::Member;
 
-/// Timeout of one probe. An unreachable peer does not delay the others.
+/// Timeout of one probe. The peers are probed concurrently, so an unreachable peer does not delay the other probes.
 const TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Pause between two rounds of probes of a running member.
 const PROBE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Pause between two rounds of probes before the group is formed: its stores start at about the same time.
+/// Pause between two rounds of probes before the group is formed. It is short, because the stores of a new group start
+/// at about the same time.
 const FORM_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Responses to one round of probes.
@@ -41,7 +42,7 @@ const FORM_INTERVAL: Duration = Duration::from_millis(50);
 struct Responses {
     /// Peers without a response.
     unreached: BTreeMap<u64, String>,
-    /// Data directories of the peers that belong to no group and have a permanent directory.
+    /// Data directories of the peers that belong to no group, as far as the peers have named them.
     directories: BTreeMap<u64, Fingerprint>,
     /// A peer whose group does not include this member.
     unknown_to: Option<u64>,
@@ -52,7 +53,7 @@ struct Responses {
 }
 
 impl Responses {
-    /// Refuses a member that was started without `--join` if a group exists and does not include it.
+    /// Refuses a member that was started without `--join` if the peers have a group that does not include the member.
     fn check_member(&self, id: u64) -> Result<(), StartError> {
         match self.unknown_to {
             Some(by) if self.member_of.is_none() => Err(StartError::NotAMember { by, id }),
@@ -100,7 +101,8 @@ async fn probe_all(
     Ok(responses)
 }
 
-/// Probes on behalf of an empty directory, before any durable change; returns the peers that could not be reached.
+/// Probes the peers of a member with an empty data directory, before the member makes any durable change. Returns the
+/// peers that could not be reached.
 pub(crate) async fn probe_for_fresh(
     me: &Identity,
     dial: &Dial,
@@ -115,8 +117,8 @@ pub(crate) async fn probe_for_fresh(
     Ok(responses.unreached)
 }
 
-/// Probes on behalf of a directory with data, before any vote is granted: a peer with acknowledgements of more than the
-/// directory holds refuses it. Does not wait for unreachable peers.
+/// Probes the peers of a member with data, before the member grants any vote. A peer refuses the member if the peer has
+/// acknowledgements of more entries than the data directory holds. Does not wait for unreachable peers.
 pub(crate) async fn probe_for_data(
     me: &Identity,
     position: &Position,
@@ -150,23 +152,24 @@ impl Prober {
     }
 }
 
-/// Forms the group if that is due, then probes peers while this member has no vote, sees no leader, or has peers that
-/// were not reached at the start.
+/// Task that forms the group if this member has to form it. Afterwards it probes peers while this member has no vote,
+/// knows no leader, or has peers that were not reached at the start.
 pub(crate) struct PeerProbe {
     pub(crate) me: Identity,
     pub(crate) dial: Dial,
     pub(crate) raft: Raft,
     pub(crate) peers: Vec<Peer>,
     pub(crate) join: bool,
-    /// Peers that were not reached at the start of an empty directory. They do no harm until they are reached: if the
-    /// list of members names another directory, this directory receives no request and its responses do not count.
+    /// Peers that were not reached when this member started with an empty data directory. The member may run before it
+    /// reaches them. If their list of members names another directory for its id, the member receives no request, and
+    /// its responses do not count.
     pub(crate) unreached: BTreeMap<u64, String>,
     pub(crate) membership: Arc<OwnMembership>,
     pub(crate) evictions: Evictions,
 }
 
 impl PeerProbe {
-    /// Runs until the future is dropped; ends when this member may not continue.
+    /// Runs until the future is dropped, or returns if this member must not continue.
     pub(crate) async fn run(mut self) {
         if let Err(error) = self.form().await {
             return tracing::error!(error = %error, "this member is not in the store's group");
@@ -227,7 +230,8 @@ impl PeerProbe {
         }
     }
 
-    /// Returns whether this member has no vote or no leader: it may have been removed without receiving that entry.
+    /// Returns whether this member has no vote or knows no leader. It may then have been removed without having
+    /// received the entry that removed it.
     fn is_doubtful(&self) -> bool {
         let metrics = self.raft.server_metrics();
         let metrics = metrics.borrow_watched();
@@ -241,7 +245,8 @@ impl PeerProbe {
         others.map(|peer| (peer.id, peer.raft_addr.clone()))
     }
 
-    /// Returns the other members, and the other stores of the set file, whose addresses are newer.
+    /// Returns the addresses of the other members and of the other stores in the set file. If both have an address, the
+    /// address in the set file is used, because it is newer.
     fn all_peers(&self) -> BTreeMap<u64, String> {
         let metrics = self.raft.server_metrics();
         let metrics = metrics.borrow_watched();
@@ -250,7 +255,7 @@ impl PeerProbe {
     }
 }
 
-/// Makes an empty member the first of its group, with all peers and their data directories as members.
+/// Forms the group on a member with an empty log. All `peers`, with their data directories, become members.
 async fn form_group(raft: &Raft, peers: &[Peer], directories: &BTreeMap<u64, Fingerprint>) -> Result<(), String> {
     let member = |Peer { id, name, addr, raft_addr }: &Peer| {
         let fingerprint = *directories.get(id).ok_or_else(|| format!("store {id} has named no data directory"))?;
@@ -259,7 +264,7 @@ async fn form_group(raft: &Raft, peers: &[Peer], directories: &BTreeMap<u64, Fin
     let members = peers.iter().map(member).collect::<Result<BTreeMap<u64, Member>, String>>()?;
     match raft.initialize(members).await {
         Ok(()) => Ok(()),
-        // A message of another member arrived in between: the group exists.
+        // If a message of another member has arrived in the meantime, the group exists already.
         Err(RaftError::APIError(InitializeError::NotAllowed(_))) => Ok(()),
         Err(error) => Err(error.to_string()),
     }

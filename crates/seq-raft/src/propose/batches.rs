@@ -1,11 +1,11 @@
 //! Group commit of proposals: waiting commands share an entry of the log.
 //!
-//! While fewer than [`ENTRIES_IN_FLIGHT`] entries are in flight, a command is proposed at once. Otherwise it waits
-//! until the first of these entries is applied, and the next entry carries all waiting commands, up to the bounds of a
-//! batch. A full batch does not wait, so the number of entries in flight does not limit throughput.
+//! While fewer than [`ENTRIES_IN_FLIGHT`] entries are in flight, a command is proposed at once. Otherwise the command
+//! waits until one of these entries is applied, and the next entry then carries all waiting commands, up to the bounds
+//! of a batch. A full batch does not wait, so the number of entries in flight does not limit throughput.
 //!
-//! **Invariant:** commands are proposed in the order of their arrival, each in at most one entry, and each receives its
-//! own output or the error of its entry.
+//! **Invariant:** commands are proposed in the order of their arrival, each in at most one entry. The caller of each
+//! command receives the output of that command or the error of its entry.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -19,8 +19,8 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 use crate::storage::Raft;
 use crate::types::{EncodedBatch, EncodedCommand, MAX_BATCH_BYTES, MAX_BATCH_COMMANDS, Output, Outputs, TypeConfig};
 
-/// Number of entries in flight at which a partial batch waits. One entry is replicated and synced while the next is
-/// made; more entries in flight would make batches smaller.
+/// Number of entries in flight from which on a partial batch waits. While one entry is replicated and synced, the next
+/// entry is made. With more entries in flight, batches would be smaller.
 const ENTRIES_IN_FLIGHT: usize = 2;
 
 /// Reason why an entry was not applied.
@@ -31,7 +31,8 @@ pub(super) struct Waiting {
     pub(super) command: EncodedCommand,
     /// Closed when the caller went away.
     pub(super) respond: oneshot::Sender<Result<Output, WriteError>>,
-    /// Held until the entry is applied or given up, so that the bound covers proposals whose caller went away.
+    /// Permit that is held until the entry is applied or has timed out, so that the bound on proposals in flight
+    /// includes proposals whose caller has gone away.
     pub(super) _permit: OwnedSemaphorePermit,
 }
 
@@ -39,7 +40,8 @@ pub(super) struct Waiting {
 pub(crate) struct Batches {
     raft: Raft,
     arriving: mpsc::Receiver<Waiting>,
-    /// Timeout of an entry. Its callers began to wait earlier, so all of them have timed out by then.
+    /// Timeout of an entry. When it expires, the callers of the entry have timed out too, because they began to wait
+    /// earlier.
     timeout: Duration,
 }
 
@@ -63,7 +65,7 @@ impl Batches {
     }
 }
 
-/// Runs [`Batches::run`] without the Raft library: `write` proposes an entry, and returns `None` on a timeout.
+/// Runs [`Batches::run`] without the Raft library. `write` proposes an entry, and returns `None` on a timeout.
 async fn run<W>(mut arriving: mpsc::Receiver<Waiting>, leads: impl Fn() -> bool, write: impl Fn(EncodedBatch) -> W)
 where
     W: Future<Output = Option<Result<Outputs, WriteError>>>,
@@ -115,7 +117,8 @@ fn respond(batch: Vec<Waiting>, written: Option<Result<Outputs, WriteError>>) {
     }
 }
 
-/// Commands that are not proposed yet, in order of arrival; less than a full batch between two iterations of the task.
+/// Commands that are not proposed yet, in order of arrival. Between two iterations of the task, they are less than a
+/// full batch.
 #[derive(Default)]
 struct Queue {
     waiting: VecDeque<Waiting>,
@@ -132,12 +135,13 @@ impl Queue {
         self.waiting.is_empty()
     }
 
-    /// Returns whether later commands could not enlarge the next batch much.
+    /// Returns whether the next batch is full, so that it need not wait for later commands.
     fn is_full(&self) -> bool {
         self.waiting.len() >= MAX_BATCH_COMMANDS || self.bytes >= MAX_BATCH_BYTES
     }
 
-    /// Takes the commands of one entry. Drops commands whose caller went away, so the batch may be empty.
+    /// Takes the commands of one entry from the queue. Drops commands whose caller has gone away, so the batch may be
+    /// empty.
     fn next_batch(&mut self) -> Vec<Waiting> {
         let (mut batch, mut bytes) = (Vec::new(), 0);
         while let Some(next) = self.waiting.pop_front() {

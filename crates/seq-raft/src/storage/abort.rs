@@ -1,8 +1,9 @@
-//! The only place outside the binary that ends the process, because the contents of the disk are no longer known.
+//! The only module outside the binary that ends the process. It does so when the contents of the disk are no longer
+//! known.
 //!
 //! After a failed sync the kernel may have dropped the unwritten pages, and a second sync would succeed without them.
-//! So no write is retried or acknowledged, and no destructor runs: the process ends by `SIGABRT` (a shell shows 134),
-//! and the next start reads the disk. Signalling the binary would be too late: a vote or an append could be
+//! So no write is retried or acknowledged, and no destructor runs. The process ends by `SIGABRT` (a shell shows 134),
+//! and the next start reads the disk. To signal the binary would be too late, because a vote or an append could be
 //! acknowledged between the failure and the exit.
 
 use std::io::{self, Write};

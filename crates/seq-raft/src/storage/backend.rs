@@ -5,11 +5,11 @@ use std::io;
 use super::error::LoadError;
 use super::loaded::{Loaded, Meta};
 
-/// Stores the records of one log. Used by a single thread.
+/// Storage of the records of one log. A single thread uses it.
 ///
 /// A write is durable only after [`LogBackend::sync`]. After a crash a backend may return any *prefix* of the writes
-/// since the last sync, never a later write without the earlier writes. An error of a write or a sync leaves it in an
-/// unknown state: the caller stops the process.
+/// since the last sync, but never a later write without the earlier writes. After an error of a write or a sync, the
+/// state of the backend is unknown, and the caller stops the process.
 pub(crate) trait LogBackend: Send {
     /// Reads all records. Refuses holes and bad records.
     fn load(&mut self) -> Result<Loaded, LoadError>;
@@ -21,8 +21,9 @@ pub(crate) trait LogBackend: Send {
     /// Removes this entry and all later entries, the last entry first.
     fn truncate_from(&mut self, index: u64) -> io::Result<()>;
 
-    /// Removes up to `max_keys` records of entries up to `upto`, the oldest first; `true` when no removable record is
-    /// left. A record that also holds later entries stays: the purge mark excludes its earlier entries.
+    /// Removes at most `max_keys` records of entries up to the entry `upto`, the oldest first. Returns `true` when no
+    /// removable record is left. A record that also holds later entries stays, and the purge mark excludes its earlier
+    /// entries.
     fn purge_step(&mut self, upto: u64, max_keys: usize) -> io::Result<bool>;
 
     /// Writes one of the single records.

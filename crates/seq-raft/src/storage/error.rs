@@ -29,7 +29,7 @@ pub enum OpenError {
         /// The id of the user that the process runs as.
         user: u32,
     },
-    /// Users other than its owner may write in the directory, and it cannot be closed to them.
+    /// Users other than the owner may write in the directory, and their permission cannot be removed.
     #[error(
         "data directory {dir} may be written by others than its owner (mode {mode:04o}), who could forge acknowledged data, \
          and it cannot be closed to them: {cause}; run `chmod -R go= {dir}`"
@@ -84,14 +84,15 @@ pub enum OpenError {
 }
 
 impl OpenError {
-    /// Returns whether a later start may succeed without a change: the disk is full, or too many files are open.
+    /// Returns whether a later start may succeed without a change of the data, because the disk is full or too many
+    /// files are open.
     #[must_use]
     pub fn may_pass(&self) -> bool {
         matches!(self, OpenError::Load(LoadError::Io { source, .. }) if may_pass(source))
     }
 }
 
-/// Returns whether the cause of an error is a lack of room, which does not concern the data.
+/// Returns whether the error is caused only by a full disk or by too many open files, and not by the data.
 pub(super) fn may_pass(error: &io::Error) -> bool {
     let errno = error.raw_os_error().map(Errno::from_raw_os_error);
     let no_room = matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
@@ -125,7 +126,7 @@ pub enum LoadError {
         /// The fault of the record.
         source: ReadError,
     },
-    /// A record under the key of another record, or a record that does not belong in the database.
+    /// A record is stored under the key of another record, or does not belong in the database.
     #[error("{place} holds {what}")]
     Misplaced {
         /// Database and key.

@@ -1,7 +1,8 @@
 //! Files that survive a power cut as a whole, in a directory or in memory.
 //!
-//! A file is written under another name, synced, renamed, and its directory synced. So it exists with all its bytes or
-//! not at all; the rest of an interrupted write ends in `.tmp`, and the next start removes it.
+//! A file is written under another name, synced and renamed, and then its directory is synced. So the file exists with
+//! all its bytes or not at all. An interrupted write leaves a file whose name ends in `.tmp`, and the next start
+//! removes that file.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -97,7 +98,7 @@ pub(crate) fn sync_dir(dir: &Path) -> io::Result<()> {
     File::open(dir)?.sync_all()
 }
 
-/// Creates a directory and makes it durable, with its name in its parent. It may exist already.
+/// Creates a directory if it is missing, and makes its contents and its name in the parent directory durable.
 pub(crate) fn create_dir(dir: &Path) -> io::Result<()> {
     fs::create_dir_all(dir)?;
     sync_dir(dir)?;

@@ -1,14 +1,15 @@
-//! Creation of a member's data directory from a state, to restore a group: each member of the new group forms its own
-//! directory, offline, all from the same seed.
+//! Creation of a member's data directory from a state, to restore a group. Each member of the new group forms its own
+//! directory offline, and all members use the same seed.
 //!
-//! The directory begins with a snapshot of the state, whose list of members is the new group. Each member must know the
-//! directories of the other members without a message, so their nonces are derived from the seed.
+//! The directory begins with a snapshot of the state. The list of members in the snapshot is the new group. Each member
+//! must know the fingerprints of the other members' directories without a message, so the nonces of all directories are
+//! derived from the seed.
 //!
 //! **Invariant:** the identity is written last. Without it no process accepts the directory, even if its other contents
 //! are complete.
 //!
-//! **Invariant:** a directory is formed once. A directory that is formed again from the same seed has the same nonce,
-//! and lacks all entries that it acknowledged since: see [`form_restored`].
+//! **Invariant:** a directory is formed once. If a directory is formed again from the same seed, it has the same nonce
+//! as before, but lacks all entries that the member has acknowledged since then (see [`form_restored`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -31,7 +32,7 @@ use crate::peer::Peer;
 use crate::state_machine::StateMachine;
 use crate::types::{LeaderId, LogId, Member, Membership, StoredMembership, Vote};
 
-/// Term and index of the entry that the first snapshot covers: below all entries of the group.
+/// Term and index of the entry that the first snapshot covers. All entries of the new group follow this entry.
 const FIRST: u64 = 1;
 
 /// The group of a restored member.
@@ -41,21 +42,24 @@ pub struct RestoredGroup<'a> {
     pub cluster: &'a str,
     /// All members, each a voter.
     pub peers: &'a [Peer],
-    /// The group's format. Releases with different formats form members of different groups, because their seeds
-    /// differ.
+    /// The group's format. Releases with different formats have different seeds, so the members that they form belong
+    /// to different groups.
     pub format: u16,
-    /// Secret seed: the same for all members, and different for each state that a group begins with.
+    /// Secret seed. It is the same for all members of the group, and different for each state with which a group
+    /// begins.
     pub seed: [u8; 32],
 }
 
-/// Forms the data directory of member `id` with this state. Creates the directory if it is missing; otherwise it must
-/// be empty. Blocks while it writes; until it returns, the process must not read other directories.
+/// Forms the data directory of member `id` with this state. Creates the directory if it is missing; an existing
+/// directory must be empty. Blocks while it writes. Until this function returns, the process must not read other
+/// directories.
 ///
-/// Once the member has run, its directory must never be formed again from the same seed: the member would vote without
-/// the entries that it acknowledged, and the other members accept the directory. Replace it under a new id instead.
+/// Once the member has run, its directory must never be formed again from the same seed. The other members would accept
+/// the new directory, and the member would vote without the entries that it acknowledged. Replace the member under a
+/// new id instead.
 ///
 /// # Errors
-/// The directory is not empty, in use, or cannot be written. Written files remain, and are not accepted as data.
+/// The directory is not empty, is in use, or cannot be written. Written files remain, and are not accepted as data.
 ///
 /// # Panics
 /// When `id` is not a member, or the state does not list the ids of all members.
@@ -101,7 +105,7 @@ pub fn form_restored<M: StateMachine>(
     Ok(())
 }
 
-/// Returns the first entry, in the name of the member with the lowest id.
+/// Returns the id of the first entry. Its leader is the member with the lowest id.
 fn first_log_id(group: &RestoredGroup<'_>) -> LogId {
     let node_id = group.peers.iter().map(|peer| peer.id).min().expect("a group has members");
     LogId::new(LeaderId { term: FIRST, node_id }, FIRST)
@@ -119,7 +123,7 @@ fn membership(group: &RestoredGroup<'_>, first: LogId) -> StoredMembership {
     StoredMembership::new(Some(first), members)
 }
 
-/// Refuses a directory with any contents, including the rest of an interrupted restore.
+/// Refuses a directory with any contents, including the files of an interrupted restore.
 fn refuse_contents(dir: &Path) -> Result<(), OpenError> {
     let failed = |source| LoadError::Io { place: dir.display().to_string(), source };
     let mut entries = match fs::read_dir(dir) {

@@ -1,7 +1,7 @@
 //! Identity of a data directory, and the lock that restricts it to one process.
 //!
-//! A fresh directory gets its identity last, after the watermark, and only when its member continues to open it: a
-//! member that its peers refuse leaves no data behind.
+//! The identity of a fresh directory is written last, after the watermark, and only when the member opens the
+//! directory. So a member that its peers refuse leaves no data behind.
 
 use std::fs::{self, File, Metadata, OpenOptions, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -39,7 +39,7 @@ pub(crate) enum DirLock {
 impl Drop for DirLock {
     fn drop(&mut self) {
         match self {
-            // Closing the file is not enough: a process that is just being forked has it open, too.
+            // Closing the file is not enough, because a process that is just being forked has the file open too.
             DirLock::File(file) => drop(rustix::fs::flock(file, FlockOperation::Unlock)),
             DirLock::Memory(disk) => disk.unlock(),
         }
@@ -51,7 +51,8 @@ pub(crate) fn lock(data: &DataDir) -> Result<DirLock, OpenError> {
     match data {
         DataDir::Path(dir) => {
             let failed = |source| LoadError::Io { place: dir.display().to_string(), source };
-            // Only this user may read the files of this process: a copy of the nonce could pose as this member.
+            // Only this user may read the files of this process, because a process with a copy of the nonce could pose
+            // as this member.
             rustix::process::umask(Mode::RWXG | Mode::RWXO);
             files::create_dir(dir).map_err(failed)?;
             let metadata = fs::metadata(dir).map_err(failed)?;
@@ -78,7 +79,7 @@ pub(crate) fn lock(data: &DataDir) -> Result<DirLock, OpenError> {
     }
 }
 
-/// Takes the rights to a directory and its contents from all users but the owner: an orchestrator may
+/// Removes the permissions of all users but the owner from a directory and its contents, because an orchestrator may
 /// have opened the volume to a group.
 fn narrow(dir: &Path) -> std::io::Result<()> {
     for entry in fs::read_dir(dir)? {
@@ -98,7 +99,8 @@ fn take(path: &Path, metadata: &Metadata) -> std::io::Result<()> {
     if mode & OTHERS == 0 { Ok(()) } else { fs::set_permissions(path, Permissions::from_mode(mode & !OTHERS)) }
 }
 
-/// Reads the identity and compares it. A fresh directory gets a new unwritten identity, and the flag is true.
+/// Reads the identity and compares it with `cluster` and `node`. For a fresh directory, returns a new identity that is
+/// not written yet, and `true`.
 pub(crate) fn read_or_draw(files: &Files, cluster: &str, node: u64) -> Result<(Identity, bool), OpenError> {
     let place = files.place(FILE);
     let Some(record) = files.read(FILE)? else {

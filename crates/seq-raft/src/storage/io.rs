@@ -1,11 +1,11 @@
 //! A first-in-first-out queue for all writes, and the single thread that executes them.
 //!
-//! The thread takes all queued operations, writes them, syncs once for all of them, and only then acknowledges: many
-//! appends share a write and a sync (group commit), and a vote never overtakes the log. **Durable, then visible** is
-//! the rule of [`Worker::commit`].
+//! The thread takes all queued operations, writes them, syncs once for all of them, and only then acknowledges them. So
+//! many appends share a write and a sync (group commit), and a vote never overtakes the log. **Durable, then visible**
+//! is the rule of [`Worker::commit`].
 //!
-//! No caller waits for a purge: a few records at a time are removed after the acknowledgements, and the next sync makes
-//! the removal durable.
+//! No caller waits for a purge. The thread removes a few records at a time after the acknowledgements, and the next
+//! sync makes the removal durable.
 //!
 //! An error of a write or a sync stops the process ([`must_succeed`]), without a retry or an acknowledgement.
 //!
@@ -33,14 +33,16 @@ use crate::encoding::envelope::Kind;
 use crate::encoding::{self, Watermark};
 use crate::types::{Entry, LogId, TypeConfig, Vote};
 
-/// Most queued operations; further callers wait for a free place. The Raft core has one outstanding write for each
-/// batch of proposals, so the bound is only reached when the disk stalls.
+/// Maximum number of queued operations. Further callers wait until the queue has room. The Raft library has one
+/// outstanding write for each batch of proposals, so the queue is full only when the disk stalls.
 const QUEUE_OPS: usize = 4_096;
-/// Most bytes of entries under one sync: half a segment of sled. Between two syncs sled must not fill segment after
-/// segment, because it reuses an old segment as soon as it believes its successor written.
+/// Maximum number of bytes of entries under one sync, which is half a segment of sled. sled must not fill several
+/// segments between two syncs, because it reuses an old segment as soon as it believes that the successor of that
+/// segment is written.
 const BATCH_BYTES: usize = 256 * 1024;
-/// Most records purged between two syncs. An append that arrives during a purge waits for them, a fraction of a
-/// millisecond. Ten thousand at once would stall it for 100 ms and more.
+/// Maximum number of records that are purged between two syncs. An append that arrives in the meantime waits for their
+/// removal, which takes a fraction of a millisecond. Ten thousand records at once would delay the append by 100 ms or
+/// more.
 pub(crate) const PURGE_KEYS: usize = 64;
 
 /// A write operation.
@@ -49,12 +51,13 @@ pub(crate) enum Op {
     Vote(Vote, oneshot::Sender<()>),
     /// Acknowledged when the entries are durable.
     Append(Vec<Entry>, IOFlushed<TypeConfig>),
-    /// Removes the entries from this index on; `last` is the last remaining entry. Durable with the next sync, for
-    /// which no caller waits.
+    /// Removes the entries from the index `from` on; `last` is the last remaining entry. The removal is durable after
+    /// the next sync, for which no caller waits.
     Truncate { from: u64, last: Option<LogId> },
-    /// Removes the entries up to this entry, a few at a time. No caller waits for it.
+    /// Removes the entries up to this entry, a few at a time. No caller waits for the removal.
     Purge(LogId),
-    /// Durable with a later sync; if it is lost, the leader reports it again.
+    /// Records the last committed entry. The record is durable after a later sync. If it is lost, the leader reports
+    /// the entry again.
     Committed(LogId),
     /// Acknowledged when the manifest is durable.
     Manifest(encoding::Manifest, oneshot::Sender<()>),
@@ -95,7 +98,8 @@ enum Mode {
 }
 
 impl Io {
-    /// Writes on a separate thread, which ends after the last handle is dropped; [`super::Closed`] joins it.
+    /// Creates a queue whose operations are written by a separate thread. The thread ends after the last handle is
+    /// dropped, and [`super::Closed`] joins the thread.
     pub(crate) fn thread(worker: Worker) -> io::Result<(Io, JoinHandle<()>)> {
         let (sender, receiver) = mpsc::channel(QUEUE_OPS);
         let thread = std::thread::Builder::new().name("seqsvr-storage".into()).spawn(move || {
@@ -184,7 +188,8 @@ pub(crate) struct Worker {
     /// Unwritten records of consecutive entries, and the index of the first.
     pending: Vec<Vec<u8>>,
     pending_from: u64,
-    /// Not written yet: one record for each sync is enough, because only the last is valid.
+    /// Last committed entry that is not written yet. It is written once for each sync, because only the last such
+    /// record is valid.
     committed: Option<LogId>,
     /// Index up to which the log is being purged, step by step.
     purging: Option<u64>,
@@ -193,7 +198,7 @@ pub(crate) struct Worker {
     /// Runs from the first write of a batch to its sync.
     stall: Stall,
     gauges: Gauges,
-    /// Dropped last, when the backend is closed and the lock is free.
+    /// Lock of the directory. It is dropped after the backend is closed, and `_closed` is dropped after the lock.
     _lock: Box<dyn Send>,
     _closed: oneshot::Sender<()>,
 }
@@ -204,7 +209,7 @@ enum Waiter {
 }
 
 impl Worker {
-    /// Takes over a loaded backend. `lock` and `closed` are dropped after all other parts are closed.
+    /// Creates a worker on a loaded backend. `lock` and `closed` are dropped after all other parts are closed.
     pub(crate) fn new(
         backend: Box<dyn LogBackend>,
         watermark: WatermarkFile,
@@ -252,7 +257,7 @@ impl Worker {
         self.purging.is_some()
     }
 
-    /// Takes one operation; its waiter is kept until [`Worker::commit`]. Operations are written in order of arrival.
+    /// Takes one operation, and keeps its waiter until [`Worker::commit`]. Operations are written in order of arrival.
     pub(super) fn take(&mut self, op: Op) {
         match op {
             Op::Append(entries, done) => {
@@ -320,7 +325,7 @@ impl Worker {
         }
     }
 
-    /// Truncates the log. First lowers the watermark durably, so that it never bounds entries that are removed.
+    /// Truncates the log. First lowers the watermark durably, so that the watermark never covers removed entries.
     fn truncate(&mut self, from: u64, last: Option<LogId>) {
         self.mark.last = last.as_ref().map(Into::into);
         if self.watermark.current().last.is_some_and(|acknowledged| acknowledged.index >= from) {

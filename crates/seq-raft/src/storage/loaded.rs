@@ -55,7 +55,7 @@ impl Loaded {
         Ok(())
     }
 
-    /// Takes the next entry of the log, in order of its key. The single records must be set already.
+    /// Adds the next entry of the log. Entries are added in the order of their keys, after all single records are set.
     pub(crate) fn push(&mut self, key: u64, record: &[u8], place: &str) -> Result<(), LoadError> {
         let here = || format!("log entry {key} of {place}");
         let entry = encoding::read_entry(record).map_err(|source| LoadError::Record { place: here(), source })?;
@@ -105,7 +105,7 @@ impl Loaded {
         Ok(())
     }
 
-    /// Refuses entries in a format that this program does not read: a newer program has written them after a raise of
+    /// Refuses entries in a format that this program does not read. A newer program wrote such entries after a raise of
     /// the group's format.
     pub(crate) fn check_formats<M: StateMachine>(&self, place: &str) -> Result<(), LoadError> {
         for entry in &self.entries {

@@ -1,9 +1,9 @@
 //! Adapter through which the Raft library reads and writes the log.
 //!
-//! All entries that are not purged are also held decoded in memory: readers see an entry as soon as `append` returns,
-//! before it is durable, and never access the disk. The snapshot policy of the node bounds the size: it purges entries
-//! that a snapshot covers. Commands are shared bytes, so an entry that is being written, replicated and applied exists
-//! once.
+//! All entries that are not purged are also held decoded in memory. So readers never access the disk, and they see an
+//! entry as soon as `append` returns, before the entry is durable. The snapshot policy of the node bounds the memory,
+//! because entries that a snapshot covers are purged. Commands are shared bytes, so an entry that is being written,
+//! replicated and applied exists once in memory.
 
 use std::collections::VecDeque;
 use std::fmt::Debug;
@@ -20,11 +20,13 @@ use super::loaded::Loaded;
 use crate::encoding::envelope::ReadError;
 use crate::types::{EncodedBatch, Entry, LogId, Payload, TypeConfig, Vote};
 
-/// Most bytes of commands in one replication batch, which has at least one entry: a message stays well below the limit
-/// of the port, and a follower's heartbeat does not wait behind it.
+/// Maximum number of bytes of commands in one batch of replication. A batch has at least one entry, even if the entry
+/// is larger. So a message stays well below the limit of the port, and a heartbeat to the follower does not wait behind
+/// a large message.
 const REPLICATION_BYTES: usize = 1024 * 1024;
 
-/// Decoder of the commands in an entry, which returns their number: the state machine's own decoder, without its type.
+/// Function that decodes the commands in an entry and returns their number. It uses the state machine's decoder,
+/// without the state machine's type.
 pub(crate) type CheckCommands = fn(&[u8]) -> Result<usize, ReadError>;
 
 /// The log and the vote.
@@ -70,7 +72,7 @@ impl LogReader {
         (self.check_commands)(commands.bytes())
     }
 
-    /// Returns whether an entry is in the log, or may have been before it was purged.
+    /// Returns whether an entry is in the log, or may have been in the log before a purge.
     pub(crate) fn has(&self, id: &LogId) -> bool {
         let mirror = self.mirror.read();
         match mirror.purged {
@@ -79,8 +81,9 @@ impl LogReader {
         }
     }
 
-    /// Returns the committed entry of this log at the index of `id`, if it differs from `id`. Of purged entries it is
-    /// only known that none is above the last purged entry.
+    /// Returns the committed entry of this log at the index of `id`, if that entry is not `id`. If the entry at that
+    /// index is purged, it is only known that its leader is no later than the leader of the last purged entry. If `id`
+    /// has a later leader, returns the last purged entry.
     pub(crate) fn contradicts_committed(&self, id: &LogId) -> Option<LogId> {
         let mirror = self.mirror.read();
         let committed = mirror.settled()?;
@@ -101,7 +104,8 @@ struct Mirror {
     vote: Option<Vote>,
     committed: Option<LogId>,
     purged: Option<LogId>,
-    /// End of the snapshot when the log was opened: applied, even if no later entry is known to be committed.
+    /// Last entry that the snapshot covered when the log was opened. This entry is applied, even if no later entry is
+    /// known to be committed.
     covered: Option<LogId>,
     /// Consecutive entries.
     entries: VecDeque<Entry>,
@@ -121,7 +125,7 @@ impl Mirror {
         self.entries.back().map(|entry| entry.log_id).or(self.purged)
     }
 
-    /// Returns the last entry that is certainly committed: only a purge may remove entries up to it.
+    /// Returns the last entry that is known to be committed. Only a purge may remove entries up to this entry.
     fn settled(&self) -> Option<LogId> {
         self.committed.max(self.covered).max(self.purged)
     }

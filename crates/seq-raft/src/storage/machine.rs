@@ -2,7 +2,8 @@
 //!
 //! Applying writes no data. A restart loads the snapshot, and the Raft library applies the later entries again.
 //!
-//! [`Replica`] hides the type of the state machine: all code below the handle is compiled once, for bytes.
+//! [`Replica`] hides the type of the state machine, so all code below the handle is compiled only once and sees encoded
+//! bytes.
 
 use std::fmt;
 use std::io;
@@ -42,12 +43,12 @@ impl<M: StateMachine> AppliedState<M> {
         AppliedState(Arc::new(Shared { contents: RwLock::new(contents), observe, digests: Arc::default() }))
     }
 
-    /// Reads the state. Keep it short: applying waits until `read` returns.
+    /// Calls `read` with the state. `read` must be short, because no entry is applied until it returns.
     pub fn read<T>(&self, read: impl FnOnce(&M) -> T) -> T {
         read(&self.0.contents.read().state)
     }
 
-    /// Reads the state with the index of the last entry that it covers; 0 for none.
+    /// Calls `read` with the state and the index of the last entry that the state covers; 0 for none.
     pub fn read_applied<T>(&self, read: impl FnOnce(&M, u64) -> T) -> T {
         let contents = self.0.contents.read();
         read(&contents.state, contents.last_applied.map_or(0, |id| id.index))
@@ -88,16 +89,17 @@ pub(crate) type Install = Box<dyn FnOnce() + Send>;
 
 /// Applied state without the type of its state machine.
 pub(crate) trait Replica: Send + Sync {
-    /// Applies one committed entry, all of its commands under one lock: readers never see a state within an entry.
+    /// Applies one committed entry. All of its commands are applied under one lock, so readers never see a state in the
+    /// middle of an entry.
     fn apply(&self, entry: Entry) -> Outputs;
 
-    /// Returns the last entry that the state covers, and its list of members.
+    /// Returns the last entry that the state covers, and the list of members as of that entry.
     fn applied(&self) -> (Option<LogId>, StoredMembership);
 
-    /// Copies the state: applying waits only for the copy, a millisecond for 40,000 sections.
+    /// Copies the state. Applying waits only for the copy, which takes a millisecond for 40,000 sections.
     fn freeze(&self) -> Frozen;
 
-    /// Decodes a received snapshot and checks it against its announcement.
+    /// Decodes a received snapshot and checks that it matches its description `meta`.
     fn decode_snapshot(self: Arc<Self>, meta: &SnapshotMeta, bytes: &[u8]) -> Result<Install, SnapshotError>;
 
     /// Reads the committed list of members and the ids that members ever had, as of the same entry.
@@ -115,8 +117,8 @@ pub(crate) trait Replica: Send + Sync {
     /// Returns the group's format.
     fn format(&self) -> u16;
 
-    /// Converts a reported format to the newest format that the release reads: a release that reports none, 0, reads
-    /// the first format.
+    /// Converts a reported format to the newest format that the reporting release reads. 0 means that the release
+    /// reports no format, and such a release reads the first format.
     fn newest_of(&self, reported: u32) -> u16;
 }
 
@@ -136,7 +138,7 @@ impl dyn Replica + '_ {
 
 impl<M: StateMachine> Replica for Shared<M> {
     fn apply(&self, entry: Entry) -> Outputs {
-        /// Stops the process when `apply` breaks an invariant: the half changed state must not be read again.
+        /// Stops the process if `apply` panics, because the half-changed state must not be read again.
         struct StopOnPanic(LogId);
 
         impl Drop for StopOnPanic {
@@ -251,7 +253,7 @@ impl Machine {
     }
 }
 
-/// Builder of one snapshot, of the state when the builder was created.
+/// Builder of one snapshot. The snapshot has the state at the time when the builder was created.
 pub(crate) struct SnapshotBuilder {
     /// Taken by the only build.
     frozen: Option<Frozen>,

@@ -1,6 +1,6 @@
-//! Disk in memory: for simulations, and as the simple twin in tests of the real storage.
+//! Disk in memory. Simulations use it, and tests compare the real storage with it.
 //!
-//! It separates synced from unsynced writes: [`MemoryDisk::cut_power`] drops the unsynced writes.
+//! It separates synced from unsynced writes, and [`MemoryDisk::cut_power`] drops the unsynced writes.
 
 use std::collections::BTreeMap;
 use std::fmt;

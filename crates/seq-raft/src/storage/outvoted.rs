@@ -1,4 +1,5 @@
-//! The mark of a data directory whose member was outvoted, so that no later start uses its state.
+//! Mark of the data directory of an outvoted member. Because of the mark, no later start uses the state in the
+//! directory.
 
 use std::io;
 

@@ -3,16 +3,17 @@
 //! Its safety rests on these rules (docs/adr/0002):
 //! * `flush()` writes, but ends in `sync_file_range`, which guarantees nothing after a power cut. So a sync is one
 //!   `flush` and then one `fdatasync` of the database's file through a separate descriptor.
-//! * Inserts are plain: `apply_batch` takes a lock that all databases of a process share.
-//! * Values stay small. A page that outgrows a quarter of a segment becomes a file in `blobs/`, which is never synced;
-//!   so a large record is stored in parts.
+//! * Each value is inserted separately, because `apply_batch` takes a lock that all databases of a process share.
+//! * Values stay small, and a large record is stored in parts. A page that outgrows a quarter of a segment would become
+//!   a file in `blobs/`, which sled never syncs.
 //! * sled panics on some damage. While the database opens, a panic becomes an error.
-//! * Opening writes an index of the log. If a power cut or a full disk interrupts the write, the next opening takes the
-//!   partial index for a whole index and refuses it as damage; so it is removed first. The log holds all indexed data.
+//! * sled writes an index of the log when it opens. If a power cut or a full disk interrupts the write, sled would take
+//!   the partial index for a whole index at the next start and refuse it as damage. So a partial index is removed
+//!   before sled opens. The log holds all indexed data.
 //!
-//! Its speed rests on **runs**: an insert costs some microseconds, mostly independent of its size, so small records of
-//! consecutive entries that are written together form one value, a run, under the index of the first. Each record has
-//! its own length. A value holds the parts of one record or whole records, never both.
+//! Its speed rests on **runs**. An insert takes some microseconds, mostly independent of its size. So small records of
+//! consecutive entries that are written together form one value, a run, under the index of the first entry. The frame
+//! of each record states the length of that record. A value holds either one part of a record or whole records.
 
 use std::fs::{self, File};
 use std::io;
@@ -28,13 +29,14 @@ use super::files;
 use super::loaded::{Loaded, Meta};
 use crate::encoding::envelope;
 
-/// Largest value, and so the largest run: a leaf of sled has up to 16 of them, a few more before it splits, and becomes
-/// a blob above a quarter of a segment, which is 128 KiB.
+/// Maximum length of a value, and so of a run, in bytes. A leaf of sled has up to 16 values, and a few more before it
+/// splits. Above a quarter of a segment, which is 128 KiB, the leaf would become a blob.
 const PART_BYTES: usize = 4 * 1024;
-/// Memory for pages. The log is also kept decoded, so pages are read only while sled opens or moves them.
+/// Size of sled's cache of pages in bytes. The log is also held decoded in memory, so pages are read only while sled
+/// opens the database or moves pages.
 const CACHE_BYTES: u64 = 32 * 1024 * 1024;
-/// First byte of the keys of entries. It is followed by the index and the part, both big-endian, so that keys are in
-/// order of the log.
+/// First byte of the keys of entries. The index and the part follow, both big-endian, so that the keys are in the order
+/// of the log.
 const ENTRY: u8 = b'e';
 /// First byte of the keys of the single records.
 const META: u8 = b'm';
@@ -56,15 +58,16 @@ pub(crate) struct SledBackend {
     db: sled::Db,
     syncer: Box<dyn Syncer>,
     dir: PathBuf,
-    /// Declared after `db`, so that it is dropped after it.
+    /// Declared after `db`, so that this field is dropped after `db`.
     _released: Released,
 }
 
-/// Waits, when dropped, until sled has released its file. Its threads do so a moment after the last handle is dropped;
-/// until then the database cannot be opened again.
+/// Guard that waits, when it is dropped, until sled has released its file. sled's threads release the file a moment
+/// after the last handle on the database is dropped. Before that, the database cannot be opened again.
 struct Released(File);
 
-/// How long to wait for the release. Afterwards the next opening fails with an error, which does not harm the data.
+/// Maximum time to wait for the release. If the release takes longer, the next opening fails with an error, which does
+/// not harm the data.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl Drop for Released {
@@ -84,7 +87,8 @@ impl Drop for Released {
 }
 
 impl SledBackend {
-    /// Opens or creates the database, and makes the names of its files durable. `wrap` may replace its [`Syncer`].
+    /// Opens or creates the database, and makes the names of its files durable. `wrap` may replace the [`Syncer`] of
+    /// the database's file.
     pub(crate) fn open(dir: &Path, wrap: impl FnOnce(File) -> Box<dyn Syncer>) -> Result<SledBackend, LoadError> {
         let place = || dir.display().to_string();
         let failed = |source| LoadError::Io { place: place(), source };
@@ -127,7 +131,7 @@ impl SledBackend {
                 }
                 record.clear();
             } else if current != Some(index) {
-                // The first part is written last and removed first: without it the record does not exist.
+                // The first part is written last and removed first, so a record without its first part does not exist.
                 continue;
             }
             record.extend_from_slice(&part);
@@ -138,13 +142,13 @@ impl SledBackend {
         Ok(())
     }
 
-    /// Shortens the last run of the log so that it ends before this entry. A single write, so it happens completely or
-    /// not at all.
+    /// Shortens the last run of the log so that the run ends before the entry `index`. This is a single write, so it
+    /// happens completely or not at all.
     fn cut_run(&mut self, index: u64) -> io::Result<()> {
         let Some((key, value)) = self.db.range(entry_key(0, 0)..entry_key(index, 0)).next_back().transpose()? else {
             return Ok(());
         };
-        // The last part of a record in parts: that record is a single entry before the given entry.
+        // The value is the last part of a record in parts, which is a single entry before the given entry.
         let (first, 0) = split_key(&key).ok_or_else(stray_key)? else { return Ok(()) };
         let keep: usize = records(&value).take((index - first) as usize).map(<[u8]>::len).sum();
         if keep < value.len() {
@@ -215,8 +219,8 @@ impl LogBackend for SledBackend {
     }
 
     fn truncate_from(&mut self, index: u64) -> io::Result<()> {
-        // Entries backwards, so that an interruption leaves no hole; parts of an entry forwards, so that it leaves no
-        // half.
+        // Entries are removed backwards, so that an interruption leaves no hole. The parts of an entry are removed
+        // forwards, so that an interruption leaves no partial entry.
         while let Some((key, _)) = self.db.range(entry_key(index, 0)..after_entries()).next_back().transpose()? {
             let (last, parts) = split_key(&key).ok_or_else(stray_key)?;
             for number in 0..=parts {
@@ -289,8 +293,8 @@ fn sync_tree(dir: &Path) -> io::Result<()> {
     files::sync_dir(dir)
 }
 
-/// Removes an index that an opening has written but not renamed. Until the rename the previous index is whole, or there
-/// is none and sled reads the log.
+/// Removes an index that sled has written but not renamed because its opening was interrupted. Before the rename, the
+/// previous index is whole, or there is no index and sled reads the log.
 fn remove_unfinished(dir: &Path) -> io::Result<()> {
     for entry in fs::read_dir(dir)? {
         let entry = entry?;
@@ -304,7 +308,7 @@ fn remove_unfinished(dir: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Runs a step of opening; converts sled's errors and panics to a refusal that names the directory.
+/// Runs a step of opening the database. Converts sled's errors and panics to an error that names the directory.
 fn guard<T>(dir: &Path, step: impl FnOnce() -> sled::Result<T>) -> Result<T, LoadError> {
     match panic::catch_unwind(AssertUnwindSafe(step)) {
         Ok(Ok(value)) => Ok(value),
@@ -313,7 +317,7 @@ fn guard<T>(dir: &Path, step: impl FnOnce() -> sled::Result<T>) -> Result<T, Loa
     }
 }
 
-/// Converts an error of sled; keeps transient errors such as a full disk apart from damaged data.
+/// Converts an error of sled. Distinguishes transient errors, such as a full disk, from damaged data.
 fn unusable(dir: &Path, error: sled::Error) -> LoadError {
     let place = dir.display().to_string();
     match error {

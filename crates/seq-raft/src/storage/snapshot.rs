@@ -1,7 +1,8 @@
-//! Snapshots: the applied state in a file, which a manifest in the log's database names.
+//! Snapshots. A snapshot is a file with the applied state, and a manifest in the log's database names the current file.
 //!
-//! The new file is written and synced first, then the manifest, and then the old file is removed. So at any moment the
-//! durable manifest names a whole file. The current snapshot is also kept as bytes, to be sent to other members.
+//! The new file is written and synced first, then the manifest, and then the old file is removed. So the durable
+//! manifest names a whole file at any moment. The current snapshot is also held in memory, so that it can be sent to
+//! other members.
 
 use std::io;
 use std::sync::Arc;
@@ -28,8 +29,8 @@ pub(crate) type Frozen = Box<dyn FnOnce() -> Snapshot + Send + Sync>;
 /// Prefix of the names of snapshot files.
 const PREFIX: &str = "snapshot-";
 
-/// Pause before a snapshot is written again if its file could not be opened. Short, because the log grows in the
-/// meantime.
+/// Pause before a snapshot is written again if its file could not be opened. The pause is short, because the log grows
+/// in the meantime.
 const WRITE_RETRY: Duration = Duration::from_millis(500);
 
 /// Contents of a snapshot.
@@ -78,8 +79,8 @@ impl From<Malformed> for SnapshotError {
     }
 }
 
-/// Decodes a received snapshot and checks it against its announcement. Must precede the installation by the Raft
-/// library, which takes a failed installation for a broken disk.
+/// Decodes a received snapshot and checks that it matches its description `meta`. The caller must check a snapshot
+/// before the Raft library installs it, because the library takes a failed installation for a broken disk.
 pub(crate) fn decode_announced<M: StateMachine>(
     meta: &SnapshotMeta,
     bytes: &[u8],
@@ -124,7 +125,8 @@ impl<M: StateMachine> Contents<M> {
     }
 
     /// Digests the contents that members must have in common after the last applied entry. Excludes the list of
-    /// members: the Raft library compares it, and its encoding depends on the release, not on the group.
+    /// members, because the Raft library compares the list, and because the encoding of the list depends on the release
+    /// and not on the group.
     ///
     /// # Panics
     /// When no entry was applied.
@@ -174,7 +176,7 @@ pub(crate) fn manifest(snapshot: &Snapshot, file: String) -> encoding::Manifest 
 pub(crate) struct Snapshots {
     files: Files,
     io: Io,
-    /// Held while a snapshot is written, so that an older snapshot never replaces a newer.
+    /// Locked while a snapshot is written, so that an older snapshot never replaces a newer snapshot.
     current: Mutex<Option<Snapshot>>,
 }
 
@@ -229,7 +231,8 @@ impl Snapshots {
         self.keep(snapshot).await
     }
 
-    /// Makes a snapshot the current snapshot, durably. Drops it if it is not newer than the current snapshot.
+    /// Makes `snapshot` the current snapshot, durably, unless the current snapshot is at least as new. Returns the
+    /// current snapshot.
     pub(crate) async fn keep(&self, snapshot: Snapshot) -> io::Result<Snapshot> {
         let mut current = self.current.lock().await;
         if let Some(current) = &*current
@@ -249,8 +252,8 @@ impl Snapshots {
         Ok(snapshot)
     }
 
-    /// Writes a file durably, or stops the process. If the file cannot be opened at the moment, no data was written or
-    /// acknowledged, so the write is retried.
+    /// Writes a file durably, or stops the process. Retries the write if the file cannot be opened at the moment,
+    /// because no data was written or acknowledged then.
     async fn write(&self, file: &str, bytes: &Bytes) {
         loop {
             let (files, name, bytes) = (self.files.clone(), file.to_owned(), bytes.clone());
@@ -273,8 +276,8 @@ impl Snapshots {
     }
 }
 
-/// Returns whether the process or the machine could not open another file, or a signal interrupted the call: the disk
-/// did not fail.
+/// Returns whether the error is no fault of the disk, because too many files were open or a signal interrupted the
+/// call.
 fn is_transient(error: &io::Error) -> bool {
     let errno = error.raw_os_error().map(Errno::from_raw_os_error);
     matches!(errno, Some(Errno::MFILE | Errno::NFILE | Errno::INTR))

@@ -1,7 +1,8 @@
 //! Time that the writing thread has waited for the disk.
 //!
-//! A disk that fails causes an error, and the process stops. A disk that hangs causes none: the thread waits, no write
-//! is acknowledged, and from outside the member looks alive, because heartbeats need no disk. Only this value shows it.
+//! A disk that fails causes an error, and the process stops. A disk that hangs causes no error. The thread waits and no
+//! write is acknowledged, but from outside the member looks alive, because heartbeats need no disk. Only this time
+//! shows that the disk hangs.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

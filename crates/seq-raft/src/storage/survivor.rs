@@ -1,8 +1,8 @@
-//! Reads the committed state from the data directory of a stopped member: the remains of a group that has lost its
+//! Reader of the committed state in the data directory of a stopped member. It serves a group that has lost its
 //! majority permanently.
 //!
 //! **Invariant:** the state contains committed entries only. The lost majority may have replaced later entries, so
-//! these are counted, not applied.
+//! later entries are counted but not applied.
 
 use std::fmt;
 use std::path::Path;
@@ -21,7 +21,7 @@ use crate::encoding::Identity;
 use crate::state_machine::StateMachine;
 use crate::storage::backend::LogBackend;
 
-/// A member of a group, read from its data directory, which is locked as long as this value exists.
+/// A member of a group, as read from its data directory. The directory is locked as long as this value exists.
 pub struct Survivor<M> {
     /// Name of its cluster.
     pub cluster: String,
@@ -54,7 +54,7 @@ impl<M> fmt::Debug for Survivor<M> {
 /// unchanged, so the member can still start afterwards.
 ///
 /// # Errors
-/// The directory is missing, has no identity, is in use, or is damaged; with the place.
+/// The directory is missing, has no identity, is in use, or is damaged. The error names the place.
 pub fn read_survivor<M: StateMachine>(dir: &Path) -> Result<Survivor<M>, OpenError> {
     let place = || dir.display().to_string();
     // The lock would create a missing directory.

@@ -1,13 +1,14 @@
-//! The watermark: bounds of the acknowledged data, in a file next to the log that is written after each sync of the
-//! log.
+//! The watermark, which holds the bounds of the acknowledged data. It is in a file next to the log, and is written
+//! after each sync of the log.
 //!
-//! sled cuts its own log at the first damaged byte and opens silently. It then returns a correct *earlier* state, which
-//! no check of its records detects. The watermark detects it: it is never above the synced data, and if the log comes
-//! back with less, the member must not start, because other members count on its acknowledgements.
+//! sled cuts its own log at the first damaged byte and opens silently. It then returns a correct *earlier* state, and
+//! no check of its records detects the loss. The watermark detects the loss, because it holds the bounds of data that
+//! was synced. If the log has less data than these bounds, the member must not start, because other members count on
+//! its acknowledgements.
 //!
-//! It is a small preallocated file with two slots, written in turn without a sync of the file. After a crash of the
-//! process it is exact; after a power cut it may be old and then bounds less; a torn slot leaves the other slot. Only a
-//! truncation of the log lowers it, and syncs it first.
+//! The file is small and preallocated. It has two slots, which are written in turn without a sync of the file. After a
+//! crash of the process the watermark is exact. After a power cut it may be old, and then its bounds are lower. If one
+//! slot is torn, the other slot is intact. Only a truncation of the log lowers the watermark, and syncs the file first.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -24,9 +25,9 @@ use crate::types::LogId;
 
 /// Name of the file in the data directory.
 pub(crate) const FILE: &str = "acknowledged";
-/// Bytes of one slot: a page, so that a torn write cannot reach the other slot.
+/// Length of a slot in bytes. It is a page, so that a torn write cannot reach the other slot.
 const SLOT_BYTES: usize = 4096;
-/// Two slots are enough: the slot being written and the slot before it.
+/// Number of slots. Two slots are enough, because the previous slot stays intact while a slot is written.
 const SLOTS: u64 = 2;
 
 /// Creates the file for an empty log, durably.
@@ -109,7 +110,7 @@ impl WatermarkFile {
         Ok(())
     }
 
-    /// Writes and syncs: the log will hold less than the file currently bounds.
+    /// Writes and syncs the bounds, before the log is cut to less than the previous bounds.
     pub(crate) fn write_durably(&mut self, mark: Watermark) -> io::Result<()> {
         self.write(mark)?;
         match &self.slots {

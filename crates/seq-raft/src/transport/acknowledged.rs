@@ -1,12 +1,13 @@
 //! Acknowledgements of other members, and detection of members that have lost acknowledged data.
 //!
-//! A member whose data directory was restored from an older copy lacks entries and votes that others count on. The Raft
-//! library would silently replicate to it again; but entries that it had acknowledged may be committed by its
-//! acknowledgement, and it could grant a lost vote twice. So the members that received its acknowledgements refuse it
-//! with a reason. The record is in memory only: it starts empty with the process.
+//! A member whose data directory was restored from an older copy lacks entries and votes that it had acknowledged. The
+//! Raft library would silently replicate to such a member again. But a missing entry may be committed only because of
+//! the member's acknowledgement, and the member could vote again in a term in which it has voted already. So the
+//! members that received its acknowledgements refuse it with a reason. They hold the acknowledgements in memory only,
+//! so a started process has none.
 //!
-//! **Invariant:** a member that has only lost entries without a majority is not refused: a later leader may have
-//! removed them.
+//! **Invariant:** a member is not refused because it lacks entries that were never committed. A later leader may have
+//! removed such entries from the member's log.
 
 use std::collections::BTreeMap;
 
@@ -23,11 +24,11 @@ pub(crate) struct Acknowledged {
 
 #[derive(Clone, Debug, Default)]
 struct Record {
-    /// Greatest term of a vote that it granted, or of a leader that it followed.
+    /// Greatest term in which the member granted a vote or followed a leader.
     term: u64,
-    /// Last acknowledged entry, with the vote of this member under which it was appended.
+    /// Last entry that the member acknowledged, with the vote under which this member, as leader, sent the entry.
     last: Option<(Vote, LogId)>,
-    /// Whether an acknowledged entry was found missing once, without an acknowledgement since.
+    /// Whether an acknowledged entry was once found missing, and the member has acknowledged no entry since then.
     suspected: bool,
     /// Description of the missing entries.
     lost: Option<String>,
@@ -57,7 +58,8 @@ impl Acknowledged {
         }
     }
 
-    /// Records that a member lacks the entry `at` of this leader's log; returns whether the member had acknowledged it.
+    /// Records that a member lacks the entry `at` of this leader's log. Returns whether the member had acknowledged
+    /// that entry.
     pub(crate) fn on_conflict(&self, id: u64, vote: Vote, at: LogId) -> bool {
         let mut members = self.members.lock();
         let Some(record) = members.get_mut(&id) else { return false };
@@ -65,7 +67,8 @@ impl Acknowledged {
         if at.index > last.index || !(under == vote || self.is_committed(&last)) {
             return false;
         }
-        // A response that an acknowledgement on another connection overtook is no proof; the next response is.
+        // The first such response is no proof, because an acknowledgement on another connection may have overtaken it.
+        // The second response is a proof.
         if !std::mem::replace(&mut record.suspected, true) {
             return true;
         }
@@ -80,7 +83,8 @@ impl Acknowledged {
         self.members.lock().get(&id)?.lost.clone()
     }
 
-    /// Compares the reported position of a starting member with its acknowledgements; the error names the missing data.
+    /// Compares the position that a starting member reports with the acknowledgements of that member. Returns an error
+    /// that names the missing data.
     pub(crate) fn check(&self, id: u64, term: u64, last: Option<LogId>) -> Result<(), String> {
         let mut members = self.members.lock();
         let Some(record) = members.get_mut(&id) else { return Ok(()) };

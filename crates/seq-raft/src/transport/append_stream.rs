@@ -1,11 +1,12 @@
-//! Pipelined replication: one long call to a follower, many messages in flight.
+//! Pipelined replication. The leader makes one long call to a follower, with many messages in flight.
 //!
-//! The leader sends a batch as soon as it is in its own log, without waiting until the follower has synced the previous
-//! batch. So the follower's disk is never idle for a round trip, and the batches that arrive during one sync share the
-//! next. Responses arrive in the order of the messages, each after its entries are durable.
+//! The leader sends a batch as soon as the batch is in the leader's own log, without waiting until the follower has
+//! synced the previous batch. So the follower's disk is never idle for a round trip, and the batches that arrive during
+//! one sync share the next sync. Responses arrive in the order of the messages, each after the entries of its message
+//! are durable.
 //!
-//! **Invariant:** each message is checked like a separate call, and a call with an outstanding response ends within
-//! twice the timeout of one batch if no response arrives.
+//! **Invariant:** each message is checked like a separate call. If a response is outstanding and none arrives, the call
+//! ends within twice the timeout of one batch.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -28,8 +29,8 @@ use crate::types::{TypeConfig, Vote};
 type Outcome = Result<StreamAppendResult<TypeConfig>, RPCError<TypeConfig>>;
 
 impl Peer {
-    /// Records the member's acknowledgements to the leader with this vote, and refuses a member that lacks acknowledged
-    /// entries.
+    /// Records an acknowledgement by the member to the leader with the vote `vote`. Returns an error if the member
+    /// lacks entries that it had acknowledged.
     fn record(&self, vote: Option<Vote>, response: StreamAppendResult<TypeConfig>) -> Outcome {
         match (&response, vote) {
             (Ok(last), Some(vote)) => self.on_append(vote, *last),
@@ -39,16 +40,16 @@ impl Peer {
         Ok(response)
     }
 
-    /// Begins a call that carries `batches`, and returns the responses. An error ends the responses.
+    /// Begins a call that carries `batches`, and returns the stream of responses. The stream ends after an error.
     ///
-    /// The call begins with the first batch: the library holds the batch back from an unreachable follower, which would
-    /// otherwise be dialled without a pause.
+    /// The call begins only with the first batch. The library sends no batch to an unreachable follower for a while, so
+    /// this member does not dial the follower without a pause.
     pub(crate) async fn append_all(
         &self,
         batches: impl Stream<Item = AppendEntriesRequest<TypeConfig>> + Send + Unpin + 'static,
         timeout: Duration,
     ) -> Result<impl Stream<Item = Outcome> + Send + '_, RPCError<TypeConfig>> {
-        // Fused, because there may be no batch at all: then the call is empty.
+        // Fused, because there may be no batch at all, and then the call is empty.
         let mut batches = batches.fuse();
         let first = batches.next().await;
         let vote = first.as_ref().map(|batch| batch.vote);
@@ -97,7 +98,8 @@ struct Call {
 }
 
 impl RaftServer {
-    /// Appends the entries of `messages`. Ends with the messages, with the first refusal, or with the member.
+    /// Appends the entries of `messages` and returns the responses. The responses end after the last message, after the
+    /// first refusal, or when this member stops.
     pub(crate) fn append_each(
         &self,
         messages: Streaming<RaftMessage>,
@@ -108,7 +110,7 @@ impl RaftServer {
         let batches = stream::unfold((messages, self.clone(), call.clone()), move |(mut messages, server, call)| {
             let holder = holder.clone();
             async move {
-                // Without a sender there is no receiver of a response.
+                // If the sender is gone, no process can receive a response.
                 let message = messages.message().await.ok()??;
                 let admitted =
                     server.admit(&message, holder.as_deref()).and_then(|(_, batch)| Ok((Sender::of(&message)?, batch)));
@@ -128,7 +130,8 @@ impl RaftServer {
         let batches = batches.take_until(self.stopping.clone().cancelled_owned());
         let (sender, mut queue) = mpsc::channel(1);
         let server = self.clone();
-        // The library's stream borrows its handle: one future owns both, and is driven by the reader of the responses.
+        // The library's stream borrows the handle `raft`, so one future owns both. The reader of the responses drives
+        // this future.
         let append = async move {
             let mut responses = pin!(raft.stream_append(batches));
             while let Some(response) = responses.next().await {

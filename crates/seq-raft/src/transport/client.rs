@@ -1,9 +1,9 @@
-//! Client side of the Raft transport: requests to the other members, in postcard, over gRPC.
+//! Client side of the Raft transport. It sends requests to the other members over gRPC, encoded in postcard.
 //!
-//! **Invariant:** a response counts only if it comes from the member that received the request, with the data directory
-//! in the list of members, and if its content is valid. Every call has a deadline. Connections detect a silent peer
-//! within twice [`LinkTimeouts::keep_alive`], also while idle; otherwise a half-open connection would stop replication
-//! until the kernel gives up.
+//! **Invariant:** a response counts only if it comes from the member to which the request was sent, if that member has
+//! the data directory in the list of members, and if the content of the response is valid. Every call has a deadline.
+//! Connections detect a silent peer within twice [`LinkTimeouts::keep_alive`], even while no call is in progress.
+//! Otherwise a half-open connection would stop replication until the kernel gives up.
 //!
 //! The receiving side is in `server`.
 
@@ -46,15 +46,18 @@ use crate::options::RaftOptions;
 use crate::storage::LogReader;
 use crate::types::{LogId, Member, Snapshot, TransferLeader, TypeConfig, Vote};
 
-/// Largest message between members: a full batch of the largest entries, with room.
+/// Limit on the size of a message between members, in bytes. It is far above the largest message, which carries one
+/// batch of replication or one part of a snapshot.
 pub(crate) const MAX_MESSAGE_BYTES: usize = 64 * 1024 * 1024;
 
-/// Bytes of a snapshot in one message, so that heartbeats of other calls do not wait behind a large message.
+/// Maximum number of bytes of a snapshot in one message, so that heartbeats of other calls do not wait behind a large
+/// message.
 const CHUNK_BYTES: usize = 1024 * 1024;
 
 type Result<T, E = RPCError<TypeConfig>> = std::result::Result<T, E>;
 
-/// Purpose of a connection. Heartbeats do not wait behind entries, nor entries behind a snapshot.
+/// Purpose of a connection. Each purpose has its own connection, so heartbeats do not wait behind entries, and entries
+/// do not wait behind a snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Purpose {
     Entries,
@@ -73,7 +76,7 @@ struct Inner {
     log: LogReader,
     acknowledged: Arc<Acknowledged>,
     dial: Dial,
-    /// Addresses in the set file; newer than those of the group's own membership.
+    /// Addresses of the members in the set file. They may be newer than the addresses in the list of members.
     addrs: BTreeMap<u64, String>,
     timeouts: LinkTimeouts,
     /// Round trips of the heartbeats.
@@ -127,12 +130,13 @@ impl Network {
         self.inner.formats.clone()
     }
 
-    /// Returns the newest list of members that names this member; watched once the Raft library runs.
+    /// Returns the newest list of members in this member's own log. The list is known once the Raft library runs.
     pub(crate) fn membership(&self) -> Arc<OwnMembership> {
         self.inner.membership.clone()
     }
 
-    /// Returns the channel for evictions, set when another member refuses this member permanently.
+    /// Returns the channel for the reason why this member must stop. The reason is set when another member refuses this
+    /// member permanently.
     pub(crate) fn evictions(&self) -> Evictions {
         self.inner.evictions.clone()
     }
@@ -183,8 +187,8 @@ impl Sender {
 }
 
 impl Peer {
-    /// Returns the gRPC client. A member that lacks acknowledged data gets no request: it must not follow, and receives
-    /// the refusal when it requests votes.
+    /// Returns the gRPC client. Returns an error for a member that lacks acknowledged data, because such a member must
+    /// not follow the leader. The member receives the refusal when it requests votes.
     pub(crate) fn client(&self) -> Result<RaftServiceClient<Channel>> {
         if let Some(lost) = self.inner.acknowledged.lost(self.id) {
             return Err(
@@ -207,7 +211,7 @@ impl Peer {
             .max_decoding_message_size(MAX_MESSAGE_BYTES))
     }
 
-    /// Makes one call: encodes, sends, checks the sender of the response, decodes.
+    /// Makes one call. Encodes and sends the request, checks the sender of the response, and decodes the response.
     async fn call<Q, A, F>(
         &self,
         action: RPCTypes,
@@ -226,7 +230,7 @@ impl Peer {
         self.read(response.map_err(|status| self.refused(&status))?.into_inner())
     }
 
-    /// Returns a maker of messages to the member, usable while another task waits for responses.
+    /// Returns a maker of messages to the member. It can be used while another task waits for responses.
     pub(crate) fn sender(&self) -> Sender {
         Sender { inner: self.inner.clone(), to: self.id, directory: self.directory }
     }
@@ -255,13 +259,13 @@ impl Peer {
         Ok(content)
     }
 
-    /// Records that the member has the log of the leader with this vote up to `last`.
+    /// Records that the member has the log of the leader with the vote `vote`, up to the entry `last`.
     pub(crate) fn on_append(&self, vote: Vote, last: Option<LogId>) {
         self.inner.acknowledged.on_append(self.id, vote, last);
     }
 
-    /// Handles a missing entry `at`: an error if the member had acknowledged it, because the library would replicate to
-    /// it again.
+    /// Returns an error if the member lacks the entry `at` although it had acknowledged that entry, because the library
+    /// would replicate to the member again.
     pub(crate) fn check_conflict(&self, vote: Vote, at: Option<LogId>) -> Result<()> {
         match at {
             Some(at) if self.inner.acknowledged.on_conflict(self.id, vote, at) => {
@@ -344,7 +348,7 @@ impl RaftNetworkV2<TypeConfig> for Peer {
         S: Stream<Item = AppendEntriesRequest<TypeConfig>> + Send + Unpin + 'static,
     {
         let timeout = self.inner.timeouts.append;
-        // A heartbeat is a call of one message; the library cancels it when the next heartbeat is due.
+        // A heartbeat is a call with one message. The library cancels the call when the next heartbeat is due.
         let mut measurement = (self.purpose == Purpose::Heartbeats).then(|| self.inner.round_trips.begin(self.id));
         let mut measured = move |error: Option<&RPCError<TypeConfig>>| {
             let lost = error.is_some_and(|error| !matches!(error, RPCError::Timeout(_)));
@@ -422,12 +426,12 @@ pub(crate) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, postcard::E
 /// Response to a probe.
 pub(crate) struct Probed {
     pub(crate) response: ProbeResponse,
-    /// The clock of the member that responded; `None` of an older release.
+    /// The clock of the member that responded; `None` if the member runs an older release.
     pub(crate) clock: Option<ClockOffset>,
 }
 
-/// Sends each of `others` the probe from `request`, concurrently; returns the responses in the same order, each within
-/// `timeout`.
+/// Sends the probe from `request` to each of `others`, concurrently and with `timeout` for each response. Returns the
+/// responses in the order of `others`.
 pub(crate) async fn probe(
     request: impl Fn(u64) -> ProbeRequest,
     dial: &Dial,

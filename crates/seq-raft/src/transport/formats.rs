@@ -6,7 +6,8 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// Reports of the other members. A member that changes its release is known by its first response afterwards.
+/// Newest formats that the other members have reported. After a member has changed its release, its first response
+/// updates its report.
 #[derive(Debug, Default)]
 pub(crate) struct ReportedFormats(Mutex<BTreeMap<u64, Report>>);
 
@@ -17,7 +18,7 @@ struct Report {
 }
 
 impl ReportedFormats {
-    /// Records the newest format that the sender of a response reads; 0 if its release reports none.
+    /// Records the newest format that the sender of a response reads; 0 if the sender's release reports no format.
     pub(crate) fn on_response(&self, id: u64, newest: u32) {
         self.0.lock().insert(id, Report { newest, at: Instant::now() });
     }

@@ -1,15 +1,16 @@
-//! Sender and receiver of a Raft message: a message names its cluster, its sender, its receiver, and the data
-//! directories of both.
+//! Sender and receiver of a Raft message. Each message names its cluster, its sender, its receiver, and the data
+//! directories of sender and receiver.
 //!
-//! A data directory has a secret number, its nonce, and the replicated list of members has the fingerprint of each
-//! member's nonce. By its nonce a sender proves to be the directory in the receiver's list; it names the receiver's
-//! directory from its own list. So a member that lost its disk and returned empty under its old id takes no part: its
-//! messages are refused everywhere, and it refuses messages for the lost directory. It must return under a new id.
-//! There is no trust on first contact, and only the list stores this data.
+//! Each data directory has a secret number, its nonce. The replicated list of members has the fingerprint of each
+//! member's nonce. With its nonce a sender proves that its directory is the directory in the receiver's list. The
+//! sender takes the fingerprint of the receiver's directory from its own list. So a member that lost its disk and
+//! returned empty under its old id takes no part. All members refuse its messages, and it refuses messages for the lost
+//! directory. It must return under a new id. No member trusts another member on first contact, and only the list stores
+//! the fingerprints.
 //!
-//! A member that is behind receives messages of a leader that its list does not name. Such a sender is admitted by two
-//! facts: a greater number of its list, and the fingerprint of the receiver, which only members know once a group
-//! exists.
+//! A member that is behind receives messages of a leader that its list does not name. It admits such a sender because
+//! the number of the sender's list is greater, and because the sender knows the fingerprint of the receiver, which only
+//! members know once a group exists.
 
 use bytes::Bytes;
 use seq_proto::Reason;
@@ -19,8 +20,9 @@ use tonic::{Code, Status};
 use crate::nonce::{Fingerprint, Nonce};
 use crate::storage::Position;
 
-/// Format of the Raft library's messages, in [`RaftMessage`]: its types in postcard. It changes with every release of
-/// the library that changes any of these types, and with [`crate::types::Member`].
+/// Format of the Raft library's messages in [`RaftMessage`], which are the library's types in postcard. The number
+/// changes with every release of the library that changes any of these types, and with every change of
+/// [`crate::types::Member`].
 pub(crate) const FORMAT: u32 = 3;
 
 /// Identity of a member.
@@ -30,7 +32,8 @@ pub(crate) struct Identity {
     pub(crate) id: u64,
     /// Nonce of its data directory.
     pub(crate) nonce: Nonce,
-    /// Newest format of commands and states that its program reads, reported to the other members.
+    /// Newest format of commands and states that the member's program reads. The member reports it to the other
+    /// members.
     pub(crate) newest_format: u16,
 }
 
@@ -56,7 +59,8 @@ impl Identity {
         }
     }
 
-    /// Creates a probe of another member; with the position of the log while this member starts.
+    /// Creates a probe of the member `to`. `position` is the position of this member's log, and is given only while
+    /// this member starts.
     pub(crate) fn probe(&self, to: u64, membership: u64, position: Option<&Position>) -> ProbeRequest {
         let starting = position.is_some();
         let position = position.copied().unwrap_or_default();
@@ -78,7 +82,7 @@ impl Identity {
         }
     }
 
-    /// Makes the checks that need no list of members; returns the sender's nonce.
+    /// Makes the checks of a message that need no list of members. Returns the sender's nonce.
     pub(crate) fn check(&self, message: &RaftMessage) -> Result<Nonce, PeerRefusal> {
         let from = message.from;
         self.check_receiver(&message.cluster_id, message.to)?;

@@ -11,10 +11,10 @@ use tonic::transport::{Channel, Endpoint};
 
 use crate::options::RaftOptions;
 
-/// Least timeout for making a connection: a busy member accepts late.
+/// Minimum timeout for making a connection. It allows for a busy member, which accepts connections late.
 const MIN_CONNECT: Duration = Duration::from_millis(500);
 
-/// Least interval of pings on an idle connection, and least timeout of their responses.
+/// Minimum interval of pings on an idle connection, and minimum timeout of the response to a ping.
 const MIN_KEEP_ALIVE: Duration = Duration::from_millis(300);
 
 /// Timeouts of the calls to another member.
@@ -22,14 +22,16 @@ const MIN_KEEP_ALIVE: Duration = Duration::from_millis(300);
 pub(crate) struct LinkTimeouts {
     /// Timeout of making a connection.
     pub(crate) connect: Duration,
-    /// Interval of pings on an idle connection, and timeout of their responses.
+    /// Interval of pings on an idle connection, and timeout of the response to a ping.
     pub(crate) keep_alive: Duration,
-    /// Timeout of the response to each batch in flight; long enough that a slow disk does not cause repeats.
+    /// Timeout of the response to each batch in flight. It is long enough that a slow disk does not cause a batch to be
+    /// sent again.
     pub(crate) append: Duration,
 }
 
 impl LinkTimeouts {
-    /// Returns the timeouts for a heartbeat interval, which is at least the longest round trip that the settings allow.
+    /// Returns the timeouts for these options. Each timeout is longer than the longest round trip that the options
+    /// allow.
     pub(crate) fn new(options: &RaftOptions) -> LinkTimeouts {
         LinkTimeouts {
             connect: MIN_CONNECT.max(options.heartbeat * 2),
@@ -59,7 +61,8 @@ impl RoundTrips {
         self.0.lock().get(&id).copied()
     }
 
-    /// Begins a measurement. A dropped measurement counts as well: the response took at least as long.
+    /// Begins a measurement. If the measurement is dropped before the response arrives, its duration counts as a round
+    /// trip, because the round trip takes at least as long.
     pub(crate) fn begin(self: &Arc<RoundTrips>, id: u64) -> Measurement {
         Measurement { trips: self.clone(), id, since: Some(Instant::now()) }
     }
@@ -74,7 +77,7 @@ pub(crate) struct Measurement {
 }
 
 impl Measurement {
-    /// Discards a measurement whose connection failed: its duration is no round trip.
+    /// Discards a measurement whose connection failed, because its duration is not a round trip.
     pub(crate) fn discard(mut self) {
         self.since = None;
     }

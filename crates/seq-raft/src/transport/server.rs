@@ -1,8 +1,12 @@
-//! Server side of the Raft transport: checks sender and content of each message, then passes it to the Raft library.
+//! Server side of the Raft transport. It checks the sender and the content of each message, and then passes the message
+//! to the Raft library.
 //!
-//! **Invariant:** no message reaches the library that comes from another cluster, is addressed to another member or to
-//! another data directory of this member, or has another format; whose sender was removed, or is another directory than
-//! the list of members names; or whose content [`super::validation`] refuses.
+//! **Invariant:** a message does not reach the library in any of these cases:
+//!
+//! * It comes from another cluster, or has another format.
+//! * It is addressed to another member, or to another data directory of this member.
+//! * Its sender was removed, or has another directory than the list of members names.
+//! * [`super::validation`] refuses its content.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -39,11 +43,11 @@ use crate::types::{LeaderId, LogId, Snapshot, SnapshotHeader, TransferLeader, Ty
 /// Timeout of the next part of a snapshot, after which the transfer is cancelled.
 const CHUNK_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Most snapshots received at the same time, one from each sender: from an old leader, and from the next leader. Each
-/// is held in memory until it is whole.
+/// Maximum number of snapshots that are received at the same time, one from each sender. An old leader and the next
+/// leader may both send a snapshot. Each snapshot is held in memory until it is whole.
 const MAX_SNAPSHOTS: usize = 2;
 
-/// Service for other members. Behind a closed gate it responds only to `Probe`.
+/// Service for other members. While its gate is closed, it responds only to `Probe`.
 #[derive(Clone)]
 pub struct RaftServer {
     pub(crate) me: Identity,
@@ -54,7 +58,7 @@ pub struct RaftServer {
     pub(crate) stopping: CancellationToken,
 }
 
-/// The open service: the facts that messages are checked against, and the library that receives them.
+/// The open service. It holds the data with which messages are checked, and the library that receives the messages.
 pub(crate) struct Receiver {
     pub(crate) raft: Raft,
     replica: Arc<dyn Replica>,
@@ -91,8 +95,8 @@ impl Receiver {
         }
     }
 
-    /// Refuses a member that sends under another member's id. An id that no list here names yet was admitted by its
-    /// data directory.
+    /// Refuses a member that sends under another member's id. If the list of this member does not name the id yet, the
+    /// sender was admitted by its data directory, and its name is not checked.
     fn check_holder(&self, from: u64, holder: Option<&str>) -> Result<(), PeerRefusal> {
         let Some(holder) = holder else { return Ok(()) };
         let metrics = self.raft.server_metrics();
@@ -203,8 +207,8 @@ impl RaftService for RaftServer {
         let probe = request.into_inner();
         let directory = self.me.check_probe(&probe)?;
         let Some(open) = self.gate.peek() else {
-            // A directory with data belongs to a group, or may belong to one: the list of members is known once it is
-            // loaded.
+            // A directory with data belongs to a group, or may belong to a group. Its list of members is known once the
+            // data is loaded.
             if !self.is_fresh {
                 return Err(starting());
             }
@@ -292,18 +296,21 @@ impl RaftService for RaftServer {
 }
 
 impl Receiver {
-    /// Returns the response to a snapshot without new entries, or of a replaced leader; its body is not read.
+    /// Returns the response to a snapshot that has no new entries or comes from a replaced leader, without reading its
+    /// body. Returns `None` if the snapshot is needed.
     fn needs_no_snapshot(&self, vote: &Vote, last: Option<&LogId>) -> Option<SnapshotResponse<TypeConfig>> {
         let own = self.log.position();
         let replaced = own.vote.filter(|own| vote < own);
-        // As the library responds: this leader is followed already, and the committed entries here cover the snapshot.
+        // The library responds in the same way if this member follows the leader already and its committed entries
+        // cover the snapshot.
         let covered = own.vote.filter(|followed| followed == vote && own.committed.as_ref() >= last);
         replaced.or(covered).map(SnapshotResponse::new)
     }
 
-    /// Clears an undue transfer flag of a vote request. A vote in a transfer of leadership is granted although the
-    /// leader is alive. This is due only to a voter, in the term right after the term in which this member follows the
-    /// leader; any other candidate waits for the end of the leader's lease.
+    /// Clears the transfer flag of a vote request if the sender may not use the flag. Because of the flag, the library
+    /// grants a vote although the leader is alive. Only a voter may use the flag, and only in the term right after the
+    /// term in which this member follows the leader. Any other candidate must wait for the end of the leader's lease in
+    /// the Raft library.
     fn without_undue_transfer(&self, from: u64, vote: VoteRequest<TypeConfig>) -> VoteRequest<TypeConfig> {
         let metrics = self.raft.server_metrics();
         let voter = metrics.borrow_watched().membership_config.membership().voter_ids().any(|id| id == from);
@@ -356,7 +363,8 @@ async fn next(chunks: &mut Streaming<SnapshotChunk>) -> Result<Option<SnapshotCh
     tokio::time::timeout(CHUNK_TIMEOUT, chunks.message()).await.map_err(late)?
 }
 
-/// Reads a body of exactly `length` bytes, which was bounded before. The buffer grows only with received data.
+/// Reads a body of exactly `length` bytes. The caller has checked the upper bound of `length`. The buffer grows only
+/// with received data.
 async fn collect(chunks: &mut Streaming<SnapshotChunk>, length: u64) -> Result<Bytes, Status> {
     let mut bytes = BytesMut::new();
     let other =

@@ -1,12 +1,12 @@
 //! Validation of Raft messages before they reach the Raft library.
 //!
-//! The library trusts its peers: it asserts conditions that a correct peer never breaks, and adopts any greater term. A
-//! message of a faulty or hostile peer must not stop this member, exhaust its terms, or leave a hole in its log. Each
-//! check holds for every message of a correct peer; a message that fails a check is refused with a reason and changes
+//! The library trusts its peers. It asserts conditions that a correct peer never breaks, and adopts any greater term. A
+//! message of a faulty or hostile peer must not stop this member, exhaust its terms, or leave a hole in its log. Every
+//! message of a correct peer passes each check. A message that fails a check is refused with a reason and changes
 //! nothing.
 //!
-//! **Invariant:** the library receives entries only in order, without a hole, under a vote that may have made them,
-//! with applicable commands and usable lists of members.
+//! **Invariant:** the library receives entries only in order and without a hole, only with the vote of a leader that
+//! can have these entries, and only with commands and lists of members that can be applied.
 
 use openraft::raft::{
     AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, StreamAppendError, StreamAppendResult,
@@ -24,14 +24,16 @@ use crate::types::{
     TypeConfig, Vote,
 };
 
-/// How far a term or an index in a message may be above this member's own. No store advances nearly as far between two
-/// messages of a correct peer, and 2^32 forged messages would be needed to exhaust the terms.
+/// Maximum by which a term or an index in a message may exceed this member's own term or index. No store advances
+/// nearly as far between two messages of a correct peer, and 2^32 forged messages would be needed to exhaust the terms.
 const MAX_JUMP: u64 = 1 << 32;
 
-/// Most members of a list: the voters of two lists during a change, and as many learners, several times over.
+/// Maximum number of members in a list. It is several times the number of the voters before and after a change together
+/// with as many learners.
 const MAX_MEMBERS: usize = 64;
 
-/// Largest snapshot that a member accepts: the most sections of a set need 40 MiB.
+/// Maximum size of a snapshot that a member accepts. A snapshot of a set with the maximum number of sections takes 40
+/// MiB.
 pub(crate) const MAX_SNAPSHOT_BYTES: u64 = 256 * 1024 * 1024;
 
 /// Reason why a message is not passed to the library.
@@ -219,7 +221,8 @@ fn check_vote(vote: &Vote, log: &LogReader) -> Result<(), Invalid> {
     bound("term", vote.leader_id.term, own)
 }
 
-/// Checks that a leader with this vote may have the entry, and that it is not too far ahead.
+/// Checks that a leader with the vote `vote` may have the entry `id`, and that the entry is not too far ahead of this
+/// member's log.
 fn check_log_id(id: Option<&LogId>, vote: &Vote, log: &LogReader) -> Result<(), Invalid> {
     let Some(id) = id else { return Ok(()) };
     if leader(id) > (vote.leader_id.term, vote.leader_id.node_id) {
@@ -274,7 +277,7 @@ fn leader(id: &LogId) -> (u64, u64) {
     (id.leader_id.term, id.leader_id.node_id)
 }
 
-/// Checks that an acknowledged entry was sent: it is in the log, or was purged from it.
+/// Checks that an acknowledged entry was sent. Such an entry is in the log, or was purged from the log.
 fn check_acknowledged(id: Option<&LogId>, log: &LogReader) -> Result<(), Invalid> {
     let Some(id) = id else { return Ok(()) };
     if log.has(id) { Ok(()) } else { Err(Invalid::NotInLog { acknowledged: *id }) }

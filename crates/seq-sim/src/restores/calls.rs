@@ -1,4 +1,4 @@
-//! Calls in worlds of restores, for numbers of random uids that are checked against the promises.
+//! Calls in worlds of restores. They request numbers of random uids, and the numbers are checked against the promises.
 
 use seq_core::SectionId;
 use seq_order::Outcome;

@@ -1,5 +1,5 @@
-//! Faults of three sets: migrations and their ends, merges, losses and restores, processes that end, networks
-//! that lose.
+//! Faults of three sets: migrations and their ends, merges, losses and restores, processes that end, and networks that
+//! lose messages.
 
 use std::time::Duration;
 
@@ -14,10 +14,11 @@ use crate::rng::Rng;
 /// Fewest and most faults of a seed.
 const FAULTS: (u64, u64) = (10, 40);
 
-/// Fewest and most groups of faults that meet, of a seed.
+/// Fewest and most groups of faults of a seed. The faults of a group happen so close together that they affect each
+/// other.
 const STORIES: (u64, u64) = (1, 5);
 
-/// The length of such a group.
+/// The time within which all faults of such a group begin.
 const STORY: u64 = 12 * SECOND;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,10 +37,10 @@ enum Kind {
     Loss,
     Duplicates,
     Slow,
-    /// Messages from the set to another set, or from and to all other sets, are lost or come seconds later.
+    /// Messages from the set to another set, or from and to all other sets, are lost or arrive seconds late.
     Divide,
     Backup,
-    /// The store of the set is lost, and restored when the fault is over.
+    /// The store of the set is lost, and is restored when the fault ends.
     Lose,
     /// All sets are lost.
     LoseAll,
@@ -109,7 +110,7 @@ pub(crate) fn draw(rng: &mut Rng) -> Vec<Fault> {
 fn fault(rng: &mut Rng, kind: Kind, at: u64) -> Fault {
     let time = match kind {
         Kind::Lose | Kind::LoseAll => rng.between(200 * MS, 3 * SECOND),
-        // Long enough for the wait of an arbiter, and then a departure without an owner.
+        // This is long enough for the wait of an arbiter and a departure without an owner after it.
         Kind::Blackout => rng.between(3 * SECOND, 9 * SECOND),
         _ => rng.between(20 * MS, 5 * SECOND),
     };
@@ -120,7 +121,8 @@ fn of(rng: &mut Rng, kind: Kind, at: u64, set: usize) -> Fault {
     Fault { set, ..fault(rng, kind, at) }
 }
 
-/// Draws losses of a set, which is lost again while it is in quarantine or soon after it.
+/// Draws several losses of a set. After the first, the set is lost again while it is in quarantine, or soon after the
+/// quarantine.
 fn lost_again(rng: &mut Rng, at: u64, set: usize) -> Vec<Fault> {
     let mut faults = vec![of(rng, Kind::Backup, at, set)];
     let mut next = at + rng.between(100 * MS, SECOND);
@@ -131,13 +133,13 @@ fn lost_again(rng: &mut Rng, at: u64, set: usize) -> Vec<Fault> {
     faults
 }
 
-/// Draws losses of two sets: the second set is lost while the first set is lost or in quarantine.
+/// Draws losses of two sets. The second set is lost while the first set is lost or in quarantine.
 fn two_lost(rng: &mut Rng, at: u64, set: usize) -> Vec<Fault> {
     let (other, next) = ((set + 1 + rng.index(SETS - 1)) % SETS, at + rng.between(10 * MS, 4 * SECOND));
     vec![of(rng, Kind::Migrate, at, set), of(rng, Kind::Lose, at + 200 * MS, set), of(rng, Kind::Lose, next, other)]
 }
 
-/// Draws the loss of a set while sections leave it or are on their way to it.
+/// Draws a migration, and the loss of one of its two sets while sections are leaving or on their way.
 fn lost_in_migration(rng: &mut Rng, at: u64, set: usize) -> Vec<Fault> {
     let (other, lost) = ((set + 1 + rng.index(SETS - 1)) % SETS, at + rng.between(20 * MS, 600 * MS));
     let victim = if rng.chance(500) { set } else { other };
@@ -149,7 +151,7 @@ fn lost_in_migration(rng: &mut Rng, at: u64, set: usize) -> Vec<Fault> {
     ]
 }
 
-/// Draws two losses of all sets, the second before the operator has read every count.
+/// Draws two losses of all sets. The second happens before the operator has read the counts of all sets.
 fn all_lost_twice(rng: &mut Rng, at: u64) -> Vec<Fault> {
     let mut faults = vec![fault(rng, Kind::LoseAll, at)];
     let again = at + rng.between(4 * SECOND, 11 * SECOND);
@@ -157,8 +159,8 @@ fn all_lost_twice(rng: &mut Rng, at: u64) -> Vec<Fault> {
     faults
 }
 
-/// Draws the restore of a set of which a process of the earlier lineage receives no notice, so that the process serves
-/// as long as its lease holds. The backups may have its sections in another set.
+/// Draws a restore of which a process of the set's earlier lineage receives no notice, so that the process serves for
+/// as long as its lease holds. In the backups, the sections of the set may be in another set.
 fn older_owner(rng: &mut Rng, at: u64, set: usize) -> Vec<Fault> {
     let other = (set + 1 + rng.index(SETS - 1)) % SETS;
     let lost = at + rng.between(SECOND, 3 * SECOND);
@@ -180,7 +182,7 @@ fn short(time: u64) -> u64 {
     200 * MS + time % (300 * MS)
 }
 
-/// Draws the merge of a set into another set, which is lost right after the merge.
+/// Draws the merge of a set into another set. The other set is lost right after the merge.
 fn merged_and_lost(rng: &mut Rng, at: u64, set: usize) -> Vec<Fault> {
     let merge = of(rng, Kind::Merge, at, set);
     vec![of(rng, Kind::Complete, at, set), Fault { pick: merge.pick | 1, ..merge }]

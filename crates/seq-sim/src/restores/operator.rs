@@ -1,13 +1,12 @@
-//! The operator of three sets, with backups of different ages, a notebook with the counts of restores, and the
-//! responses of the stores.
+//! The operator of three sets. The operator has backups of different ages, a notebook with the counts of restores, and
+//! the responses of the stores.
 //!
-//! The operator restores with a count above all counts in the notebook and in the backup, and writes the new count
-//! down. A restored set may begin a lineage with a higher count by itself while it is in quarantine; the operator
-//! writes down that count, too, on the next read of it. While a set may have begun a lineage unseen, the operator asks
-//! the sets that respond and are not in quarantine, because each of them has fenced every lineage that serves. If no
-//! such set responds, the operator skips [`RESERVE`] counts, which unseen lineages may have.
-//!
-//! **Invariant:** the operator has only knowledge that a person outside of the cluster can have.
+//! Each lineage has a count of restores. The operator restores a set with a count above all counts in the notebook and
+//! in the backup, and writes the new count into the notebook. While a restored set is in quarantine, it may begin a
+//! lineage with a higher count by itself. The operator writes this count into the notebook when the operator next reads
+//! it from the set. As long as a set may have begun a lineage that the operator has not read, the operator also asks
+//! the sets that respond and are not in quarantine, because each of these has fenced every lineage that serves. If no
+//! such set responds, the operator skips [`RESERVE`] counts, because unread lineages may have these counts.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -27,19 +26,19 @@ use crate::bugs::Bug;
 use crate::coverage::Situation;
 use crate::faults::MS;
 
-/// Number of counts that a restore skips if a set may have begun a lineage unseen and no set responds. It suffices
-/// because each lineage that a set begins by itself has the next count above all counts that any set knows, and few
-/// sets are in quarantine at the same time.
+/// Number of counts that a restore skips if a set may have begun a lineage that the operator has not read, and no set
+/// responds. The number suffices because a lineage that a set begins by itself has only the next count above all counts
+/// that any set knows, and because few sets are in quarantine at the same time.
 const RESERVE: u32 = 16;
 
 /// Time between two looks of the operator.
 const LOOK: u64 = 300 * MS;
 
-/// The chance, in a thousand, that a look reads the count of a set. Between two reads, a set may begin a lineage
-/// unseen.
+/// The chance, in a thousand, that the operator reads the count of a set when looking at the set. Between two reads,
+/// the set may begin a lineage that the operator does not see.
 const READS: u64 = 250;
 
-/// Limit on the kept backups of a set, which are the oldest backup and the newest backups.
+/// Most backups that are kept of a set, which are its oldest backup and its newest backups.
 const MOST_BACKUPS: usize = 6;
 
 /// A backup of a set.
@@ -70,14 +69,14 @@ struct Merge {
 pub(super) struct Operator {
     /// The highest count of a restore in the notebook.
     notebook: u32,
-    /// The restored sets whose count was not read since they serve.
+    /// The restored sets whose counts the operator has not read since their quarantines ended.
     unread: BTreeSet<usize>,
     merge: Option<Merge>,
     /// Times of the restores of each set.
     restored_at: BTreeMap<usize, Vec<u64>>,
 }
 
-/// Returns the identity that the members of a restored group compare before they form the group.
+/// Returns the fingerprint that the members of a restored store compare before they form a group.
 fn identity(state: &State, bug: Option<Bug>) -> Fingerprint {
     let content = match bug {
         Some(Bug::MembersNeedNotAgree) => format!("{}", state.lineage),
@@ -133,7 +132,7 @@ impl World {
             return;
         }
         let mut usable: Vec<usize> = (0..self.sets[set].backups.len()).filter(|at| self.is_usable(set, *at)).collect();
-        // A backup of an abandoned history lacks the numbers that were allocated since the restore of an older backup.
+        // If a set was restored from an older backup, the abandoned backups lack the numbers that were allocated since.
         let goes_on = |at: &usize| !self.sets[set].backups[*at].abandoned;
         if self.bug != Some(Bug::AbandonedHistory) && usable.iter().any(goes_on) {
             usable.retain(goes_on);
@@ -183,8 +182,9 @@ impl World {
         (0..NAMES).for_each(|name| self.start_again(set, name));
     }
 
-    /// Draws whether a member begins with another backup than the two others. Returns its state if the member joins the
-    /// group, which it does only if the identity of the group does not cover the content of the backup.
+    /// Draws whether one member of the store begins with another backup than the other two members. Returns the state
+    /// of this member if it joins the group of the others, which it does only if the fingerprint does not depend on the
+    /// content of the backup.
     fn other_member(&mut self, set: usize, at: usize, lineage: Lineage, state: &State) -> Option<State> {
         let backups = self.sets[set].backups.len();
         if backups < 2 || !self.rng.chance(200) {
@@ -200,8 +200,8 @@ impl World {
         None
     }
 
-    /// Returns whether a backup may be used: it or a set that serves must have the final records of each closed set
-    /// whose processes are gone.
+    /// Returns whether a backup may be used. For this, the final records of each closed set whose processes are gone
+    /// must be in the backup, or in another set that serves.
     fn is_usable(&self, set: usize, at: usize) -> bool {
         let gone = (0..SETS).filter(|one| self.sets[*one].existence == Existence::Gone);
         let knows = |heir: usize, gone: usize| {
@@ -271,7 +271,7 @@ impl World {
         }
     }
 
-    /// Has a restored set forget the sets whose processes are gone, once it waits for no other set.
+    /// Has a restored set forget the sets whose processes are gone, once it waits for no set except these.
     fn forget_gone(&mut self, set: usize) {
         let awaited = self.awaited(set);
         let is_gone = |one: usize| self.sets[one].existence == Existence::Gone;
@@ -307,7 +307,7 @@ impl World {
         self.propose(set, Command::StartMigration(start), Origin::Here);
     }
 
-    /// Completes every migration of a set whose sections have all arrived.
+    /// Completes the open migrations out of a set. A migration is completed only if all its sections have arrived.
     pub(super) fn complete_all(&mut self, set: usize) {
         let state = &self.sets[set].state;
         let ready = |(id, one): &(&MigrationId, &Migration)| {
@@ -327,8 +327,8 @@ impl World {
         }
     }
 
-    /// Begins a migration to a set that is closed soon after it. The owner of the section may be cut off in between, so
-    /// that its departure comes when the set is closing.
+    /// Begins a migration of a section to a set that is closed soon afterwards. The owner of the section may be cut off
+    /// from its store in between, so that the section departs only while the other set is closing.
     fn cross(&mut self, from: usize, to: usize) {
         let residents = self.sets[from].state.sections.residents();
         let Some((section, owner)) = residents.map(|(section, record)| (section, record.owner)).next() else { return };
@@ -344,7 +344,8 @@ impl World {
         }
     }
 
-    /// Does the next step of a merge: migrations, their completion, the closing, the end of the processes.
+    /// Does the next step of a merge. The steps are the migrations, their completion, the closing of the set, and the
+    /// end of its processes.
     fn merge_step(&mut self, Merge { set, into, strikes, crossed_by }: Merge) {
         if !self.sets[set].responds(self.now) || (self.healed && self.sets[set].state.closing == Closing::Open) {
             return;
@@ -387,7 +388,8 @@ impl World {
         }
     }
 
-    /// Stops the processes of a closed set permanently, once every other set has a backup with its final records.
+    /// Stops the processes of a closed set permanently, once every other set has the closed set's final records. Before
+    /// this, backs up every other set.
     fn stop_closed(&mut self, set: usize, into: usize, strikes: bool) {
         let others: Vec<usize> = (0..SETS).filter(|one| *one != set).collect();
         let ready = |one: usize| {

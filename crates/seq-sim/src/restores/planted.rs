@@ -1,5 +1,5 @@
-//! Bugs that are planted into worlds of restores: they change an entry, or the records after it, or apply a command by
-//! the rules of formats before 8.
+//! Bugs that are planted into worlds of restores. They change a log entry, change the records after an entry, or apply
+//! a command by the rules of formats before 8.
 
 use seq_core::SectionId;
 use seq_core::state::{Answer, Arrival, Closing, Command, Inherit, Recovery, Residence, Rules, SectionRecord, State};
@@ -41,7 +41,7 @@ fn apply(state: &mut State, command: &Command, bug: Option<Bug>) -> Answer {
     after(state, command, answer, &before, bug)
 }
 
-/// Returns the command of a log entry, altered by the planted `bug` if the bug is one in proposals.
+/// Returns the command of a log entry, altered if `bug` is a bug in proposals.
 fn rewritten(command: &Command, bug: Bug) -> Command {
     match (bug, command.clone()) {
         (Bug::InheritanceSkipped, Command::Inherit(Inherit(mut page))) => {
@@ -85,7 +85,7 @@ fn after(state: &mut State, command: Command, answer: Answer, before: &State, bu
     }
 }
 
-/// Restores the responses and claims that a newer lineage of another set has voided.
+/// Puts back the responses and claims that became void because another set began a newer lineage.
 fn keep_claims(recovery: Option<&mut Recovery>, before: Option<&Recovery>) {
     let (Some(recovery), Some(before)) = (recovery, before) else { return };
     for (set, next) in &before.responses {

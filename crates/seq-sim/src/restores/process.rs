@@ -1,8 +1,5 @@
-//! An AllocSvr process of one of three sets: its session, its lease by a clock of its own rate, and its sections. A
-//! section is a counter below a ceiling.
-//!
-//! **Invariant:** a process has at most one request to its store in flight, and adopts only the response to that
-//! request.
+//! An AllocSvr process of one of three sets. It has a session, sections, a clock with a rate of its own, and a lease by
+//! this clock. A section is only a counter below a ceiling.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +23,7 @@ const TIMEOUT: u64 = 250 * MS;
 /// The time after which a successor of an ended process is started.
 const RESTART: u64 = 300 * MS;
 
-/// The step of a raise, which is so small that calls meet ceilings all the time.
+/// The step of a raise. It is so small that calls often reach the ceiling.
 const STEP: u64 = 40;
 
 /// A section in a process' memory.
@@ -45,7 +42,7 @@ pub(super) struct Owned {
 #[derive(Clone, Debug)]
 pub(super) enum Response {
     Registered(Session),
-    /// The newest incarnation, which the registration does not follow.
+    /// Refusal of a registration that does not name the newest incarnation, which is stated here, as its predecessor.
     Follow(Incarnation),
     /// The sections of the session with their epochs and ceilings, and the departures to request.
     Granted {
@@ -102,7 +99,7 @@ impl Process {
     }
 }
 
-/// Returns a true time as a clock with a rate in millionths shows it.
+/// Returns the time that a clock with this rate, in millionths, shows at the true time `now`.
 pub(super) fn local(now: u64, rate: u64) -> u64 {
     (u128::from(now) * u128::from(rate) / u128::from(TRUE_RATE)) as u64
 }
@@ -219,8 +216,8 @@ impl World {
             }
             Response::Granted { owned, departs, refused } => {
                 if let Some(section) = refused {
-                    // The store refuses a raise permanently, so the ownership has ended here. If the process owns the
-                    // section again, it enters the section into the table anew, at the ceiling.
+                    // The store refused the departure of the section. If the process still owns the section, the
+                    // section enters the table anew, at the ceiling.
                     process.table.remove(&section);
                 }
                 self.adopt(p, &owned, departs);

@@ -42,7 +42,7 @@ impl World {
         }
     }
 
-    /// Returns the sets whose responses are not complete, with the first missing section.
+    /// Returns the sets whose responses are not complete, each with the first section that its response lacks.
     pub(super) fn awaited(&self, set: usize) -> Vec<(usize, SectionId)> {
         let awaited = self.sets[set].state.awaited_responses();
         awaited.map(|(set, first)| (index(set), first)).collect()
@@ -57,8 +57,8 @@ impl World {
             }
             Between::TooFewRestores { lineage, least } => {
                 if let Some(count) = next_count(&self.sets[set].state, lineage, least) {
-                    // The planted bug is the whole former rule, so that the lineage has the count that the other set
-                    // requires.
+                    // The planted bug is the former rule as a whole, so that the new lineage has the count that the
+                    // other set requires.
                     let count = if self.bug == Some(Bug::FenceOfOwnCount) { least } else { count };
                     let lineage = Lineage(u64::from(count) << 32 | self.rng.below(1 << 16));
                     self.propose(set, Command::BeginLineage(BeginLineage { lineage }), Origin::Here);
@@ -68,7 +68,7 @@ impl World {
         }
     }
 
-    /// Responds to a fence that the log has accepted, or has the log accept the fence first.
+    /// Responds to a fence if the log has accepted the fence. Otherwise, has the log accept the fence first.
     pub(super) fn respond_to_fence(&mut self, set: usize, to: usize, lineage: Lineage, first: SectionId) {
         match self.sets[set].state.fence_response(set_id(to), lineage, first) {
             Ok(page) => {

@@ -1,7 +1,7 @@
-//! The store of one of three sets: the real `State` as a register, its arbiter, its coordinator, and the messages
-//! between sets.
+//! The store of one of three sets. It has the real `State`, to which entries are applied one at a time, an arbiter and
+//! a coordinator, and exchanges messages with the other sets.
 //!
-//! **Invariant:** no message of a set to another set is read from a state without the entry that the message is about.
+//! **Invariant:** a set reads a message to another set only from a state that has the entry that the message is about.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -28,11 +28,11 @@ use crate::faults::MS;
 /// Time between two evaluations of a set.
 const EVALUATE: u64 = 40 * MS;
 
-/// Time between two statements of facts to the other sets, which are sent together with requests for the records of
-/// closing sets.
+/// Time between two messages in which a set states facts to the other sets. Requests for the records of closing sets
+/// are sent at the same time.
 const EXCHANGE: u64 = 300 * MS;
 
-/// The delay of messages that were sent while the sets were divided and are not lost.
+/// Range of the delay of a message that is sent while the sets are divided and is not lost.
 const LATE: (u64, u64) = (300 * MS, 5_000 * MS);
 
 /// A request of an AllocSvr to its store.
@@ -118,13 +118,13 @@ pub(super) struct Set {
     pub(super) existence: Existence,
     pub(super) state: State,
     pub(super) terms: LeaseTerms,
-    /// A planted bug: the state of a member that joined the group with another backup.
+    /// For a planted bug, the state of a member that joined the group with another backup.
     pub(super) stray: Option<State>,
     /// The kept backups, from the oldest to the newest.
     pub(super) backups: Vec<Backup>,
     /// The closed sets whose final records are in the state, from inheritances or from responses in quarantine.
     pub(super) heir_of: BTreeSet<usize>,
-    /// Number of the current log; a loss ends a log, and a restore begins another log.
+    /// Number of the current log. A loss of the store ends a log, and a restore begins the next log.
     pub(super) log: u64,
     pub(super) arbiter: Arbiter,
     pub(super) coordinator: Coordinator,
@@ -173,7 +173,7 @@ fn arbiter() -> Arbiter {
 }
 
 impl World {
-    /// Makes another member the leader, which has only the state, no observations, and another clock.
+    /// Makes another member the leader. The new leader has the state, but no observations, and has another clock.
     pub(super) fn elect(&mut self, set: usize) {
         let rate = self.rate();
         let one = &mut self.sets[set];
@@ -190,8 +190,8 @@ impl World {
         self.after(wait, Event::Apply(set, log, Box::new(Entry { command, from })));
     }
 
-    /// Sends a message to another set. While the two sets are divided, half of the messages are lost, and half come up
-    /// to 5 seconds later.
+    /// Sends a message to another set. While the two sets are divided, half of the messages are lost, and the other
+    /// half arrive up to 5 seconds late.
     pub(super) fn send_to_set(&mut self, from: usize, to: usize, message: Between) {
         if self.divided_until[from][to] > self.now {
             if self.rng.chance(500) {
@@ -432,7 +432,8 @@ impl World {
         }
     }
 
-    /// Has a restored set state whether it knows a migration of its own. The response takes no time.
+    /// Asks a restored set whether it still knows a migration that it had begun, and processes the response. This takes
+    /// no time in the simulation.
     fn ask(&mut self, set: usize, of: usize, migration: MigrationId) {
         if !self.sets[of].responds(self.now) {
             return;
@@ -489,7 +490,8 @@ impl World {
         effect.into_iter().for_each(|effect| self.carry_out(set, effect));
     }
 
-    /// Has the log adopt the set that creates series, if another set states a newer one.
+    /// Has the log adopt the set that creates series, if another set states a newer hand-over of this task than the log
+    /// has.
     pub(super) fn adopt_series(&mut self, set: usize, stated: Box<AdoptSeries>) {
         if self.sets[set].state.adopts_series(&stated) {
             self.propose(set, Command::AdoptSeries(*stated), Origin::Here);
@@ -505,7 +507,8 @@ impl World {
         }
     }
 
-    /// Names the owners of sections that will arrive, or none if the set takes no sections.
+    /// Names the next owners of sections that will arrive from another set. Names no owner if this set takes no
+    /// sections.
     fn arm(&mut self, set: usize, to: usize, migration: MigrationId, sections: &[SectionId]) {
         let Set { state, plan, .. } = &self.sets[set];
         let owners = plan.reserve(state, self.layout.id(), sections).unwrap_or_default();

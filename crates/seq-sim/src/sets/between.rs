@@ -1,7 +1,7 @@
-//! Messages between the stores of two sets: requests go to the member that leads the other store, and the response goes
-//! to the member that sent the request.
+//! Messages between the stores of two sets. A request is sent to the member that leads the other store, and its
+//! response is sent to the member that sent the request.
 //!
-//! **Invariant:** no message of a set to the other set is read from a state without the entry that the message is
+//! **Invariant:** a set reads a message to the other set only from a state that has the entry that the message is
 //! about.
 
 use seq_core::directory::ClaimRun;
@@ -21,13 +21,14 @@ use crate::net::{Address, Body};
 use crate::store::Entry;
 use crate::world::World;
 
-/// The delay of messages that were sent while the sets were divided and are not lost.
+/// Range of the delay of a message that is sent while the sets are divided and is not lost.
 const LATE: (u64, u64) = (300 * MS, 4_000 * MS);
 
 /// A message between sets.
 #[derive(Clone, Debug)]
 pub(crate) enum Between {
-    /// The layout up to the last of the sections, as the source has it, comes with them.
+    /// A request to name owners for sections that will migrate. `layout_id` identifies the source's layout up to the
+    /// last of these sections.
     Arm {
         migration: MigrationId,
         layout_id: LayoutId,
@@ -60,7 +61,7 @@ pub(crate) enum Between {
         lineage: Lineage,
         least: u32,
     },
-    /// A set states facts about itself, the series that it knows, and its claims of their sections.
+    /// A set states facts about itself, the series that it knows, and its claims of the sections of these series.
     Facts(SetFacts, Box<AdoptSeries>, Vec<ClaimRun>),
     /// A set requests a page of the final records of a closing set.
     Final {
@@ -69,7 +70,7 @@ pub(crate) enum Between {
     FinalPage(FenceResponse),
 }
 
-/// A request of another set whose entry is in the log, for the response.
+/// A request of another set for which an entry was proposed. It is kept for the response, which follows the entry.
 #[derive(Clone, Debug)]
 pub(crate) struct Asked {
     /// The member that proposed the entry.
@@ -97,7 +98,8 @@ impl World {
         }
     }
 
-    /// Has the log of a member's set commit a command. The command of a deposed member may never be committed.
+    /// Proposes a command to the log of a member's set. If the member no longer leads, the command may never be
+    /// committed.
     pub(crate) fn propose_command(&mut self, member: usize, command: impl Into<Command>, asked: Option<Asked>) {
         let set = set_of_member(member);
         if member != self.stores[set].leader && self.rng.chance(500) {
@@ -131,7 +133,8 @@ impl World {
         }
     }
 
-    /// Has a restored set state whether it knows a migration of its own. The response takes no time.
+    /// Asks a restored set whether it still knows a migration that it had begun, and processes the response. This takes
+    /// no time in the simulation.
     fn ask(&mut self, member: usize, of: usize, migration: MigrationId) {
         let asked = &self.stores[of].state;
         let (stated, knows) = ((set_id(of), asked.lineage), asked.migrations.contains_key(&migration));
@@ -180,8 +183,8 @@ impl World {
                 return self.respond_by_reading(set, Asked { member, from, message: message.clone() }, *lineage);
             }
             Between::Fence { lineage, .. } => return self.fence(member, other, *lineage, asked(&message)),
-            // The sections of a page may be of series that this set created after its backup. The page is requested
-            // again.
+            // The sections of a page may be of series that this set created after its backup. In this case, the series
+            // are adopted first, and the page is requested again.
             Between::Page(_, series) if self.adopt_series(member, series) => None,
             Between::Page(page, _) => return self.propose_command(member, Command::LearnRecords(page.clone()), None),
             Between::TooFewRestores { lineage, least } => return self.begin_lineage(member, *lineage, *least),
@@ -189,7 +192,8 @@ impl World {
         effect.into_iter().for_each(|effect| self.carry_out_between(member, effect));
     }
 
-    /// Has the log adopt the series that another set states, if this set adopts them. Returns whether it does.
+    /// Has the log adopt the series, and the set that creates series, as another set states them, unless this set knows
+    /// them already. Returns whether this set adopts them.
     fn adopt_series(&mut self, member: usize, stated: &AdoptSeries) -> bool {
         let adopts = self.stores[set_of_member(member)].state.adopts_series(stated);
         if adopts {
@@ -199,8 +203,8 @@ impl World {
         adopts
     }
 
-    /// Has the log learn facts of another set, unless only their revision is new, and its claims of sections that this
-    /// set's layout has.
+    /// Has the log learn the facts of another set, unless only their revision is new. Also has the log learn the other
+    /// set's claims, as far as they are about sections that are in this set's layout.
     fn learn(&mut self, member: usize, facts: SetFacts, claims: &[ClaimRun]) {
         let state = &self.stores[set_of_member(member)].state;
         let known = state.sets.get(&facts.id).and_then(|peer| peer.facts.as_ref());
@@ -218,7 +222,8 @@ impl World {
         }
     }
 
-    /// Names the owners of sections that will arrive, or none if the set takes no sections.
+    /// Names the next owners of sections that will arrive from another set. Names no owner if this set takes no
+    /// sections.
     fn arm(
         &mut self,
         member: usize,
@@ -248,7 +253,7 @@ impl World {
         self.send_to_member(member, to, Between::Armed { migration, armed });
     }
 
-    /// Responds to another set after the entry of its request was applied.
+    /// Responds to a request of another set, after the entry of the request was applied.
     pub(crate) fn respond_to_set(&mut self, set: usize, asked: Asked, answer: Answer) {
         let state = &self.stores[set].state;
         let Asked { member, from, message } = asked;
@@ -284,7 +289,8 @@ impl World {
         if !state.states_layout() {
             series.series.clear();
         }
-        // The set that creates a series may have the sections of uids before it, in one run with the lanes.
+        // In the set that creates a series, one run of sections may have both sections of uids and the lanes after
+        // them.
         let of_lanes = |run: ClaimRun| run.split_at(SectionId(first)).1;
         let claims: Vec<ClaimRun> = state.directory.runs().filter_map(of_lanes).collect();
         for to in (0..self.hosts.sets).filter(|to| *to != set) {

@@ -1,5 +1,5 @@
-//! Faults of two sets: migrations and their ends, restores, a merge, processes that end, links that lose, and some
-//! of the faults of one set.
+//! Faults of two sets: migrations and their ends, restores, a merge, processes that end, links that lose messages, and
+//! some of the faults of one set.
 
 use seq_core::state::{Command, Complete, Rollback};
 
@@ -16,37 +16,41 @@ use crate::world::World;
 /// The time at which the last fault is over.
 const FAULTS_END: u64 = 20 * SECOND;
 
-/// The time after which every section is served again: a quarantine, a lease wait, and the repeats of lost messages.
+/// The time after the last fault within which every section must be served again. It covers a quarantine, the wait for
+/// a lease, and the repetition of lost messages.
 const LIVENESS_BOUND: u64 = 15 * SECOND;
 
-/// Seeds in a thousand in which sections only change owner by handovers and migrations.
+/// Number of seeds, in a thousand, in which sections change owner only by handovers and migrations.
 const CALM: u64 = 150;
 
 /// The shortest time between two changes in calm weather.
 const CALM_PAUSE: u64 = 2 * SECOND;
 
-/// Seeds in a thousand in which an operator merges one set into the other under commits that come late.
+/// Number of seeds, in a thousand, in which an operator merges one set into the other while commits are late.
 const MERGED: u64 = 150;
 
-/// Makes the chance of a merge independent of the other draws, so that all other worlds stay as they are.
+/// Number that is mixed into the seed, so that the draw of a merge is independent of the other draws, and all other
+/// worlds stay as they are.
 const MERGE_SEED: u64 = 0x51c6_0e3d_97b2_4f1a;
 
-/// Seeds in a thousand in which an operator hands the creation of series to the other set.
+/// Number of seeds, in a thousand, in which an operator hands the creation of series to the other set.
 const HANDED_OVER: u64 = 250;
 
 /// Limit on the hand-overs of a seed, exclusive.
 const MOST_HAND_OVERS: u64 = 5;
 
-/// Makes the draws of hand-overs independent of the other draws, so that all other worlds stay as they are.
+/// Number that is mixed into the seed, so that the draws of hand-overs are independent of the other draws, and all
+/// other worlds stay as they are.
 const HAND_OVER_SEED: u64 = 0x2d84_b7f0_6c19_e35b;
 
 /// Fewest and most faults of a seed.
 const FAULTS: (u64, u64) = (12, 40);
 
-/// Fewest and most groups of faults that meet, of a seed.
+/// Fewest and most groups of faults of a seed. The faults of a group happen so close together that they affect each
+/// other.
 const STORIES: (u64, u64) = (1, 4);
 
-/// The length of such a group.
+/// The time within which all faults of such a group begin.
 const STORY: u64 = 4 * SECOND;
 
 /// Draws the faults of a seed.
@@ -89,7 +93,7 @@ fn stormy_faults(rng: &mut Rng, hosts: Hosts) -> Vec<Fault> {
         let kind = drawn(rng, set, restores);
         let at = rng.between(SECOND, FAULTS_END - 2 * SECOND);
         let lasts = rng.between(20 * MS, 4 * SECOND);
-        // Long enough for the wait of an arbiter, and then a departure without an owner.
+        // This is long enough for the wait of an arbiter and a departure without an owner after it.
         let lasts = if matches!(kind, Kind::Blackout(_)) { lasts + 3 * SECOND } else { lasts };
         faults.push(Fault { at, lasts: lasts.min(FAULTS_END - MS - at), kind });
     }
@@ -150,8 +154,8 @@ fn storms(rng: &mut Rng, hosts: Hosts, faults: &mut Vec<Fault>) {
     faults.retain(|fault| fault.at + SECOND < FAULTS_END);
 }
 
-/// Draws a migration that is paused again and again, while messages are doubled and late, so that its departures are
-/// repeated and are applied long after they were sent, and their responses are lost.
+/// Draws a migration that is paused again and again while messages are doubled and late. So the departures of its
+/// sections are repeated, are applied long after they were sent, and get responses that are lost.
 fn hesitation(rng: &mut Rng, at: u64, set: usize) -> Vec<Fault> {
     let mut faults = vec![
         Fault { at, lasts: STORY - MS, kind: Kind::Duplicates(rng.between(300, 600)) },
@@ -167,7 +171,8 @@ fn hesitation(rng: &mut Rng, at: u64, set: usize) -> Vec<Fault> {
     faults
 }
 
-/// Draws a set whose processes receive calls of the other set and do not respond, while sections migrate there.
+/// Draws a fault in which the processes of a set receive calls of the other set but do not respond, while sections
+/// migrate to this set.
 fn silence(rng: &mut Rng, at: u64, set: usize) -> Vec<Fault> {
     let silent = at + rng.between(100 * MS, SECOND);
     vec![
@@ -177,7 +182,8 @@ fn silence(rng: &mut Rng, at: u64, set: usize) -> Vec<Fault> {
     ]
 }
 
-/// Draws processes whose routes have sections in the other set that are not there, while sections migrate.
+/// Draws faults in which the routes of processes wrongly state that sections are in the other set, while sections
+/// migrate.
 fn unsettled(rng: &mut Rng, at: u64, set: usize) -> Vec<Fault> {
     let mut faults = vec![Fault { at, lasts: MS, kind: Kind::Migrate(1 - set, rng.below(1_000)) }];
     for name in names_of(set) {
@@ -200,7 +206,8 @@ fn unknown_departures(rng: &mut Rng, at: u64, set: usize) -> Vec<Fault> {
     faults
 }
 
-/// Draws a restore of a set to just before sections departed, while their arrivals are in progress.
+/// Draws a restore of a set from a backup made just before sections departed. The restore happens while these sections
+/// are arriving at the other set.
 fn restore_in_progress(rng: &mut Rng, at: u64, set: usize) -> Vec<Fault> {
     let divided = at + rng.between(40 * MS, 100 * MS);
     let restored = divided + rng.between(300 * MS, 900 * MS);
@@ -213,8 +220,8 @@ fn restore_in_progress(rng: &mut Rng, at: u64, set: usize) -> Vec<Fault> {
     ]
 }
 
-/// Draws a restore of a set of which a process of the earlier lineage receives no notice, so that the process serves as
-/// long as its lease holds.
+/// Draws a restore of which a process of the set's earlier lineage receives no notice, so that the process serves for
+/// as long as its lease holds.
 fn older_owner(rng: &mut Rng, at: u64, set: usize) -> Vec<Fault> {
     let cut = at + rng.below(400 * MS);
     let name = names_of(set).start + rng.index(NAMES);
@@ -225,16 +232,16 @@ fn older_owner(rng: &mut Rng, at: u64, set: usize) -> Vec<Fault> {
     ]
 }
 
-/// Adds the faults whose draws are independent of the others: a merge, a loss of series, and hand-overs of their
-/// creation.
+/// Adds the faults that are drawn independently of all other faults: a merge, a loss of series, and hand-overs of the
+/// creation of series.
 pub(crate) fn add_faults(swarm: &mut Swarm, seed: u64) {
     add_merge(swarm, seed);
     AllSeries::add_loss(swarm, seed);
     add_hand_overs(swarm, seed);
 }
 
-/// Adds a merge of a set, if the seed has one. The departures to the set that the owners request last are committed
-/// late, when the set closes.
+/// Adds the merge of a set into the other set, if the seed has one. The last departures to the merged set are committed
+/// late, while this set is closing.
 fn add_merge(swarm: &mut Swarm, seed: u64) {
     let rng = &mut Rng::new(seed ^ MERGE_SEED);
     if swarm.weather == Weather::Calm || !rng.chance(MERGED) {
@@ -254,8 +261,8 @@ fn add_merge(swarm: &mut Swarm, seed: u64) {
     swarm.faults.sort_by_key(|fault| fault.at);
 }
 
-/// Adds hand-overs of the creation of series, if the seed has them. In half of them the sets are divided, so that the
-/// next set has not adopted the newest series.
+/// Adds hand-overs of the creation of series, if the seed has them. During half of them, the sets are divided, so that
+/// the set that creates series next has not adopted the newest series.
 fn add_hand_overs(swarm: &mut Swarm, seed: u64) {
     let rng = &mut Rng::new(seed ^ HAND_OVER_SEED);
     if !rng.chance(HANDED_OVER) {

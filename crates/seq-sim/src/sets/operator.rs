@@ -1,4 +1,4 @@
-//! An operator of two sets: migrations and their ends, the merge of one set into the other.
+//! An operator of two sets, with migrations, the ends of migrations, and the merge of one set into the other.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::world::World;
 /// Time between two steps of a merge.
 const MERGE_STEP: u64 = 50 * MS;
 
-/// A merge of a set into the other set, which ends with the closing of the set.
+/// A merge of a set into the other set. It ends when the merged set is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Merge {
     pub(crate) set: usize,
@@ -84,7 +84,7 @@ impl World {
         }
     }
 
-    /// Does the next step of a merge: migrations, their completion, the closing.
+    /// Does the next step of a merge. The steps are the migrations, their completion, and the closing of the set.
     pub(crate) fn merge_step(&mut self) {
         let Some(Merge { set, crossed }) = self.merge else { return };
         let state = &self.stores[set].state;
@@ -110,15 +110,16 @@ impl World {
         }
     }
 
-    /// Begins a migration to the set that closes soon; returns whether there was a section to migrate.
+    /// Begins a migration from the set `from` to the other set, which closes soon. Returns whether there was a section
+    /// to migrate.
     fn cross(&mut self, from: usize) -> bool {
         let section = self.stores[from].state.sections.residents().map(|(section, _)| section).next();
         section.into_iter().for_each(|first| self.start_migration(from, SectionRun { first, sections: 1 }));
         section.is_some()
     }
 
-    /// Completes the migrations of both sets, migrates the sections that are in the set, and hands the creation of
-    /// series to the other set.
+    /// Empties a set that is to be closed. Completes the migrations of both sets, migrates the sections that are still
+    /// in the set, and hands the creation of series to the other set.
     fn empty(&mut self, set: usize) {
         if self.stores[set].state.writes_series() {
             self.hand_over_series();

@@ -1,6 +1,4 @@
-//! Bugs that are planted into the stores of two sets: they replace an entry, or change the records after it.
-//!
-//! The core itself runs unchanged.
+//! Bugs that are planted into the stores of two sets. They replace a log entry, or change the records after an entry.
 
 use seq_core::limits::RESTORE_MARGIN;
 use seq_core::migration::{Coordinator, Effect};
@@ -25,7 +23,8 @@ impl World {
         self.stores[set].state = kept;
     }
 
-    /// Applies a planted bug in the place of an entry; returns `None` if the entry is to be applied.
+    /// Applies a planted bug instead of an entry, and returns the result; returns `None` if the entry itself is to be
+    /// applied.
     pub(crate) fn apply_planted(&mut self, set: usize, command: &Command) -> Option<Answer> {
         let state = &mut self.stores[set].state;
         match (self.bug?, command) {
@@ -59,8 +58,8 @@ impl World {
         }
     }
 
-    /// Plants a bug: has a set create a series although it has handed the creation to the other set, or although it has
-    /// not adopted the hand-over to it yet.
+    /// Plants a bug: has a set create a series although it has handed the creation of series to the other set, or
+    /// although it has not adopted the hand-over by which it gets the creation of series.
     fn create_as_writer(&mut self, set: usize, command: &Command) -> Option<Answer> {
         let (own, other) = (set_id(set), self.stores[1 - set].state.layout_writer());
         let state = &mut self.stores[set].state;
@@ -136,7 +135,7 @@ impl World {
         }
     }
 
-    /// Plants a bug: raises the fence of a store to newer claims of the other set's directory.
+    /// Plants a bug: raises the fences of sections in a store because the directory of the other set has newer claims.
     fn adopt_claims(&mut self, set: usize) {
         let claims: Vec<_> = self.stores[1 - set].state.directory.runs().collect();
         let state = &mut self.stores[set].state;
@@ -166,7 +165,8 @@ impl World {
         }
     }
 
-    /// Plants a bug: sends the Arrive of a departure that is only proposed, and whose proposal is lost with its leader.
+    /// Plants a bug: sends the arrival of a section to the other set although its departure is only proposed. The
+    /// proposal is lost with its leader.
     pub(crate) fn send_proposed(&mut self, member: usize, depart: &Depart) {
         let set = set_of_member(member);
         let mut proposed = self.stores[set].state.clone();

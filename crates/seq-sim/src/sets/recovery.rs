@@ -36,7 +36,7 @@ impl World {
             self.coverage.saw(Situation::BothQuarantined);
         }
         self.trace.note(now, [12, set as u64, lineage.0], || format!("set {set} is restored: lineage {lineage}"));
-        // Entries in progress in the members and between them are gone with their processes.
+        // Entries in progress in members and between members are lost with the processes of the members.
         self.queue.retain(|Reverse(queued)| match &*queued.event {
             Event::Store(StoreStep::Apply(of, _)) => *of != set,
             Event::Store(StoreStep::Answer(requester, ..)) => set_of_member(requester.member) != set,
@@ -54,7 +54,7 @@ impl World {
         }
     }
 
-    /// Does the next step of the quarantine of a set, by a member that believes it leads.
+    /// Does the next step of a set's quarantine, at a member that believes that it leads the set.
     pub(crate) fn recover(&mut self, member: usize) {
         let (set, now) = (set_of_member(member), self.now);
         let Some((seat, time)) = self.seat_and_time(member) else { return };
@@ -88,7 +88,7 @@ impl World {
         self.propose_command(member, Fence { set, lineage }, asked);
     }
 
-    /// Begins a lineage that counts as many restores as another set requires.
+    /// Has a set in quarantine begin a lineage that counts as many restores as another set requires.
     pub(crate) fn begin_lineage(&mut self, member: usize, refused: Lineage, least: u32) {
         if let Some(count) = next_count(&self.stores[set_of_member(member)].state, refused, least) {
             let lineage = Lineage(u64::from(count) << 32 | self.rng.below(1 << 16));

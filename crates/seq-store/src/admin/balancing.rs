@@ -26,8 +26,8 @@ pub(crate) fn pause(state: &State) -> Option<BalancingPause> {
 }
 
 impl NodeAdmin {
-    /// Moves sections to a node, or has them balanced again, if the request's plan matches the current plan. No plan is
-    /// required if all sections are as requested already.
+    /// Moves sections to a node, or lets them be balanced again. The request's plan must match the current plan, unless
+    /// all sections are as requested already.
     pub(super) async fn move_sections(&self, request: MoveSectionsRequest) -> Result<MoveSectionsResponse, Status> {
         let MoveSectionsRequest { set, sections, node, dry_run, plan } = request;
         if sections.is_empty() || sections.len() > limits::MAX_MOVED {
@@ -82,7 +82,7 @@ impl NodeAdmin {
         })
     }
 
-    /// Begins or ends a pause, as [`NodeAdmin::move_sections`] moves sections.
+    /// Begins or ends a pause of balancing. Compares the plan in the same way as [`NodeAdmin::move_sections`].
     pub(super) async fn pause_balancing(
         &self,
         request: PauseBalancingRequest,

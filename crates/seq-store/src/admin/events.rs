@@ -20,10 +20,10 @@ use tonic::{Request, Response, Status};
 
 use crate::replicated_set::ReplicatedSet;
 
-/// Most events of one response: at most 100 KiB.
+/// Maximum number of events in one response, which is then at most 100 KiB long.
 const PAGE: usize = 200;
 
-/// Least time between two responses to a watcher, because entries are applied far more often than people read.
+/// Minimum time between two responses to a watcher, because entries are applied far more often than people read.
 const WATCH_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The open service.
@@ -76,7 +76,8 @@ impl Filter {
             && self.section.is_none_or(around)
     }
 
-    /// Returns the wanted events after a change, the change up to which they are all, and whether more follow.
+    /// Returns at most `limit` wanted events after the change `after`. Also returns the change up to which no wanted
+    /// event is missing, and whether more wanted events follow.
     fn page(&self, state: &State, after: u64, limit: usize) -> (Vec<SetEvent>, u64, bool) {
         let changed = state.events.changed_after(after);
         let mut wanted = changed.into_iter().filter(|event| self.wants(event)).peekable();

@@ -1,7 +1,7 @@
 //! The service through which operators list and drain the AllocSvrs of a set.
 //!
 //! **Invariant:** the last node that could own sections is not drained, not even by two concurrent requests. The live
-//! nodes are read from the arbiter's last evaluation, the drained nodes while no other change is in progress.
+//! nodes are those in the arbiter's last evaluation. The drained nodes are read while no other change is in progress.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -39,7 +39,8 @@ impl NodeAdmin {
         NodeAdmin { set, replicated, plan }
     }
 
-    /// Returns the arbiter's plan, on a member that leads a majority; without a majority the plan is out of date.
+    /// Returns the arbiter's plan if this member leads a majority. Otherwise refuses, because the plan may be out of
+    /// date.
     pub(super) fn plan(&self) -> Result<Arc<Plan>, Status> {
         let raft = self.replicated.raft();
         raft.check_quorum()?;
@@ -114,8 +115,8 @@ impl NodeAdmin {
         Err(Reason::OtherSet.status(text))
     }
 
-    /// Begins or ends a drain of a node, if the request's plan matches the current plan. No plan is required if the
-    /// node is as requested already, so a repeated request finds its own change.
+    /// Begins or ends a drain of a node. The request's plan must match the current plan, unless the node is as
+    /// requested already. So a request can be repeated after its change was made.
     async fn drain(&self, request: DrainNodeRequest) -> Result<DrainNodeResponse, Status> {
         let DrainNodeRequest { set, node: name, drained, dry_run, plan, together } = request;
         let required = Required::new(dry_run, plan);
@@ -144,8 +145,8 @@ impl NodeAdmin {
         Ok(now.response(true))
     }
 
-    /// Returns the preconditions and the result of a drain, by the applied state and the live nodes of the arbiter's
-    /// last evaluation.
+    /// Returns the preconditions and the foreseen result of a drain, by the applied state and the live nodes in the
+    /// arbiter's last evaluation.
     fn foresee(&self, name: &str, drained: bool, together: &[String]) -> Result<Foreseen, Status> {
         let living = self.plan()?.living.clone();
         let foreseen = self.replicated.read(|state| {
@@ -165,8 +166,8 @@ impl NodeAdmin {
         foreseen.ok_or_else(|| unknown(name))
     }
 
-    /// Replaces the terms in force. Returns the terms that are then in force, whether anything changed, and the plan as
-    /// it was before.
+    /// Replaces the terms in force. Returns the terms that are in force afterwards, whether the terms changed, and the
+    /// fingerprint of the plan before the change.
     async fn set_terms(&self, terms: Terms, required: Required) -> Result<(Terms, bool, Fingerprint), Status> {
         let read = || self.replicated.read(|state| (state.terms, preconditions::terms(state, Some(terms))));
         if let (Some(in_force), plan) = read()
@@ -195,7 +196,7 @@ impl NodeAdmin {
     }
 }
 
-/// Foreseen result of a drain of a node, or of its end.
+/// Foreseen result of starting or ending the drain of a node.
 struct Foreseen {
     id: NodeId,
     /// Whether the node is drained already.

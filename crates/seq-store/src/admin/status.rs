@@ -79,7 +79,7 @@ impl View {
         checks
     }
 
-    /// Checks that this member leads a majority that acknowledged it, or receives from the leader that it follows.
+    /// Checks that a majority acknowledges this member as leader, or that this member receives messages of its leader.
     fn check_leader(&self) -> Result<(), String> {
         let quorum = self.replicated.raft().quorum();
         if quorum.has_quorum() { Ok(()) } else { Err(quorum.to_string()) }
@@ -120,7 +120,7 @@ impl View {
         quarantine::text(&self.set.name, &self.awaited.borrow())
     }
 
-    /// Returns the status. `is_shown`: including the fields for operators and viewers only.
+    /// Returns the status. `is_shown` states whether to include the fields that only operators and viewers may see.
     fn status(&self, is_shown: bool) -> StoreStatus {
         let raft = self.replicated.raft().status();
         let uids = self.set.layout.uids();
@@ -194,7 +194,7 @@ impl View {
         metrics::gauge!(ROUTE_VERSION, "node" => node.clone()).set(version as f64);
     }
 
-    /// Updates the gauges until it is dropped.
+    /// Updates the gauges until the future is dropped.
     pub(crate) async fn update_gauges(self) {
         let mut tick = tokio::time::interval(GAUGE_INTERVAL);
         loop {
@@ -270,7 +270,8 @@ impl StatusService for StatusServer {
     }
 }
 
-/// Returns the number of sets that are not closed. Closed sets have no sections, and need not respond.
+/// Returns the number of sets that are not closed, including this set. Closed sets have no sections, and need not
+/// respond.
 fn open_sets(state: &State) -> u32 {
     let is_open = |peer: &&PeerSet| peer.facts.as_ref().is_some_and(|facts| facts.closing < Closing::Closed);
     u32::from(state.closing < Closing::Closed) + state.sets.values().filter(is_open).count() as u32

@@ -1,7 +1,7 @@
 //! The sections whose ceilings rise most, as gauges of the leader.
 //!
-//! **Invariant:** there is one series per rank, regardless of which sections come and go: the index of a section is a
-//! value, and no label.
+//! **Invariant:** the metrics have one time series for each rank, and their number does not depend on the sections. The
+//! index of a section is a value of a gauge, and not a label.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,8 +1,9 @@
-//! The file `audit.jsonl` in a member's data directory: the audit log as JSON lines, kept for longer than in the state.
+//! The file `audit.jsonl` in a member's data directory. It has the audit log as JSON lines, and keeps events for longer
+//! than the state does.
 //!
-//! **Invariant:** every file is an intact chain. The rest of an interrupted write is removed at the start. If the log
-//! does not continue the file, for example after this member was away for long, the file is renamed and a new file is
-//! begun.
+//! **Invariant:** every file is an intact chain. The incomplete line of an interrupted write is removed at the start.
+//! If the log no longer has the event that follows the end of the file, for example after this member was unreachable
+//! for a long time, the file is renamed and a new file is begun.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -22,16 +23,18 @@ const NAME: &str = "audit.jsonl";
 /// Prefix of the names of complete files, before the index of their first event.
 const COMPLETE: &str = "audit-";
 
-/// Length in bytes above which a new file is begun: some ten thousand operations.
+/// Length in bytes above which a new file is begun. A file of this length has some ten thousand operations.
 const MAX_BYTES: u64 = 8 << 20;
 
-/// Most complete files that are kept: together with [`MAX_BYTES`], 64 MiB of a data directory.
+/// Maximum number of complete files that are kept. With a length of [`MAX_BYTES`] each, they take 64 MiB of a data
+/// directory.
 const MAX_FILES: usize = 8;
 
-/// Interval at which the applied state is compared with the file. The committed state has an operation immediately.
+/// Interval at which events of the applied state are appended to the file. The committed state itself has an operation
+/// immediately.
 const INTERVAL: Duration = Duration::from_millis(250);
 
-/// Shortest time between two warnings about a failing write, in intervals.
+/// Minimum time between two warnings about a failing write, as a number of intervals.
 const WARN_INTERVALS: u32 = 240;
 
 /// Writer of the file.
@@ -94,12 +97,12 @@ impl AuditFile {
 /// Part of the log that the file lacks.
 #[derive(Debug, PartialEq, Eq)]
 enum Lacks {
-    /// Nothing yet: the state has not reached the end of the file, as after a start.
+    /// No event yet, because the state has not reached the end of the file, as after a start.
     Waits,
-    /// These events, from its end on.
+    /// These events, which follow the end of the file.
     Events(Vec<AuditEvent>),
-    /// These events, as the beginning of a new file: the log no longer keeps the events that continue the file, or
-    /// differs from it.
+    /// These events, as the beginning of a new file, because the log no longer has the events that follow the end of
+    /// the file, or because it differs from the file. The hash is the hash before the first of these events.
     Anew(AuditHash, Vec<AuditEvent>),
 }
 
@@ -138,8 +141,8 @@ fn step(dir: &Path, end: Option<End>, read: impl FnOnce(End) -> Lacks) -> io::Re
     Ok(end)
 }
 
-/// Reads the end of the file, and removes the rest of an interrupted write. If there is no file, continues from the end
-/// of the last complete file.
+/// Returns the end of the file, and removes the incomplete line of an interrupted write. If there is no file, returns
+/// the end of the last complete file.
 fn open(dir: &Path) -> io::Result<End> {
     let path = dir.join(NAME);
     let mut file = match fs::read(&path) {

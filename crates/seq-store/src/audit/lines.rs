@@ -1,7 +1,8 @@
 //! Events of the audit log as lines of JSON, and the check of a file of such lines.
 //!
-//! A line is the event with the hash before it and its own hash. The form of a line is unique: a file is intact only if
-//! each of its lines is written again with the same bytes. So no byte can be changed, even if JSON ignores it.
+//! A line has an event, the hash of the event before it, and the event's own hash. Each event has only one valid line.
+//! The check of a file parses each line and writes it again, and the file is intact only if the bytes are the same. So
+//! a change of any byte is detected, even if JSON ignores that byte.
 
 use seq_core::state::{AuditEvent, AuditHash, AuditRecord, BeginOperation, EndOperation};
 use serde::{Deserialize, Serialize};
@@ -59,10 +60,10 @@ pub fn line(event: &AuditEvent, previous: AuditHash) -> String {
         .expect("texts and numbers are JSON")
 }
 
-/// Parses a line; returns its event, with the hash of the event before it.
+/// Parses a line. Returns its event, and the hash of the event before it.
 ///
 /// # Errors
-/// Why the line is no event.
+/// The reason why the line is no event.
 pub fn event(text: &str) -> Result<(AuditEvent, AuditHash), String> {
     let Line { index, at_unix_ms, begun, ended, previous, hash } =
         serde_json::from_str(text).map_err(|error| format!("it is no event: {error}"))?;
@@ -100,7 +101,7 @@ fn digest(text: &str) -> Result<AuditHash, String> {
 /// A file whose chain is intact.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verified {
-    /// Hash of the event before the first event; zeros if the file has the log from its beginning.
+    /// Hash of the event before the first event of the file; zeros if the file begins with the first event of the log.
     pub base: AuditHash,
     /// The events, at least one.
     pub events: Vec<AuditEvent>,
@@ -119,8 +120,8 @@ pub struct Damage {
 /// Checks the lines of a file and their chain.
 ///
 /// # Errors
-/// The first [`Damage`]. Missing events at the end are not detected: compare the last hash with the hash in the store,
-/// or in another copy.
+/// The first [`Damage`]. Missing events at the end of the file are not detected. To detect them, compare the last hash
+/// with the hash in the store or in another copy.
 pub fn verify(file: &[u8]) -> Result<Verified, Damage> {
     let lines = file.iter().filter(|byte| **byte == b'\n').count();
     let damage = |line: usize, what: String| Damage { line, what };

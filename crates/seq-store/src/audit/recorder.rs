@@ -1,7 +1,9 @@
-//! Records operations: the begin is committed before an operation is carried out, and the end after it.
+//! Recorder of operations. The begin of an operation is committed before the operation is carried out, and its end is
+//! committed afterwards.
 //!
-//! A task of the member records the end, so a caller that disconnects does not prevent it. The end is committed by the
-//! leader of that time, which can be another member after a transfer of leadership.
+//! A task of the member records the end, so the end is recorded even if the caller disconnects. The member that leads
+//! at that time commits the end. After a transfer of leadership, this can be another member than the member that
+//! carried out the operation.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -24,10 +26,10 @@ use crate::leader_link::LeaderHop;
 use crate::replicated_set::{ReplicatedSet, SetState};
 use crate::sender::principal;
 
-/// Most ends that wait to be recorded. A member has no more operations in progress than that.
+/// Maximum number of ends that wait to be recorded. A member has no more operations than this in progress.
 const MAX_ENDS: usize = 1_024;
 
-/// Time during which recording the end of an operation is retried: longer than an election.
+/// Time for which the recording of an operation's end is retried. It is longer than an election.
 const END_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Interval between two attempts.
@@ -153,8 +155,8 @@ fn refusal(status: &Status) -> String {
     format!("{reason}: {}", status.message())
 }
 
-/// An operation that has begun. Dropping it ends it: the caller disconnected, and the operation may have been carried
-/// out.
+/// An operation that has begun. Dropping this value records the operation's end too. In that case the caller
+/// disconnected, and the operation may have been carried out.
 struct Open<'a> {
     number: u64,
     ends: &'a mpsc::Sender<End>,

@@ -13,7 +13,7 @@ use tonic::{Request, Response, Status};
 use super::recorder::is_recorded;
 use crate::replicated_set::ReplicatedSet;
 
-/// Most events of one response: at most 300 KiB.
+/// Maximum number of events in one response, which is then at most 300 KiB long.
 const MAX_EVENTS: usize = 200;
 
 /// The open service.

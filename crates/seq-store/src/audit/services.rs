@@ -1,7 +1,8 @@
 //! The services of operators, with every change recorded. Requests that only read, plan or try are passed on without a
 //! record.
 //!
-//! An operation is one request: `store replace` is two operations, an addition and a change of voters.
+//! An operation is one request. For example, the command `store replace` makes two operations, an addition of a member
+//! and a change of voters.
 
 use std::fmt::Display;
 

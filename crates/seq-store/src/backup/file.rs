@@ -4,7 +4,8 @@
 //! 0..8 magic   8..12 format version   12..16 length of the header   16.. header, state   last 32: SHA-256 of the rest
 //! ```
 //!
-//! Numbers are little-endian; the header is a `BackupHeader` of `backup.proto`, the state a body of [`SetState`].
+//! Numbers are little-endian. The header is a `BackupHeader` of `backup.proto`, and the state is a body in an encoding
+//! of [`SetState`].
 //!
 //! **Invariant:** the checksum is at the end in every format, and is checked before the version. So a flipped bit is
 //! reported as damage, and never as a newer format.
@@ -64,7 +65,7 @@ impl Backup {
     /// Decodes a file and checks all of it.
     ///
     /// # Errors
-    /// [`BackupError`]: the file is no backup, damaged, or of a newer format.
+    /// [`BackupError`] if the file is no backup, is damaged, or has a newer format.
     pub fn decode(file: &[u8]) -> Result<Backup, BackupError> {
         if !file.starts_with(&MAGIC[..file.len().min(MAGIC.len())]) || file.is_empty() {
             return Err(BackupError::NoBackup);

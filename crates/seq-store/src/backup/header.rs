@@ -6,7 +6,7 @@ use seq_proto::v1::BackupHeader;
 
 use super::file::SECRET_BYTES;
 
-/// Returns the header of a backup that is made now, with a new secret. The length of the state is still missing.
+/// Returns the header of a backup that is made now, with a new secret. The length of the state is not set yet.
 pub(crate) fn of(cluster: &str, set: &SetDefinition, format: u16, state: &State, log_index: u64) -> BackupHeader {
     let mut secret = vec![0; SECRET_BYTES];
     getrandom::fill(&mut secret).expect("the operating system gives random numbers");

@@ -1,9 +1,10 @@
-//! A backup that is made without a leader: from the data directory of a member that survived its majority, or from an
-//! older backup. In both cases the ceilings that running nodes still know can be added.
+//! A backup that is made without a leader. It is made from the data directory of a survivor, which is a member of a
+//! store that lost its majority, or from an older backup. In both cases the ceilings that running nodes still know can
+//! be added.
 //!
-//! Changes after the copy are lost, as with any backup: a restore begins a new lineage, with the quarantine and the
-//! margin of a restore. Ceilings that nodes report only raise the ceilings of the copy, so a wrong report skips numbers
-//! and repeats none.
+//! As with any backup, changes after the copy are lost, and a restore begins a new lineage, with a quarantine and a
+//! margin above the ceilings. The ceilings that nodes report can only raise the ceilings of the copy. So a wrong report
+//! skips numbers, but repeats none.
 
 use std::path::Path;
 
@@ -26,7 +27,7 @@ pub struct RecoveredCopy {
     format: u16,
     log_index: u64,
     origin: String,
-    /// Least count of a restore, as noted in the backup from which the copy is made; 0 if there is none.
+    /// Minimum count of a restore, as noted in the backup from which the copy is made; 0 if there is none.
     least_restores: u32,
 }
 
@@ -37,7 +38,7 @@ pub struct CeilingsRaised {
     pub sections: u32,
     /// Sum of the numbers by which the ceilings were raised.
     pub numbers: u64,
-    /// Sections that the copy has in another set, or in no set. Their ceilings are not changed.
+    /// Sections that, according to the copy, are in another set or in no set. Their ceilings are not changed.
     pub elsewhere: u32,
 }
 
@@ -109,8 +110,8 @@ impl RecoveredCopy {
     /// Raises ceilings to the ceilings that a node reports. A refused report changes nothing.
     ///
     /// # Errors
-    /// [`RecoverError`]: the report names a section that the set lacks, or a number that no owner can have reached, or
-    /// shows a newer lineage.
+    /// [`RecoverError`] if the report names a section that the set lacks or a ceiling that no owner can have reached,
+    /// or if it shows a newer lineage.
     pub fn raise(&mut self, node: &str, reported: &[SectionCeiling]) -> Result<CeilingsRaised, RecoverError> {
         for ceiling in reported {
             self.check(node, ceiling)?;
@@ -154,7 +155,7 @@ impl RecoveredCopy {
         Ok(())
     }
 
-    /// Returns the least count of a restore that the copy itself requires.
+    /// Returns the minimum count of a restore that the copy itself requires.
     #[must_use]
     pub fn least_count(&self) -> u32 {
         least_above(&self.state, self.least_restores)
@@ -168,7 +169,7 @@ impl RecoveredCopy {
         check_count(&self.state, self.least_count(), given)
     }
 
-    /// Encodes the file of a backup, whose restore must have a count of `least_restores` or more.
+    /// Encodes the file of a backup. A restore of this backup must have a count of `least_restores` or more.
     #[must_use]
     pub fn encode(self, least_restores: u32) -> Vec<u8> {
         let header = header::of(&self.cluster, &self.set, self.format, &self.state.0, self.log_index);
@@ -196,7 +197,7 @@ pub enum RecoverError {
         /// Number of sections in the layout.
         sections: u32,
     },
-    /// The node owns a section since a restore that the copy does not have.
+    /// The node became the owner of a section after a restore that the copy does not know.
     #[error("{node} owns section {section} since a restore that is newer than the copy: use a copy of that lineage")]
     NewerLineage {
         /// Name of the node.
@@ -204,7 +205,7 @@ pub enum RecoverError {
         /// The section.
         section: u32,
     },
-    /// The ceiling is further above the copy's than the margin of a restore.
+    /// The reported ceiling exceeds the ceiling in the copy by more than the margin of a restore.
     #[error(
         "{node} reports ceiling {ceiling} of section {section}, of which the copy has {known}: more than 2^40 numbers \
          cannot have been allocated since"

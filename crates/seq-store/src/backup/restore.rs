@@ -1,8 +1,9 @@
-//! Forms the data directory of a member from a backup, offline. Each member is restored by itself, from the same file.
+//! Restore of a member, which forms the member's data directory from a backup, offline. Each member is restored
+//! separately, from the same file.
 //!
 //! **Invariant:** the initial content of the directory depends only on the backup, the set file and the count of the
-//! restore, and the identity of each member depends on all of them. Members with another initial content belong to
-//! another group, and to another lineage.
+//! restore, and the identity of each member depends on all three of them. So a member with another initial content
+//! belongs to another group, and to another lineage.
 
 use std::path::PathBuf;
 
@@ -27,9 +28,9 @@ pub struct RestoreConfig {
     pub id: u64,
     /// Its data directory, which must be missing or empty.
     pub dir: PathBuf,
-    /// The count of the restore, at least 1: larger than the count of every earlier restore of any set of the cluster.
-    /// Ceilings and epochs are raised once for each count since the backup, so two restores with the same count
-    /// allocate the same numbers.
+    /// The count of the restore, at least 1. It must be larger than the count of every earlier restore of any set of
+    /// the cluster. Ceilings and epochs are raised once for each count since the backup, so two restores with the same
+    /// count would allocate the same numbers.
     pub count: u32,
 }
 
@@ -42,9 +43,9 @@ pub struct Restored {
     pub backup: Lineage,
     /// Sections in quarantine.
     pub quarantined: u32,
-    /// Number by which each ceiling rises, or more.
+    /// Minimum number by which each ceiling rises.
     pub margin: u64,
-    /// Hash of the initial content of the group. Members with different hashes are not of one group.
+    /// Hash of the initial content of the group. Members with different hashes belong to different groups.
     pub content: [u8; 32],
 }
 
@@ -57,20 +58,20 @@ pub struct RestorePlan<'a> {
     restored: Restored,
 }
 
-/// Returns the least count that a restore of a backup may have, as far as the backup knows.
+/// Returns the minimum count of a restore of a backup, as far as the backup knows the earlier restores.
 #[must_use]
 pub fn least_count(backup: &Backup) -> u32 {
     least_above(backup.state(), backup.header.least_restores)
 }
 
-/// Returns the least count of a restore of a state, where a backup notes `noted` as a lower bound.
+/// Returns the minimum count of a restore of a state. `noted` is a lower bound, which a backup notes.
 pub(super) fn least_above(state: &SetState, noted: u32) -> u32 {
     state.0.most_restores().saturating_add(1).max(noted)
 }
 
-/// Compares the clock of this machine, in milliseconds since 1970, with the time of a backup that has series whose ids
-/// have a time: with a clock that is further behind than [`limits::MAX_CLOCK_SPREAD_MS`] the set would give out ids
-/// again.
+/// Compares the clock of this machine with the time of a backup, if the backup has series whose ids contain a time. If
+/// the clock is behind by more than [`limits::MAX_CLOCK_SPREAD_MS`], the restored set would allocate ids a second time.
+/// `now_ms` is the clock in milliseconds since 1970.
 ///
 /// # Errors
 /// [`RestoreError::ClockBehind`].
@@ -116,8 +117,8 @@ impl<'a> RestorePlan<'a> {
         self.restored
     }
 
-    /// Returns a hash of the member, its directory, and the initial content of the group, so any other plan has another
-    /// fingerprint. Times and running nodes are not included.
+    /// Returns the fingerprint of the plan. It covers the member, its directory, and the initial content of the group,
+    /// but no times and no running nodes.
     #[must_use]
     pub fn fingerprint(&self) -> Fingerprint {
         let RestoreConfig { id, dir, .. } = self.config;
@@ -148,13 +149,13 @@ impl<'a> RestorePlan<'a> {
 /// Plans and carries out the restore of a member. Blocks while it writes.
 ///
 /// # Errors
-/// [`RestoreError`]; only after an error of the directory may something have been written.
+/// [`RestoreError`]. Data may have been written only if [`RestoreError::may_have_written`] returns true.
 pub fn restore(backup: &Backup, config: &RestoreConfig) -> Result<Restored, RestoreError> {
     RestorePlan::new(backup, config)?.carry_out()
 }
 
-/// Records the restore in the audit log that the set begins with, without a time, so that all members begin with the
-/// same log.
+/// Records the restore in the audit log with which the set begins. The record has no time, so that all members begin
+/// with the same log.
 fn record(state: &mut SetState, backup: &Backup, config: &RestoreConfig) {
     let checksum = &backup.checksum_text()[..16];
     let begin = BeginOperation {
@@ -169,8 +170,8 @@ fn record(state: &mut SetState, backup: &Backup, config: &RestoreConfig) {
     }
 }
 
-/// Checks that a count is larger than the counts that the backup knows, but not larger than other sets accept, and that
-/// it leaves enough numbers.
+/// Checks that the count `given` is at least `least`, is not larger than other sets accept, and leaves enough numbers
+/// to each section.
 pub(super) fn check_count(SetState(state): &SetState, least: u32, given: u32) -> Result<(), RestoreError> {
     if given < least {
         return Err(RestoreError::CountUsed { given, least });
@@ -224,7 +225,7 @@ fn lineage(backup: &Backup, config: &RestoreConfig) -> Lineage {
     Lineage::of_restore(config.count, random)
 }
 
-/// Returns a hash of the group, to be continued with its initial content.
+/// Returns a hash over the group, to which the caller adds the initial content.
 fn hash(config: &RestoreConfig, purpose: &[u8]) -> Sha256 {
     let RestoreConfig { spec, cluster, count, .. } = config;
     let mut hash = Sha256::new().chain_update(purpose).chain_update(SetState::FORMAT.to_be_bytes());
@@ -241,7 +242,7 @@ fn hash(config: &RestoreConfig, purpose: &[u8]) -> Sha256 {
     hash.chain_update(count.to_be_bytes())
 }
 
-/// Returns a secret of the members of this restore, which begin with the same content.
+/// Returns the secret seed of a restore. It is the same for all members that begin with the same content.
 fn seed(backup: &Backup, content: &[u8; 32]) -> [u8; 32] {
     let seed = Sha256::new().chain_update(b"seqsvr restore").chain_update(&backup.header.secret);
     seed.chain_update(backup.checksum).chain_update(content).finalize().into()
@@ -290,7 +291,7 @@ pub enum RestoreError {
         /// The ids in the set file.
         known: Vec<u64>,
     },
-    /// The backup records a restore with this count, or a higher one.
+    /// The backup records a restore with this count, or with a higher count.
     #[error(
         "the count {given} was used: the backup knows of restores up to {}, so this one counts {least} or more",
         least - 1
@@ -342,7 +343,7 @@ pub enum RestoreError {
 }
 
 impl RestoreError {
-    /// Whether something may have been written before the error.
+    /// Returns whether data may have been written before the error.
     #[must_use]
     pub fn may_have_written(&self) -> bool {
         let RestoreError::Dir(error) = self else { return false };

@@ -20,10 +20,10 @@ use super::file::Backup;
 use super::header;
 use crate::replicated_set::{ReplicatedSet, SetState};
 
-/// Bytes of a part of a stream: a quarter of the stream's window would hold several parts.
+/// Length of a part of a stream in bytes. Several parts fit into a quarter of the stream's window.
 const PART_BYTES: usize = 256 * 1024;
 
-/// Most backups that are made concurrently: each holds its whole file in memory until it is sent.
+/// Maximum number of backups that are made concurrently. Each backup is held in memory until its whole file is sent.
 const MAX_AT_A_TIME: usize = 2;
 
 /// Makes backups of one set.

@@ -1,5 +1,5 @@
-//! Departures that another set has confirmed to this member. A confirmation is known one commit earlier than the note
-//! of the arrival.
+//! Departures whose arrival another set has confirmed to this member. This member knows a confirmation one commit
+//! earlier than it applies the note of the arrival.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,16 +11,16 @@ use tokio::sync::Notify;
 
 use crate::replicated_set::ReplicatedSet;
 
-/// Confirmed departures whose note is not applied on this member yet.
+/// Confirmed departures for which this member has not applied the note of the arrival yet.
 #[derive(Debug, Default)]
 pub(crate) struct Arrivals {
-    /// By section, with the epoch that began in the other set. At most as many as there are sections on their way.
+    /// Epoch that began in the other set, by section. There are at most as many of them as sections on their way.
     confirmed: Mutex<BTreeMap<SectionId, Epoch>>,
     changed: Notify,
 }
 
 impl Arrivals {
-    /// Adds sections that the other set has, each with its epoch there.
+    /// Adds sections that have arrived in the other set, each with its epoch there.
     pub(crate) fn confirm(&self, sections: impl IntoIterator<Item = (SectionId, Epoch)>) {
         self.confirmed.lock().extend(sections);
         self.changed.notify_waiters();
@@ -31,7 +31,8 @@ impl Arrivals {
         self.confirmed.lock().retain(|section, epoch| !is_noted(state, *section, *epoch));
     }
 
-    /// Waits until the other set has a section that departed under this epoch, or until the timeout. Cancel safe.
+    /// Waits until a section that departed under this epoch has arrived in the other set, or until the timeout. Cancel
+    /// safe.
     pub(crate) async fn wait(&self, set: &ReplicatedSet, section: SectionId, epoch: Epoch, timeout: Duration) {
         let arrived = async {
             let mut applied = set.raft().changes();

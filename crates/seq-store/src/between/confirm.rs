@@ -1,5 +1,5 @@
-//! Confirms the statements of a request from another set: this member asks the sets that they concern, over its own
-//! links.
+//! Confirmation of the statements in a request from another set. This member asks the sets that the statements concern,
+//! over connections that it opens itself.
 //!
 //! Nothing is proposed before the confirmation. If a set does not respond, the request stays unconfirmed and the sender
 //! repeats it.
@@ -17,14 +17,15 @@ use tonic::{Code, Status};
 use super::Between;
 use super::link::Member;
 
-/// Timeout of all other sets together; the sender waits for a second.
+/// Timeout of the requests to all other sets together. It is below the timeout of the waiting sender, which is one
+/// second.
 const TIMEOUT: Duration = Duration::from_millis(900);
 
 impl Between {
-    /// Confirms that sections departed to this set. The returned arrival has the values of their tombstones.
+    /// Confirms that sections departed to this set. The returned arrival has the values of the sections' tombstones.
     ///
     /// # Errors
-    /// `SET_UNAVAILABLE`: it cannot be confirmed now.
+    /// `SET_UNAVAILABLE` if the departure cannot be confirmed now.
     pub(super) async fn confirm_arrival(&self, arrive: Arrive) -> Result<Arrive, Status> {
         let mut confirmation = self.replicated.read(|state| Confirmation::new(state, arrive));
         let walks = async {
@@ -52,11 +53,11 @@ impl Between {
         confirmation.finish().map_err(|unconfirmed| Reason::SetUnavailable.status(unconfirmed.to_string()))
     }
 
-    /// Confirms that a migration which began in another set has ended in this way. Returns whether all sections that
-    /// departed by it have arrived.
+    /// Confirms with the set `set` that its migration `id` has ended in the way `end`. Returns whether all sections
+    /// that departed by this migration have arrived.
     ///
     /// # Errors
-    /// `SET_UNAVAILABLE`: it cannot be confirmed now.
+    /// `SET_UNAVAILABLE` if the end cannot be confirmed now.
     pub(super) async fn confirm_end(&self, set: SetId, id: MigrationId, end: MigrationEnd) -> Result<bool, Status> {
         let Some(response) = self.ask_in_time(set, id).await? else { return Ok(true) };
         if response.end() == end {
@@ -66,11 +67,11 @@ impl Between {
         Err(Reason::SetUnavailable.status(text))
     }
 
-    /// Asks a set whether it knows a migration of its own; also returns the lineage that the set states. A set of an
-    /// earlier release is assumed to know the migration.
+    /// Asks the set `set` whether it knows its own migration `id`. Also returns the lineage that the set states. A set
+    /// that runs an earlier release is assumed to know the migration.
     ///
     /// # Errors
-    /// `SET_UNAVAILABLE`: the set did not respond.
+    /// `SET_UNAVAILABLE` if the set did not respond.
     pub(super) async fn knows_migration(&self, set: SetId, id: MigrationId) -> Result<(Lineage, bool), Status> {
         Ok(match self.ask_in_time(set, id).await? {
             Some(response) => (Lineage(response.lineage), response.end() != MigrationEnd::Unspecified),
@@ -81,7 +82,7 @@ impl Between {
     /// Confirms the lineage of another set.
     ///
     /// # Errors
-    /// `SET_UNAVAILABLE`: it cannot be confirmed now.
+    /// `SET_UNAVAILABLE` if the lineage cannot be confirmed now.
     pub(super) async fn confirm_lineage(&self, set: SetId, lineage: Lineage) -> Result<(), Status> {
         match self.ask_in_time(set, MigrationId(0)).await? {
             Some(response) if response.lineage != lineage.0 => {
@@ -93,8 +94,8 @@ impl Between {
         }
     }
 
-    /// Requests the confirmation of a migration from `set`. Returns `None` if the set runs an earlier release, without
-    /// this method; fails if the set does not respond within [`TIMEOUT`].
+    /// Requests the confirmation of a migration from `set`. Returns `None` if the set runs an earlier release, which
+    /// lacks this method. Fails if the set does not respond within [`TIMEOUT`].
     async fn ask_in_time(&self, set: SetId, migration: MigrationId) -> Result<Option<ConfirmResponse>, Status> {
         let asked = tokio::time::timeout(TIMEOUT, self.ask(set, &[], migration)).await.unwrap_or_else(|_| late());
         match asked {
@@ -129,7 +130,7 @@ pub(super) fn confirmed(state: &State, request: &ConfirmRequest) -> Result<Confi
         Some(SectionRecord::Departed(tombstone)) => Some((*section, *tombstone)),
         _ => None,
     };
-    // A quarantined set's facts may be of a history that was given up: other sets state newer facts first.
+    // The facts of a quarantined set may be of an abandoned history, so other sets state newer facts first.
     let known = sections.iter().filter(|_| !state.is_quarantined());
     let tombstones: Vec<(SectionId, Tombstone)> = known.filter_map(departed).collect();
     let id = MigrationId(request.migration_id);
@@ -154,7 +155,8 @@ fn late<T>() -> Result<T, Status> {
     Err(Reason::SetUnavailable.status(format!("no response within {TIMEOUT:?}")))
 }
 
-/// Returns whether a set's leader lacks the method. Such a set is trusted, as in that release, until it is upgraded.
+/// Returns whether a set's leader lacks the method, because it runs an earlier release. Until the set is upgraded, its
+/// statements are trusted without a confirmation, as in that release.
 fn is_of_release_before(set: SetId, status: &Status) -> bool {
     let before = status.code() == Code::Unimplemented;
     if before {

@@ -1,8 +1,8 @@
-//! Exchanges facts and directories with every other set, on the leader. A set that restarts while others are down can
-//! still refer callers to them, and a node of any set finds the set of any uid.
+//! Exchange of facts and directories with every other set, which the leader makes. After a restart while other sets are
+//! down, this set can still refer callers to those sets. A node of any set can find the set of any uid.
 //!
-//! A set's statements about itself are accepted. Its statements about other sets show where to ask: an unknown set is
-//! asked at the stated address, under the stated name, and is learned from its own response.
+//! A set's statements about itself are accepted. Its statements about other sets only show where to ask. This set asks
+//! an unknown set at the stated address and under the stated name, and learns its facts from its own response.
 //!
 //! Learned facts route requests and change no record.
 
@@ -20,15 +20,16 @@ use tonic::Status;
 use super::Between;
 use super::link::Member;
 
-/// Interval of the exchange with each set. Until the next exchange a moved section is found through its former set.
-/// Also the timeout of one exchange, so an unresponsive set delays the next round by at most one interval.
+/// Interval of the exchange with each set. Until the next exchange, a migrated section is found through its former set.
+/// The interval is also the timeout of one exchange, so an unresponsive set delays the next round by at most one
+/// interval.
 const INTERVAL: Duration = Duration::from_secs(2);
 
-/// Most unknown sets that are asked after one exchange. A new set is learned within a few rounds, and a set that names
-/// many nonexistent sets delays the others by at most [`INTERVAL`].
+/// Maximum number of unknown sets that are asked after one exchange. A new set is learned within a few rounds. A set
+/// that names many nonexistent sets delays the exchange with the other sets by at most [`INTERVAL`].
 const MAX_INTRODUCTIONS: usize = 4;
 
-/// How far the claims of each set are merged: a version of its routes, and its lineage.
+/// For each set, its lineage and the version of its routes up to which its claims are merged.
 type Merged = BTreeMap<SetId, (Lineage, RouteVersion)>;
 
 /// Statements of a set.
@@ -39,7 +40,7 @@ pub(crate) struct Stated {
     claims: Vec<ClaimRun>,
     /// Version of that set's routes that includes the claims.
     version: RouteVersion,
-    /// Facts of the sets that it knows, with the addresses at which this set asks them.
+    /// Facts of the other sets that the responding set knows, with the addresses at which they can be asked.
     pub(crate) others: Vec<SetFacts>,
 }
 
@@ -55,8 +56,8 @@ pub(crate) async fn run(between: Between) {
                 let late = |_| Err(Status::deadline_exceeded(format!("no response within {INTERVAL:?}")));
                 match outcome.unwrap_or_else(late) {
                     Ok((known, claimed)) => {
-                        // A set that is now known to have had a section may have sent it on, so its claims are read
-                        // again.
+                        // A set that is now known to have had a section may have sent that section to another set, so
+                        // the claims of the set are read again.
                         merged.retain(|set, _| !claimed.contains(set));
                         merged.insert(*set, known);
                     }
@@ -71,8 +72,8 @@ pub(crate) async fn run(between: Between) {
     }
 }
 
-/// Exchanges facts with one set, and commits the new facts. Returns how far its claims are merged, and the other sets
-/// that new claims name.
+/// Exchanges facts with one set, and commits the new facts. Returns the lineage and version up to which the claims of
+/// that set are merged, and the other sets that new claims name.
 async fn exchange(
     between: &Between,
     set: SetId,
@@ -128,11 +129,11 @@ impl Between {
     }
 }
 
-/// Adopts the series that another set states, and the set that creates series, if this set may adopt them. Returns
-/// whether anything was new.
+/// Adopts the series and the layout writer that another set states, if this set may adopt them. Returns whether any of
+/// them was new.
 ///
 /// # Errors
-/// A series is malformed, the proposal failed, or the series do not continue those that are known here.
+/// A series is malformed, the proposal failed, or the stated series do not continue the series that this set knows.
 pub(crate) async fn adopt_series(
     between: &Between,
     (from, lineage): (SetId, Lineage),
@@ -173,8 +174,8 @@ impl Stated {
 /// Commits the new statements of a set about itself. Returns the other sets that new claims name.
 ///
 /// # Errors
-/// A proposal failed, or its command is refused. Nothing of this command is learned, but earlier commands with other
-/// claims of the set may have been.
+/// A proposal failed, or its command is refused. No statement in this command is learned, but earlier commands with
+/// other claims of the set may have been applied.
 pub(crate) async fn learn(between: &Between, stated: &Stated) -> Result<Vec<SetId>, Status> {
     let from = stated.facts.id;
     let (claims, facts) = between.replicated.read(|state| {
@@ -216,8 +217,8 @@ pub(crate) async fn learn_facts(between: &Between, facts: SetFacts) -> Result<()
     outcome.map(drop).map_err(|refusal| super::refused(&refusal))
 }
 
-/// Asks sets that are not known yet, at the addresses that another set states, and learns their statements about
-/// themselves.
+/// Asks sets that are not known yet, at the addresses that another set states. Learns the statements of each asked set
+/// about itself.
 pub(crate) async fn introduce(between: &Between, others: &[SetFacts]) {
     let unknown = |state: &State, facts: &SetFacts| {
         let own = state.set.as_ref().is_some_and(|set| set.id == facts.id);
@@ -291,13 +292,13 @@ async fn inherit_of(between: &Between, set: SetId, mut first: SectionId) -> Resu
     }
 }
 
-/// Returns whether a claim is newer than the known claim of any of its sections.
+/// Returns whether the claim of a run is newer than the known claim of any section in the run.
 fn is_news(state: &State, run: &ClaimRun) -> bool {
     run.sections.iter().any(|section| state.directory.get(section).is_none_or(|known| known < run.claim))
 }
 
-/// Returns whether facts are newer than the known facts, and differ in more than the revision, which grows with each
-/// command.
+/// Returns whether `facts` are newer than the known facts of the same set, and differ from them in more than the
+/// revision. The revision grows with each command.
 fn state_lacks(state: &State, facts: &SetFacts) -> bool {
     if state.set.as_ref().is_some_and(|set| set.id == facts.id) {
         return false;

@@ -1,7 +1,9 @@
-//! Links to the leader of another set's store: the members are tried in turn, at the addresses that the set states.
+//! Links to the leaders of other sets' stores. The members of a store are tried one after the other, at the addresses
+//! that its set states.
 //!
-//! A request is sent only to a store member whose certificate has the name that the log has for the set. If the log has
-//! no name yet, as for an address that an operator typed, any store member of the cluster is accepted.
+//! A request is sent only to a store member whose certificate has the name of the set that is in this set's log. If the
+//! log has no name of the set yet, for example because an operator typed the address, any store member of the cluster
+//! is accepted.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,11 +24,12 @@ use tonic::{Code, Request, Response, Status};
 
 use crate::replicated_set::{SetState, read_state};
 
-/// Timeout of one member of another set: enough for a commit there, and a busy core.
+/// Timeout of a request to one member of another set's store. It is long enough for a commit in that set, even if a CPU
+/// core is busy.
 const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Links to all other sets, by id. A link is created on first use, and created anew when its set states other members
-/// or another name.
+/// Links to all other sets, by id. A link is created at its first use, and created again when its set states other
+/// members or another name.
 pub(crate) struct SetLinks {
     raft: RaftHandle<SetState>,
     links: Mutex<BTreeMap<SetId, Arc<SetLink>>>,
@@ -62,8 +65,7 @@ impl SetLinks {
         SetLinks { raft, links: Mutex::default(), origin: Instant::now() }
     }
 
-    /// Sends a request to the leader of a set's store. Each member is tried once, and in addition a leader that a
-    /// member names.
+    /// Sends a request to the leader of a set's store. Tries each member once, and also the leader that a member names.
     ///
     /// # Errors
     /// The leader's refusal; `UNAVAILABLE` without a reason if no leader responded; `UNKNOWN_SET` if no member is
@@ -80,7 +82,8 @@ impl SetLinks {
         self.call_link(&link, request, method).await
     }
 
-    /// Sends a request as [`SetLinks::call`] does, to the expected members of a store whose set is not known yet.
+    /// Sends a request as [`SetLinks::call`] does, to a store whose set is not known yet. `stores` are the addresses of
+    /// the store's members, and `expected` describes these members.
     ///
     /// # Errors
     /// The errors of [`SetLinks::call`].
@@ -101,7 +104,7 @@ impl SetLinks {
         method: impl AsyncFn(Member, Request<Q>) -> Result<Response<A>, Status>,
     ) -> Result<A, Status> {
         let mut call = link.members.lock().begin();
-        // The last refusal of the leader. Members that are tried after it refuse only because they do not lead.
+        // The last refusal of the leader. Members that are tried after the leader refuse only because they do not lead.
         let mut of_leader = None;
         loop {
             let addr = call.member().clone();
@@ -178,7 +181,8 @@ impl SetLinks {
         Some(link)
     }
 
-    /// Returns how long ago a member of a set's store responded to this member; `None` if it never did.
+    /// Returns how long ago a member of a set's store last responded to this member; `None` if no member ever
+    /// responded.
     pub(crate) fn responded(&self, set: SetId) -> Option<Duration> {
         let link = self.links.lock().get(&set)?.clone();
         let responded = *link.responded.lock();

@@ -37,7 +37,8 @@ pub(super) fn of(effect: &Effect) -> Span {
     span
 }
 
-/// Returns a request that ends its span; it yields its outcome and its trace. `failure` returns why it failed.
+/// Wraps `request` in `span`, which ends with the request. The returned future yields the outcome of the request and
+/// the id of its trace. `failure` returns the reason of a failed outcome.
 pub(super) fn follow<T: Send + 'static>(
     mut span: Span,
     request: BoxFuture<'static, T>,

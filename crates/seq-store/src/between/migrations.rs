@@ -1,8 +1,8 @@
-//! The shell of the coordinator of migrations: on the leader, it sends the requests and commits the proposals of
+//! The shell of the coordinator of migrations. On the leader, it sends the requests and commits the proposals of
 //! `seq_core::migration`, and publishes the planned departures to the control service.
 //!
-//! Like the arbiter's shell, it evaluates the state, not events. Its requests are concurrent, so an unresponsive set
-//! delays no other set.
+//! Like the arbiter's shell, it evaluates the whole state instead of single events. Its requests are concurrent, so an
+//! unresponsive set delays no other set.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ use super::link::Member;
 use super::migration_spans as spans;
 use super::progress::{Observations, Progress};
 
-/// Least time between two evaluations: entries are applied far more often than sections move.
+/// Minimum time between two evaluations, because entries are applied far more often than sections move.
 const MIN_INTERVAL: Duration = Duration::from_millis(1);
 
 /// Interval of publishing progress while the number of sections in flight does not change.
@@ -45,7 +45,7 @@ pub(crate) struct Migrations {
     published: Option<(Instant, BTreeMap<MigrationId, usize>)>,
 }
 
-/// A request in progress. It yields its outcome, and its trace for log lines.
+/// A request in progress. It yields its outcome, and the id of its trace for log lines.
 type Underway = BoxFuture<'static, (Outcome, Option<TraceId>)>;
 
 /// Outcome of a request: its response, or its failure.
@@ -54,7 +54,7 @@ enum Outcome {
     Arrived(SetId, Arrive, Result<(Lineage, Vec<Arrival>), Status>),
     /// Outcome of the end of a migration at a set.
     Ended(SetId, MigrationId, Result<Lineage, Status>),
-    /// Whether a restored set knows a migration of its own, with the lineage that the set states.
+    /// Whether a restored set knows a migration that it began, with the lineage that the set states.
     Asked(SetId, MigrationId, Result<(Lineage, bool), Status>),
     /// Outcome of a return whose end is not settled yet.
     Returning(MigrationId, Result<(), Status>),
@@ -83,7 +83,7 @@ impl Outcome {
 }
 
 impl Migrations {
-    /// Creates a driver, with its planned departures and its observed progress.
+    /// Creates a driver, a receiver of its planned departures, and a receiver of its observed progress.
     pub(crate) fn new(between: Between) -> (Migrations, watch::Receiver<Departures>, watch::Receiver<Arc<Progress>>) {
         let (departures, planned) = watch::channel(Departures::default());
         let (progress, observed) = watch::channel(Arc::default());
@@ -91,7 +91,7 @@ impl Migrations {
         (driver, planned, observed)
     }
 
-    /// Runs until it is dropped, or until the Raft library has stopped.
+    /// Runs until the future is dropped, or until the Raft library has stopped.
     pub(crate) async fn run(mut self) {
         let mut changes = self.between.replicated.raft().changes();
         let mut plan = self.between.plan.clone();
@@ -212,7 +212,7 @@ impl Migrations {
         self.observed.entry(migration).or_default().stuck = Some(status.message().to_owned());
     }
 
-    /// Begins the request of an effect; returns `None` if it cannot be sent.
+    /// Begins the request that an effect requires. Returns `None` if the request cannot be sent.
     fn carry_out(&self, effect: Effect) -> Option<Underway> {
         let span = spans::of(&effect);
         Some(spans::follow(span, self.request(effect)?, Outcome::failure))

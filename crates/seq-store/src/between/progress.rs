@@ -1,4 +1,4 @@
-//! Progress of the migrations in progress, as this leader observes it, for operators. It is lost with the leader.
+//! Progress of the open migrations, as this leader observes it. Operators read it. The next leader does not have it.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use tokio::time::Instant;
 /// Time over which the speed is averaged.
 const WINDOW: Duration = Duration::from_secs(10);
 
-/// Most pauses of one migration that are kept for the quantiles.
+/// Maximum number of pauses of one migration that are kept for the quantiles.
 const MOST_PAUSES: usize = 65_536;
 
 /// Progress by migration.

@@ -1,8 +1,8 @@
-//! The end of the quarantine of a restored set, which the leader drives. This module is the shell of
-//! [`seq_core::quarantine`], which decides.
+//! The end of the quarantine of a restored set, which the leader drives. [`seq_core::quarantine`] decides on the steps,
+//! and this module, its shell, carries them out.
 //!
-//! **Invariant:** only an entry that the state accepts ends a quarantine. The state refuses an end without the
-//! responses of all sets that it knows.
+//! **Invariant:** only an entry that the state accepts ends a quarantine. The state refuses to end it before all sets
+//! that it knows have responded.
 
 use std::time::Duration;
 
@@ -26,10 +26,10 @@ use crate::definition::draw_nonce;
 /// Least time between two attempts to end a quarantine.
 const RETRY: Duration = Duration::from_millis(200);
 
-/// The reason why a quarantine lasts, for operators; empty where this member does not lead.
+/// Reason why the quarantine lasts, for operators; empty while this member does not lead.
 pub(crate) type Awaited = watch::Receiver<String>;
 
-/// Why a restored set serves nothing, for refusals, probes and operators.
+/// Returns the reason why a restored set serves nothing, for refusals, probes and operators.
 pub(crate) fn text(set: &str, awaited: &str) -> String {
     let awaited = if awaited.is_empty() { "its leader ends the quarantine" } else { awaited };
     format!("QUARANTINED: set {set:?} was restored from a backup and serves nothing yet: {awaited}")
@@ -40,7 +40,7 @@ pub(crate) fn awaited() -> (watch::Sender<String>, Awaited) {
     watch::channel(String::new())
 }
 
-/// Runs until it is dropped, or the Raft library has stopped.
+/// Runs until the future is dropped, or until the Raft library has stopped.
 pub(crate) async fn run(between: Between, awaited: watch::Sender<String>) {
     let set = &between.replicated;
     let mut changes = set.raft().changes();
@@ -66,7 +66,7 @@ pub(crate) async fn run(between: Between, awaited: watch::Sender<String>) {
     }
 }
 
-/// Does the next step; the error is the reason why the quarantine lasts.
+/// Does the next step. The error is the reason why the quarantine continues.
 async fn step(between: &Between, quarantine: &mut Quarantine, clock: Instant) -> Result<(), String> {
     outlast_rivals(between, quarantine).await?;
     let next = || between.replicated.read(|state| quarantine.step(state, clock.elapsed()));
@@ -95,7 +95,7 @@ async fn step(between: &Between, quarantine: &mut Quarantine, clock: Instant) ->
     }
 }
 
-/// Has the sets fence the older lineages, and learns their records.
+/// Requests each of the sets to fence the older lineages, and learns the records of these sets.
 async fn learn_all(between: &Between, sets: &[(SetId, SectionId)]) -> Result<(), String> {
     let rounds = join_all(sets.iter().map(|(set, first)| learn(between, *set, *first))).await;
     let failed = |(set, outcome): (&(SetId, SectionId), Result<(), String>)| {
@@ -105,8 +105,8 @@ async fn learn_all(between: &Between, sets: &[(SetId, SectionId)]) -> Result<(),
     if failures.is_empty() { Ok(()) } else { Err(failures.join("; ")) }
 }
 
-/// Refuses to go on while a listed member responds as a member of another group, and begins a newer lineage where the
-/// machine requires one.
+/// Returns an error while a listed member responds as a member of another group. Begins a newer lineage if
+/// [`Quarantine::contest`] requires it.
 async fn outlast_rivals(between: &Between, quarantine: &mut Quarantine) -> Result<(), String> {
     let lineage = quarantine.lineage();
     let (names, rivals): (Vec<String>, Vec<Rival>) = rivals(between, lineage).await.into_iter().unzip();
@@ -125,7 +125,7 @@ async fn outlast_rivals(between: &Between, quarantine: &mut Quarantine) -> Resul
     }
 }
 
-/// Returns the listed members that respond as members of another group, with their names.
+/// Returns the names of the listed members that respond as members of another group, each with its state.
 async fn rivals(between: &Between, lineage: Lineage) -> Vec<(String, Rival)> {
     let raft = between.replicated.raft();
     let status = raft.status();
@@ -141,7 +141,8 @@ async fn rivals(between: &Between, lineage: Lineage) -> Vec<(String, Rival)> {
     join_all(others.map(|member| ask(&member.name, &member.addr))).await.into_iter().flatten().collect()
 }
 
-/// Has a set fence the older lineages, and learns its records from a section on, page by page.
+/// Requests a set to fence the older lineages, and learns the records of that set page by page, beginning with the
+/// section `first`.
 async fn learn(between: &Between, set: SetId, mut first: SectionId) -> Result<(), String> {
     loop {
         let head = between.head(set).ok_or("this set is not defined")?;
@@ -160,7 +161,7 @@ async fn learn(between: &Between, set: SetId, mut first: SectionId) -> Result<()
         let page = inter_set::fence_response(set, &response).map_err(|status| status.message().to_owned())?;
         let next = page.next;
         let learned = between.replicated.propose(page).await.map_err(|error| error.to_string())?;
-        // A page that is not awaited: another leader has learned it, or a newer lineage has begun.
+        // A page is not awaited if another leader has learned it, or if a newer lineage has begun.
         match (learned.map_err(|refusal| refusal.to_string())?, next) {
             (true, Some(next)) => first = next,
             (true, None) => return Ok(()),
@@ -184,7 +185,7 @@ async fn begin_lineage(between: &Between, own: Lineage, least: u32, why: &str) -
     Err(format!("lineage {lineage} begins: {why}"))
 }
 
-/// A set as operators know it.
+/// Returns the name of a set for operators.
 fn name(between: &Between, set: SetId) -> String {
     let name = |state: &State| Some(state.sets.get(&set)?.facts.as_ref()?.name.clone());
     match between.replicated.read(name) {

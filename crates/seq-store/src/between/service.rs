@@ -1,8 +1,9 @@
 //! The service for the stores of other sets. Each request becomes one entry of this set's log, or reads the applied
 //! state on a leader that has a quorum.
 //!
-//! **Invariant:** a request is refused with the name of the difference, before anything is proposed, if it is of
-//! another cluster, for another set, of another layout, or under the certificate of another set than it names.
+//! **Invariant:** before anything is proposed, a request is refused if it comes from another cluster, is addressed to
+//! another set, has another layout, or is sent under the certificate of another set than the set that it names as its
+//! sender. The refusal names the difference.
 
 use seq_auth::Identity;
 use seq_core::arbiter::Plan;
@@ -77,8 +78,8 @@ impl InterSetService for InterSetServer {
         let this = self.0.get()?;
         let (between, request) = this.check(request)?;
         if this.replicated.read(State::is_quarantined) {
-            // A section that came by it gets its record when the quarantine ends; the sender repeats the request until
-            // then.
+            // A section that arrived by this migration gets its record when the quarantine ends. The sender repeats the
+            // request until then.
             return Err(Reason::Quarantined.status("this set was restored and completes no arrival yet"));
         }
         let (id, by) = (MigrationId(request.migration_id), SetId(between.from_set_id));
@@ -206,8 +207,8 @@ impl Between {
         Ok(Response::new(ArriveResponse { lineage: self.lineage().0, outcomes }))
     }
 
-    /// Checks that this member leads the set that a request is for, and that the sender belongs to the set that it
-    /// names.
+    /// Checks that this member leads the set to which a request is addressed, and that the sender belongs to the set
+    /// that the request names as its sender.
     ///
     /// # Errors
     /// `OTHER_CLUSTER`, `OTHER_SET`, `NOT_LEADER`; `OTHER_HOLDER` if the certificate is of another set; `UNKNOWN_SET`
@@ -225,7 +226,7 @@ impl Between {
         }
     }
 
-    /// Checks that this member leads the set that a request is for, and that the cluster is the sender's.
+    /// Checks that a request is addressed to this member's cluster and set, and that this member leads.
     fn check_receiver<M: BetweenSets>(&self, request: Request<M>) -> Result<(v1::Between, M), Status> {
         let request = request.into_inner();
         let between = request.between().cloned();
@@ -258,7 +259,7 @@ impl Between {
     }
 }
 
-/// Returns the response to a fence that was refused, with the least number of restores.
+/// Returns the response to a refused fence, with the minimum number of restores that the sender's lineage must count.
 fn too_few_restores((lineage, fenced): (u64, u64), least_restores: u32) -> FenceResponse {
     FenceResponse { lineage, fenced, least_restores, ..FenceResponse::default() }
 }
@@ -283,12 +284,14 @@ fn arm(state: &State, plan: &Arc<Plan>, request: &ArmRequest) -> Result<ArmRespo
     })
 }
 
-/// Returns the newest writer that this set knows, in a format whose sets adopt it.
+/// Returns the newest layout writer that this set knows. Returns `None` in an older format, in which sets do not adopt
+/// a layout writer.
 fn writer(state: &State) -> Option<v1::LayoutWriter> {
     state.layout_writer().filter(|_| state.rules >= Rules::Eleven).as_ref().map(v1::LayoutWriter::from)
 }
 
-/// Returns the facts of this set and of the sets known here, with the claims that changed since the request's version.
+/// Returns the facts of this set and of the sets that it knows, with the claims that changed since the version in the
+/// request.
 fn exchanged(state: &State, stores: Vec<String>, request: &ExchangeRequest) -> Result<ExchangeResponse, Status> {
     let set = state.set.as_ref().ok_or_else(|| Reason::NoSet.status("the set is not defined yet"))?;
     if request.layout_id != 0 && request.layout_id != set.layout.declared().id().0 {
@@ -314,8 +317,8 @@ fn exchanged(state: &State, stores: Vec<String>, request: &ExchangeRequest) -> R
         sets: own.iter().chain(known).map(v1::SetFacts::from).collect(),
         claims,
         lane_claims,
-        // A set speaks for itself, so the set that creates series states them. A set that handed the creation over
-        // states them to the next set, which appends to them.
+        // The set that creates series states them, because a set states facts only about itself. A set that handed the
+        // creation over also states them, so that the next set can append to them.
         series: state.series.iter().filter(|_| state.states_layout()).map(v1::StoredSeries::from).collect(),
         writer: writer(state),
         route_version: state.route_version.0,

@@ -1,4 +1,5 @@
-//! Control requests at any member: handled by the local service on the leader, forwarded to the leader by a follower.
+//! Control requests at any member. On the leader, the local service handles them. A follower forwards them to the
+//! leader.
 
 use seq_core::limits;
 use seq_kit::telemetry::traces;

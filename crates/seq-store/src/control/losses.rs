@@ -1,13 +1,13 @@
-//! Asks the AllocSvrs that this log knows whether they have seen a newer state, before the first AllocSvr registers
-//! with a member that has just started.
+//! Check for a loss of committed entries. Before the first AllocSvr registers with a member that has just started, the
+//! member asks the AllocSvrs in its log whether they have seen a newer state.
 //!
-//! If a whole store is put back to old data directories, every member has started since, and no entry shows the loss. A
-//! running AllocSvr detects it by its next response and reports it ([`seq_core::state::ReportLoss`]), but an AllocSvr
-//! that starts at the same moment would be registered before the report. So a leader whose process has started asks
-//! first, once, for at most a second.
+//! If all members of a store are put back to old data directories, all of them have just started, and no entry shows
+//! the loss. A running AllocSvr detects the loss by the next response that it receives and reports it
+//! ([`seq_core::state::ReportLoss`]). But another AllocSvr that starts at the same moment could register before this
+//! report. So a leader whose process has started asks first, once, for at most a second.
 //!
-//! A node's statement is compared when the report is applied. So a member that has not applied everything yet finds no
-//! loss where there is none.
+//! The statement of a node is compared with the state when the report is applied. So a member that has not applied all
+//! entries yet reports no loss by mistake.
 
 use std::time::Duration;
 
@@ -22,10 +22,10 @@ use tokio::sync::watch;
 
 use crate::replicated_set::ReplicatedSet;
 
-/// Timeout of an AllocSvr: nodes that are gone must not delay a restart.
+/// Timeout of the request to an AllocSvr. It is short, because nodes that no longer run must not delay a restart.
 const TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Longest wait of a registration for [`ask`]: for the responses, and for the commits of reports.
+/// Maximum time for which a registration waits for [`ask`]. It includes the responses, and the commits of reports.
 pub(super) const REGISTRATION_WAITS: Duration = Duration::from_secs(3);
 
 /// Interval at which the member checks whether it leads.

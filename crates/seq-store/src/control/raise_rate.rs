@@ -1,10 +1,10 @@
-//! The bounds of raises, before they are proposed: [`seq_core::raise_bound`] and [`seq_core::raise_rate`] with clocks,
-//! the committed ceilings, a warning and a metric.
+//! Bounds of raises, which are checked before the raises are proposed. This module supplies [`seq_core::raise_bound`]
+//! and [`seq_core::raise_rate`] with clocks and the committed ceilings, and adds a warning and a metric.
 //!
-//! **Invariant:** no raise moves a ceiling by more than was taken from the bucket of its section.
+//! **Invariant:** no raise moves a ceiling by more than was taken from the token bucket of its section.
 //!
-//! The buckets belong to one term of leadership: the next leader, and this member in its next term, begins with full
-//! buckets. Only the leader commits the raises that it admits.
+//! The buckets belong to one term of leadership. The next leader begins with full buckets, and so does this member when
+//! it leads again. Each raise is committed by the leader that admitted it.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ use tonic::Status;
 
 use crate::replicated_set::ReplicatedSet;
 
-/// Shortest time between two warnings: an AllocSvr may repeat a refused raise hundreds of times a second.
+/// Minimum time between two warnings, because an AllocSvr may repeat a refused raise hundreds of times a second.
 const WARN_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Buckets of this member, and its warnings.
@@ -64,9 +64,9 @@ impl RaiseGate {
         }
     }
 
-    /// Takes the numbers of all raises of one request from the buckets, or of none of them. Lowers the targets of
-    /// raises whose ownership is not on record; if such a raise is accepted all the same, [`check`] refuses the
-    /// request.
+    /// Takes the distances of all raises of one request from the buckets. If a bucket has too few numbers, takes
+    /// nothing. Lowers the target of each raise whose sender is not on record as the owner of the section. If such a
+    /// raise is accepted all the same, [`check`] refuses the request.
     ///
     /// # Errors
     /// `RAISE_TOO_FAST`; in this case nothing may be proposed.
@@ -131,10 +131,11 @@ impl RaiseGate {
     }
 }
 
-/// Refuses a request one of whose lowered raises was accepted. Both arguments are in the order of the request.
+/// Refuses a request if one of its lowered raises was accepted. `sections` and `ceilings` are in the order of the
+/// raises in the request.
 ///
 /// # Errors
-/// `RAISE_TOO_FAST`, to be repeated soon, if an ownership began after it was looked up.
+/// `RAISE_TOO_FAST` if an ownership began after it was looked up. The sender should repeat the request soon.
 pub(crate) fn check(lowered: &Lowered, sections: &[u32], ceilings: &[Option<Seq>]) -> Result<(), Status> {
     let Some(index) = lowered.first_accepted(ceilings) else { return Ok(()) };
     let section = sections[index];
@@ -143,7 +144,8 @@ pub(crate) fn check(lowered: &Lowered, sections: &[u32], ceilings: &[Option<Seq>
 }
 
 impl Warnings {
-    /// Returns the number of suppressed requests before this request if it is to be logged now, or `None`.
+    /// Returns whether a refused request is to be logged now. If so, returns the number of refused requests since the
+    /// last warning that were not logged; otherwise returns `None`.
     fn admit(&mut self, now: Instant) -> Option<u64> {
         if self.last.is_some_and(|last| now.saturating_duration_since(last) < WARN_INTERVAL) {
             self.suppressed += 1;

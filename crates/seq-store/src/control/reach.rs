@@ -1,6 +1,8 @@
-//! Transfers leadership away from a leader that AllocSvrs do not reach, if `seq_core::leader_reach` decides so.
+//! Transfer of leadership away from a leader that AllocSvrs do not reach. `seq_core::leader_reach` decides on the
+//! transfer.
 //!
-//! [`watch()`] supplies the clock, the count of calls, the live incarnations of the arbiter's plan, and the transfer.
+//! [`watch()`] supplies that module with the clock, the count of calls and the live incarnations in the arbiter's plan,
+//! and makes the transfer.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -20,7 +22,7 @@ use crate::replicated_set::ReplicatedSet;
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Counter of control calls of live incarnations that reached this member, directly or through a follower. Clones share
-/// it.
+/// the counter.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ControlCalls(Arc<AtomicU64>);
 
@@ -34,7 +36,7 @@ impl ControlCalls {
     }
 }
 
-/// Observes a member until it is dropped, and transfers leadership if this is due.
+/// Observes a member until the future is dropped, and transfers leadership if `seq_core::leader_reach` decides so.
 pub(crate) async fn watch(
     (set, node): (String, String),
     replicated: ReplicatedSet,

@@ -1,9 +1,9 @@
-//! The control service for AllocSvrs: each request is checked, becomes one entry of the log, and gets its response from
-//! the applied state.
+//! The control service for AllocSvrs. Each request is checked and becomes one entry of the log. Its response is read
+//! from the applied state.
 //!
 //! **Invariant:** a malformed request is refused before anything is proposed, and a response reports only committed
 //! values. The response to a renewal is read from the applied state, after the renewal itself was applied on the member
-//! that proposed it; a response from memory alone could come from a leader that was deposed long ago.
+//! that proposed it. A response without this entry could come from a leader that was deposed long ago.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,8 +39,9 @@ use crate::definition::DeclaredSet;
 use crate::replicated_set::ReplicatedSet;
 use crate::sender::sender;
 
-/// Timeout of a departure's response for the arrival. The other set has the section a round trip and a commit later,
-/// and its owner can begin immediately if it is notified then.
+/// Maximum time for which the response to a departure waits for the arrival in the other set. The section arrives there
+/// a round trip and a commit later. Its new owner can begin immediately if the sender of the departure is notified at
+/// that time.
 const ARRIVAL_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The open service.
@@ -57,11 +58,11 @@ pub(crate) struct Control {
     pub(crate) arrivals: Arc<Arrivals>,
     /// Condition that a quarantine waits for.
     pub(crate) awaited: Awaited,
-    /// Calls of live incarnations, by which the member decides whether it is reached.
+    /// Counter of calls of live incarnations, by which the member decides whether AllocSvrs reach it.
     pub(crate) calls: ControlCalls,
     /// The bound on how fast ceilings rise.
     rate: Arc<RaiseGate>,
-    /// Whether the AllocSvrs were asked for the state that they have seen since this process started.
+    /// Whether the AllocSvrs were asked, after this process started, which state they have seen.
     pub(crate) asked: watch::Sender<bool>,
 }
 
@@ -200,12 +201,12 @@ impl Control {
         Control { set, allocs, replicated, plan, departures, arrivals, awaited, calls, rate, asked }
     }
 
-    /// Returns the incarnation that sent a call. A call of the newest incarnation is counted, because it shows that
-    /// this member is reached.
+    /// Returns the session that sent a call. Counts a call of the newest incarnation, because such a call shows that
+    /// AllocSvrs reach this member.
     ///
     /// # Errors
-    /// `QUARANTINED` while the set serves nothing; a malformed id; `OTHER_INCARNATION` for a session of an older
-    /// lineage; `OTHER_HOLDER` if the sender's certificate is another node's.
+    /// `QUARANTINED` while the set serves nothing; the refusal of a malformed id; `OTHER_INCARNATION` for a session of
+    /// an older lineage; `OTHER_HOLDER` if the sender's certificate belongs to another node.
     fn session(&self, caller: Option<&Identity>, node: u32, incarnation: u64) -> Result<Session, Status> {
         self.check_defined()?;
         let session = control::session(node, incarnation)?;
@@ -223,8 +224,8 @@ impl Control {
         Ok(session)
     }
 
-    /// Refuses a session of an older lineage. In each lineage, incarnations begin above the older incarnations, and the
-    /// ids of nodes begin anew.
+    /// Refuses a session of an older lineage. In each lineage, incarnations begin above the incarnations of older
+    /// lineages, and the ids of nodes begin anew.
     fn check_lineage(&self, session: Session) -> Result<(), Status> {
         let Session { node, incarnation: given } = session;
         let current = Incarnation(self.replicated.read(|state| state.lineage.first_number()));
@@ -235,8 +236,9 @@ impl Control {
         Err(refused(CommandRefusal::OtherIncarnation { node, current, given }, None))
     }
 
-    /// Refuses requests before anything is proposed. A set may wait for its command for days while its AllocSvrs retry.
-    /// A restored set serves nothing during its quarantine: its former sessions are over, and no session begins.
+    /// Refuses requests before anything is proposed, while the set is not defined or is in quarantine. A set may wait
+    /// for days for the command that defines it, while its AllocSvrs retry. A restored set serves nothing during its
+    /// quarantine, because its former sessions are over and no new session begins.
     fn check_defined(&self) -> Result<(), Status> {
         match self.replicated.read(|state| (state.set.is_some(), state.is_quarantined())) {
             (true, false) => Ok(()),
@@ -245,7 +247,8 @@ impl Control {
         }
     }
 
-    /// Notes that an incarnation can own sections of series, unless that is known, or the group's format has no series.
+    /// Notes that an incarnation can own sections of series. Does nothing if this is known already, or if the group's
+    /// format has no series.
     async fn note_reads_lanes(&self, session: Session) -> Result<(), Status> {
         let Session { node, incarnation } = session;
         let is_known = self.replicated.read(|state| state.node(node).is_none_or(|record| record.reads_lanes));
@@ -256,7 +259,7 @@ impl Control {
         outcome.map(drop).map_err(|refusal| self.refused(refusal))
     }
 
-    /// Returns the layout of the applied state; before the set is defined, the layout of the set file.
+    /// Returns the layout in the applied state. Before the set is defined, returns the layout in the set file.
     fn layout(&self) -> Layout {
         let layout = self.replicated.read(|state| state.set.as_ref().map(|set| set.layout.clone()));
         layout.unwrap_or_else(|| self.set.layout.clone())
@@ -301,9 +304,9 @@ impl Control {
         Ok(())
     }
 
-    /// Refuses a process at another address than the live process of that name: each of the two would end the other's
-    /// incarnation for as long as both run. The arbiter's plan on this member decides; on a member that does not lead
-    /// the plan is empty, and the proposal fails.
+    /// Refuses a process if a live process of the same name runs at another address, because each of the two would end
+    /// the other's incarnation for as long as both run. The arbiter's plan on this member states which processes are
+    /// live. On a member that does not lead, the plan is empty, and the proposal fails.
     fn check_alive(&self, request: &RegisterRequest) -> Result<(), Status> {
         let plan = self.plan.borrow().clone();
         let other = self.replicated.read(|state| {
@@ -329,7 +332,7 @@ impl Control {
         refused(refusal, addr)
     }
 
-    /// Returns the refusal of a planned handover. A lost target has a reason of its own.
+    /// Returns the refusal of a planned handover. If the target is lost, the refusal has a separate reason.
     fn refused_transfer(&self, refusal: CommandRefusal, target: NodeId) -> Status {
         let RefusedCommit::TargetGone { current } = RefusedCommit::of(&refusal, Some(target)) else {
             return self.refused(refusal);
@@ -337,7 +340,8 @@ impl Control {
         Reason::TargetGone.status_with(refusal.to_string(), [(key::CURRENT, current.0.to_string())])
     }
 
-    /// Returns the ownership update, read from the applied state: no older than the entry that was just applied here.
+    /// Returns the ownership update from the applied state, which includes at least the entry that was just applied
+    /// here.
     fn update(&self, session: Session, since: u64) -> Result<seq_proto::v1::OwnershipUpdate, Status> {
         let (plan, departures) = (self.plan.borrow().clone(), self.departures.borrow().clone());
         let ended = |state: &State| {
@@ -382,7 +386,8 @@ fn registration(request: RegisterRequest) -> Registration {
     }
 }
 
-/// Returns the refusal of a command. `addr` is the address of the newest incarnation, if the refusal concerns it.
+/// Returns the refusal of a command. `addr` is the address of the newest incarnation, if the refusal concerns an
+/// incarnation.
 fn refused(refusal: CommandRefusal, addr: Option<String>) -> Status {
     let reason = Reason::of_command(&refusal);
     let current = match refusal {

@@ -10,8 +10,8 @@ use seq_core::{Epoch, HandoverId, Incarnation, Layout, Liveness, NodeId, RenewSe
 use super::Contradiction;
 use super::set_command::SetCommand;
 
-/// A command. The order of the variants is the format. Large variants that are rare are boxed, so that they do not make
-/// a renewal longer.
+/// A command. The order of the variants is the format. Large variants of rare commands are boxed, so that they do not
+/// enlarge a renewal.
 #[derive(Archive, Serialize, Deserialize, Debug)]
 pub(crate) enum Command {
     DefineSet(Box<Set>),
@@ -125,7 +125,8 @@ impl From<Transfer> for state::Transfer {
     }
 }
 
-/// A set's definition. One column for each field of a space of the layout, and of a home.
+/// A set's definition. It has one column for each field of the layout's spaces, and one column for each field of the
+/// homes.
 #[derive(Archive, Serialize, Deserialize, Debug)]
 pub(crate) struct Set {
     name: String,
@@ -209,7 +210,7 @@ impl From<&state::Command> for Command {
                 follows: registration.follows.0,
                 seen: registration.seen.0,
             },
-            // Copies are of a later format: without them the next ownership starts at its ceiling.
+            // Copies are of a later format. Without a copy, the next ownership starts at its ceiling.
             state::Command::Renew(state::Renew { node, incarnation, renew_seq, released, leaving, .. }) => {
                 Command::Renew {
                     node: node.0,

@@ -1,4 +1,5 @@
-//! The knowledge of a restored set about the records of other sets: its columns and back.
+//! Columns for the knowledge of a restored set about the records of other sets, and the conversions from and to the
+//! types of `seq-core`.
 
 use std::time::Duration;
 
@@ -61,7 +62,8 @@ impl FenceResponse {
 pub(crate) struct Recovery {
     wait_nanos: u64,
     responded: Vec<u64>,
-    /// For each set that responded, the first section that it does not cover; `None`: it covers all.
+    /// For each set that responded, the first section that its responses do not cover yet; `None` if they cover all
+    /// sections.
     next: Vec<Option<u32>>,
     claims: RecordClaims,
 }
@@ -89,7 +91,7 @@ impl Recovery {
     }
 }
 
-/// One column for each field of a claim that is a record.
+/// Claims of records of sections, with one column for each field.
 #[derive(Archive, Serialize, Deserialize, Debug, Default)]
 struct RecordClaims {
     sections: Vec<u32>,

@@ -1,5 +1,5 @@
-//! The knowledge of a state about other sets, and the records of sections that other sets know too: their columns and
-//! back.
+//! Columns for the knowledge of a state about other sets and for the records of sections that other sets know too, and
+//! the conversions from and to the types of `seq-core`.
 
 use rkyv::{Archive, Deserialize, Serialize};
 use seq_core::directory::Directory as CoreDirectory;
@@ -70,7 +70,7 @@ pub(crate) struct Migration {
     to: u64,
     /// Empty for a return.
     runs: Runs,
-    /// The migration whose sections return; 0: it is no return.
+    /// The migration whose sections return; 0 if this migration is no return.
     return_of: u64,
     settled: bool,
     pace: Pace,
@@ -114,7 +114,8 @@ impl Migration {
     }
 }
 
-/// The records of sections that left, or are in quarantine: few, so one item each.
+/// The records of sections that left this set or are in quarantine. Each record is an item instead of a row of columns,
+/// because these records are few.
 #[derive(Archive, Serialize, Deserialize, Debug, Default)]
 pub(crate) struct Elsewhere {
     departed: Vec<Departed>,

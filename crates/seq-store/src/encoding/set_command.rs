@@ -1,4 +1,4 @@
-//! Commands that move sections between sets: their encoding and back.
+//! Archived types of the commands between sets, and the conversions from and to the types of `seq-core`.
 
 use std::time::Duration;
 
@@ -226,7 +226,7 @@ pub(crate) struct Facts {
     allocs: Vec<String>,
     closing: u8,
     refuses: Vec<u64>,
-    /// The fenced lineage of each of them.
+    /// The fenced lineage of each set in `refuses`.
     refused_lineages: Vec<u64>,
 }
 
@@ -292,7 +292,7 @@ impl SetCommand {
             },
             state::Command::Pace(pace) => SetCommand::Pace { id: pace.id.0, pace: pace.pace.into() },
             state::Command::Rollback(rollback) => SetCommand::Rollback { id: rollback.id.0 },
-            // The set that it began in is of format 8.
+            // The set in which the migration began is of format 8.
             state::Command::Complete(complete) => SetCommand::Complete { id: complete.id.0 },
             state::Command::StartReturn(start) => SetCommand::StartReturn {
                 of: start.of.0,
@@ -316,7 +316,7 @@ impl SetCommand {
         }
     }
 
-    /// Of commands that move sections.
+    /// Converts a command that moves sections.
     fn from_section(command: &state::Command) -> SetCommand {
         match command {
             state::Command::Depart(depart) => SetCommand::Depart {
@@ -413,7 +413,7 @@ impl SetCommand {
         })
     }
 
-    /// Of commands whose rows are columns here.
+    /// Converts a command whose rows are columns in this format.
     fn into_rows(self) -> Result<state::Command, Contradiction> {
         match self {
             SetCommand::DepartSilent { sections, expected, liveness, to, lineages, migrations } => {

@@ -1,4 +1,4 @@
-//! The state of a set: [`seq_core::state::State`] as columns, and back.
+//! Columns for the state of a set ([`seq_core::state::State`]), and the conversions from and to this type.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -36,7 +36,7 @@ pub(crate) struct State {
     closing: u8,
 }
 
-/// One column for each field of the record of a section that is in the set, in order of section.
+/// Records of the sections that are in the set, in order of section, with one column for each field.
 #[derive(Archive, Serialize, Deserialize, Debug, Default)]
 struct Sections {
     ids: Vec<u32>,
@@ -51,7 +51,7 @@ struct Sections {
     came_by: Vec<u64>,
 }
 
-/// One column for each field of a node's record, by node id minus one.
+/// Records of the nodes, with one column for each field. The row of a node is its id minus one.
 #[derive(Archive, Serialize, Deserialize, Debug, Default)]
 struct Nodes {
     names: Vec<String>,

@@ -1,4 +1,4 @@
-//! Format 10: the contents of format 9, moves of sections by operators, and pauses of balancing.
+//! Format 10. It adds to format 9 the moves of sections by operators, and pauses of balancing.
 //!
 //! ```text
 //! command   body of format 9, whose last byte is 0 to 3; or a body of this format, and a last byte of 4
@@ -21,7 +21,7 @@ const ADDED: u8 = 4;
 /// A command of this format. The order of the variants is the format.
 #[derive(Archive, Serialize, Deserialize, Debug)]
 enum Added {
-    /// To node 0: the sections are balanced again.
+    /// Moves sections to a node; 0 lets the sections be balanced again.
     MoveSections {
         sections: Vec<u32>,
         to: u32,
@@ -36,7 +36,7 @@ struct Pause {
     principal: String,
 }
 
-/// What operators changed of the placement of sections. One column for each field of a move.
+/// Changes of the placement of sections by operators, with one column for each field of a move.
 #[derive(Archive, Serialize, Deserialize, Debug)]
 struct Changes {
     paused: Option<Pause>,
@@ -45,7 +45,7 @@ struct Changes {
     version: u64,
 }
 
-/// Encodes a command, given its body in format 9 where that has it.
+/// Encodes a command. `earlier` returns the body in format 9 of a command that format 9 has.
 pub(super) fn encode_command(command: &Command, earlier: impl FnOnce(&Command) -> Vec<u8>) -> Vec<u8> {
     let added = match command {
         Command::MoveSections(MoveSections { sections, to }) => Added::MoveSections {
@@ -75,7 +75,7 @@ pub(super) fn decode_command(
     })
 }
 
-/// Appends what operators changed of the placement to the body of a state in format 9.
+/// Appends the operators' changes of the placement of sections to the body of a state in format 9.
 pub(super) fn encode_state(state: &state::State, earlier: Vec<u8>) -> Vec<u8> {
     let balancing = &state.balancing;
     let (sections, nodes) = balancing.all_moved().map(|(section, node)| (section.0, node.0)).unzip();

@@ -1,5 +1,5 @@
-//! Format 11: the contents of format 10, series with the set that creates them, the nodes that can own their sections,
-//! the time of a restore, the beginnings of ownerships, and the event log.
+//! Format 11. It adds to format 10 the series, the layout writer, the nodes that can own sections of series, the time
+//! of a restore, the beginnings of ownerships, and the event log.
 //!
 //! ```text
 //! state     body of format 10, with the layout that the set files declare; body of the rest; last 4 bytes: length of
@@ -28,7 +28,7 @@ struct Added {
     restored_ms: Option<u64>,
     /// The newest hand-over of the layout.
     writer: Option<LayoutWriter>,
-    /// For each section that is in the set, in order, the beginning of its ownership.
+    /// The beginning of the ownership of each section that is in the set, in order of section.
     began: Vec<Beginning>,
     /// The event log: the numbers of the newest event and change, the time of the newest note, and the kept events.
     events: (((u64, u64), u64), Vec<Event>),
@@ -58,7 +58,7 @@ impl Added {
     }
 }
 
-/// Appends the series to the body of a state in format 10.
+/// Appends the additions of this format to the body of a state in format 10.
 pub(super) fn encode_state(state: &State, earlier: Vec<u8>) -> Vec<u8> {
     let Added { series, reads_lanes, restored_ms, writer, began, events } = Added::of(state);
     let mut rest = Vec::new();
@@ -71,7 +71,7 @@ pub(super) fn encode_state(state: &State, earlier: Vec<u8>) -> Vec<u8> {
     append(earlier, &rest)
 }
 
-/// Decodes a state. `earlier` decodes the body of format 10, for a layout to which these lanes are appended.
+/// Decodes a state. `earlier` decodes the body of format 10 and appends the given lanes to the state's layout.
 pub(super) fn decode_state(
     body: &[u8],
     earlier: impl FnOnce(&[u8], &[Lanes]) -> Result<State, Malformed>,

@@ -1,11 +1,11 @@
-//! Format 7: format 6 with the audit log.
+//! Format 7. It adds the audit log to format 6.
 //!
 //! ```text
 //! command   body of format 6, or of an operation; last byte: which of both
 //! state     body of format 6; body of the rest; last 4 bytes: length of the rest, little-endian
 //! ```
 //!
-//! So the bytes of frequent commands, and the tests that hold them, stay unchanged.
+//! So the bytes of frequent commands stay unchanged, and so do the tests that hold these bytes.
 
 use std::collections::VecDeque;
 
@@ -78,7 +78,7 @@ pub(super) fn decode_command(
     }
 }
 
-/// Appends the parts of a state that format 6 lacks to its body in format 6.
+/// Appends the parts of a state that format 6 lacks to the state's body in format 6.
 pub(super) fn encode_state(state: &state::State, earlier: Vec<u8>) -> Vec<u8> {
     let (base, removed) = state.audit.base();
     let record = |event: &AuditEvent| match &event.record {

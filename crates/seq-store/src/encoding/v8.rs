@@ -1,5 +1,5 @@
-//! Format 8: format 7 with the knowledge of sets about each other since [`Rules::Eight`](state::Rules::Eight), and with
-//! losses.
+//! Format 8. It adds to format 7 the knowledge of sets about each other since [`Rules::Eight`](state::Rules::Eight),
+//! and the record of a loss of entries.
 //!
 //! ```text
 //! command   body of format 7, whose last byte is 0 or 1; or a body of this format, and a last byte of 2
@@ -39,7 +39,8 @@ enum Added {
     ReportLoss { node: String, incarnation: u64, seen: u64, certain: bool },
 }
 
-/// A page of a set's records, with the longest session of that set, and the sets whose records it has inherited.
+/// A page of a set's records, with the longest session of that set, and with the sets whose records that set has
+/// inherited.
 #[derive(Archive, Serialize, Deserialize, Debug)]
 struct Page {
     records: FenceResponse,
@@ -73,7 +74,7 @@ struct MoreFacts {
 struct Rest {
     /// The closed sets that a set in quarantine leaves out.
     closed: Vec<u64>,
-    /// The sets whose records a set in quarantine has from the responses of other sets.
+    /// The sets whose records a set in quarantine has received in the responses of other sets.
     inherited: WithLineages,
     migrations: Vec<u64>,
     /// The set of each migration of the column before.
@@ -93,7 +94,7 @@ struct Progress {
     next: Option<u32>,
 }
 
-/// Encodes a command. `earlier` returns the body in format 7 of a command whose fields format 7 all has.
+/// Encodes a command. `earlier` returns the body in format 7 of a command if format 7 has all fields of the command.
 pub(super) fn encode_command(command: &Command, earlier: impl FnOnce(&Command) -> Vec<u8>) -> Vec<u8> {
     let Some(added) = Added::from_core(command) else { return earlier(command) };
     let mut body = rkyv::to_bytes::<rancor::Error>(&added).expect("encoding into memory does not fail").into_vec();
@@ -111,7 +112,7 @@ pub(super) fn decode_command(
     Ok(added.into_core()?)
 }
 
-/// Appends the parts of a state that format 7 lacks to its body in format 7.
+/// Appends the parts of a state that format 7 lacks to the state's body in format 7.
 pub(super) fn encode_state(state: &state::State, earlier: Vec<u8>) -> Vec<u8> {
     let peers = || state.sets.values();
     let progress = |peer: &PeerSet| {
@@ -145,7 +146,7 @@ pub(super) fn decode_state(
 }
 
 impl Added {
-    /// The command; `None` where format 7 has it whole.
+    /// Converts a command. Returns `None` if format 7 has all fields of the command.
     fn from_core(command: &Command) -> Option<Added> {
         Some(match command {
             Command::LearnRecords(response) => Added::LearnRecords(Page::from_core(response)),

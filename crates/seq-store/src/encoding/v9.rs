@@ -1,4 +1,4 @@
-//! Format 9: the contents of format 8, and the copies of sections whose last owner stopped in an orderly way.
+//! Format 9. It adds to format 8 the copies of sections whose last owner stopped in an orderly way.
 //!
 //! ```text
 //! command   body of format 8, whose last byte is 0, 1 or 2; or a body of this format, and a last byte of 3
@@ -42,7 +42,7 @@ struct Parts {
     epochs: Vec<u64>,
     highest: Vec<u64>,
     lengths: Vec<u32>,
-    /// Place in the copy of a part; in a state, 1 where the ownership has begun, and 0 before it.
+    /// Offset of a part in its copy. In a state, 1 if the ownership for which the copy is kept has begun, and 0 if not.
     offsets: Vec<u32>,
     /// End of the part in `bytes`.
     ends: Vec<u32>,
@@ -59,7 +59,7 @@ struct Row {
     bytes: Vec<u8>,
 }
 
-/// Encodes a command, given its body in format 8 where that has it whole.
+/// Encodes a command. `earlier` returns the body in format 8 of a command if format 8 has all fields of the command.
 pub(super) fn encode_command(command: &Command, earlier: impl FnOnce(&Command) -> Vec<u8>) -> Vec<u8> {
     let added = match command {
         Command::Renew(renew) if !renew.copies.is_empty() || !renew.taken.is_empty() => ExactRenew::from_core(renew),
@@ -80,7 +80,7 @@ pub(super) fn decode_command(
     Ok(Command::Renew(added.into_core()?))
 }
 
-/// Appends the kept copies of a state to its body in format 8.
+/// Appends the kept copies of a state to the state's body in format 8.
 pub(super) fn encode_state(state: &state::State, earlier: Vec<u8>) -> Vec<u8> {
     let mut copies = Parts::default();
     for (section, kept) in state.copies.iter() {

@@ -1,7 +1,7 @@
 //! Hands the creation of series to another set.
 //!
-//! **Invariant:** the other set is asked before the hand-over whether it knows the present writer, because a set adopts
-//! a hand-over only from the set that it knows as the writer.
+//! **Invariant:** before the hand-over, this set asks the other set whether that set knows this set as the present
+//! writer, because a set adopts a hand-over only from the set that it knows as the writer.
 
 use seq_core::plan::Fingerprint;
 use seq_core::state::{LayoutWriter, PeerSet, SetDefinition, SetLayoutWriter, State};

@@ -1,7 +1,7 @@
 //! Starts and ends migrations, and shows their progress.
 //!
-//! The records of sections are the journal of a migration. Only its speed and its pauses are kept in the memory of the
-//! leader.
+//! The records of sections are the journal of a migration. Only the speed and the pauses of the migration are held in
+//! the memory of the leader.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ use super::{SetAdmin, name_of, refused};
 use crate::audit::services::migration_text;
 use crate::between::progress::MigrationProgress;
 
-/// Default pace of a migration: 1,000 sections in five seconds, with pauses that callers do not notice.
+/// Default pace of a migration. It moves 1,000 sections in five seconds, with pauses that callers do not notice.
 const DEFAULT_PACE: Pace = Pace { rate: 200, max_pause: Duration::from_millis(100), paused: false };
 
 /// Returns the pace of a request. A field that the request leaves out keeps its former value, or gets the default in a
@@ -261,7 +261,8 @@ struct Times {
 }
 
 impl Times {
-    /// Finds the operations in the audit log, whose texts are otherwise only for people.
+    /// Finds the times of a migration's operations in the audit log, by the texts of the operations. Otherwise only
+    /// people read these texts.
     fn of(state: &State, id: MigrationId) -> Times {
         let started = format!(", {}", migration_text(id.0));
         let ends = ["complete", "rollback"].map(|word| format!("migration {word} {id}"));
@@ -279,8 +280,8 @@ impl Times {
     }
 }
 
-/// Returns whether a section is in this set that the return of migration `id` brought back, and that can leave by it
-/// again.
+/// Returns whether this set has a section that the return of migration `id` brought back. Such a section can depart by
+/// that migration again.
 fn returns(state: &State, id: MigrationId) -> bool {
     let by = return_id(id);
     state.sections.residents().any(|(_, residence)| residence.came_by == by)
@@ -292,7 +293,7 @@ fn phase(state: &State, id: MigrationId, migration: &Migration, departed: u32) -
         Phase::Open if state.has_arrived(id, migration) => MigrationPhase::Arrived,
         Phase::Open => MigrationPhase::Open,
         // A section that has returned has no tombstone any more. Until the other set has noted the return, more
-        // sections may depart to it; and until the return is complete, no other migration can take the sections.
+        // sections may depart to that set. Until the return is complete, no other migration can take the sections.
         Phase::RolledBack { noted: true } if departed == 0 && !returns(state, id) => MigrationPhase::RolledBack,
         Phase::RolledBack { .. } => MigrationPhase::RollingBack,
         Phase::Completed { .. } => MigrationPhase::Completed,

@@ -1,7 +1,7 @@
-//! Checks a migration before it starts: the source set by its applied state, the target set by a request that changes
-//! nothing.
+//! Check of a migration before it starts. The source set is checked by its applied state, and the target set by a
+//! request that changes nothing.
 //!
-//! **Invariant:** a plan with problems has no id, so it cannot be started; each problem names an obstacle.
+//! **Invariant:** a plan with problems has no id, so its migration cannot be started. Each problem names an obstacle.
 
 use seq_core::layout::SectionRun;
 use seq_core::state::{Closing, PeerSet, Phase, Rules, Scope, SetDefinition, State};

@@ -10,7 +10,8 @@ use super::{SetAdmin, name_of};
 /// Most runs in one response: some 100 kB.
 const MAX_RUNS: u32 = 1_000;
 
-/// Most sections that a request reads. The read takes a few milliseconds, during which no entry is applied.
+/// Maximum number of sections that one request reads. The read takes a few milliseconds, during which no entry is
+/// applied.
 const MAX_READ: u32 = 65_536;
 
 impl SetAdmin {

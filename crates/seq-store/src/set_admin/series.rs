@@ -1,7 +1,7 @@
 //! Creates and retires series.
 //!
-//! **Invariant:** a series is created only where every live AllocSvr can own its sections, and a shape is checked
-//! before it is stored, because neither the name nor the shape of a series ever changes.
+//! **Invariant:** a series is created only in a set in which every live AllocSvr can own sections of series. Its shape
+//! is checked before it is stored, because neither the name nor the shape of a series ever changes.
 
 use seq_core::Seq;
 use seq_core::layout::{Lanes, TickClock};
@@ -20,20 +20,23 @@ use tonic::Status;
 use super::{SetAdmin, refused};
 use crate::preconditions::{self, Required};
 
-/// Sections of a series with more lanes than that: enough to spread them over the AllocSvrs of a set.
+/// Default number of sections of a series with more lanes than this number. It is enough to spread the sections over
+/// the AllocSvrs of a set.
 const DEFAULT_SECTIONS: u32 = 16;
 
-/// Lead where the server chooses the lane, in milliseconds: ids continue for that long without a store, and a lane
-/// whose owner has crashed rests for that long.
+/// Lead in milliseconds if the server chooses the lane. Ids continue for this long without a store, and a lane whose
+/// owner has crashed rests for this long.
 const CHOSEN_LEAD_MS: u32 = 60_000;
 
-/// Lead where the caller names the lane, in milliseconds: the ceiling is in the past before a successor may start.
+/// Lead in milliseconds if the caller names the lane. It is short, so that the ceiling is in the past before the next
+/// owner may start.
 const NAMED_LEAD_MS: u32 = 2_000;
 
 /// Accepted leads, in milliseconds.
 const LEADS_MS: std::ops::RangeInclusive<u32> = 1_000..=600_000;
 
-/// Time for which the ids of a new series must last, in milliseconds: ten years.
+/// Minimum time for which the ids of a new series last, in milliseconds, unless the request allows a shorter time. It
+/// is ten years.
 const LONGEST_SHORT_MS: u64 = 10 * 365 * 86_400_000;
 
 impl SetAdmin {

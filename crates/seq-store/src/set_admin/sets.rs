@@ -1,7 +1,7 @@
 //! Creates, lists and closes sets.
 //!
-//! **Invariant:** a set is defined once, under an id of its own. A set that joins a cluster has the layout of the
-//! cluster, and a name that no other known set has.
+//! **Invariant:** a set is defined once, under an id that no other set has. A set that joins a cluster has the layout
+//! of the cluster, and a name that no other known set has.
 
 use seq_auth::ExpectedServer;
 use seq_core::plan::Fingerprint;
@@ -56,7 +56,8 @@ impl SetAdmin {
         }
     }
 
-    /// Learns the facts of the joined set, and asks the sets that it knows.
+    /// Learns the stated facts of the set through which this set joins the cluster. Then asks the other sets that the
+    /// statements name.
     async fn learn(&self, known: &Stated) -> Result<(), Status> {
         exchange::learn(&self.between, known).await?;
         exchange::introduce(&self.between, &known.others).await;
@@ -79,8 +80,8 @@ impl SetAdmin {
         Err(Reason::OtherGenesis.status(text))
     }
 
-    /// Requests the facts of a cluster from the store of one of its sets, and checks that this set fits into the
-    /// cluster.
+    /// Requests the facts of a cluster from the store of one of its sets. Checks that this set has the layout of the
+    /// cluster and that no other set has this set's name.
     async fn join(&self, id: SetId, stores: &[String]) -> Result<Stated, Status> {
         let layout = &self.declared.layout;
         let request = ExchangeRequest {
@@ -113,7 +114,8 @@ impl SetAdmin {
         Ok(stated)
     }
 
-    /// Compares the layouts. The request names the layout by its hash; the response has its numbers.
+    /// Compares the layout of the set file with the layout in the response. The request names the layout only by its
+    /// hash, and the response has its numbers.
     fn check_layout(&self, response: &ExchangeResponse) -> Result<(), Status> {
         let (uids, size) = (self.declared.layout.uids(), self.declared.layout.section_size());
         let theirs = (response.uid_start..response.uid_end, response.section_size);
@@ -210,8 +212,9 @@ impl SetAdmin {
         Ok(ForgetSetResponse { known, fingerprint: plan.0 })
     }
 
-    /// Closes the set, if the request's plan matches the current plan. Returns the state of the set, and the plan as it
-    /// was before. No plan is required if the set is closing already, so a repeated request finds its own change.
+    /// Closes the set. The required plan must match the current plan, unless the set is closing already. So a request
+    /// can be repeated after its change was made. Returns the state of the set, and the fingerprint of the plan before
+    /// the change.
     async fn close(&self, required: Required) -> Result<(Closing, Fingerprint), Status> {
         let (closing, plan) = self.read(|state, _| (state.closing, preconditions::close(state)))?;
         if required.dry_run {

@@ -1,6 +1,7 @@
 //! The container image, as an archive in the OCI layout (image-spec 1.1): a single layer with only the binary.
 //!
-//! `podman load` and `docker load` (25 and later) read it. Making it needs neither a registry nor a container engine.
+//! `podman load` and `docker load` (25 and later) read the archive. No registry or container engine is needed to make
+//! it.
 
 use std::fs;
 use std::path::Path;
@@ -10,7 +11,8 @@ use serde_json::{Value, json};
 
 use super::{Dist, TARGET, run_to_end, sha256};
 
-/// User and group of the processes, which own no file of the image: 65532 is "nonroot" in the distroless images.
+/// User and group of the processes. 65532 is "nonroot" in the distroless images. In this image, the user owns only the
+/// data directory.
 const USER: &str = "65532:65532";
 
 /// Writes the archive of the container image; returns the archive's file name.
@@ -20,7 +22,8 @@ pub(super) fn write(dist: &Dist) -> anyhow::Result<String> {
     fs::create_dir_all(&blobs)?;
 
     let layer = layer(dist)?;
-    // The id of a layer is the digest of its content; its own digest is that of the compressed archive.
+    // The id of a layer is the digest of the uncompressed archive. The digest of a layer is the digest of the
+    // compressed archive.
     let diff_id = sha256(&layer)?;
     run_to_end(Command::new("gzip").args(["-9nf"]).arg(&layer))?;
     let layer = layer.with_extension("tar.gz");
@@ -76,7 +79,7 @@ pub(super) fn write(dist: &Dist) -> anyhow::Result<String> {
     Ok(file)
 }
 
-/// Makes the only layer: the binary, and a data directory that belongs to the user of the processes.
+/// Makes the only layer. It has the binary, and a data directory that belongs to the user of the processes.
 fn layer(dist: &Dist) -> anyhow::Result<std::path::PathBuf> {
     let root = dist.staged.join("layer");
     fs::create_dir_all(root.join("data"))?;

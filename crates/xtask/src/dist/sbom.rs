@@ -1,7 +1,7 @@
 //! The list of the binary's components, in the CycloneDX format.
 //!
-//! Invariant: the list depends only on the sources. The tool's output also has a random number, the time and the path
-//! of the checkout; this module removes them.
+//! **Invariant:** the list depends only on the sources. The output of cargo-cyclonedx also has a random number, the
+//! current time and the path of the checkout, which this module removes or replaces.
 
 use std::fs;
 use std::path::Path;
@@ -15,8 +15,8 @@ use super::{TARGET, text_of, version};
 /// Version of cargo-cyclonedx that makes the lists.
 const CARGO_CYCLONEDX: &str = "0.5.9";
 
-/// Stem of the tool's output files, each next to the manifest of a crate. No other file in the repository has this
-/// name.
+/// File name, without extension, of the lists that cargo-cyclonedx writes next to the manifest of each crate. No other
+/// file in the repository has this name.
 const FILE: &str = "seqsvr-list";
 
 #[derive(Args)]
@@ -62,7 +62,7 @@ pub(super) fn write(root: &Path, epoch: &str, to: &Path) -> anyhow::Result<()> {
     fs::write(to, text).with_context(|| format!("cannot write {}", to.display()))
 }
 
-/// Runs the tool, which writes its files.
+/// Runs cargo-cyclonedx, which writes a list next to the manifest of each crate.
 fn list(root: &Path) -> anyhow::Result<()> {
     let mut cargo = crate::cargo(root);
     cargo.args([

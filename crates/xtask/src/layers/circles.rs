@@ -1,22 +1,24 @@
-//! Finds circles of modules inside a crate: modules of one folder that use each other, directly or through others.
+//! Finds circles of modules inside a crate. A circle is a group of modules of one folder that use each other, directly
+//! or through other modules of the folder.
 //!
-//! A folder module (`x.rs` with `x/`) counts as one module of its parent's folder. Uses between a module and its own
-//! submodules do not count: a parent re-exports its parts, and parts use the types of their parent. The check reads
-//! text, so it misses uses through a re-export of the crate's root.
+//! A module with a folder (`x.rs` with `x/`) counts as a single module of the folder that `x.rs` is in. Uses between a
+//! module and its own submodules do not count, because a module re-exports the items of its submodules, and submodules
+//! use the types of the module above. The check reads text, so it misses uses through a re-export of the crate's root.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::report::Finding;
 use crate::source::Source;
 
-/// Crates that had circles when the rule was added, with their number. This is a ratchet: an entry is lowered when a
-/// circle opens, never raised.
+/// Number of circles of each crate that had circles when the rule was added. An entry is lowered when a circle is
+/// removed, and never raised.
 const RATCHET: &[(&str, usize)] = &[("seq-core", 1), ("seq-sim", 2), ("seq-store", 1)];
 
 /// The path of a module below its crate's root, such as `["state", "moves"]`.
 type Module = Vec<String>;
 
-/// Uses of modules of one folder by each other, each with the modules that have the use.
+/// Uses between modules of one folder. The keys are the module that uses and the module that is used, and the values
+/// are the uses in the form `a::x -> b`.
 type Uses = BTreeMap<Module, BTreeMap<Module, BTreeSet<String>>>;
 
 pub(super) fn check(sources: &[Source], findings: &mut Vec<Finding>) {
@@ -40,7 +42,7 @@ pub(super) fn check(sources: &[Source], findings: &mut Vec<Finding>) {
     }
 }
 
-/// Returns the product's files of each crate by module.
+/// Returns the text of each module of the product, by crate.
 fn crates(sources: &[Source]) -> BTreeMap<&str, BTreeMap<Module, &str>> {
     let mut crates: BTreeMap<&str, BTreeMap<Module, &str>> = BTreeMap::new();
     for source in sources.iter().filter(|source| source.is("rs") && !source.is_test()) {
@@ -56,7 +58,7 @@ fn crates(sources: &[Source]) -> BTreeMap<&str, BTreeMap<Module, &str>> {
     crates
 }
 
-/// Modules of one folder that all use each other, directly or through others.
+/// Modules of one folder that all use each other, directly or through other modules.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Circle {
     modules: Vec<String>,
@@ -94,7 +96,7 @@ fn of_crate(files: &BTreeMap<Module, &str>) -> Vec<Circle> {
     circles.into_iter().collect()
 }
 
-/// Returns the modules that can be reached from a module by one use or more.
+/// Returns the modules that can be reached from a module by following one or more uses.
 fn reached<'a>(from: &Module, uses: &'a Uses) -> BTreeSet<&'a Module> {
     let mut reached = BTreeSet::new();
     let mut open: Vec<&Module> = uses.get(from).into_iter().flat_map(BTreeMap::keys).collect();
@@ -126,7 +128,8 @@ fn used_modules(module: &Module, text: &str, files: &BTreeMap<Module, &str>) -> 
     used
 }
 
-/// Calls `found` with each path of a use tree at the start of `text`, such as `a::{b, c::d}`. Returns the rest.
+/// Parses the use tree at the start of `text`, such as `a::{b, c::d}`, and calls `found` with each path in it. Returns
+/// the text after the tree.
 fn paths<'a>(text: &'a str, prefix: &mut Vec<&'a str>, found: &mut dyn FnMut(&[&str])) -> &'a str {
     let text = text.trim_start();
     if let Some(mut rest) = text.strip_prefix('{') {

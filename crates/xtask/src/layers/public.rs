@@ -1,14 +1,16 @@
-//! Checks that public signatures have no types of libraries that are fenced by a single crate: openraft, sled, rkyv.
+//! Checks that no public signature has a type of openraft, rkyv or sled. These libraries are fenced, which means that
+//! only the crates listed in `FENCED` may use them.
 //!
-//! The check reads text, not types: every `pub` item up to its body (the compiler refuses a `pub` item that is not
-//! reachable). Names of a library are its paths, a file's imports from it, and the crate's own aliases of such names.
+//! The check reads the text of every `pub` item up to its body, and knows no types. (The compiler refuses a `pub` item
+//! that is not reachable.) It looks for paths of a library, for names that the file imports from a library, and for the
+//! crate's own aliases of such names.
 
 use std::collections::BTreeSet;
 
 use crate::report::Finding;
 use crate::source::Source;
 
-/// Fenced libraries, and the file with the crate's aliases of their types.
+/// Fenced libraries. [`ALIASES`] is the file in which a crate declares aliases of their types.
 const LIBRARIES: &[&str] = &["openraft", "rkyv", "sled"];
 const ALIASES: &str = "crates/seq-raft/src/types.rs";
 
@@ -36,13 +38,13 @@ pub(super) fn check(sources: &[Source], findings: &mut Vec<Finding>) {
     }
 }
 
-/// Returns the names of the aliases that are declared for types of a library.
+/// Returns the names of the aliases that the file declares for types of a library.
 fn aliases(source: &Source) -> BTreeSet<String> {
     let declared = source.text.lines().filter_map(|line| line.trim().strip_prefix("pub(crate) type "));
     declared.filter_map(|rest| words(rest).next().map(str::to_owned)).chain(["TypeConfig".to_owned()]).collect()
 }
 
-/// Returns the names of types that a file imports from these paths.
+/// Returns the names of the types that a file imports from `paths`.
 fn imported(source: &Source, paths: &[&str]) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     let mut statement = String::new();
@@ -61,7 +63,8 @@ fn imported(source: &Source, paths: &[&str]) -> BTreeSet<String> {
     names
 }
 
-/// Returns the signatures of public items with their lines: up to the body, for enums and traits including the body.
+/// Returns the line and the signature of each public item. A signature ends before the item's body, but the body of an
+/// enum or a trait is included.
 fn signatures(text: &str) -> Vec<(usize, String)> {
     let lines: Vec<&str> = text.lines().take_while(|line| !line.starts_with("mod tests {")).collect();
     let mut found = Vec::new();

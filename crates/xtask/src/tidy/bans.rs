@@ -1,5 +1,5 @@
 //! Checks nested `clippy.toml` files. Clippy reads only the nearest file, so the file of a crate must repeat every ban
-//! of the root, or lift it in a comment: `# lifted: path: why`.
+//! of the root's file, or state in a comment that the ban is lifted: `# lifted: path: why`.
 
 use crate::report::Finding;
 use crate::source::Source;
@@ -22,7 +22,7 @@ pub(super) fn check(sources: &[Source], findings: &mut Vec<Finding>) {
     }
 }
 
-/// Returns the banned paths, and the settings of a single line.
+/// Returns the banned paths, and the settings that are written on a single line.
 fn rules(text: &str) -> impl Iterator<Item = &str> {
     text.lines().filter_map(|line| match line.trim().strip_prefix("{ path = \"") {
         Some(rest) => rest.split_once('"').map(|(path, _)| path),

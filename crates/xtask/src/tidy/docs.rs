@@ -1,5 +1,5 @@
-//! Checks documents: named Rust files exist, the steps of `docs/how-to-add.md` name what is there, and
-//! decision records are numbered without a gap.
+//! Checks documents. Rust files that they name must exist, the steps of `docs/how-to-add.md` must name files and texts
+//! that exist, and decision records must be numbered without a gap.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use crate::source::Source;
 /// Directory of the decision records.
 const ADR_DIR: &str = "docs/adr/";
 
-/// The page whose steps name a file and what to look at in it.
+/// The page with steps, each of which names a file and texts to look at in that file.
 const STEPS: &str = "docs/how-to-add.md";
 
 /// A file name that stands for a pattern.
@@ -41,8 +41,8 @@ fn check_named_files(source: &Source, sources: &[Source], findings: &mut Vec<Fin
     }
 }
 
-/// Checks the steps of a page: "1. `file`: `name`, `other name`: words". The file exists, and has the names in its
-/// text.
+/// Checks the steps of a page, which have the form "1. `file`: `name`, `other name`: words". The file of a step must
+/// exist, and must contain the names.
 fn check_steps(page: &Source, sources: &[Source], findings: &mut Vec<Finding>) {
     for (number, line) in prose(&page.text).filter(|(_, line)| line.starts_with(|c: char| c.is_ascii_digit())) {
         let mut say = |text: String| findings.push(Finding::new(&page.path, number, text));
@@ -72,8 +72,8 @@ fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// Returns the anchors of the headings as a renderer derives them: lower case, words joined by `-`, other characters
-/// dropped.
+/// Returns the anchors of the headings of a page, derived as a renderer derives them: the heading in lower case, with
+/// its words joined by `-` and without other characters.
 pub(crate) fn anchors(text: &str) -> BTreeSet<String> {
     let slug = |heading: &str| {
         let kept = heading.trim().chars().filter(|c| c.is_alphanumeric() || [' ', '-', '_'].contains(c));
@@ -82,8 +82,8 @@ pub(crate) fn anchors(text: &str) -> BTreeSet<String> {
     prose(text).filter(|(_, line)| line.starts_with('#')).map(|(_, line)| slug(line.trim_start_matches('#'))).collect()
 }
 
-/// Checks that decision records are named `NNNN-title.md`, are numbered from 0001 without a gap, and have the number in
-/// the heading and the same parts. 0000 is the template.
+/// Checks that each decision record is named `NNNN-title.md`, has its number in the heading, and has the required
+/// parts. Also checks that the numbers have no gap. Number 0000 is the template.
 fn check_adrs(sources: &[Source], findings: &mut Vec<Finding>) {
     let mut expected = 0_u32;
     for source in sources {

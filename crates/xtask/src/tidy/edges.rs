@@ -1,7 +1,9 @@
-//! Checks where the program touches its process: only commands print and exit, only one file reads variables of the
-//! environment, no task group is dropped while its tasks run, and `seq-kit` names no metric of seqsvr.
+//! Checks where the program uses facilities of its process, such as its output and its environment. Only commands may
+//! print and exit, only one file may read variables of the environment, no task group may be dropped while its tasks
+//! run, and `seq-kit` may name no metric of seqsvr.
 //!
-//! Clippy cannot check these rules: its bans apply to a whole crate with its tests, and these rules differ by file.
+//! Clippy cannot check these rules, because its bans apply to a whole crate with its tests, and these rules differ by
+//! file.
 
 use crate::report::Finding;
 use crate::source::Source;
@@ -16,7 +18,8 @@ struct Edge {
     instead: &'static str,
 }
 
-/// Crates of the binary: the parts that all commands use, servers, other commands, and the command line.
+/// Crates of the binary. In this order, they have the parts that all commands use, the commands that run servers, the
+/// other commands, and the command line.
 const COMMAND: &str = "crates/seq-command/";
 const NODE: &str = "crates/seq-node/";
 const CLI: &str = "crates/seq-cli/";
@@ -25,7 +28,8 @@ const PROGRAM: &str = "crates/seqsvr/";
 const EDGES: &[Edge] = &[
     Edge {
         marks: &[("print", "!("), ("println", "!("), ("stdout", "()"), ("stderr", "()")],
-        // The logger writes to stderr, and so does a failed disk before the abort, because the log may be filtered.
+        // The logger writes to stderr. The abort after a failed sync also writes to stderr, because the log may be
+        // filtered.
         allowed: &[COMMAND, NODE, CLI, PROGRAM, "/telemetry.rs", "/storage/abort.rs"],
         instead: "only commands print: return the text, or log it",
     },
@@ -47,7 +51,7 @@ const EDGES: &[Edge] = &[
     },
 ];
 
-/// Path of the crate that knows no product, and the text that it may not contain.
+/// Path of the crate that does not depend on the product, and the text that this crate may not contain.
 const KIT: (&str, &str) = ("crates/seq-kit/", concat!("seqsvr", "_"));
 
 pub(super) fn check(sources: &[Source], findings: &mut Vec<Finding>) {

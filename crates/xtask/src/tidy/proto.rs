@@ -1,5 +1,5 @@
-//! Checks the documentation of the protos: every element has a comment above it, a number's comment states its meaning
-//! and its range, and names follow one style.
+//! Checks the documentation of the protos. Every element must have a comment above it, the comment of a number must
+//! state its meaning or its range, and names must follow one style.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -12,7 +12,8 @@ use protox::prost_reflect::prost_types::{
 
 use crate::report::Finding;
 
-// Field numbers in `google.protobuf.FileDescriptorProto` and its parts: the steps of a path to an element's comment.
+// Field numbers in `google.protobuf.FileDescriptorProto` and its parts. The path to an element's comment consists of
+// them.
 const FILE_MESSAGE: i32 = 4;
 const FILE_ENUM: i32 = 5;
 const FILE_SERVICE: i32 = 6;
@@ -23,12 +24,12 @@ const MESSAGE_ONEOF: i32 = 8;
 const ENUM_VALUE: i32 = 2;
 const SERVICE_METHOD: i32 = 2;
 
-/// Words that state the meaning of a number. A number's comment must have such a word, a range, which has a digit, or
-/// the name of the field that defines it, in back-ticks.
+/// Words that state the meaning of a number. The comment of a number must have such a word, a digit, which belongs to a
+/// range, or a back-tick, which belongs to the name of the field that defines the number.
 const COUNTING: &[&str] =
     &["number", "index", "version", "epoch", "uid", "user", "section", "count", "term", "bytes", "since", "`"];
 
-/// Suffixes of field names with a unit, and the word that their comment must contain.
+/// Endings of field names that state a unit, each with the word that the comment of such a field must contain.
 const UNITS: &[(&str, &str)] = &[("_ms", "millisecond"), ("_seconds", "second"), ("_bytes", "byte")];
 
 pub(super) fn check(dir: &Path, findings: &mut Vec<Finding>) -> anyhow::Result<()> {
@@ -82,7 +83,7 @@ fn lint(file: &FileDescriptorProto, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Returns the line and the leading comment of each element, by its path.
+/// Returns the line and the leading comment of each element. The key is the path of the element.
 fn places(file: &FileDescriptorProto) -> HashMap<Vec<i32>, (usize, String)> {
     let locations = file.source_code_info.iter().flat_map(|info| &info.location);
     let place = |span: &[i32]| span.first().map_or(0, |line| *line as usize + 1);

@@ -1,19 +1,20 @@
-//! Checks Rust files: a module comment at the top, limits on the size and on the width of comments, no marks of
-//! unfinished work.
+//! Checks Rust files. A file must begin with a module comment and have no marks of unfinished work. Its size and the
+//! width of its comments are limited.
 
 use crate::report::Finding;
 use crate::source::Source;
 
-/// Limit on the lines of a file without its tests: a longer file has more than one purpose.
+/// Most lines of a file without its tests. A longer file has more than one purpose.
 const MAX_LINES: usize = 900;
 
-/// Files that exceeded the limit when the rule was added, with their own limits. Entries may only shrink or be removed.
+/// Files that exceeded the limit when the rule was added, with their own limits. An entry may only be lowered or
+/// removed.
 const RATCHET: &[(&str, usize)] = &[];
 
-/// Most characters of a line of comment: rustfmt wraps code at this width, and leaves comments as they are.
+/// Most characters of a line of comment. rustfmt wraps code at this width, but leaves comments as they are.
 const MAX_WIDTH: usize = 120;
 
-/// Marks of unfinished work in comments, which belongs in an issue; clippy finds the macros.
+/// Marks of unfinished work in comments. Unfinished work belongs in an issue. Clippy finds the macros that mark it.
 const OPEN_ENDS: &[&str] = &[concat!("TO", "DO"), concat!("FIX", "ME")];
 
 pub(super) fn check(sources: &[Source], findings: &mut Vec<Finding>) {

@@ -1,4 +1,4 @@
-//! Checks the rates of stiff sentences in the comments of each crate against the limits.
+//! Compares the rates of stiff sentences in the comments of each crate with the limits.
 
 use crate::report::Finding;
 use crate::sentences::{self, Counts, PATTERNS};
@@ -20,8 +20,8 @@ pub(super) fn check(sources: &[Source], findings: &mut Vec<Finding>) {
     }
 }
 
-/// Returns the patterns above their limit, with their matches and the limit. The number of allowed matches is rounded
-/// up, so that a small crate may have one of each.
+/// Returns the patterns whose rate is above its limit, with their matches and limits. The number of allowed matches is
+/// rounded up, so that even a small crate may have one match of each pattern.
 fn exceeded(counts: &Counts) -> impl Iterator<Item = (&'static str, usize, usize)> {
     let lines = counts.lines;
     let patterns =

@@ -3,7 +3,7 @@
 use crate::report::Finding;
 use crate::source::Source;
 
-/// Forbidden texts with their reasons. Written in parts, because this file is checked as well.
+/// Forbidden texts with their reasons. The texts are written in parts, because this file is checked too.
 const FORBIDDEN: &[(&str, &str)] = &[
     (concat!("/wo", "rk/"), "a path of one machine"),
     (concat!("/ro", "ot/"), "a path of one machine"),

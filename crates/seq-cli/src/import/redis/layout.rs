@@ -1,5 +1,5 @@
-//! The statements of Redis servers about themselves: role and mode, and the masters of a cluster with their slots.
-//! Pure.
+//! Parses, without any I/O, the role and mode that a Redis server reports, and the masters of a Redis Cluster with
+//! their slots.
 
 use std::collections::BTreeMap;
 
@@ -8,18 +8,18 @@ use redis::InfoDict;
 /// Number of slots of every Redis Cluster.
 const SLOTS: usize = 16_384;
 
-/// The statements of a server about itself, from INFO.
+/// The facts about a server in its response to INFO.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Server {
-    /// Whether the server is a node of a cluster.
+    /// Whether the server is a node of a Redis Cluster.
     pub(super) is_cluster: bool,
-    /// The master of a replica; `None` for a master.
+    /// Address of the master if the server is a replica; `None` if it is a master.
     pub(super) master: Option<String>,
     /// The id of the process, which changes with a restart.
     pub(super) run_id: String,
 }
 
-/// A node of a cluster that has slots.
+/// A node of a Redis Cluster to which slots are assigned.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Master {
     pub(super) id: String,
@@ -27,19 +27,19 @@ pub(super) struct Master {
     pub(super) port: u16,
 }
 
-/// The masters of a cluster; each slot has one.
+/// The masters of a Redis Cluster. Each slot has one master.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Layout {
     /// The masters, in order of their ids.
     pub(super) masters: Vec<Master>,
-    /// Index of the master of each slot.
+    /// Index in `masters` of the master of each slot.
     owners: Vec<u16>,
 }
 
 /// Reads the response to INFO.
 ///
 /// # Errors
-/// The server has no keys of its own, or does not state whether it has all of them.
+/// The server is not a data server, is still loading its keys, or does not report whether it is a master or a replica.
 pub(super) fn server(info: &InfoDict) -> Result<Server, String> {
     let text = |key: &str| info.get::<String>(key).unwrap_or_default();
     if text("loading") == "1" || text("async_loading") == "1" {
@@ -58,11 +58,11 @@ pub(super) fn server(info: &InfoDict) -> Result<Server, String> {
     Ok(Server { is_cluster, master, run_id: text("run_id") })
 }
 
-/// Reads the response of a node to CLUSTER NODES. `asked` is the host of this node, whose own address may be empty in
-/// the response.
+/// Parses the response of a node to CLUSTER NODES. `asked` is the host at which the node was queried. It is used where
+/// the node leaves its own address empty in the response.
 ///
 /// # Errors
-/// A slot has no master, is on its way to another master, or its master is failing, so keys would be missing.
+/// A slot has no master, is being migrated to another master, or has a failing master, so that keys would be missing.
 pub(super) fn layout(nodes: &str, asked: &str, prefers_names: bool) -> Result<Layout, String> {
     let mut owned: BTreeMap<Master, Vec<(usize, usize)>> = BTreeMap::new();
     for line in nodes.lines().filter(|line| !line.is_empty()) {
@@ -104,14 +104,14 @@ pub(super) fn layout(nodes: &str, asked: &str, prefers_names: bool) -> Result<La
 }
 
 impl Layout {
-    /// Returns whether another view has the same masters, by id, with the same slots.
+    /// Returns whether another layout has masters with the same ids and the same slots.
     pub(super) fn is_same(&self, other: &Layout) -> bool {
         let ids = |layout: &Layout| layout.masters.iter().map(|master| master.id.clone()).collect::<Vec<_>>();
         ids(self) == ids(other) && self.owners == other.owners
     }
 }
 
-/// Splits `ip:port@bus,name,...` of CLUSTER NODES.
+/// Parses an address of CLUSTER NODES, which has the form `ip:port@bus,name,...`. Returns host and port.
 fn address(text: &str, asked: &str, prefers_names: bool) -> Option<(String, u16)> {
     let mut parts = text.split(',');
     let (host, port) = parts.next()?.split('@').next()?.rsplit_once(':')?;

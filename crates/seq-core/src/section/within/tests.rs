@@ -109,7 +109,7 @@ fn a_raise_that_was_cut_short_is_requested_by_the_next_call() {
     assert!(section.is_in_ticks() && !Section::takeover(1, Seq(0), Step(1)).is_in_ticks());
 }
 
-/// A request for more numbers than are left takes none of them, and the numbers that are left are given out.
+/// A request for more numbers than are left takes none of them, and the numbers that are left can still be allocated.
 #[test]
 fn numbers_end_where_their_series_ends() {
     let section = Section::takeover(1, Seq(95), Step(10)).up_to(Seq(100));

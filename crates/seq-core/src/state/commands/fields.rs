@@ -9,8 +9,8 @@ use crate::id::{
     SectionId, Seq, SetId,
 };
 
-/// A value with exactly one encoding, of at least one byte. The encoding of a type never changes once a released
-/// command has it.
+/// A value with exactly one encoding, of at least one byte. Once a release has a command with a field of a type, the
+/// encoding of the type never changes.
 pub trait Fields: Sized {
     /// Appends the value.
     fn put(&self, body: &mut Vec<u8>);
@@ -140,7 +140,8 @@ fn put_length(length: usize, body: &mut Vec<u8>) {
     u32::try_from(length).expect("a command is far shorter than 4 GiB").put(body);
 }
 
-/// Takes a number of values, each of at least one byte; `None` if the remaining bytes cannot hold so many.
+/// Takes the length of a list; `None` if the remaining bytes are fewer than that many values, each of at least one
+/// byte.
 fn take_length(body: &mut &[u8]) -> Option<usize> {
     let length = u32::take(body)? as usize;
     (length <= body.len()).then_some(length)
@@ -155,7 +156,7 @@ mod tests {
 
     use super::*;
 
-    /// Checks that a value has these bytes and is read back from them, and from no shorter bytes.
+    /// Checks that a value is encoded as these bytes and decoded from them, and from no prefix of them.
     fn check<T: Fields + PartialEq + Debug>(value: T, expected: &[u8]) {
         let mut body = Vec::new();
         value.put(&mut body);

@@ -9,11 +9,13 @@
 /// FORMAT RULE: NAME(TYPE) as NUMBER { FIELDS } => OUTPUT(TYPE);
 /// ```
 ///
-/// * FORMAT is the first format that has the command. The command is never proposed in a group of an earlier format.
-/// * RULE is the method of the state that applies it: `fn rule(&mut self, command: &TYPE) -> TYPE OF THE OUTPUT`.
-/// * NUMBER is the number of the command in its encoding, and FIELDS are its fields in the order of the encoding:
-///   neither ever changes once released. Each field is a [`Fields`](super::Fields). Commands of formats up to 10 have
-///   neither, because the store encodes them by hand, and their bytes stay as they are.
+/// * FORMAT is the first format of the log that has the command. The command is never proposed while the store has an
+///   earlier format.
+/// * RULE is the method that applies the command: `fn rule(&mut self, command: &TYPE) -> TYPE OF THE OUTPUT`.
+/// * NUMBER is the number of the command in its encoding, and FIELDS are its fields in the order of the encoding. The
+///   number and the order never change once released. Each field is a [`Fields`](super::Fields). Commands of formats up
+///   to 10 have no NUMBER and no FIELDS, because the store encodes them by other code, and their bytes stay as they
+///   are.
 ///
 /// The example is the table of this module's tests.
 macro_rules! commands {
@@ -106,7 +108,8 @@ macro_rules! commands {
                 }
             }
 
-            /// Encodes the command by its fields; `None` if the store encodes it by hand.
+            /// Encodes the command by its fields; `None` if the row has no fields, so that the store has other code for
+            /// it.
             #[must_use]
             pub fn encode_fields(&self) -> Option<Vec<u8>> {
                 match self {
@@ -122,7 +125,7 @@ macro_rules! commands {
                 }
             }
 
-            /// Decodes a command that was encoded by its fields; `None` if the bytes encode no such command.
+            /// Decodes a command that [`Self::encode_fields`] encoded; `None` if the bytes encode no such command.
             #[must_use]
             pub fn decode_fields(mut body: &[u8]) -> Option<$command> {
                 let decoded = match u16::take(&mut body)? {

@@ -8,7 +8,8 @@ use crate::state::record::{Residence, SectionRecord};
 use crate::state::{BeganBy, Closing, Command, Rules, State};
 
 impl Command {
-    /// Returns whether the command may add an event, so that the time is to be noted before it.
+    /// Returns whether the command may add an event, so that the store's leader should note the time before the
+    /// command.
     #[must_use]
     pub fn may_add_event(&self) -> bool {
         match self {

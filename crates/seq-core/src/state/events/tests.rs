@@ -25,7 +25,7 @@ fn at(state: &mut State, unix_ms: u64) {
     state.apply(&Command::Note(Note { unix_ms, about: Noted::Time }));
 }
 
-/// Gives sections to a node, whoever owns them.
+/// Gives sections to a node, even if another node owns them.
 fn give(state: &mut State, sections: core::ops::Range<u32>, to: u32) {
     let one = |section| {
         let record = *state.sections.resident(SectionId(section)).unwrap();

@@ -186,13 +186,14 @@ fn the_writer_neither_closes_nor_is_forgotten() {
     assert_eq!(state_to(&mut sets, A, C), Ok(true));
     assert_eq!(applied(&mut sets[C], Forget { set: id(A) }), Ok(true));
 
-    // A set in quarantine may have lost the writer for good.
+    // A set in quarantine may have lost the writer permanently.
     assert!(applied(&mut sets[C], Forget { set: id(B) }).is_err());
     sets[C].restore(Lineage(1 << 32)).unwrap();
     assert_eq!(applied(&mut sets[C], Forget { set: id(B) }), Ok(true));
 }
 
-/// Checks that a set which closes while the layout is on its way to it stays until it has handed that on.
+/// Checks that a set which closes while the layout is on its way to it is not closed before it has handed the layout to
+/// another set.
 #[test]
 fn a_set_that_closes_hands_on_what_is_on_its_way_to_it() {
     let mut sets = sets();

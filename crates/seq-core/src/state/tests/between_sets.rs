@@ -73,7 +73,7 @@ fn index(set: SetId) -> usize {
     set.0 as usize - 1
 }
 
-/// Returns the last migration that began in most cases, otherwise any migration.
+/// Returns in most cases the migration that began last, otherwise any migration.
 fn newest(migrations: &BTreeMap<MigrationId, Migration>, pick: usize) -> Option<(&MigrationId, &Migration)> {
     let back = if pick.is_multiple_of(4) { pick / 4 % migrations.len().max(1) } else { 0 };
     migrations.iter().nth_back(back)
@@ -231,8 +231,9 @@ impl World {
         }
     }
 
-    /// Sends the proposal that a section departs without its owner, after the arbiter waited for the owner or found
-    /// none. It is refused if the owner has renewed since. By then the lease of an owner that did not renew is over.
+    /// Sends the proposal that a section departs without its owner, after the leader has waited for the owner or found
+    /// none. The proposal is refused if the owner has renewed since. If the owner did not renew, its lease is over by
+    /// then.
     fn depart_silent(&mut self, set: usize, section: SectionId, pick: usize) {
         let state = &self.states[set];
         let Some(record) = state.sections.resident(section) else { return };
@@ -401,7 +402,8 @@ impl World {
         }
     }
 
-    /// Ends the sessions: nothing is served before their leases are over. Their processes may go on.
+    /// Ends the sessions, because nothing is served before their leases are over. The processes of the sessions may go
+    /// on.
     fn end_sessions(&mut self, set: usize) {
         let before = self.states[set].node(NODE).map(|node| node.incarnation);
         self.older_sessions.extend(before.map(|incarnation| (set, incarnation)));
@@ -470,7 +472,7 @@ impl World {
         assert!(matches!(self.apply(set, &Command::Register(follows)), Answer::Registered(Err(_))));
     }
 
-    /// Returns the set that has the section, in most cases: a set without it does nothing with it.
+    /// Returns in most cases the set that has the section, because another set does nothing with it.
     fn home(&self, section: SectionId, pick: usize) -> usize {
         let is_home = |set: &usize| self.states[*set].sections.resident(section).is_some();
         (0..SETS).find(is_home).filter(|_| !pick.is_multiple_of(8)).unwrap_or(pick % SETS)

@@ -70,7 +70,7 @@ fn arrivals(state: &State) -> Vec<Arrive> {
         .collect()
 }
 
-/// Another set may state a newer record than the departures of a backup.
+/// Another set may state a newer record of a section than the departure in the backup.
 #[test]
 fn a_set_in_quarantine_sends_no_departure_of_its_backup() {
     let (mut own, mut other, mut third) = (set(OWN), set(OTHER), set(THIRD));

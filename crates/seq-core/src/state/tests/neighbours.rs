@@ -92,7 +92,7 @@ fn a_set_speaks_for_itself_under_its_own_name_and_no_further_than_it_can_have_co
     assert_eq!(learn(&mut state, SetFacts { revision: given, ..facts(OTHER) }), Ok(true));
 }
 
-/// The set may still exist, and so may processes from before its restore.
+/// The forgotten set may still exist, and so may processes from before its restore.
 #[test]
 fn a_set_that_is_forgotten_stays_fenced() {
     let mut state = set();
@@ -147,7 +147,7 @@ fn a_quarantine_waits_for_a_set_that_closed_after_the_backup() {
     assert_eq!(awaited(&backup), [THIRD], "a newer lineage of the same backup");
 }
 
-/// The processes of a closed set are gone, and the backup was made before it joined, or before it closed.
+/// The processes of the closed set are gone, and the backup was made before that set joined, or before it closed.
 #[test]
 fn a_closed_set_whose_records_another_one_has_inherited_is_not_awaited() {
     for joined in [false, true] {
@@ -208,7 +208,7 @@ fn a_quarantine_outlasts_the_leases_of_the_sets_that_respond() {
     assert_eq!(state.quarantine_wait(), Some(terms.lease_wait));
 }
 
-/// Otherwise a third set could get the sections of the set that they came from, or prevent their return.
+/// Otherwise a third set could get sections that came from another set, or prevent their return.
 #[test]
 fn a_migration_belongs_to_the_set_that_its_sections_came_from() {
     let mut state = set();
@@ -225,7 +225,7 @@ fn a_migration_belongs_to_the_set_that_its_sections_came_from() {
     assert_eq!(state.apply(&Command::StartReturn(back)), Answer::ReturnStarted(Ok(MigrationId(78))));
 }
 
-/// The notes are bounded, so arrivals that change nothing, and returns that are refused, must not use them up.
+/// The number of notes is limited, so arrivals that change nothing and returns that are refused must not add a note.
 #[test]
 fn only_a_section_that_arrived_or_returns_notes_the_set_of_its_migration() {
     let mut state = set();

@@ -1,8 +1,8 @@
-//! Commands on series. A key is a prefix and the name of a series, and the lane if callers name it: `id:orders`,
-//! `id:media:1341`.
+//! Commands on series. A key consists of a prefix and the name of a series, and of the lane if callers of the series
+//! name the lane: `id:orders`, `id:media:1341`.
 //!
-//! INCR returns an id as an integer. Clients for which integers are doubles round ids above 2^53 - 1, so SEQ.ID returns
-//! ids as strings.
+//! INCR returns an id as an integer. Clients that store integers as doubles round ids above 2^53 - 1. Therefore SEQ.ID
+//! returns ids as strings.
 
 use std::sync::Arc;
 
@@ -22,13 +22,13 @@ use crate::resp::parse::Command;
 use crate::resp::{Endpoint, Node};
 use crate::timeout::{self, DEFAULT_TIMEOUT};
 
-/// Most equal commands that are executed at once: more than one read holds.
+/// Limit on the equal commands that are executed at once. It is larger than the number of commands in one read.
 const MAX_TIMES: usize = 1_024;
 
-/// The form of SEQ.ID.
+/// The syntax of SEQ.ID, for an error.
 const SYNTAX: &str = "syntax error: SEQ.ID key [COUNT n] [AFTER id]";
 
-/// A series, and the lane that the key names.
+/// A series, and the lane that the key names, if any.
 struct Named {
     series: Arc<IdSeries>,
     lane: Option<u32>,
@@ -39,14 +39,14 @@ pub(super) fn is_key(node: &Node, key: &[u8]) -> bool {
     name(node, key).is_some()
 }
 
-/// Returns a key without the prefix of series; `None` for another key.
+/// Returns a key without the prefix of series; `None` if the key does not have this prefix.
 fn name<'a>(node: &Node, key: &'a [u8]) -> Option<&'a [u8]> {
     let prefix = node.config.id_prefix.as_bytes();
     key.strip_prefix(prefix).filter(|_| !prefix.is_empty())
 }
 
-/// Returns how many commands at the start of `input` are the INCR of one series, or 1 for another command. They take
-/// neighbouring ids.
+/// Returns the number of consecutive commands at the start of `input` that are the same INCR of a series, which take
+/// consecutive ids. Returns 1 if the first command is another command.
 pub(super) fn times(node: &Node, command: &Command<'_>, input: &[u8]) -> u32 {
     let mut args = command.args.iter();
     let is_incr = args.next().is_some_and(|called| called.eq_ignore_ascii_case(b"INCR"))
@@ -82,8 +82,9 @@ pub(super) async fn execute<F: SequenceService>(
     }
 }
 
-/// Executes `times` INCRs: takes their ids at once, or one by one if that is refused, so that a command is refused for
-/// its own reason alone. The commands of a tenant are counted one by one.
+/// Executes `times` INCRs. Takes all ids in one request if there are no tenants. If this is refused, or if there are
+/// tenants, takes the ids one by one, so that a command is refused for its own reason only, and each command of a
+/// tenant is counted.
 async fn incr<F: SequenceService>(
     endpoint: &Endpoint<F>,
     caller: &Caller,
@@ -102,7 +103,8 @@ async fn incr<F: SequenceService>(
     }
     let mut refused = None;
     for _ in 0..times {
-        // All of them have one deadline, so after a wait in vain the others do not wait again.
+        // All commands have the same deadline. If one has waited until the deadline without success, the others do not
+        // wait.
         let taken = match refused {
             Some(refusal) if Instant::now() >= context.deadline => Err(refusal),
             _ => source.take(context, &request).await,
@@ -115,7 +117,7 @@ async fn incr<F: SequenceService>(
     }
 }
 
-/// Executes `INCRBY key n` for a counter: takes n ids and returns the last one.
+/// Executes `INCRBY key n` on a counter: takes n ids and returns the last id.
 async fn incr_by<F: SequenceService>(
     endpoint: &Endpoint<F>,
     caller: &Caller,
@@ -137,7 +139,7 @@ async fn incr_by<F: SequenceService>(
     }
 }
 
-/// Executes `SET key id` for a counter: raises it to the id.
+/// Executes `SET key id` on a counter: raises the counter to the id.
 async fn set<F: SequenceService>(
     endpoint: &Endpoint<F>,
     caller: &Caller,
@@ -224,8 +226,9 @@ pub(super) async fn list<F: SequenceService>(
     }
 }
 
-/// Reads the last ids of all keys of a command that name a series, into their places in `values`. An unknown series has
-/// no value, as a missing key in Redis. Returns `false` if a series cannot be read; then the error is encoded.
+/// Reads the last ids of all keys of a command that name a series, and writes them to their places in `values`. An
+/// unknown series has no value, like a missing key in Redis. If a series cannot be read, encodes the error and returns
+/// `false`.
 pub(super) async fn read<F: SequenceService>(
     endpoint: &Endpoint<F>,
     caller: &Caller,
@@ -249,8 +252,8 @@ pub(super) async fn read<F: SequenceService>(
     true
 }
 
-/// Returns the last id of a counter, or an upper bound of it if the settings allow that; `None` within `Some` if it has
-/// none. Encodes an error if it cannot be read.
+/// Returns the last id of a counter, or an upper bound of it if the settings allow that. Returns `Some(None)` if the
+/// counter has no id yet. If the counter cannot be read, encodes an error and returns `None`.
 async fn last<F: SequenceService>(
     endpoint: &Endpoint<F>,
     caller: &Caller,
@@ -296,7 +299,7 @@ fn find<F: SequenceService>(endpoint: &Endpoint<F>, key: &[u8]) -> Result<Named,
     Ok(Named { series, lane })
 }
 
-/// Returns the series of a key that is read or raised, which names no lane.
+/// Returns the series of a key in a command that reads or raises. Such a key names no lane.
 fn counter(named: &Named) -> Result<&IdSeries, IdRefusal> {
     let Named { series, lane } = named;
     match (series.shape, lane) {
@@ -309,12 +312,12 @@ fn source<F: SequenceService>(endpoint: &Endpoint<F>) -> IdSource<'_, F> {
     IdSource { service: &endpoint.service, latency: &endpoint.latency, counts: &endpoint.id_counts }
 }
 
-/// Returns the context of a request. Redis clients state no timeout.
+/// Returns the context of a request. Redis clients state no timeout, so the default applies.
 fn context(caller: &Caller) -> IdContext<'_> {
     IdContext { deadline: timeout::after(DEFAULT_TIMEOUT), via: Via::Resp, caller }
 }
 
-/// Encodes a refusal: with its reason, and with the kind by which clients decide on a retry.
+/// Encodes a refusal, with its reason and with the kind of error by which clients decide on a retry.
 fn refuse<F: SequenceService>(endpoint: &Endpoint<F>, replies: &mut Replies, refusal: &IdRefusal) {
     let reason = refusal.reason();
     let retried = reason.retry().after().is_some();

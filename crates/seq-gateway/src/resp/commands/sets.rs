@@ -36,7 +36,7 @@ pub(super) async fn set<F: SequenceService>(
     }
 }
 
-/// Executes `SETNX key n`; the reply reports whether the uid had no number, and was raised.
+/// Executes `SETNX key n`. The reply states whether the uid had no number and was raised.
 pub(super) async fn setnx<F: SequenceService>(
     endpoint: &Endpoint<F>,
     caller: &Caller,
@@ -50,8 +50,8 @@ pub(super) async fn setnx<F: SequenceService>(
     }
 }
 
-/// Executes `MSET key n ...`: SETs in order, within the time of one request. All keys and numbers are checked first;
-/// the first refusal ends the command.
+/// Executes `MSET key n ...`, which is several SETs in order, within the time of one request. All keys and numbers are
+/// checked before the first SET. The first refusal ends the command.
 pub(super) async fn mset<F: SequenceService>(
     endpoint: &Endpoint<F>,
     caller: &Caller,
@@ -96,8 +96,8 @@ fn target<F: SequenceService>(
     Target::new(to).inspect_err(|refusal| refused(endpoint, replies, refusal)).ok().map(|to| (uid, to))
 }
 
-/// Raises a uid; returns whether it was raised. With `if_none`, only a uid without a number is raised; a number that
-/// another caller gets at the same time counts, too.
+/// Raises a uid. Returns whether it was raised. With `if_none`, the uid is raised only if it has no number. A number
+/// that another caller gets at the same time counts too.
 async fn raise<F: SequenceService>(
     endpoint: &Endpoint<F>,
     caller: &Caller,

@@ -3,10 +3,10 @@
 use std::fmt;
 use std::future::Future;
 
-/// Bytes of a header of version 0.
+/// Length in bytes of a header value of version 0.
 const LENGTH: usize = 55;
 
-/// Flag of a header: the caller records its trace.
+/// Flag in a header that states that the caller records its trace.
 const SAMPLED: u128 = 1;
 
 /// Identity of a trace.
@@ -26,18 +26,19 @@ pub(super) struct Context {
     pub(super) span: u64,
     /// Whether it is a span of another process.
     pub(super) is_remote: bool,
-    /// Whether the span is the request of a caller, or below it: callers decide how many of these there are.
+    /// Whether the span is the request of a caller, or a descendant of such a span. Callers decide how many of these
+    /// there are.
     pub(super) is_of_caller: bool,
 }
 
 impl Context {
-    /// Draws the first span of a new trace.
+    /// Returns the identity of the first span of a new trace, with random numbers.
     pub(super) fn draw() -> Context {
         let (trace, span) = (TraceId(fastrand::u128(1..)), fastrand::u64(1..));
         Context { trace, span, is_remote: false, is_of_caller: false }
     }
 
-    /// Draws another span of the same trace.
+    /// Returns the identity of another span of the same trace, with a random number.
     pub(super) fn below(self) -> Context {
         Context { span: fastrand::u64(1..), is_remote: false, ..self }
     }
@@ -50,8 +51,8 @@ impl fmt::Display for Context {
     }
 }
 
-/// Returns the caller's span in the value of a header, if the caller records its trace. A later version may have more
-/// fields, which are ignored.
+/// Returns the caller's span in the value of a header; `None` if the header is malformed, or if the caller does not
+/// record its trace. A later version of the header may have more fields, which are ignored.
 pub(super) fn parse(header: &[u8]) -> Option<Context> {
     let fields = header.first_chunk::<LENGTH>()?;
     let version = hex(&fields[..2])?;
@@ -72,7 +73,7 @@ pub(super) fn parse(header: &[u8]) -> Option<Context> {
     })
 }
 
-/// Returns a number of at most 32 digits, in lower case.
+/// Parses a number of at most 32 hexadecimal digits, in lower case.
 fn hex(digits: &[u8]) -> Option<u128> {
     digits.iter().try_fold(0, |number: u128, digit| {
         let digit = match digit {
@@ -93,7 +94,7 @@ pub(super) fn current() -> Option<Context> {
     CURRENT.try_with(|current| *current).ok()
 }
 
-/// Runs work with a current span.
+/// Runs `work` with `context` as the current span.
 pub(super) async fn within<W: Future>(context: Context, work: W) -> W::Output {
     CURRENT.scope(context, work).await
 }

@@ -1,8 +1,8 @@
-//! The thread that exports spans, with a runtime of its own.
+//! The thread that exports spans. It has a runtime of its own.
 //!
-//! On a single-threaded runtime of the process, the end of the process would wait for itself, because the same thread
-//! would have to send the last spans. The collector delays no other work: a full queue drops spans, a request to the
-//! collector has a timeout and is not repeated, and the end of the process waits for [`END`] at most.
+//! If spans were exported on a single-threaded runtime of the process, the end of the process would block the thread
+//! that has to send the last spans. The collector delays no other work: a full queue drops spans, a request to the
+//! collector has a timeout and is not repeated, and the end of the process waits for at most [`END`].
 
 use std::io;
 use std::sync::mpsc as of_threads;
@@ -22,10 +22,11 @@ use super::otlp::{self, Service};
 use super::span::Ended;
 use crate::repeats::Repeats;
 
-/// Most spans in one request: a quarter of the queue, and far below the 4 MiB that collectors take.
+/// Limit on the spans in one request. It is a quarter of the queue, and the request is far below the 4 MiB that
+/// collectors accept.
 const BATCH: usize = 512;
 
-/// Wait for more spans after the first span of a batch, so that the exporter wakes a few times a second at most.
+/// Time to wait for more spans after the first span of a batch. So the exporter wakes at most a few times a second.
 const GATHER: Duration = Duration::from_millis(200);
 
 /// Timeout of a request to the collector.
@@ -37,17 +38,17 @@ const CONNECT: Duration = Duration::from_secs(2);
 /// Interval of pings on a connection, and timeout of their responses.
 const ALIVE: Duration = Duration::from_secs(10);
 
-/// Most time that the end of the process waits for the last spans.
+/// Longest time for which the end of the process waits for the last spans.
 const END: Duration = Duration::from_secs(1);
 
 /// Counters of spans by outcome.
 #[derive(Clone)]
 pub struct SpanCounts {
-    /// The collector took them.
+    /// Spans that the collector accepted.
     pub exported: Counter,
-    /// The queue was full.
+    /// Spans that were dropped because the queue was full.
     pub dropped: Counter,
-    /// The collector did not take them, or did not respond.
+    /// Spans that the collector did not accept, or for which it did not respond.
     pub failed: Counter,
 }
 
@@ -57,7 +58,7 @@ impl std::fmt::Debug for SpanCounts {
     }
 }
 
-/// An address that is no collector's.
+/// Error of an address that cannot be a collector's.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{endpoint:?} {why}")]
 pub struct EndpointError {
@@ -68,7 +69,7 @@ pub struct EndpointError {
 /// Checks the address of a collector.
 ///
 /// # Errors
-/// [`EndpointError`] for anything but `http://HOST:PORT`.
+/// [`EndpointError`] for any address that is not of the form `http://HOST:PORT`.
 pub fn check_endpoint(endpoint: &str) -> Result<Endpoint, EndpointError> {
     let refused = |why| EndpointError { endpoint: endpoint.to_owned(), why };
     let uri: Uri = endpoint.parse().map_err(|_| refused("is not http://HOST:PORT"))?;
@@ -98,7 +99,7 @@ pub struct Traces {
 
 impl Traces {
     /// Exports the spans that have ended, and ends the thread. Blocks for at most a second. Spans that the collector
-    /// does not take by then are lost.
+    /// has not accepted by then are lost.
     pub fn end(self) {
         self.ending.cancel();
         let _ = self.ended.recv_timeout(END);
@@ -131,12 +132,12 @@ struct Exporter {
     service: Service,
     spans: mpsc::Receiver<Ended>,
     counts: SpanCounts,
-    /// Log lines about spans that are not exported.
+    /// Limit on log lines about spans that are not exported.
     failures: Repeats,
 }
 
 impl Exporter {
-    /// Exports spans until the process ends, and then the rest of the queue.
+    /// Exports spans until the process ends, and then exports the spans left in the queue.
     async fn run_until(mut self, ending: &CancellationToken) {
         let too_late = async {
             ending.cancelled().await;
@@ -155,7 +156,7 @@ impl Exporter {
             if received.is_some() {
                 ending.run_until_cancelled(sleep(GATHER)).await;
             }
-            // No span follows when the queue is closed.
+            // When the queue is closed, no further span arrives.
             let is_last = ending.is_cancelled() || received == Some(0);
             loop {
                 while batch.len() < BATCH
@@ -197,14 +198,14 @@ impl Exporter {
     }
 }
 
-/// Returns how many spans of a request the collector rejected, and why; `None` if it took all.
+/// Returns how many spans of a request the collector rejected, and why; `None` if it accepted all.
 fn rejected(response: &ExportTraceServiceResponse, sent: u64) -> Option<(u64, String)> {
     let partial = response.partial_success.as_ref()?;
     let rejected = u64::try_from(partial.rejected_spans).unwrap_or(0).min(sent);
     (rejected > 0).then(|| (rejected, partial.error_message.clone()))
 }
 
-/// Returns a status with its causes, as a refused connection.
+/// Returns the text of a status with its causes, for example that the connection was refused.
 fn text(status: &Status) -> String {
     let mut text = status.message().to_owned();
     let mut cause = std::error::Error::source(status);

@@ -11,10 +11,10 @@ use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span, Spa
 
 use super::span::{Ended, Start, Value};
 
-/// Names of the process in the resource of its spans.
+/// Names of this process, which are the resource of its spans.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Service {
-    /// Name of the service, by which collectors list traces.
+    /// Name of the service. Collectors list traces by this name.
     pub name: String,
     /// Namespace of the name; empty if there is none.
     pub namespace: String,
@@ -57,7 +57,7 @@ fn span(span: Ended) -> Span {
         trace_id: context.trace.0.to_be_bytes().to_vec(),
         span_id: context.span.to_be_bytes().to_vec(),
         parent_span_id: parent.map_or_else(Vec::new, |parent| parent.span.to_be_bytes().to_vec()),
-        // The lowest bit: the trace is recorded.
+        // The lowest bit states that the trace is recorded.
         flags: 1 | SpanFlags::ContextHasIsRemoteMask as u32 | remote,
         name: name.into_owned(),
         kind: if is_remote && context.is_of_caller { SpanKind::Server } else { SpanKind::Internal }.into(),

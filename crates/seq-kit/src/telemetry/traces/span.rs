@@ -1,4 +1,4 @@
-//! A span: a piece of work with its place in a trace, its times, its attributes and its failure.
+//! A span: a piece of work, with its place in a trace, its times, its attributes and its failure.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -11,13 +11,13 @@ use super::Tracer;
 use super::context::{self, Context, TraceId};
 use crate::wall_clock;
 
-/// Duration from which a span is exported although it is not sampled.
+/// Shortest duration of a span that is exported although it is not sampled.
 const SLOW: Duration = Duration::from_secs(1);
 
-/// Most bytes of a text in a span.
+/// Limit on the bytes of a text in a span.
 const MAX_TEXT: usize = 256;
 
-/// A span. It ends when it is dropped, and is empty if it is not recorded.
+/// A span. It ends when it is dropped. It is empty if it is not recorded.
 #[derive(Debug)]
 #[must_use = "a span ends when it is dropped"]
 pub struct Span(Option<Box<Open>>);
@@ -31,20 +31,20 @@ struct Open {
     failure: Option<String>,
 }
 
-/// Identity, name and time of a span at its beginning.
+/// Identity, name and time of a span at the span's beginning.
 #[derive(Debug)]
 pub(super) struct Start {
     pub(super) context: Context,
-    /// The span above it in the trace.
+    /// The parent of the span in the trace.
     pub(super) parent: Option<Context>,
     pub(super) name: Cow<'static, str>,
     pub(super) at: SystemTime,
-    /// Whether it is exported in any case.
+    /// Whether the span is always exported.
     pub(super) is_sampled: bool,
 }
 
 impl Start {
-    /// Returns the beginning, now, of a span that is exported.
+    /// Returns the beginning of a span that begins now and is always exported.
     pub(super) fn of(context: Context, name: Cow<'static, str>) -> Start {
         Start { context, parent: None, name, at: wall_clock::now(), is_sampled: true }
     }
@@ -109,7 +109,7 @@ impl Span {
         Span(Some(Box::new(open)))
     }
 
-    /// Returns whether nothing is recorded.
+    /// Returns whether the span is empty, that is, not recorded.
     #[must_use]
     pub fn is_none(&self) -> bool {
         self.0.is_none()
@@ -122,7 +122,7 @@ impl Span {
         }
     }
 
-    /// Marks the span as failed, so that it is exported. A later call replaces the text.
+    /// Marks the span as failed, so that it is exported. A later call replaces the text of the failure.
     pub fn fail(&mut self, why: impl fmt::Display) {
         if let Some(open) = &mut self.0 {
             open.failure = Some(shortened(&why.to_string()));
@@ -136,14 +136,14 @@ impl Span {
         }
     }
 
-    /// Takes [`Span::fail`] back.
+    /// Removes the mark that [`Span::fail`] made.
     pub fn pass(&mut self) {
         if let Some(open) = &mut self.0 {
             open.failure = None;
         }
     }
 
-    /// Begins a span below this span. The new span is empty if this span is not sampled.
+    /// Begins a child span of this span. The new span is empty if this span is not sampled.
     pub fn child(&self, name: &'static str) -> Span {
         let (Some(open), Some(context)) = (&self.0, self.sampled()) else { return Span::none() };
         open.tracer.below(context, name)
@@ -157,13 +157,13 @@ impl Span {
         }
     }
 
-    /// Returns the trace of a span that will be exported, for a log line.
+    /// Returns the trace of this span for a log line; `None` if the span will not be exported.
     #[must_use]
     pub fn trace(&self) -> Option<DisplayValue<TraceId>> {
         self.trace_id().map(tracing::field::display)
     }
 
-    /// Returns the trace of a span that will be exported.
+    /// Returns the trace of this span; `None` if the span will not be exported.
     #[must_use]
     pub fn trace_id(&self) -> Option<TraceId> {
         let open = self.0.as_ref()?;
@@ -192,7 +192,7 @@ impl Drop for Span {
     }
 }
 
-/// Returns the beginning of a text, up to a bound.
+/// Returns the beginning of a text, with at most [`MAX_TEXT`] bytes.
 fn shortened(text: &str) -> String {
     text[..text.floor_char_boundary(MAX_TEXT)].to_owned()
 }

@@ -1,4 +1,4 @@
-//! Records of the storage itself: their types are the same in memory and on disk.
+//! Records of the storage itself. Each record has the same type in memory and on disk.
 
 use rkyv::{Archive, Deserialize, Serialize};
 
@@ -9,7 +9,7 @@ use super::{LogId, StoredMembership, Vote};
 pub(crate) struct Identity {
     pub(crate) cluster: String,
     pub(crate) node: u64,
-    /// Random number other than 0, which distinguishes this directory from all others of the same node.
+    /// Random number, not 0, that distinguishes this directory from all other directories of the same node.
     pub(crate) nonce: [u8; 16],
 }
 
@@ -26,10 +26,12 @@ pub(crate) struct Manifest {
     pub(crate) crc: u32,
 }
 
-/// Bounds of the acknowledged log, vote and snapshot: the data directory must reach them at the next start.
+/// Bounds of the acknowledged log, vote and snapshot. At the next start, the data in the directory must reach these
+/// bounds.
 #[derive(Archive, Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Watermark {
-    /// Grows with each write; the intact slot with the larger generation is valid.
+    /// Number that grows with each write. Of the two slots in the file, the intact slot with the larger generation is
+    /// valid.
     pub(crate) generation: u64,
     pub(crate) vote: Option<Vote>,
     /// Last entry of the log.

@@ -1,6 +1,6 @@
-//! How long sections have been on their way to another set, as this member observes it; only for operators.
+//! Time for which sections have been on their way to another set, as this member observes it. Only operators see it.
 //!
-//! Each section of a migration is on its way for milliseconds. If it stays there, no set serves it.
+//! Each section of a migration is on its way for milliseconds. If a section stays on its way, no set serves it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,8 +10,8 @@ use parking_lot::Mutex;
 use seq_core::SectionId;
 use seq_core::state::{SectionRecord, State};
 
-/// Time after which a section on its way counts as delayed: many times the longest pause of a migration that makes
-/// progress.
+/// Time after which a section on its way counts as delayed. It is many times the longest pause of a migration that
+/// makes progress.
 const DELAYED_AFTER: Duration = Duration::from_secs(1);
 
 /// Sections on their way, with the time at which this member first observed them. Clones share the map.
@@ -19,8 +19,7 @@ const DELAYED_AFTER: Duration = Duration::from_secs(1);
 pub(crate) struct OnTheirWay(Arc<Mutex<BTreeMap<SectionId, Instant>>>);
 
 impl OnTheirWay {
-    /// Updates the map from the state; returns the number of delayed sections, and the milliseconds of the longest
-    /// delay.
+    /// Updates the map from the state. Returns the number of delayed sections, and the longest delay in milliseconds.
     pub(crate) fn delayed(&self, state: &State) -> (u32, u64) {
         self.delayed_at(all(state), Instant::now())
     }

@@ -49,7 +49,7 @@ impl Drop for PrintSeed {
 /// An ownership, and its twin.
 struct Owner {
     section: Section,
-    /// The last tick of each lane; before the first tick of the ownership, the tick that all of its ticks are above.
+    /// The last tick of each lane. Before the first tick of the ownership, the tick above which all its ticks are.
     last: [u64; LANES],
     /// Whether `last` was allocated.
     given: [bool; LANES],
@@ -88,7 +88,7 @@ impl Owner {
 
 struct World {
     random: Random,
-    /// How often each event occurred, so that worlds without it do not pass.
+    /// How often each event occurred, so that a test fails if its worlds never had the event.
     seen: BTreeMap<&'static str, u64>,
     clock: TickClock,
     ahead_ms: u64,

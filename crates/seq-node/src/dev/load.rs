@@ -1,0 +1,110 @@
+//! Activity of a development cluster, so that pages and metrics show something: a load on many users, and operations of an
+//! operator in turn.
+
+use std::time::Duration;
+
+use anyhow::Context;
+use seq_client::Client;
+use seq_command::output::note;
+use seq_command::plan::{Fingerprint, Mode};
+use seq_command::store_client::StoreClient;
+use seq_core::set_spec::SetSpec;
+use seq_load::key_distribution::{Distribution, UidSampler};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
+
+use super::store_of;
+
+/// Interval of the requests of the load.
+const TICK: Duration = Duration::from_millis(20);
+
+/// Most numbers in a second: a request has at most 10,000 users.
+pub(super) const MAX_RATE: u32 = 500_000;
+
+/// Users of the load.
+const USERS: u64 = 1_000_000;
+
+/// Interval of the operations.
+const OPERATION: Duration = Duration::from_secs(20);
+
+/// The mode of the operations: each is made at once.
+const MAKE: Mode = Mode::Make(Fingerprint::NONE);
+
+/// Reads a rate, as 5000 or 5k.
+///
+/// # Errors
+/// The text is no rate, or the rate is 0 or too high.
+pub(super) fn rate(text: &str) -> Result<u32, String> {
+    let (digits, thousands) = text.strip_suffix('k').map_or((text, 1), |digits| (digits, 1_000));
+    let rate = digits.replace('_', "").parse::<u32>().ok().and_then(|rate| rate.checked_mul(thousands));
+    rate.filter(|rate| (1..=MAX_RATE).contains(rate)).ok_or_else(|| "a rate is 1 to 500k numbers a second".to_owned())
+}
+
+/// Allocates numbers for users of a set permanently, a few of whom take most of them.
+///
+/// # Errors
+/// No node of the set has routes.
+pub(super) async fn run(spec: SetSpec, rate: u32) -> anyhow::Result<()> {
+    let seeds = spec.allocs.iter().map(|alloc| &alloc.addr);
+    let client = seeds.fold(Client::builder(), |builder, addr| builder.seed(addr)).connect().await;
+    let client = client.context("the load cannot start")?;
+    let users = (spec.uids.end - spec.uids.start).min(USERS);
+    let mut sampler = UidSampler::new(Distribution::Zipf, users as u32, 1, 0..1);
+    let began = Instant::now();
+    let mut sent = 0;
+    let mut tick = interval(TICK);
+    tick.set_missed_tick_behavior(MissedTickBehavior::Skip);
+    loop {
+        tick.tick().await;
+        let due = (began.elapsed().as_secs_f64() * f64::from(rate)) as u64;
+        // What was missed during a fault is not made up for.
+        let count = (due - sent).min(u64::from(rate / 20).clamp(1, 10_000));
+        sent = due;
+        if count == 0 {
+            continue;
+        }
+        let uids: Vec<u64> = (0..count).map(|_| spec.uids.start + u64::from(sampler.sample().0)).collect();
+        // A refusal is one of the events that the pages show.
+        drop(client.next_many(&uids).await);
+    }
+}
+
+/// Drains the allocators of a set in turn and lets them serve again, and transfers the leadership of its store between
+/// two drains. No caller is refused by it.
+pub(super) async fn operate(spec: SetSpec) {
+    for turn in 0.. {
+        let alloc = &spec.allocs[turn % spec.allocs.len()].name;
+        for drained in [true, false] {
+            sleep(OPERATION).await;
+            let drain = async { store(&spec).await?.drain(alloc, drained, &[], MAKE).await };
+            if let Err(error) = drain.await {
+                note(format_args!("--chaos: the drain of {alloc} failed: {error:#}"));
+            }
+        }
+        sleep(OPERATION).await;
+        let next = spec.stores[turn % spec.stores.len()].id;
+        let transfer = async { store(&spec).await?.transfer(next, MAKE).await };
+        if let Err(error) = transfer.await {
+            note(format_args!("--chaos: the transfer of the leadership failed: {error:#}"));
+        }
+    }
+}
+
+/// Returns a client of the store of a set that knows the name of the set, as changes need it.
+async fn store(spec: &SetSpec) -> anyhow::Result<StoreClient> {
+    let mut store = store_of(spec);
+    store.nodes().await?;
+    Ok(store)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rate_may_be_in_thousands() {
+        assert_eq!((rate("5k"), rate("250"), rate("500_000")), (Ok(5_000), Ok(250), Ok(MAX_RATE)));
+        for wrong in ["0", "501k", "-1", "5m", "k", "", "99999999999"] {
+            assert!(rate(wrong).is_err(), "{wrong}");
+        }
+    }
+}
