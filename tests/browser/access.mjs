@@ -70,6 +70,7 @@ scenario(async browser => {
   await expect('the cookie', send('/', login), 200, args.identity);
   await expect('another cookie', send('/', { cookie: `${login.cookie.slice(0, -1)}x` }), 401);
   await expect('no page', send('/nothing', login), 404);
+  await expect('a path out of the runbook', send('/runbook/../../etc/passwd', login), 404, 'there is no page');
   await expect('a file', send(style, login), 200);
   await expect('levels', send('/map/levels', login), 200);
 

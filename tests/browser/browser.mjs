@@ -53,7 +53,7 @@ export async function scenario(play) {
   process.exit();
 }
 
-/** Opens an empty page in a window of its own, which records what it complains about and all updates of its values. */
+/** Opens an empty page in a window of its own; pages in further tabs of a window would be hidden. */
 export async function open(browser, looks = {}) {
   return prepare(await browser.newPage({ type: 'window' }), looks);
 }
@@ -65,7 +65,7 @@ export async function openAt(browser, path, looks = {}) {
   return page;
 }
 
-/** Lets a page record its complaints and updates, and gives it a size, colours and a speed. */
+/** Lets a page record its complaints and all updates of its values, and gives it a size, colours and a speed. */
 export async function prepare(page, { scheme = 'light', width = 1280, height = 900, forced = false, cpu = 1 } = {}) {
   page.cdp = await page.createCDPSession();
   page.complaints = [];

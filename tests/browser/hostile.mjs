@@ -20,7 +20,7 @@ const SENTENCE = [
   [`/nodes?set=${'a'.repeat(10_000)}`, 200], ['/uid?uid=%', 200], ['/uid?uid=%ff%fe', 200], ['/uid?uid=7&uid=8', 200],
 ];
 const MISSING = [
-  '/section/99999999999', '/section/%2e%2e', '/section/0/', '/runbook/../../etc/passwd', '/runbook/%2e%2e/%2e%2e/etc/passwd',
+  '/section/99999999999', '/section/..%2f0', '/section/0/', '/runbook/../../etc/passwd', '/runbook/%2e%2e/%2e%2e/etc/passwd',
   '/runbook/..%2f..%2fetc%2fpasswd', '/runbook//etc/passwd', '/runbook/sets.md%00', '/assets/../Cargo.toml',
   `/${'a'.repeat(10_000)}`, `/${encodeURIComponent(TAG)}`, '//example.org/', '/Events', '/live?page=/nothing',
   `/runbook/${encodeURIComponent(PAYLOADS[0])}`,

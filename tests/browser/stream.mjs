@@ -1,7 +1,8 @@
 // The stream of values: it is cut and connects again without a gap or a second row, ends while the page is hidden, and
 // seven pages have one at the same time.
 import fs from 'node:fs';
-import { args, check, checkQuiet, complaints, firstSeen, go, note, open, openAt, prepare, scenario, step, until } from './browser.mjs';
+import http from 'node:http';
+import { args, check, checkQuiet, complaints, firstSeen, go, note, openAt, prepare, scenario, step, until } from './browser.mjs';
 
 const port = Number(new URL(args.origin).port);
 
@@ -34,14 +35,40 @@ async function checkRows(browser, page, path) {
   await fresh.close();
 }
 
+/** A proxy between the browser and the console, whose connections can be cut. */
+async function startProxy() {
+  const sockets = new Set();
+  const proxy = http.createServer((request, response) => {
+    const { method, url, headers } = request;
+    const onward = http.request(url, { method, headers, agent: false }, answer => {
+      response.writeHead(answer.statusCode, answer.headers);
+      answer.pipe(response);
+    });
+    onward.on('error', () => response.destroy());
+    response.on('close', () => onward.destroy());
+    onward.end();
+  });
+  const state = { isCut: false, cut() { state.isCut = true; for (const socket of sockets) socket.destroy(); } };
+  proxy.on('connection', socket => {
+    if (state.isCut) { socket.destroy(); return; }
+    sockets.add(socket);
+    socket.on('close', () => sockets.delete(socket));
+  });
+  await new Promise(resolve => proxy.listen(0, '127.0.0.1', resolve));
+  state.server = `127.0.0.1:${proxy.address().port}`;
+  return state;
+}
+
 async function isCutAndContinues(browser) {
-  const page = await openAt(browser, '/events');
+  const proxy = await startProxy();
+  const context = await browser.createBrowserContext({ proxyServer: proxy.server, proxyBypassList: ['<-loopback>'] });
+  const page = await openAt(context, '/events');
   await nextUpdate(page, 'an update');
-  await page.setOfflineMode(true);
+  proxy.cut();
   await until(page, 'the page says that it has no connection', () =>
     document.getElementById('age').textContent.startsWith('no connection'));
-  await step('offline');
-  await page.setOfflineMode(false);
+  await step('cut');
+  proxy.isCut = false;
   await firstSeen(page, 'events', args.kind);
   await checkRows(browser, page, '/events');
   await until(page, 'its age is that of new values', () => document.getElementById('age').textContent.startsWith('as of'));
@@ -52,7 +79,7 @@ async function isCutAndContinues(browser) {
   await checkRows(browser, page, '/events');
   const others = (await complaints(page)).filter(text => !text.includes('Failed to load resource'));
   check(others.length === 0, others.join('\n'));
-  await page.close();
+  await context.close();
 }
 
 async function endsWhileHidden(browser) {
@@ -76,24 +103,28 @@ async function endsWhileHidden(browser) {
   await page.close();
 }
 
-async function sevenPages(browser) {
+/** Opens seven pages, in windows or in tabs of one window. A browser has six connections to a host. */
+async function sevenPages(browser, type) {
+  const context = await browser.createBrowserContext();
   const pages = [];
   for (let place = 0; place < 7; place++) {
-    const page = await open(browser);
+    const page = await prepare(await context.newPage({ type }));
     pages.push(page);
     await go(page, place % 2 ? '/nodes' : '/');
   }
   const hidden = await Promise.all(pages.map(page => page.evaluate(() => document.hidden)));
-  note(`seven pages: ${hidden.filter(Boolean).length} of them hidden, ${connections()} connections`);
+  note(`seven pages (${type}): ${hidden.filter(Boolean).length} of them hidden, ${connections()} connections`);
   for (const page of pages) {
-    await page.bringToFront();
-    await nextUpdate(page, 'each of seven pages has values');
+    if (type === 'tab') await page.bringToFront();
+    await nextUpdate(page, `each of seven pages (${type}) has values`);
   }
   for (const page of pages) await checkQuiet(page, 'one of seven pages');
+  await context.close();
 }
 
 scenario(async browser => {
   await isCutAndContinues(browser);
   await endsWhileHidden(browser);
-  await sevenPages(browser);
+  await sevenPages(browser, 'tab');
+  await sevenPages(browser, 'window');
 });

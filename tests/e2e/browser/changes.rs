@@ -56,7 +56,7 @@ fn a_stream_that_was_cut_goes_on_and_ends_while_its_page_is_hidden() {
     let args = ["--set", &*cluster.set];
     let mut console = Console::start(&cluster.place, &args);
     let mut script = tools.script("stream", &cluster.place, &console, &json!({ "kind": "drained" }));
-    script.wait("offline");
+    script.wait("cut");
     let (code, text) = cluster.run(&["node", "drain", "a2", "--yes"]);
     assert_eq!(code, Some(0), "{text}");
     script.go_on(&json!({}));

@@ -1,4 +1,4 @@
-// Keeps the values of a page current: one event source for each page, closed while the page is hidden.
+// Keeps the values of a page current by server-sent events, while the page is not hidden.
 // A message has the changed rows of each region. Only texts change, so focus, selection and scroll position stay.
 'use strict';
 
@@ -95,26 +95,48 @@ function showAge() {
   if (age.textContent !== text) age.textContent = text;
 }
 
-let source = null;
-function follow() {
-  if (document.hidden) {
-    source?.close();
-    source = null;
-    return;
+// A browser has at most six connections to a host, for all of its windows. So pages have four streams together, and
+// each stream has a lock. A page without a lock opens its stream for one message at a time.
+const STREAMS = 4, PAUSE_MS = 2000;
+let source = null, unlock = null, timer = 0;
+
+// Takes the lock of a stream, if one is free, until `unlock` is called or the page ends.
+async function lock() {
+  for (let place = 0; place < STREAMS && !unlock; place++) {
+    await new Promise(decided => navigator.locks?.request(`stream ${place}`, { ifAvailable: true }, taken => {
+      decided();
+      if (taken && !unlock) return new Promise(ended => { unlock = ended; });
+    }) ?? decided());
   }
+}
+
+function end() {
+  source?.close();
+  unlock?.();
+  clearTimeout(timer);
+  source = unlock = null;
+}
+
+async function follow() {
+  if (document.hidden) { end(); return; }
   if (source) return;
   source = new EventSource(document.body.dataset.live);
   source.onopen = () => { connected = true; showAge(); };
   source.onerror = () => { connected = false; showAge(); };
-  source.addEventListener('values', event => {
-    const message = JSON.parse(event.data);
-    if (message.age_ms !== undefined) { measured = performance.now() - message.age_ms; asOf = message.as_of; }
-    for (const [id, change] of Object.entries(message.regions)) update(id, change);
-    if (message.staircase) document.dispatchEvent(new CustomEvent('staircase', { detail: message.staircase }));
-    document.dispatchEvent(new CustomEvent('values', { detail: message }));
-    connected = true;
-    showAge();
-  });
+  source.addEventListener('values', show);
+  await lock();
+  if (document.hidden) end();
+}
+
+function show(event) {
+  const message = JSON.parse(event.data);
+  if (message.age_ms !== undefined) { measured = performance.now() - message.age_ms; asOf = message.as_of; }
+  for (const [id, change] of Object.entries(message.regions)) update(id, change);
+  if (message.staircase) document.dispatchEvent(new CustomEvent('staircase', { detail: message.staircase }));
+  document.dispatchEvent(new CustomEvent('values', { detail: message }));
+  connected = true;
+  showAge();
+  if (!unlock) { end(); timer = setTimeout(follow, PAUSE_MS); }
 }
 document.addEventListener('visibilitychange', follow);
 setInterval(showAge, 1000);
