@@ -17,7 +17,8 @@ use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  seqsvr console\n  seqsvr console --set three-node.toml --identity viewer/alice\n  \
+#[command(
+    after_help = "Examples:\n  seqsvr console\n  seqsvr console --set three-node.toml --identity viewer/alice\n  \
                         seqsvr console --addr https://10.0.0.1:7100 --listen 127.0.0.1:0\n\n\
                         Pages: overview, section map, sections, nodes, sets and migrations, events, uid, configuration and the runbook. The console \
                         only reads; each page names the commands that change something. It queries nodes while a page is open, and \
@@ -25,7 +26,8 @@ use tokio::sync::mpsc;
                         In a cluster with TLS a browser logs in with the address that is printed, which is valid once and for five \
                         minutes; Enter prints a new one. To see the console of another machine: ssh -L 7150:127.0.0.1:7150 HOST.\n\n\
                         With --addr, or without both, the pages have all sets of the cluster; with --set the set of the file.\n\n\
-                        Exit codes: 1 the port is taken, 2 a wrong file or address, 130 interrupted.")]
+                        Exit codes: 1 the port is taken, 2 a wrong file or address, 130 interrupted."
+)]
 pub struct ConsoleArgs {
     #[command(flatten)]
     target: SetAddress,

@@ -16,6 +16,7 @@ use seq_channel::Pool;
 use seq_command::utc;
 use seq_observe::Observation;
 use seq_observe::activity::within;
+use seq_observe::cluster::{AllocView, StoreView};
 use seq_proto::v1::status_service_client::StatusServiceClient;
 use seq_proto::v1::{ActivityLayer, ListActivityRequest};
 use tokio::sync::Mutex;
@@ -114,20 +115,22 @@ impl Heat {
     /// Requests the columns since the last request from all nodes that record the subject.
     async fn refresh(&self, kept: &mut Kept, wanted: &Wanted, observation: &Observation) {
         let cluster = &observation.cluster;
-        let nodes: Vec<(&str, &str, &str)> = match wanted.layer {
-            Layer::Writes => cluster.stores.iter().map(|store| (&*store.set, &*store.name, &*store.addr)).collect(),
+        let nodes: Vec<(String, String, String)> = match wanted.layer {
+            Layer::Writes => {
+                let of = |store: &StoreView| (store.set.clone(), store.name.clone(), store.addr.clone());
+                cluster.stores.iter().map(of).collect()
+            }
             Layer::Numbers | Layer::OwnWrites => {
-                cluster.allocs.iter().map(|alloc| (&*alloc.set, &*alloc.name, &*alloc.addr)).collect()
+                let of = |alloc: &AllocView| (alloc.set.clone(), alloc.name.clone(), alloc.addr.clone());
+                cluster.allocs.iter().map(of).collect()
             }
         };
-        let now_ms = utc::now_ms();
+        let (now_ms, layer, span) = (utc::now_ms(), wanted.layer, wanted.span);
         let requests = nodes.into_iter().take(MAX_NODES).map(|(set, name, addr)| {
-            let node = (set.to_owned(), name.to_owned());
-            let is_new = !kept.nodes.contains_key(&node);
-            async move {
-                let since = wanted.span.since(now_ms, is_new);
-                (node, self.request(addr, wanted, since, now_ms).await)
-            }
+            let node = (set, name);
+            let since = span.since(now_ms, !kept.nodes.contains_key(&node));
+            let (pool, timeout) = (self.pool.clone(), self.timeout);
+            async move { (node, request(&pool, &addr, (layer, span), (since, now_ms), timeout).await) }
         });
         let responses: Vec<_> = stream::iter(requests).buffer_unordered(IN_FLIGHT).collect().await;
         for (node, response) in responses {
@@ -138,29 +141,35 @@ impl Heat {
             }
         }
     }
+}
 
-    /// Requests columns of a node. Returns `None` if the node does not respond in time, or has columns of another
-    /// length.
-    async fn request(&self, addr: &str, wanted: &Wanted, since_ms: u64, now_ms: u64) -> Option<Record> {
-        let mut node = StatusServiceClient::new(self.pool.get(addr).ok()?);
-        let mut record = Record::default();
-        let mut first_section = 0;
-        for _ in 0..MAX_PAGES {
-            let layer = wanted.layer.wire().into();
-            let request = ListActivityRequest { since_ms, layer, first_section, ..ListActivityRequest::default() };
-            let page = within(self.timeout, node.list_activity(request)).await.ok()?;
-            if page.column_ms != wanted.span.column_ms() {
-                return None;
-            }
-            let next = page.next_section;
-            record.read(page, wanted.span, now_ms);
-            if next <= first_section {
-                break;
-            }
-            first_section = next;
+/// Requests columns of a node since a time. Returns `None` if the node does not respond in time, or has columns of
+/// another length.
+async fn request(
+    pool: &Pool,
+    addr: &str,
+    (layer, span): (Layer, Span),
+    (since_ms, now_ms): (u64, u64),
+    timeout: Duration,
+) -> Option<Record> {
+    let mut node = StatusServiceClient::new(pool.get(addr).ok()?);
+    let mut record = Record::default();
+    let mut first_section = 0;
+    for _ in 0..MAX_PAGES {
+        let layer = layer.wire().into();
+        let request = ListActivityRequest { since_ms, layer, first_section, ..ListActivityRequest::default() };
+        let page = within(timeout, node.list_activity(request)).await.ok()?;
+        if page.column_ms != span.column_ms() {
+            return None;
         }
-        Some(record)
+        let next = page.next_section;
+        record.read(page, span, now_ms);
+        if next <= first_section {
+            break;
+        }
+        first_section = next;
     }
+    Some(record)
 }
 
 /// Serves the levels of the section map as bytes: numbers of 32 bits with the count of rows, the count of columns, the

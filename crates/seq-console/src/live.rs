@@ -79,7 +79,8 @@ impl Sent {
                 region.rows.iter().filter(is_changed).map(|row| (row.key.as_str(), row)).collect();
             let keys = |rows: &'a [Row]| rows.iter().map(|row| row.key.as_str()).collect::<Vec<&'a str>>();
             let is_same = before.as_ref().is_some_and(|before| {
-                before.len() == region.rows.len() && before.iter().zip(&region.rows).all(|(one, other)| one.key == other.key)
+                before.len() == region.rows.len()
+                    && before.iter().zip(&region.rows).all(|(one, other)| one.key == other.key)
             });
             let order = (!is_same).then(|| keys(&region.rows));
             if order.is_some() || !rows.is_empty() {

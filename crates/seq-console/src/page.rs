@@ -152,9 +152,10 @@ pub(crate) fn time_of_day(unix_ms: u64) -> String {
 /// Returns a region with a paragraph for each part of the cluster that did not respond to a request for activity or
 /// events.
 fn missing(observation: &Observation) -> Block {
-    let rows = observation.missing.iter().map(|text| {
-        Row::new(text.clone(), vec![cell(format!("○ not known: {}", printable(text)))]).tone(Tone::Muted)
-    });
+    let rows = observation
+        .missing
+        .iter()
+        .map(|text| Row::new(text.clone(), vec![cell(format!("○ not known: {}", printable(text)))]).tone(Tone::Muted));
     Block::Region(Region {
         id: "missing",
         label: "Parts that did not respond",

@@ -103,7 +103,8 @@ mod tests {
         assert_eq!(Route::parse("/uid", "uid=+7+"), Some(Route::Uid(Some("7".into()))));
         assert_eq!(Route::parse("/nodes", "set=a%26b"), Some(Route::Nodes { set: "a&b".into() }));
         assert_eq!(Route::parse("/runbook/sets.md", ""), Some(Route::Runbook("sets.md".into())));
-        for (path, query) in [("/section/", ""), ("/section/-1", ""), ("/section/4294967296", ""), ("/x", ""), ("", "")] {
+        for (path, query) in [("/section/", ""), ("/section/-1", ""), ("/section/4294967296", ""), ("/x", ""), ("", "")]
+        {
             assert_eq!(Route::parse(path, query), None, "{path}");
         }
         let long = format!("uid={}", "9".repeat(MAX_PARAMETER + 1));

@@ -155,9 +155,10 @@ async fn guard(State(console): State<Arc<Console>>, request: Request, next: Next
     let path = request.uri().path();
     // A browser needs the style of the page that refuses it, and the address with the token.
     let is_open = path == "/login" || path.starts_with("/assets/");
-    let checked = console.access.check(request.method(), request.headers()).and_then(|()| {
-        if is_open { Ok(()) } else { console.access.check_login(request.headers()) }
-    });
+    let checked = console
+        .access
+        .check(request.method(), request.headers())
+        .and_then(|()| if is_open { Ok(()) } else { console.access.check_login(request.headers()) });
     let mut response = match checked {
         Ok(()) => next.run(request).await,
         Err(refused) => refusal(&refused),

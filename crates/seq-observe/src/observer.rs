@@ -121,12 +121,16 @@ impl Observer {
     /// not respond.
     async fn sections(&mut self, cluster: &Cluster, by: By, count: u32) -> (Vec<BusySection>, Vec<String>) {
         let owners: Vec<&AllocView> = cluster.allocs.iter().filter(|alloc| alloc.sections > 0).collect();
-        let requests = owners
-            .iter()
-            .map(|alloc| async { (*alloc, activity::request(&self.pool, &alloc.addr, by, count, self.timeout).await) });
+        // The futures own their values, so that an observation can be awaited on any thread.
+        let addrs: Vec<(usize, String)> = owners.iter().map(|alloc| alloc.addr.clone()).enumerate().collect();
+        let requests = addrs.into_iter().map(|(owner, addr)| {
+            let (pool, timeout) = (self.pool.clone(), self.timeout);
+            async move { (owner, activity::request(&pool, &addr, by, count, timeout).await) }
+        });
         let responses: Vec<_> = stream::iter(requests).buffer_unordered(IN_FLIGHT).collect().await;
         let (mut found, mut missing) = (Vec::new(), Vec::new());
-        for (alloc, response) in responses {
+        for (owner, response) in responses {
+            let alloc = owners[owner];
             match response {
                 Ok(figures) => found.extend(figures.into_iter().map(|figures| (figures, alloc))),
                 Err(error) => missing.push(format!("activity of {} of {}: {error}", alloc.name, alloc.set)),

@@ -7,13 +7,11 @@ use seq_channel::Pool;
 use seq_proto::v1::describe_section_request::Which;
 use seq_proto::v1::set_admin_service_client::SetAdminServiceClient;
 use seq_proto::v1::status_service_client::StatusServiceClient;
-use seq_proto::v1::{
-    DescribeSectionRequest, DescribeSectionResponse, ListSectionsRequest, SectionInfo, SectionState,
-};
+use seq_proto::v1::{DescribeSectionRequest, DescribeSectionResponse, ListSectionsRequest, SectionInfo, SectionState};
 
 use crate::Cluster;
 use crate::activity::within;
-use crate::cluster::{AllocView, StoreView};
+use crate::cluster::{AllocView, SetView, StoreView};
 
 /// A section with the set whose store has its record.
 #[derive(Clone, Debug)]
@@ -38,17 +36,25 @@ impl Record {
 /// # Errors
 /// No set knows the section; the text names the stores that do not respond.
 pub async fn record(pool: &Pool, cluster: &Cluster, section: u32, timeout: Duration) -> Result<Record, String> {
-    let requests = cluster.sets.iter().map(|set| async {
+    let of_set = |set: &SetView| {
         let mut stores: Vec<&StoreView> = cluster.stores.iter().filter(|store| store.set == set.name).collect();
         stores.sort_by_key(|store| !store.leader);
-        let mut failures = Vec::new();
-        for store in stores {
-            match of_store(pool, store, section, timeout).await {
-                Ok(info) => return Ok(info.map(|info| Record { set: set.name.clone(), info })),
-                Err(error) => failures.push(format!("{} of {}: {error}", store.name, set.name)),
+        let members = stores.into_iter().map(|store| (store.name.clone(), store.admin.clone()));
+        (set.name.clone(), members.collect::<Vec<_>>())
+    };
+    let sets: Vec<_> = cluster.sets.iter().map(of_set).collect();
+    let requests = sets.into_iter().map(|(set, members)| {
+        let pool = pool.clone();
+        async move {
+            let mut failures = Vec::new();
+            for (name, admin) in members {
+                match of_store(&pool, admin.as_deref(), section, timeout).await {
+                    Ok(info) => return Ok(info.map(|info| Record { set, info })),
+                    Err(error) => failures.push(format!("{name} of {set}: {error}")),
+                }
             }
+            Err(failures)
         }
-        Err(failures)
     });
     let (mut records, mut failures) = (Vec::new(), Vec::new());
     for response in join_all(requests).await {
@@ -70,14 +76,14 @@ pub async fn record(pool: &Pool, cluster: &Cluster, section: u32, timeout: Durat
     }
 }
 
-/// Requests the record of a section from a store. Returns `None` if the set has no such section.
+/// Requests the record of a section from the store with an admin port. Returns `None` if the set has no such section.
 async fn of_store(
     pool: &Pool,
-    store: &StoreView,
+    admin: Option<&str>,
     section: u32,
     timeout: Duration,
 ) -> Result<Option<SectionInfo>, String> {
-    let addr = store.admin.as_deref().ok_or("the address of its admin port is not known")?;
+    let addr = admin.ok_or("the address of its admin port is not known")?;
     let mut client = SetAdminServiceClient::new(pool.get(addr).map_err(|error| error.to_string())?);
     let request = ListSectionsRequest { first_section: section, limit: 1, ..ListSectionsRequest::default() };
     let records = within(timeout, client.list_sections(request)).await?.sections;

@@ -11,8 +11,8 @@ use std::process::ExitCode;
 
 use clap::CommandFactory;
 use seq_cli::{
-    bench, cert, console, check, diagnose, doctor, events, explain, export, health, host, id, import, migration, next_command,
-    node, replay, section, series, services, set, sim, status, top,
+    bench, cert, check, console, diagnose, doctor, events, explain, export, health, host, id, import, migration,
+    next_command, node, replay, section, series, services, set, sim, status, top,
 };
 use seq_command::exit::{self, Exit};
 use seq_command::output::Output;

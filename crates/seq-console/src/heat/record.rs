@@ -109,7 +109,8 @@ mod tests {
     use super::*;
 
     fn page(sections: &[u32], columns: &[(u64, &[u8])]) -> ListActivityResponse {
-        let column = |(since_ms, levels): &(u64, &[u8])| ActivityColumn { since_ms: *since_ms, levels: levels.to_vec() };
+        let column =
+            |(since_ms, levels): &(u64, &[u8])| ActivityColumn { since_ms: *since_ms, levels: levels.to_vec() };
         ListActivityResponse {
             sections: sections.to_vec(),
             columns: columns.iter().map(column).collect(),

@@ -74,8 +74,13 @@ async fn of_node(console: &Console, nodes: &[Node], addr: &str) -> Vec<Block> {
 
 /// Returns the differences between all nodes, and the nodes that do not report their settings.
 async fn of_all(console: &Console, nodes: &[Node]) -> Vec<Block> {
-    let requests = nodes.iter().map(|node| async {
-        (node.addr.clone(), config_of(&console.pool, &node.addr, console.timeout).await)
+    let addrs: Vec<String> = nodes.iter().map(|node| node.addr.clone()).collect();
+    let requests = addrs.into_iter().map(|addr| {
+        let (pool, timeout) = (console.pool.clone(), console.timeout);
+        async move {
+            let settings = config_of(&pool, &addr, timeout).await;
+            (addr, settings)
+        }
     });
     let responses: Vec<_> = stream::iter(requests).buffer_unordered(IN_FLIGHT).collect().await;
     let (mut reports, mut silent) = (Vec::new(), Vec::new());

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use seq_command::output::printable;
-use seq_observe::{ClusterEvent, Observation, events};
 use seq_command::utc;
+use seq_observe::{ClusterEvent, Observation, events};
 use seq_proto::v1::EventSeverity;
 
 use super::missing;

@@ -2,10 +2,10 @@
 
 use seq_command::output::grouped;
 use seq_command::store_client::NodeRole;
-use seq_observe::Observation;
-use seq_observe::cluster::{AllocView, ProxyView, StoreView, Unreachable};
 use seq_observe::alloc_state::AllocState;
+use seq_observe::cluster::{AllocView, ProxyView, StoreView, Unreachable};
 use seq_observe::verdict::{age, uptime};
+use seq_observe::{CertificateView, Observation};
 
 use super::{bar, rate};
 use crate::route::escaped;
@@ -17,7 +17,8 @@ const ROWS: usize = 250;
 /// Lease of an allocator in full, in milliseconds, for the bar: the default lease.
 const LEASE_MS: u64 = 2_000;
 
-const SILENT: &[Column] = &[text("node"), text("set"), text("kind"), text("state"), text("address"), text("last seen"), text("error")];
+const SILENT: &[Column] =
+    &[text("node"), text("set"), text("kind"), text("state"), text("address"), text("last seen"), text("error")];
 
 const ALLOCS: &[Column] = &[
     text("allocator"),
@@ -74,7 +75,13 @@ pub(super) fn page(observation: &Observation, set: &str) -> Page {
         Block::Heading("No response"),
         region("silent", "Nodes that do not respond", SILENT, silent.take(ROWS).collect(), "● every node responds"),
         Block::Heading("Allocators"),
-        region("allocs", "Allocators", ALLOCS, allocs.iter().take(ROWS).map(|alloc| alloc_row(alloc)).collect(), "no allocator"),
+        region(
+            "allocs",
+            "Allocators",
+            ALLOCS,
+            allocs.iter().take(ROWS).map(|alloc| alloc_row(alloc)).collect(),
+            "no allocator",
+        ),
     ];
     if allocs.len() > ROWS {
         blocks.push(Block::Text(format!("{} more: choose a set.", grouped((allocs.len() - ROWS) as u64))));
@@ -106,7 +113,9 @@ fn silent_row(node: &Unreachable, observation: &Observation) -> Row {
     };
     // The last event about the node tells since when an allocator is silent.
     let event = observation.events.iter().find(|one| {
-        node.set.as_deref() == Some(&*one.set) && one.event.node == name && matches!(&*one.event.kind, "silent" | "takeover")
+        node.set.as_deref() == Some(&*one.set)
+            && one.event.node == name
+            && matches!(&*one.event.kind, "silent" | "takeover")
     });
     let seen = match (node.silent_ms, event) {
         (Some(silent), _) => format!("{} ago", age(silent)),
@@ -127,7 +136,7 @@ fn silent_row(node: &Unreachable, observation: &Observation) -> Row {
     )
 }
 
-fn certificate(of: Option<&seq_observe::cluster::CertificateView>) -> Cell {
+fn certificate(of: Option<&CertificateView>) -> Cell {
     let Some(certificate) = of else { return cell("-") };
     if certificate.is_valid() {
         return cell(&*certificate.expires);

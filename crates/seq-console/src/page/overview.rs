@@ -1,11 +1,11 @@
 //! The overview: who is refused, what comes first, which command to type.
 
 use seq_command::output::{grouped, printable};
+use seq_observe::Observation;
 use seq_observe::activity::rate_text;
 use seq_observe::advice::Severity;
 use seq_observe::attention::Attention;
 use seq_observe::cluster::{AllocView, Cluster, SetView};
-use seq_observe::Observation;
 use seq_observe::verdict::age;
 
 use super::{events, mark, missing, rate, state_cell};
@@ -67,26 +67,25 @@ pub(super) fn attention(list: &[Attention]) -> Region {
             severity => Tone::from(Some(*severity)),
         };
         let sentence = cell(printable(&format!("{} {of}{sentence}", mark(*severity))).into_owned()).tone(tone);
-        let (before, typed) = split(next.as_deref().unwrap_or_default());
+        let (before, typed, after) = split(next.as_deref().unwrap_or_default());
         // A rule may have several remarks about a set.
         Row::new(
             format!("{rule} {of}{}", point.sentence),
-            vec![sentence, cell(before), command(typed), link("runbook", href(runbook))],
+            vec![sentence, cell(before), command(typed), cell(after), link("runbook", href(runbook))],
         )
     };
     let rows = list.iter().map(row).collect();
     Region { id: "attention", label: "Points that need attention", shape: Shape::List, rows, empty: "● nothing" }
 }
 
-/// Splits a next step into the text before its first command, and the command. The text after it follows the command.
-fn split(next: &str) -> (String, Option<String>) {
+/// Splits a next step into the text before its first command, the command, and the text after it.
+fn split(next: &str) -> (String, Option<String>, String) {
     let mut parts = next.splitn(3, '`');
     match (parts.next(), parts.next(), parts.next()) {
-        (Some(before), Some(typed), Some(after)) if after.is_empty() && before.is_empty() => {
-            (String::new(), Some(typed.to_owned()))
+        (Some(before), Some(typed), Some(after)) => {
+            (before.trim().to_owned(), Some(typed.to_owned()), after.trim().replace('`', ""))
         }
-        (Some(_), Some(typed), Some(_)) => (next.replace('`', ""), Some(typed.to_owned())),
-        _ => (next.to_owned(), None),
+        _ => (next.to_owned(), None, String::new()),
     }
 }
 
@@ -100,13 +99,13 @@ fn href(runbook: &str) -> String {
 
 /// Returns the figures of all sets together.
 fn figures(cluster: &Cluster) -> Region {
-    let sum = |of: &dyn Fn(&SetView) -> Option<f64>| cluster.sets.iter().filter_map(of).reduce(|one, other| one + other);
+    let sum =
+        |of: &dyn Fn(&SetView) -> Option<f64>| cluster.sets.iter().filter_map(of).reduce(|one, other| one + other);
     let (numbers, writes) = (sum(&|set| set.numbers_per_second), sum(&|set| set.raises_per_second));
     let a_write = numbers.zip(writes).filter(|(_, writes)| *writes > 0.0).map(|(numbers, writes)| numbers / writes);
     let lease = least_lease(cluster.allocs.iter());
-    let figure = |key: &str, value: String, unit: &str| {
-        Row::new(key, vec![cell(value).strong(), cell(format!(" {unit}"))])
-    };
+    let figure =
+        |key: &str, value: String, unit: &str| Row::new(key, vec![cell(value).strong(), cell(format!(" {unit}"))]);
     let rows = vec![
         figure("numbers", rate(numbers), "numbers/s"),
         figure("writes", rate(writes), "section writes/s"),
@@ -172,14 +171,15 @@ mod tests {
 
     #[test]
     fn the_command_of_a_next_step_can_be_copied() {
-        let of = |next: &str| split(next);
-        assert_eq!(of("`seqsvr status`"), (String::new(), Some("seqsvr status".into())));
-        assert_eq!(
-            of("start it again, or `seqsvr node drain a1`"),
-            ("start it again, or seqsvr node drain a1".into(), Some("seqsvr node drain a1".into()))
-        );
-        assert_eq!(of("check the address"), ("check the address".into(), None));
-        assert_eq!(of(""), (String::new(), None));
+        let of = |next: &str| {
+            let (before, typed, after) = split(next);
+            format!("{before}|{}|{after}", typed.unwrap_or_default())
+        };
+        assert_eq!(of("`seqsvr status`"), "|seqsvr status|");
+        assert_eq!(of("start it again, or `seqsvr node drain a1`"), "start it again, or|seqsvr node drain a1|");
+        assert_eq!(of("`seqsvr status`, then `seqsvr top`"), "|seqsvr status|, then seqsvr top");
+        assert_eq!(of("check the address"), "check the address||");
+        assert_eq!(of(""), "||");
     }
 
     #[test]

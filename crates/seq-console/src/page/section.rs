@@ -109,7 +109,8 @@ fn activity(described: &DescribeSectionResponse) -> Vec<Row> {
     } else {
         format!("{} a second; {} in this ownership", rate_text(figures.numbers_per_second), grouped(described.numbers))
     };
-    let a_write = if figures.writes > 0 { rate_text(figures.numbers as f64 / figures.writes as f64) } else { "-".to_owned() };
+    let a_write =
+        if figures.writes > 0 { rate_text(figures.numbers as f64 / figures.writes as f64) } else { "-".to_owned() };
     let mut rows = vec![
         fact("owned since", utc::text_of_ms(described.owned_since_ms)),
         fact("numbers", numbers),
@@ -117,9 +118,16 @@ fn activity(described: &DescribeSectionResponse) -> Vec<Row> {
         fact("highest number", grouped(described.highest)),
         fact(
             "remaining",
-            format!("{} below the ceiling; a raise is due at {}", grouped(described.remaining), grouped(described.raise_due_at)),
+            format!(
+                "{} below the ceiling; a raise is due at {}",
+                grouped(described.remaining),
+                grouped(described.raise_due_at)
+            ),
         ),
-        fact("uids with a number", format!("{} of {}", grouped(described.touched.into()), grouped(described.uids.into()))),
+        fact(
+            "uids with a number",
+            format!("{} of {}", grouped(described.touched.into()), grouped(described.uids.into())),
+        ),
         fact("ownership began above", grouped(described.base)),
     ];
     let cause = match described.skip_cause() {
@@ -129,7 +137,10 @@ fn activity(described: &DescribeSectionResponse) -> Vec<Row> {
     };
     if described.skipped_at_begin > 0 {
         let most = grouped(described.skipped_at_begin);
-        let text = format!("at most {most} by the highest uid, because of {cause}; each other uid began above {}", grouped(described.base));
+        let text = format!(
+            "at most {most} by the highest uid, because of {cause}; each other uid began above {}",
+            grouped(described.base)
+        );
         rows.push(Row::new("skipped", vec![cell("skipped at the begin"), cell(text)]).tone(Tone::Attention));
     }
     if described.skipped_by_advances > 0 {

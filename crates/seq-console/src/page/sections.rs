@@ -2,14 +2,21 @@
 
 use std::collections::HashMap;
 
+use futures::StreamExt;
+use futures::stream;
 use seq_command::output::grouped;
 use seq_observe::activity::{self, By, FiguresView, rate_text};
+use seq_observe::cluster::AllocView;
 use seq_observe::{BusySection, Observation};
+use seq_proto::v1::SectionFigures;
 
 use super::missing;
 use crate::model::SECTIONS;
 use crate::server::Console;
 use crate::view::{Block, Column, Field, Form, Page, Region, Row, Shape, cell, link, number, spark, text};
+
+/// Requests for activity in flight.
+const IN_FLIGHT: usize = 32;
 
 const COLUMNS: &[Column] = &[
     number("section"),
@@ -56,14 +63,19 @@ pub(super) async fn page(console: &Console, observation: &Observation, by_writes
 async fn most_writes(console: &Console, observation: &Observation) -> Vec<BusySection> {
     let cluster = &observation.cluster;
     let known: HashMap<u32, &BusySection> = observation.sections.iter().map(|busy| (busy.section, busy)).collect();
-    let owners = cluster.allocs.iter().filter(|alloc| alloc.sections > 0);
-    let requests = owners.map(|alloc| async move {
-        let found = activity::request(&console.pool, &alloc.addr, By::Writes, SECTIONS, console.timeout).await;
-        found.unwrap_or_default().into_iter().map(move |figures| (figures, alloc)).collect::<Vec<_>>()
+    let owners: Vec<&AllocView> = cluster.allocs.iter().filter(|alloc| alloc.sections > 0).collect();
+    let addrs: Vec<(usize, String)> = owners.iter().map(|alloc| alloc.addr.clone()).enumerate().collect();
+    let requests = addrs.into_iter().map(|(owner, addr)| {
+        let (pool, timeout) = (console.pool.clone(), console.timeout);
+        async move { (owner, activity::request(&pool, &addr, By::Writes, SECTIONS, timeout).await) }
     });
-    let found = futures::future::join_all(requests).await.into_iter().flatten();
+    let responses: Vec<_> = stream::iter(requests).buffer_unordered(IN_FLIGHT).collect().await;
+    let found = responses.into_iter().flat_map(|(owner, figures)| {
+        figures.unwrap_or_default().into_iter().map(move |figures| (figures, owner)).collect::<Vec<_>>()
+    });
     let size = |set: &str| cluster.sets.iter().find(|known| known.name == set).map_or(0, |set| set.section_size);
-    let busy = |(figures, alloc): (seq_proto::v1::SectionFigures, &seq_observe::cluster::AllocView)| {
+    let busy = |(figures, owner): (SectionFigures, usize)| {
+        let alloc = owners[owner];
         let uid_start = u64::from(figures.section) * u64::from(size(&alloc.set));
         BusySection {
             section: figures.section,

@@ -92,7 +92,11 @@ fn migration_row(migration: &MigrationStatus) -> Row {
     let phase = Phase::of(migration);
     let (all, done) = (migration.sections, done(migration));
     let runs = migration.runs.iter().map(|run| {
-        format!("{}..{}", grouped(run.first_section.into()), grouped(u64::from(run.first_section) + u64::from(run.sections)))
+        format!(
+            "{}..{}",
+            grouped(run.first_section.into()),
+            grouped(u64::from(run.first_section) + u64::from(run.sections))
+        )
     });
     let runs: Vec<String> = runs.collect();
     let id = migration.id;

@@ -119,18 +119,48 @@ fn check(page: &Page, expect: Expect) {
 }
 
 fn seen(observation: Observation) -> Seen {
-    Seen { last: Some((tokio::time::Instant::now(), Arc::new(observation))), ..Seen::default() }
+    let mut seen = Seen::default();
+    seen.last = Some((tokio::time::Instant::now(), Arc::new(observation)));
+    seen
 }
 
 #[test]
 fn the_overview_begins_with_what_needs_attention() {
     let observation = observation();
-    check(&overview::page(&observation, &Seen::default()), expect![[r#""#]]);
+    check(
+        &overview::page(&observation, &Seen::default()),
+        expect![[r#"
+        = Overview
+        == Needs attention
+        ▲ im-a: a3 does not respond | start it again, or seqsvr node drain a3 | seqsvr node drain a3 | runbook
+        == Sets
+        561 |  numbers/s
+        0.5 |  section writes/s
+        1,122 |  numbers a write
+        0.0 s |  least lease left
+        im-a | ▲ degraded | 0..9,000,000 | 90/90 | 561 |  | 0.5 | 0.0 s |  | ▮✕
+        == Last events
+        2026-11-27T18:40:00Z | im-a | takeover | ▲ a3 (incarnation 2) was silent for 2.5 s: 45 sections (3 to 88) were taken over by a1, at most 10,000 numbers skipped for each uid
+        ○ not known: activity of a2 of im-a: no response
+    "#]],
+    );
 }
 
 #[test]
 fn nodes_without_a_lease_come_first() {
-    check(&nodes::page(&observation(), ""), expect![[r#""#]]);
+    check(
+        &nodes::page(&observation(), ""),
+        expect![[r#"
+        = Nodes
+        == No response
+        (● every node responds)
+        == Allocators
+        a2 | im-a | ✕ no lease | 45 | 561 | 0.5 | ✕ ended 4.0 s ago | 12 | 0 | 14,000 kB | 1m30s | 0.1.0 | - | a2:7100
+        a1 | im-a | ● serves | 45 | 561 | 0.5 | ▓▓▓▓▓▓░░ 1.5 s | 12 | 0 | 14,000 kB | 1m30s | 0.1.0 | - | a1:7100
+        == Stores
+        (no store)
+    "#]],
+    );
     let other = nodes::page(&observation(), "im-b");
     let rows = other.blocks.iter().filter_map(|block| match block {
         Block::Region(region) => Some(region.rows.len()),
@@ -141,7 +171,18 @@ fn nodes_without_a_lease_come_first() {
 
 #[test]
 fn a_migration_that_does_not_move_states_why() {
-    check(&sets::page(&observation(), &Seen::default()), expect![[r#""#]]);
+    check(
+        &sets::page(&observation(), &Seen::default()),
+        expect![[r#"
+        = Sets and migrations
+        ▲ im-a: a3 does not respond | start it again, or seqsvr node drain a3 | seqsvr node drain a3 | runbook
+        == Sets
+        im-a | ▲ degraded | 0..9,000,000 | 90 | 0 | 0 | on | 561 |  | 0.5 | 0 | 0
+        == Migrations
+        4711 | im-a | im-<b> | open | ▓▓▓▓▓░░░░░░░░░░░░░░░ | 10/40 | 2 | 5.0/s  ETA 6 s | stuck: the target does not respond | 50..90 | seqsvr migration pause 4711
+        Migrations that ended: seqsvr migration list
+    "#]],
+    );
 }
 
 #[test]
@@ -163,7 +204,9 @@ fn events_pass_a_filter() {
     };
     assert_eq!(rows(Filter::default()), 1);
     assert_eq!(rows(filter("im-a", "takeover", "a1", "45")), 1, "a1 is the next owner");
-    for other in [filter("im-b", "", "", ""), filter("", "drained", "", ""), filter("", "", "a9", ""), filter("", "", "", "89")] {
+    for other in
+        [filter("im-b", "", "", ""), filter("", "drained", "", ""), filter("", "", "a9", ""), filter("", "", "", "89")]
+    {
         assert_eq!(rows(other.clone()), 0, "{other:?}");
     }
     assert_eq!(rows(filter("", "", "", "<script>")), 0);
@@ -176,8 +219,14 @@ fn names_of_nodes_are_escaped() {
     observation.cluster.sets[0].name = "\" onload=\"x".to_owned();
     let seen = seen(observation);
     let (_, observation) = seen.last.as_ref().expect("observed");
-    for page in [overview::page(observation, &seen), nodes::page(observation, ""), sets::page(observation, &seen), map::page(observation)] {
-        let frame = crate::html::Frame { state: state(&seen), identity: "operator/<i>", path: "/", live: "/live".into() };
+    for page in [
+        overview::page(observation, &seen),
+        nodes::page(observation, ""),
+        sets::page(observation, &seen),
+        map::page(observation),
+    ] {
+        let frame =
+            crate::html::Frame { state: state(&seen), identity: "operator/<i>", path: "/", live: "/live".into() };
         let html = crate::html::page(&page, &frame).into_string();
         assert!(!html.contains("<script>alert") && !html.contains("\" onload") && !html.contains("<i>"), "{html}");
     }
@@ -185,9 +234,8 @@ fn names_of_nodes_are_escaped() {
 
 #[test]
 fn the_header_states_what_failed() {
-    let text = |seen: &Seen| -> Vec<String> {
-        state(seen).rows[0].cells.iter().map(|cell| cell.text.clone()).collect()
-    };
+    let text =
+        |seen: &Seen| -> Vec<String> { state(seen).rows[0].cells.iter().map(|cell| cell.text.clone()).collect() };
     assert_eq!(text(&Seen::default()), ["✕ no node responds"]);
     let mut seen = seen(observation());
     assert_eq!(text(&seen), ["▲ degraded", "90 of 90 sections served", "1 point needs attention"]);

@@ -7,8 +7,8 @@ use seq_observe::section;
 use seq_proto::v1::sequence_service_client::SequenceServiceClient;
 use seq_proto::v1::{CurrentRequest, CurrentResponse, Exactness};
 
-use super::section::{facts, history};
 use super::events;
+use super::section::{facts, history};
 use crate::server::Console;
 use crate::view::{Block, Column, Field, Form, Page, Region, Row, Shape, Tone, cell, link, text};
 
@@ -45,11 +45,13 @@ async fn of_uid(console: &Console, observation: &Observation, uid: u64) -> Vec<B
     };
     let owner = record.owner(cluster);
     let (current, described) = match owner {
-        Some(owner) => futures::future::join(
-            current(console, &owner.addr, uid),
-            section::describe(&console.pool, &owner.addr, section, console.timeout),
-        )
-        .await,
+        Some(owner) => {
+            futures::future::join(
+                current(console, &owner.addr, uid),
+                section::describe(&console.pool, &owner.addr, section, console.timeout),
+            )
+            .await
+        }
         None => {
             let error = || format!("its owner {} does not respond", record.info.owner);
             (Err(error()), Err(error()))
@@ -59,13 +61,7 @@ async fn of_uid(console: &Console, observation: &Observation, uid: u64) -> Vec<B
     rows.push(Row::new("section", vec![cell("section"), link(grouped(section.into()), format!("/section/{section}"))]));
     rows.extend(facts(&record, &described));
     vec![
-        Block::Region(Region {
-            id: "facts",
-            label: "Number of the user",
-            shape: Shape::Table(FACTS),
-            rows,
-            empty: "",
-        }),
+        Block::Region(Region { id: "facts", label: "Number of the user", shape: Shape::Table(FACTS), rows, empty: "" }),
         Block::Heading("Events that may concern it"),
         Block::Region(Region {
             id: "events",

@@ -108,8 +108,8 @@ fn rendered(differences: &[Difference]) -> Table {
 #[cfg(test)]
 mod tests {
     use expect_test::{Expect, expect};
-    use seq_proto::v1::{GetConfigResponse, Setting};
     use seq_observe::settings::differences;
+    use seq_proto::v1::{GetConfigResponse, Setting};
 
     use super::*;
 

@@ -284,7 +284,9 @@ mod tests {
     fn a_ready_cluster_prints_commands_to_try() {
         let set = set_file::parse("dev.toml".as_ref(), set_file::DEV).unwrap();
         let http = Sockets::from(std::net::TcpListener::bind("127.0.0.1:0").unwrap());
-        let mut banner = Banner::new(&[&set.spec], "seq:", (&http, "http://127.0.0.1:7150/".to_owned()), &Data::Kept("data".into())).unwrap();
+        let mut banner =
+            Banner::new(&[&set.spec], "seq:", (&http, "http://127.0.0.1:7150/".to_owned()), &Data::Kept("data".into()))
+                .unwrap();
         banner.ready(Duration::from_millis(812), Some(2), &series());
         banner.http = "http://127.0.0.1:7180".to_owned();
         let revision = banner.revision;
@@ -312,7 +314,13 @@ mod tests {
         let parse = |text| set_file::parse("dev.toml".as_ref(), text).unwrap().spec;
         let (first, second) = (parse(set_file::DEV), parse(set_file::DEV_B));
         let http = Sockets::from(std::net::TcpListener::bind("127.0.0.1:0").unwrap());
-        let mut banner = Banner::new(&[&first, &second], "seq:", (&http, "http://127.0.0.1:7150/".to_owned()), &Data::Kept("data".into())).unwrap();
+        let mut banner = Banner::new(
+            &[&first, &second],
+            "seq:",
+            (&http, "http://127.0.0.1:7150/".to_owned()),
+            &Data::Kept("data".into()),
+        )
+        .unwrap();
         banner.ready(Duration::from_millis(812), Some(2), &series());
         banner.http = "http://127.0.0.1:7180".to_owned();
         expect![[r#"
