@@ -171,8 +171,10 @@ pub fn run(args: &DevArgs, output: &Output) -> anyhow::Result<Exit> {
             () = ready(&checks) => {
                 banner.ready(started.elapsed(), process.leader(), &allocator.all_series());
                 warn_on_print_error(if output.is_json() { output.json(&banner) } else { output.text(&banner.render()) });
-                make_alive(args, first);
-                process.ending().await;
+                tokio::select! {
+                    () = process.ending() => {}
+                    () = make_alive(args, first) => {}
+                }
             }
         }
         anyhow::Ok(process.shutdown().await)
@@ -185,19 +187,21 @@ pub fn run(args: &DevArgs, output: &Output) -> anyhow::Result<Exit> {
     Ok(exit)
 }
 
-/// Starts the load and the operations that the arguments request, until the runtime ends.
-fn make_alive(args: &DevArgs, spec: SetSpec) {
-    if let Some(rate) = args.load {
-        let load = load::run(spec.clone(), rate);
-        tokio::spawn(async move {
-            if let Err(error) = load.await {
-                note(format_args!("--load: {error:#}"));
-            }
-        });
-    }
-    if args.chaos {
-        tokio::spawn(load::operate(spec));
-    }
+/// Runs the load and the operations that the arguments request. Never completes.
+async fn make_alive(args: &DevArgs, spec: SetSpec) {
+    let load = async {
+        let Some(rate) = args.load else { return };
+        if let Err(error) = load::run(spec.clone(), rate).await {
+            note(format_args!("--load: {error:#}"));
+        }
+    };
+    let operations = async {
+        if args.chaos {
+            load::operate(spec.clone()).await;
+        }
+    };
+    futures::future::join(load, operations).await;
+    std::future::pending().await
 }
 
 /// Logs a failed print as a warning and not as an error, because `seqsvr dev | head -1` closes stdout after one line.
