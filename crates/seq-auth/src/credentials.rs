@@ -371,10 +371,11 @@ pub enum CredentialsError {
         /// The file.
         path: PathBuf,
     },
-    /// Certificate, key and bundle do not belong together.
+    /// The certificate, the private key or the bundle cannot be used, e.g. because the key belongs to another
+    /// certificate.
     #[error("{}: {why}", path.display())]
     Unusable {
-        /// The file with the process' own certificate.
+        /// File with the process' own certificate, or the bundle if the process has no certificate.
         path: PathBuf,
         /// Description of the mismatch.
         why: String,
