@@ -292,7 +292,7 @@ impl Checker {
             .collect()
     }
 
-    /// Returns, for each user with named numbers, those that no call or lost attempt explains, and the count of
+    /// Returns, for each user with named numbers, the numbers that no call or lost attempt explains, and the count of
     /// unexplained numbers that are no longer kept.
     fn unexplained(&self) -> impl Iterator<Item = (User, Vec<Orphan>, u64)> {
         let users = (0..).map(User).zip(&self.users).filter(|(_, state)| state.cold != 0);

@@ -13,7 +13,7 @@ struct Edge {
     /// Texts by which the code is recognized. Each text is split in two, so that a search for the text does not find
     /// this file.
     marks: &'static [(&'static str, &'static str)],
-    /// Beginnings and ends of paths. A file may contain the code if its path begins or ends with one of them.
+    /// Beginnings and ends of paths. A file may contain the code if its path begins or ends with any of these texts.
     allowed: &'static [&'static str],
     /// Advice in the finding.
     instead: &'static str,
