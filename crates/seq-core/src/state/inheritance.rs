@@ -1,12 +1,13 @@
-//! Inherits the records of sets that close, and forgets sets that do not exist.
+//! Applies two commands about other sets. [`Inherit`] keeps the final records of a set that is closing, and [`Forget`]
+//! removes a set that does not exist.
 //!
-//! The records of a closing set are final before the set is closed. Each other set reads the records page by page, and
-//! keeps each record that is newer than its own record of the section as a tombstone. So a set that is restored later
-//! can learn from any other set the facts that the closed set would have stated, and the departures of a section form a
-//! chain without a gap even if one of the sets is gone.
+//! Before a closing set is closed, its records become final. Every other set then reads these records page by page. If
+//! a record is newer than the other set's own record of the section, the other set keeps it as a tombstone. So if a set
+//! is restored after the processes of the closed set are gone, any other set can state where the closed set sent its
+//! sections.
 //!
-//! **Invariant:** the pages of one lineage are inherited in order, and the records of a set count as inherited only
-//! once all pages are.
+//! **Invariant:** the pages of a closing set's records in one lineage are inherited in order. The records of the set
+//! count as inherited only after the last page is inherited.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -19,18 +20,18 @@ use super::{Closing, CommandRefusal, State};
 use crate::id::{HandoverId, Incarnation, Lineage, MigrationId, RouteVersion, SectionId, SetId};
 use crate::limits;
 
-/// Progress of inheriting the records of a closing set.
+/// Progress of inheriting the final records of a closing set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Inheritance {
     /// The closing set's lineage, to which the records belong.
     pub lineage: Lineage,
-    /// The first section whose record is not inherited yet; `None` once all records are.
+    /// The first section whose record is not inherited yet; `None` after all records are inherited.
     pub next: Option<SectionId>,
 }
 
 impl State {
-    /// Returns the closing sets whose records this set has yet to read, each with the first section of the next page.
-    /// Returns none while this set is in quarantine.
+    /// Returns the closing sets whose final records this set has not read to the end, each with the first section of
+    /// the next page. Returns none while this set is in quarantine.
     pub fn awaited_inheritances(&self) -> impl Iterator<Item = (SetId, SectionId)> {
         let closing = self.sets.iter().filter(|_| !self.is_quarantined());
         closing.filter_map(|(set, peer)| {
@@ -39,13 +40,13 @@ impl State {
         })
     }
 
-    /// Returns the closing sets whose records this log has, each with the lineage of the records.
+    /// Returns the closing and closed sets whose final records this log has, each with the lineage of these records.
     pub(super) fn inherited(&self) -> Vec<(SetId, Lineage)> {
         self.sets.iter().filter_map(|(set, peer)| Some((*set, peer.wholly_inherited()?))).collect()
     }
 
-    /// Returns whether all records of a closing set, in its newest known lineage, are in this log or in the responses
-    /// to this set's fence.
+    /// Returns whether all final records of a closing set, in its newest known lineage, are in this log or in the
+    /// responses of other sets to this set's fence.
     pub(super) fn has_records_of(&self, set: SetId, peer: &PeerSet) -> bool {
         let responded = self.recovery.as_ref().and_then(|recovery| recovery.inherited.get(&set).copied());
         let stated = peer.facts.as_ref().map_or(Lineage(0), |facts| facts.lineage);
@@ -111,8 +112,8 @@ impl State {
         self.claim(section, claim.since, claim.set);
     }
 
-    /// Removes another set from this log, unless a section may still be on its way to that set. The fence of the set
-    /// stays, because the set may exist after all.
+    /// Removes another set from this log. Refuses this if a section may still be on its way to that set. The fence of
+    /// the removed set stays, because the set may exist after all.
     pub(super) fn forget(&mut self, forget: &Forget) -> Result<bool, CommandRefusal> {
         let Forget { set } = *forget;
         if self.set.as_ref().ok_or(CommandRefusal::NoSet)?.id == set {
@@ -167,8 +168,8 @@ impl PeerSet {
         self.inherited.filter(|one| one.next.is_none()).map(|one| one.lineage)
     }
 
-    /// Returns the first section of the next page of this set's records in a lineage; `None` if all pages are
-    /// inherited.
+    /// Returns the first section of the next page to inherit from this set's records in a lineage; `None` if all pages
+    /// of this lineage are inherited.
     fn next_inherited(&self, lineage: Lineage) -> Option<SectionId> {
         match self.inherited.filter(|one| one.lineage == lineage) {
             Some(one) => one.next,
