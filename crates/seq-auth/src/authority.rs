@@ -22,8 +22,8 @@ use zeroize::Zeroizing;
 use crate::certificate::{CertificateError, chain, hexadecimal, parse, time};
 use crate::identity::{Identity, IdentityError, name};
 
-/// Time by which the validity of a certificate starts before its creation, because the clocks of machines that check
-/// the certificate may be slow.
+/// Time from the start of a certificate's validity to its creation. The validity starts before the creation because the
+/// clocks of machines that check the certificate may be slow.
 const BACKDATED: Duration = Duration::from_secs(5 * 60);
 
 /// Validity that a list of revocations states. Processes use a list even after its stated validity has ended.
@@ -231,8 +231,8 @@ pub fn revoked(pem: &str) -> Result<Vec<String>, AuthorityError> {
     Ok(list.iter_revoked_certificates().map(|revoked| hexadecimal(revoked.raw_serial())).collect())
 }
 
-/// Returns the time when the first certificate of a PEM bundle, an authority's, expires. Every certificate that this
-/// authority signed expires at that time or earlier.
+/// Returns the time when the first certificate of a PEM bundle, which is an authority's certificate, expires. Every
+/// certificate that this authority signed expires at that time or earlier.
 ///
 /// # Errors
 /// `bundle` contains no certificate, or a damaged one.

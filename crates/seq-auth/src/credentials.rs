@@ -102,8 +102,8 @@ pub struct Credentials(Arc<Inner>);
 struct Inner {
     files: Files,
     current: ArcSwap<Current>,
-    /// Number of times that the files were read with changes, from 1 for the first reading. It is increased after the
-    /// result of the new reading was stored in `current`.
+    /// Number of times that changed files were read and adopted. The first reading counts as 1. It is increased once
+    /// `current` contains the result of the new reading.
     reading: AtomicU64,
 }
 

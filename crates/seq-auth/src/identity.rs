@@ -59,8 +59,8 @@ impl Role {
         }
     }
 
-    /// Returns whether holders with this role accept connections. If so, their certificates can be used by a server and
-    /// by a client, otherwise only by a client.
+    /// Returns whether holders with this role accept connections. If so, their certificates can be used as the
+    /// certificate of a server and of a client, and otherwise only of a client.
     #[must_use]
     pub fn serves(self) -> bool {
         matches!(self, Role::Store | Role::Alloc | Role::Proxy)

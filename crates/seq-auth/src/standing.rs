@@ -25,14 +25,14 @@ pub struct Standing {
     presented: Option<Certificate>,
     /// Value of the counter [`Credentials::reading`] at the last check of the revocations; 0 before the first check.
     reading: u64,
-    /// Time at which the connection must end because the certificate of an AllocSvr expires. `None` if the expiry does
-    /// not end the connection.
+    /// Time at which the store must end the connection of an AllocSvr, because the AllocSvr's certificate expires then.
+    /// `None` for all other connections.
     ends: Option<SystemTime>,
 }
 
 impl Credentials {
-    /// Returns the [`Standing`] of the client on the accepted connection `stream`. The caller passes the connection's
-    /// traffic only while [`Standing::check`] succeeds.
+    /// Returns the [`Standing`] of the client on the accepted connection `stream`. The server must call
+    /// [`Standing::check`] while the connection is open, and close the connection once it fails.
     #[must_use]
     pub fn follow<S>(&self, stream: &TlsStream<S>) -> Standing {
         Standing::new(self.clone(), stream)
@@ -51,9 +51,9 @@ impl Standing {
         Standing { credentials, presented, reading: 0, ends }
     }
 
-    /// Checks that the client's certificate has not expired, if an expiry ends this connection. Checks the revocations
-    /// too if the files of the credentials have changed since the last check; otherwise the call costs one load of an
-    /// atomic.
+    /// Checks that the certificate of an AllocSvr on a connection to a store has not expired. If the files of the
+    /// credentials have changed since the last check, also checks that the client's certificate is not revoked.
+    /// Otherwise the call costs only one load of an atomic.
     ///
     /// # Errors
     /// The client's certificate was revoked, or it has expired and the connection is from an AllocSvr to a store.

@@ -23,7 +23,7 @@ pub(crate) fn all(client: &Client) -> Vec<Series> {
     client.all_known_series().into_iter().filter(is_served).collect()
 }
 
-/// Returns the number of which the series made `id`, or 0 if the series has no such id.
+/// Returns the number from which the series made `id`, or 0 if the series has no such id.
 pub(crate) fn number(series: &Series, id: u64) -> u64 {
     Id::new(id).and_then(|id| series.shape().parts(id)).map_or(0, |parts| parts.value)
 }

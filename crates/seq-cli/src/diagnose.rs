@@ -158,7 +158,7 @@ pub async fn run(args: DiagnoseArgs, output: &Output) -> anyhow::Result<Exit> {
 }
 
 /// Returns a future for each file of the archive, in the order of the files. The caller runs all futures at the same
-/// time, so that nodes that do not respond together cost only one timeout.
+/// time, so that it waits for only one timeout, even if several nodes do not respond.
 fn reads<'a>(sets: &'a [(&'a PathBuf, SetFile)], timeout: Duration) -> Vec<BoxFuture<'a, Named>> {
     let mut reads: Vec<BoxFuture<'a, Named>> = Vec::new();
     for (name, command) in OF_HOST {

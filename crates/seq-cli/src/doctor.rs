@@ -50,8 +50,9 @@ pub struct DoctorArgs {
 
 const DAY_SECONDS: u64 = 24 * 3600;
 
-/// Kinds of ports by which the command finds out on which machine a node runs, because their addresses are different on
-/// every machine. Other kinds, such as admin ports, may have the same loopback address on all machines.
+/// Kinds of ports by which the command finds out on which machine a node runs. Other nodes connect to these ports, so
+/// their addresses are different on every machine. Other kinds, such as admin ports, may have the same loopback address
+/// on all machines.
 const MAIN: [&str; 2] = ["peers", "callers"];
 
 /// A port of a node in the set file.

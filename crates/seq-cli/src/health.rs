@@ -1,5 +1,5 @@
-//! The command `health`, which requests by the gRPC health protocol whether nodes serve. It is for scripts and for
-//! probes of containers.
+//! The command `health`, which reports to scripts and to probes of containers whether nodes serve. It sends requests of
+//! the gRPC health protocol.
 //!
 //! Unlike `status`, the command queries only the nodes that the user named, and its exit code depends on them alone.
 

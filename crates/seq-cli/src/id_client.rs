@@ -104,8 +104,8 @@ impl IdClient {
         self.timeout.saturating_sub(self.since.elapsed())
     }
 
-    /// Sends a request to one AllocSvr after another, until one responds or refuses the request permanently, no
-    /// AllocSvr has responded, or the time limit of the command ends.
+    /// Sends a request to one AllocSvr after another until one of them responds. Returns an error if one refuses the
+    /// request permanently, if none of them responds, or if the time limit of the command ends.
     async fn call<T>(
         &self,
         send: impl AsyncFn(CallerChannel, Duration) -> Result<Response<T>, Status>,

@@ -46,7 +46,7 @@ pub(crate) struct Printable<T> {
 }
 
 impl<T> Printable<T> {
-    /// Splits it into the results to print, and the outcome that the command must return after printing them.
+    /// Returns the results to print, and the outcome that the command must return after it has printed them.
     pub(crate) fn split(self) -> (Vec<(u64, T)>, anyhow::Result<Exit>) {
         (self.replies, self.failure.map_or(Ok(Exit::Ok), |failure| Err(failure.into())))
     }

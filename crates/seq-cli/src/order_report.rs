@@ -41,9 +41,9 @@ struct Broken {
 }
 
 impl Verdict {
-    /// Evaluates the numbers that `checker` has recorded. `uid` returns the uid of a user of the checker. If
-    /// `exclusive` is true, no other client used these uids, so a `prev` that no response contained as a number is a
-    /// chain break.
+    /// Evaluates the numbers that `checker` has recorded. `uid` converts a user of the checker to the user's uid. If
+    /// `exclusive` is true, no other client used these uids. A `prev` that no response contained as a number then
+    /// counts as a chain break.
     pub(crate) fn new(checker: &Checker, uid: impl Fn(User) -> Uid, exclusive: bool) -> Verdict {
         let mut tally = checker.tally();
         if exclusive {

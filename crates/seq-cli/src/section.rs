@@ -196,8 +196,8 @@ pub fn run(command: SectionCommand, output: &Output) -> anyhow::Result<Exit> {
     })
 }
 
-/// Requests the records of sections, page by page. The first record is that of the first section of `request`. The last
-/// is that of the section before `end`, or of the set's last section if `end` is `None`.
+/// Requests the records of sections, page by page, beginning with the first section of `request`. Stops after the page
+/// that reaches the section `end`, or after the last page if `end` is `None`.
 pub(crate) async fn fetch(
     store: &mut StoreClient,
     mut request: ListSectionsRequest,

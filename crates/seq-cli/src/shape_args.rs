@@ -80,8 +80,8 @@ impl ShapeArgs {
 }
 
 impl ShapeOrSeriesArgs {
-    /// Returns the shape that the arguments describe, or `None` if they name neither a shape nor a series. Requests a
-    /// series from the cluster.
+    /// Returns the shape that the arguments describe, or `None` if they name neither a shape nor a series. If they name
+    /// a series, requests it from the cluster.
     ///
     /// # Errors
     /// The numbers of bits do not form a valid shape, or no node of the cluster returned the series.

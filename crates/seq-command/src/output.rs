@@ -190,7 +190,7 @@ fn takes_color() -> bool {
     io::stderr().is_terminal() && !environment::refuses_color()
 }
 
-/// Serializes a 64-bit number as a string of its decimal digits, as JSON of proto3 does.
+/// Serialises a 64-bit number as a string of its decimal digits, as JSON of proto3 does.
 pub fn digits<S: Serializer>(number: &u64, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(number)
 }

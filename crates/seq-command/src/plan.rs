@@ -117,8 +117,8 @@ impl ConfirmArgs {
     }
 }
 
-/// Prints the effects of a change that a dry run did not make. `what` describes the effects. They are the only output
-/// of the command.
+/// Prints the effects that a change would have, which the user requested as a dry run. `what` describes the effects.
+/// The command prints nothing else.
 pub fn print_dry_run(what: &str, plan: Option<Fingerprint>, output: &Output) -> io::Result<()> {
     #[derive(Serialize)]
     struct DryRun<'a> {
@@ -143,7 +143,7 @@ pub fn print(plan: Fingerprint, output: &Output) -> io::Result<()> {
     }
 }
 
-/// Returns the fingerprint as the value of the key `plan` in JSON. Returns `None` if the store's release has no
+/// Returns the fingerprint in the form of the key `plan` in JSON. Returns `None` if the store's release has no
 /// fingerprints.
 pub fn digits(plan: Fingerprint) -> Option<String> {
     (plan != Fingerprint::NONE).then(|| plan.to_string())

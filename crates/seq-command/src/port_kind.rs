@@ -23,7 +23,7 @@ use crate::security;
 /// connection.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Maximum number of bytes read of the response to a probe. They suffice for the first line of the response.
+/// Maximum number of bytes that are read of the response to a probe. It suffices for the first line of the response.
 const REPLY_BYTES: usize = 256;
 
 /// A request to which any HTTP port responds.
@@ -77,8 +77,9 @@ pub enum Needed {
     Redis,
 }
 
-/// Identifies the server at `host:port` as [`identify`] does, but returns `None` if this takes until `limit`, when the
-/// command must end. If the process at the address hangs, each probe waits for its whole timeout.
+/// Identifies the server at `host:port` as [`identify`] does, but returns `None` if the identification takes until
+/// `limit`, which is when the command must end. If the process at the address hangs, each probe waits for its whole
+/// timeout.
 pub async fn identify_until(addr: &str, limit: Instant) -> Option<PortKind> {
     tokio::time::timeout_at(limit.into(), identify(addr)).await.ok()?
 }

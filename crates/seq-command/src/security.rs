@@ -69,8 +69,8 @@ fn holder(text: &str) -> Result<String, String> {
 
 static ARGS: OnceLock<CertificateArgs> = OnceLock::new();
 
-/// Trust of this command's connections. It is empty until the first address of the cluster is known. It contains `None`
-/// if the cluster has no TLS.
+/// Trust of this command's connections. The lock is empty until the first address of the cluster is known, and contains
+/// `None` if the cluster has no TLS.
 static SHOWN: OnceLock<Option<Trust>> = OnceLock::new();
 
 /// Stores the arguments for all functions of this module. The process must call it once, before it runs the command.

@@ -145,8 +145,8 @@ impl Sections {
         Ok(runs.into_iter().map(|run| run_of(&run)).collect())
     }
 
-    /// Returns the longest run of sections that begins with the section whose first uid is `uid` and of which all are
-    /// resident in `set`, according to `records`.
+    /// Returns the longest run of sections that begins with the section whose first uid is `uid`, and in which all
+    /// sections are resident in `set` according to `records`.
     pub fn run_from(&self, uid: u64, set: &str, records: &[SectionInfo]) -> anyhow::Result<Vec<SectionRange>> {
         self.of_uid(uid)?;
         let first = self.boundary(uid)?;

@@ -28,7 +28,7 @@ pub const DEV: &str = include_str!("../../../sets/dev.toml");
 /// The second set of `seqsvr dev --sets 2`.
 pub const DEV_B: &str = include_str!("../../../sets/dev-b.toml");
 
-/// Number of levels of subdirectories that are read below a given directory. They suffice for one directory for each
+/// Number of levels of subdirectories that are read below a given directory. It suffices for one directory for each
 /// cluster, with one directory for each set in it. Without the limit, a link to a parent directory would cause an
 /// endless descent.
 const MAX_DEPTH: usize = 3;
@@ -104,8 +104,8 @@ pub fn read(path: &Path) -> anyhow::Result<SetFile> {
     Ok(load(path).map_err(|problems| failure(Exit::Usage, &problems))?)
 }
 
-/// Reads and checks a set file for a server, as [`load`] does, but returns all problems as one error. A supervisor
-/// recognizes the exit code of this error and does not restart the server.
+/// Reads and checks a set file for a server, as [`load`] does, but returns all problems as one error. By the exit code
+/// of this error, a supervisor can see that it must not restart the server.
 pub fn load_for_server(path: &Path) -> Result<SetFile, Failure> {
     load(path).map_err(|problems| failure(Exit::Config, &problems))
 }
@@ -167,7 +167,7 @@ fn check_clusters(sets: &[SetFile]) -> Vec<Problem> {
     problems
 }
 
-/// Returns the set files at `path`. If `path` is a file, it is the only one. If it is a directory, they are the .toml
+/// Returns the set files at `path`. If `path` is a file, returns only `path`. If it is a directory, returns the .toml
 /// files in it, followed by the files in its subdirectories, both in the order of their names.
 fn files_of(path: &Path, depth: usize) -> std::io::Result<Vec<PathBuf>> {
     if !path.is_dir() {
@@ -192,7 +192,7 @@ fn files_of(path: &Path, depth: usize) -> std::io::Result<Vec<PathBuf>> {
 
 impl SetFile {
     /// Returns the name of the set's cluster. A node of the set refuses data of any other cluster, and peers that
-    /// belong to it.
+    /// belong to another cluster.
     pub fn cluster(&self) -> String {
         self.cluster.clone()
     }

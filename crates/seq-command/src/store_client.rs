@@ -160,7 +160,8 @@ impl SetAddress {
         Ok(nodes)
     }
 
-    /// Returns the flags that make another command use the same set. Each flag follows a space.
+    /// Returns the flags that make another command use the same set. A space precedes each flag, so that the text can
+    /// be appended to a command.
     pub fn flags(&self) -> String {
         let set = self.set.iter().map(|set| format!(" --set {}", set.display()));
         set.chain(self.addrs.addrs.iter().map(|addr| format!(" --addr {addr}"))).collect()
@@ -221,8 +222,8 @@ struct Search {
 }
 
 impl Search {
-    /// Returns whether the search has failed. It has failed if all `known` addresses were tried without finding a
-    /// leader, and if members have reported for longer than an election takes that they have no leader.
+    /// Returns whether the search has failed. It has failed if all of the `known` addresses were tried without finding
+    /// the leader, and if members have stated for longer than an election takes that they have no leader.
     fn is_over(&self, known: usize) -> bool {
         let tried = &(&self.leaderless | &self.silent) | &self.others;
         tried.len() >= known && self.leaderless_since.is_some_and(|since| since.elapsed() >= ELECTION_TIMEOUT)
@@ -434,8 +435,8 @@ impl StoreClient {
     }
 
     /// Requests the addresses of admin ports from a node, and adds them to the known addresses. Selects the first added
-    /// address for the next attempt, or the next known address if none was added. Returns `false` only if the node
-    /// responds and states no address.
+    /// address for the next attempt, or the next known address if no address was added. Returns `false` only if the
+    /// node responds but states no address.
     async fn learn_admin_ports(&mut self, channel: Channel) -> bool {
         let known = self.known.len();
         let mut node = StatusServiceClient::new(channel);

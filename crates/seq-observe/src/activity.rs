@@ -117,7 +117,7 @@ pub async fn within<T>(
 }
 
 /// Merges the figures that several AllocSvrs report, and sorts them by their rates, the highest first. If the owner of
-/// a section has just changed, two AllocSvrs may report the section, and the result has the figures with the higher
+/// a section has just changed, two AllocSvrs may report the section. The result then has the figures with the higher
 /// rate. `T` is any data about the reporting AllocSvr, which the result keeps with the figures.
 #[must_use]
 pub fn merge<T: Copy>(found: impl IntoIterator<Item = (SectionFigures, T)>, by: By) -> Vec<(SectionFigures, T)> {

@@ -139,7 +139,8 @@ impl Cluster {
         stores.chain(allocs).chain(proxies).chain(missing).collect()
     }
 
-    /// Adds the nodes that do not respond to the view of the cluster and to the facts of their sets in `sets`.
+    /// Adds all silent nodes, i.e. nodes that do not respond, to this view, and those that are missing to the facts
+    /// about their sets in `sets`.
     fn add_absent(&mut self, seeds: &[Node], sample: &Sample, sets: &mut BTreeMap<&str, SetView>) {
         for (addr, response) in &sample.responses {
             let Err(why) = response else { continue };
@@ -180,8 +181,7 @@ impl Cluster {
         self.attention = attention::list(self);
     }
 
-    /// Returns the verdict on the cluster for the case that no set has some of the sections. Returns `None` if every
-    /// section has a set.
+    /// Returns the verdict that some sections are in no set of the cluster, or `None` if every section is in a set.
     pub(crate) fn unplaced(&self) -> Option<Advice> {
         (self.sections_unplaced > 0).then(|| {
             let next = "keep all data directories, and compare `seqsvr section list` of each set: the set that had them was \
@@ -229,8 +229,8 @@ impl Cluster {
 
     /// Compares the number of sections that all open sets have together with the number of sections of the layout, if
     /// every open set reported its sections. Missing sections are counted as unplaced, unless sections are migrating.
-    /// The number of delayed sections of each set is limited to the number of missing sections. All other sections have
-    /// arrived, even if the set from which they departed does not know that yet.
+    /// The number of delayed sections of each set is limited to the number of missing sections. A section that is not
+    /// missing has arrived, even if the set from which it departed does not know that yet.
     fn add_up(&mut self) {
         let complete = |set: &&SetView| set.is_known() && set.facts.quorum && set.facts.quarantine.is_empty();
         let open: Vec<&SetView> = self.sets.iter().filter(|set| !set.facts.closed).collect();

@@ -142,8 +142,8 @@ impl Feeds {
     }
 }
 
-/// Reads the events of a set forever, and adds them to `log`. If the connection to one member of the store ends, it
-/// continues with the next member.
+/// Reads the events of a set forever, and adds them to `log`. If the connection to one member of the store ends, the
+/// function continues with the next member.
 async fn follow(pool: Pool, log: Arc<Mutex<Log>>, added: Arc<Notify>) {
     for turn in 0.. {
         let member = {

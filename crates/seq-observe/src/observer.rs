@@ -76,8 +76,8 @@ pub struct BusySection {
     /// Its activity.
     #[serde(flatten)]
     pub figures: FiguresView,
-    /// Rates of the section in this observation and in those before it, in the unit by which the sections are ordered.
-    /// The newest rate comes last.
+    /// Rates of the section in this observation and in the observations before it. They are the rates by which the
+    /// sections are ordered. The newest rate comes last.
     pub history: Vec<f64>,
 }
 

@@ -28,7 +28,7 @@ pub enum State {
     /// different ids respond under one set name, so one set may be a copy of the other.
     Cloned,
     /// StoreSvrs of the set have different lineages because they were restored from different backups or with different
-    /// counts of restores. The groups of StoreSvrs that result may allocate the same numbers.
+    /// counts of restores. The set is split into parts that may allocate the same numbers.
     Split,
     /// Members of the store have different states although they have applied the same entries of the Raft log.
     Differs,
@@ -144,8 +144,8 @@ pub(crate) struct Facts {
     /// Pairs of AllocSvrs. In each pair, the second AllocSvr reports that it cannot reach the first at the first's
     /// address for callers.
     pub(crate) unreached: Vec<(String, String)>,
-    /// Names of the AllocSvrs that respond and have been running long enough for reports that they cannot be reached to
-    /// count.
+    /// Names of the AllocSvrs that respond and have been running for at least ten seconds. Reports that other AllocSvrs
+    /// cannot reach an AllocSvr count only if it is one of them.
     pub(crate) present: Vec<String>,
     /// Evidence, recorded in the store, that the store lost committed entries. It is empty if there is none.
     pub(crate) entries_lost: String,
@@ -179,7 +179,7 @@ pub(crate) struct Facts {
     /// Names of the StoreSvrs, each with the free bytes and the total bytes of the file system of its data directory.
     pub(crate) disks: Vec<(String, u64, u64)>,
     /// Names of the nodes whose clocks differ from the median of the cluster's clocks, each with the milliseconds by
-    /// which it is ahead of the median.
+    /// which its clock is ahead of the median.
     pub(crate) clocks: Vec<(String, i64)>,
     /// The pause of balancing; empty if balancing is not paused.
     pub(crate) paused: String,

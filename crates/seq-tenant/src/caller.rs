@@ -19,7 +19,7 @@ pub enum Caller {
 }
 
 impl Caller {
-    /// Counts one request, and replaces each item that the caller's tenant may not allocate with its refusal.
+    /// Counts one request. Turns each item that the caller's tenant may not allocate into a refusal.
     pub fn admit(&self, items: &mut [DecodedItem]) {
         let Caller::Tenant(tenant) = self else { return };
         match tenant.admit_call() {
@@ -93,7 +93,8 @@ impl Caller {
         if let Caller::Tenant(tenant) = self { tenant.spec().max_advance } else { u64::MAX }
     }
 
-    /// Checks items as [`Caller::admit`] does, but counts one request for each item instead of one for all items.
+    /// Counts one request for each item, instead of one for all of them, and otherwise checks the items as
+    /// [`Caller::admit`] does.
     pub fn admit_commands(&self, items: &mut [DecodedItem]) {
         let Caller::Tenant(tenant) = self else { return };
         for item in &mut *items {

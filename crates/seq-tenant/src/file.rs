@@ -86,8 +86,8 @@ pub fn parse(text: &str) -> Result<Vec<TenantSpec>, Vec<Flaw>> {
     if flaws.is_empty() { Ok(tenants) } else { Err(flaws) }
 }
 
-/// Names, certificates and token hashes of the tenants that were read before, none of which another tenant may have.
-/// The two maps have the name of the tenant to which a certificate or a hash belongs.
+/// Names, certificates and token hashes of the tenants that were read before. Another tenant may have none of them. The
+/// values of the two maps are the names of the tenants.
 #[derive(Default)]
 struct Taken {
     names: BTreeSet<String>,

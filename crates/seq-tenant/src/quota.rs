@@ -69,8 +69,8 @@ impl Metrics {
 
 impl Tenant {
     /// Creates a tenant that has used nothing of its quotas. `index` is its position in the tenants file. `former` is
-    /// the definition of the same tenant that the new definition replaces, if any; its open connections count for the
-    /// new tenant.
+    /// the tenant with the same name that the new tenant replaces, if there is one. The open connections of `former`
+    /// count for the new tenant too.
     pub(crate) fn new(spec: TenantSpec, node: &str, index: usize, former: Option<&Tenant>) -> Tenant {
         let label = if index < LABELLED_TENANTS { spec.name.as_str() } else { "other" };
         Tenant {
@@ -124,8 +124,8 @@ impl Tenant {
         admitted
     }
 
-    /// Replaces each item that the tenant may not allocate with its refusal. If the quota of numbers does not suffice
-    /// for all items, each item in its order is admitted if the remaining quota suffices for it.
+    /// Turns each item that the tenant may not allocate into a refusal. If the quota of numbers does not suffice for
+    /// all items, the items are checked in their order, and each is admitted if the rest of the quota suffices for it.
     pub(crate) fn admit_items(&self, items: &mut [DecodedItem]) {
         for item in &mut *items {
             if let Err(refusal) = (*item).and_then(|item| self.admit_uid(item.uid)) {
@@ -135,8 +135,8 @@ impl Tenant {
         self.admit_counts(items);
     }
 
-    /// Replaces each item that exceeds the tenant's limits on numbers with its refusal, as [`Tenant::admit_items`]
-    /// does, but does not check the uids of the items.
+    /// Turns each item that exceeds the tenant's limits on numbers into a refusal, as [`Tenant::admit_items`] does, but
+    /// does not check the uids of the items.
     pub(crate) fn admit_counts(&self, items: &mut [DecodedItem]) {
         for item in &mut *items {
             if let Err(refusal) = (*item).and_then(|item| self.admit_count(item)) {

@@ -85,9 +85,9 @@ impl Tenants {
         self.0.current.store(Arc::new(next));
     }
 
-    /// Returns the caller of a request, found by `token` if the request has a token, otherwise by the certificate of
-    /// its connection `peer`. If the caller belongs to a tenant and the connection does not count for a tenant yet, the
-    /// connection counts for this tenant from now on.
+    /// Returns the caller of a request. It is found by `token` if the request has a token, and otherwise by the
+    /// certificate of the connection `peer`. If the caller belongs to a tenant and the connection does not count for a
+    /// tenant yet, the connection counts for this tenant from then on.
     ///
     /// # Errors
     /// `UNKNOWN_TOKEN`, `NO_TENANT`, `TOO_MANY_CONNECTIONS`.
@@ -104,7 +104,7 @@ impl Tenants {
         Ok(caller)
     }
 
-    /// Returns the caller of all requests of one stream or connection, found as in [`Tenants::caller`].
+    /// Returns the caller of all requests of one stream or connection. It is found as in [`Tenants::caller`].
     ///
     /// # Errors
     /// The errors of [`Tenants::caller`].
@@ -178,7 +178,8 @@ pub struct Session {
     /// `None` if the node has no tenants.
     tenants: Option<Tenants>,
     proof: Proof,
-    /// Number of the replacement of the tenants in which `caller` was found. It grows with each replacement.
+    /// Number of the definitions of the tenants by which `caller` was found. Each replacement of the definitions
+    /// increases the number by 1.
     generation: u64,
     caller: Caller,
 }

@@ -177,13 +177,13 @@ pub(crate) enum Command {
     Version,
 }
 
-/// Choice of the environment variables that set arguments missing on the command line.
+/// Choice of the environment variables that are read for arguments missing on the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Environment {
     /// All variables that the arguments name.
     Read,
-    /// All variables except the given variable. It is excluded because the command line has an argument that overrides
-    /// the argument that the variable sets.
+    /// All variables except the given variable. The given variable is excluded because an argument on the command line
+    /// overrides the argument that it sets.
     Without(&'static str),
     /// No variables, so that the defaults apply.
     Ignored,
@@ -318,7 +318,7 @@ fn replaced_variable(matches: &clap::ArgMatches) -> Option<&'static str> {
     }
 }
 
-/// Removes the suggestions that are not similar to the wrong word of the command line from an error.
+/// Removes from an error the suggestions that are not similar to the wrong word of the command line.
 fn near_suggestions(mut error: clap::Error) -> clap::Error {
     let kinds = [
         (ContextKind::InvalidSubcommand, ContextKind::SuggestedSubcommand),
@@ -378,8 +378,8 @@ fn range_in_words(text: &str) -> Option<String> {
     })
 }
 
-/// Rewords an error about a value that is malformed, too large, negative or out of range, if the argument is a whole
-/// number.
+/// Rewords an error about an argument that must be a whole number, if its value is malformed, too large, negative or
+/// out of range.
 fn plain_number_error(error: clap::Error) -> clap::Error {
     let source = std::error::Error::source(&error);
     let text = |kind| match error.get(kind) {

@@ -26,7 +26,7 @@ pub(crate) struct Report {
     distribution: Distribution,
     uids: u32,
     seed: u64,
-    /// Whether Ctrl-C ended the run early. If so, the figures cover less than the requested time.
+    /// Whether Ctrl-C ended the run early. If so, the figures cover a shorter time than the user requested.
     interrupted: bool,
     seconds: f64,
     calls: u64,

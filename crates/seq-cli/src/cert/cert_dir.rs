@@ -76,8 +76,8 @@ impl CertDir {
         Ok(authority)
     }
 
-    /// Makes the successor of this authority and writes its files. The bundle begins with the successor's certificate,
-    /// which the certificate of the present authority follows.
+    /// Makes the successor of this authority and writes its files. In the new bundle, the certificate of the present
+    /// authority follows the certificate of the successor.
     pub(super) fn succeed(&self, validity: Duration) -> anyhow::Result<Authority> {
         let next = self.authority()?.succeed(validity, utc::now()).map_err(usage)?;
         let key = self.0.join(KEY);

@@ -12,7 +12,8 @@ use seq_core::set_spec::SetSpec;
 
 use super::{CertDir, days, print};
 
-/// Name of the operator to which the command issues a certificate, together with the nodes of set files.
+/// Name of an operator. When the command issues certificates to the nodes of set files, it also issues a certificate to
+/// this operator.
 const OPERATOR: &str = "admin";
 
 /// Validity, in days, of an authority that the command creates because there is none yet.

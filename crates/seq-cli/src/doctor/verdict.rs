@@ -79,7 +79,8 @@ pub(super) fn files(most: Option<u64>) -> Finding {
 }
 
 /// Returns the finding about the certificate of the node `holder`. `left` is the number of days until the certificate
-/// expires, or `None` if the node needs no certificate. If the certificate cannot be used, it is the reason.
+/// expires, or `None` if the node needs no certificate. If the certificate cannot be used, `left` is an error with the
+/// reason.
 pub(super) fn certificate(holder: &str, left: Result<Option<u64>, String>) -> Finding {
     match left {
         Ok(Some(days)) if days < CERTIFICATE_DAYS => {

@@ -24,7 +24,7 @@ pub(super) struct SetPlan {
     /// Raft id of the StoreSvr that becomes the leader of the store, because the present leader is on the host. It is
     /// `None` if the present leader is on another host.
     pub(super) leader: Option<u64>,
-    /// Fingerprint of the dry run in which the StoreSvr `leader` becomes the leader.
+    /// Fingerprint of the dry run of the transfer that makes the StoreSvr `leader` the leader.
     #[serde(skip)]
     pub(super) leader_plan: Fingerprint,
 }

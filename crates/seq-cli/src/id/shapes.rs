@@ -91,8 +91,8 @@ impl ShapeView {
         }
     }
 
-    /// Returns `caller` or `server`, which of them chooses the lane. Returns an empty text for a counter, because it
-    /// has only one lane.
+    /// Returns which of `caller` and `server` chooses the lane of an id. Returns an empty text for a counter, because
+    /// it has only one lane.
     fn lane_by(&self) -> &'static str {
         match self.named_lanes {
             Some(true) => "caller",

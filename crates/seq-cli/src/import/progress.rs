@@ -24,8 +24,8 @@ struct Stored {
     source: String,
     /// SHA-256 of the records with keys up to `after`, in hexadecimal.
     done: String,
-    /// Highest key of a finished record, where records are imported in ascending order of their keys. It is absent if
-    /// no record is finished.
+    /// Highest key of a finished record. Records are imported in ascending order of their keys. It is absent if no
+    /// record is finished.
     after: Option<u64>,
 }
 

@@ -40,7 +40,8 @@ struct Outcome<'a> {
     set: &'a str,
     /// Whether balancing is paused at the end of the command.
     paused: bool,
-    /// Name of the operator who paused balancing. It is absent if balancing was not paused before or after the command.
+    /// Name of the operator that paused balancing. It is absent if balancing was paused neither before nor after the
+    /// command.
     #[serde(skip_serializing_if = "Option::is_none")]
     paused_by: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -18,8 +18,8 @@ const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// to each other every two seconds.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Waits until all AllocSvrs of open sets list the series `name` and report that it is retired, or is not, as `retired`
-/// states. Returns the addresses of the AllocSvrs that did not do so within [`TIMEOUT`].
+/// Waits until all AllocSvrs of open sets list the series `name` and report that it is retired, if `retired` is true,
+/// or that it is not. Returns the addresses of the AllocSvrs that did not do so within [`TIMEOUT`].
 pub(super) async fn until_known(sets: &[SetInfo], name: &str, retired: bool, output: &Output) -> Vec<String> {
     let open = sets.iter().filter(|set| set.state() == SetState::Open);
     let addrs: Vec<&String> = open.flat_map(|set| &set.allocs).collect();

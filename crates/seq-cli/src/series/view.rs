@@ -166,7 +166,7 @@ impl SeriesView {
         }
     }
 
-    /// Returns `caller` or `server`, which of them chooses the lane. Returns `-` for a counter series.
+    /// Returns which of `caller` and `server` chooses the lane of an id. Returns `-` for a counter series.
     pub(super) fn lane_by(&self) -> &'static str {
         match &self.ids {
             Ids::Timed(ids) if ids.named_lanes => "caller",

@@ -270,7 +270,7 @@ fn join_of(file: &SetFile, files: &[SetFile]) -> anyhow::Result<Vec<String>> {
 }
 
 /// Returns the failure for a set that is not defined yet and that no command may define, because the first leader of
-/// its store does.
+/// its store defines it.
 fn not_started(file: &SetFile) -> Failure {
     let message = format!("set {} is not defined yet: the first leader of its store defines it", file.spec.name);
     Failure::new(Exit::Unhealthy, message).hint("start its stores")

@@ -174,7 +174,8 @@ impl PlanView {
         format!("migrate {} from set {} to set {}", sections_text(self.sections), self.from.name, self.to.name)
     }
 
-    /// Returns the plan as text. `wide` lists all runs. `then` describes what the command does after the migration.
+    /// Returns the plan as text. If `wide` is true, the text lists all runs. `then` describes what the command does
+    /// after the migration.
     pub(super) fn render(&self, wide: bool, then: Option<&str>) -> String {
         let mut text = String::new();
         let mut sets = Table::new(&["set", "sections", "after", "restores"]).right(&[1, 2, 3]);

@@ -15,7 +15,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// Maximum time for which a command waits until one of the other sets knows that a set is closed.
 const CLOSED_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Returns the first of `names` that is not the name of a set in `sets`, or `None` if all of them are.
+/// Returns the first of `names` that no set in `sets` has, or `None` if `sets` contains a set with each of the names.
 fn missing<'a>(sets: &[SetInfo], names: &'a [String]) -> Option<&'a str> {
     let lacks = |name: &&String| !sets.iter().any(|set| set.name == **name);
     names.iter().find(lacks).map(String::as_str)

@@ -1,8 +1,8 @@
 //! The commands that list and change the members of a set's store.
 //!
-//! Each command sends a few requests to the leader of the store. They are idempotent, so an interrupted command can be
-//! repeated to complete the change. The leader decides which changes are allowed. The command sends dry runs of all
-//! changes first, so that a refusal comes before any change.
+//! Each command sends a few requests to the leader of the store. The requests are idempotent, so an interrupted command
+//! can be repeated to complete the change. The leader decides which changes are allowed. The command sends dry runs of
+//! all changes first, so that a refusal comes before any change.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -299,8 +299,8 @@ async fn add_and_remove(
     Ok(Exit::Ok)
 }
 
-/// Shows the plan of a change of voters. Returns the fingerprint of the plan if the command must continue, and `None`
-/// for a dry run or if the voters are already as requested. `asks` states whether the command will prompt for
+/// Shows the plan of a change of voters. Returns the fingerprint of the plan if the command must continue. Returns
+/// `None` for a dry run, and if the voters are already as requested. `asks` states whether the command will prompt for
 /// confirmation.
 fn show(
     list: &ListMembersResponse,

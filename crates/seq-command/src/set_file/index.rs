@@ -33,7 +33,8 @@ impl Index {
         self.in_file.extend(old.enumerate().map(|(new, old)| (format!("{list}[{new}]"), format!("{list}[{old}]"))));
     }
 
-    /// Converts a key of the spec to the key in the file. They differ if the list entry has another index in the file.
+    /// Converts a key of the spec to the corresponding key in the file. The two differ if the list entry has another
+    /// index in the file than in the spec.
     pub(super) fn in_file(&self, key: &str) -> String {
         let entry = key.split_inclusive(']').next().unwrap_or(key);
         self.in_file.get(entry).map_or_else(|| key.to_owned(), |old| format!("{old}{}", &key[entry.len()..]))
@@ -55,15 +56,15 @@ impl Index {
         written.or_else(|| self.lines.get(&self.followed_addr(&key)?).copied())
     }
 
-    /// Returns the key of the `addr` from which the value of `key` was computed. Returns `None` if the value was not
-    /// computed.
+    /// Returns the key of the `addr` from which the value of `key` was computed. Returns `None` if the file itself
+    /// contains the value.
     fn followed_addr(&self, key: &str) -> Option<String> {
         let (entry, _) = key.rsplit_once('.').filter(|_| self.followed.contains(key))?;
         Some(format!("{entry}.addr"))
     }
 
     /// Converts a problem of the spec to a problem of the file at `path`. `others` are the other sets of the cluster.
-    /// If a value of the spec must be unique and another set has it too, the problem names that set.
+    /// If a value that must be unique occurs in another set too, the problem names that set.
     pub(super) fn problem(&self, path: &Path, spec: &SetSpec, error: &SpecError, others: &[&SetFile]) -> Problem {
         let place = match self.entry_of(spec, &error.key) {
             Some((entry, field)) => format!("{entry}: {field}"),

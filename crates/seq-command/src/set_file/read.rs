@@ -17,8 +17,8 @@ const FOR_NODES: u16 = 1;
 const HTTP: u16 = 2;
 const OPTIONAL: u16 = 3;
 
-/// Maximum number of stores in a file whose definitions are read. A valid set has fewer. If a file contains more, its
-/// stores are only counted.
+/// Maximum number of stores whose definitions are read from a file. A valid set has fewer. If a file contains more
+/// stores than this, they are only counted.
 const MAX_STORES: usize = 16;
 
 /// The content of a file.

@@ -26,7 +26,7 @@ macro_rules! send {
 
 impl StoreClient {
     /// Returns whether the store supports dry runs. An older release does not know the field `dry_run`, so it would
-    /// make the change of a dry run. From such a store, the command requests the change without a dry run before it and
+    /// make the change of a dry run. For such a store, the command requests the change directly, without a dry run and
     /// without a fingerprint.
     ///
     /// # Errors

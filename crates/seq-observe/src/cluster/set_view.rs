@@ -17,9 +17,9 @@ use crate::alloc_state::AllocState;
 use crate::migration::MigrationView;
 use crate::verdict::{Facts, State};
 
-/// Minimum uptime, in milliseconds, of a node on which reports by other nodes that they cannot reach it count. A node
-/// is reported as unreachable after three failed checks, which take ten seconds. If its process has been running for
-/// less time, the report concerns the process that ran before.
+/// Uptime of a node, in milliseconds, below which reports that other nodes cannot reach it do not count. Another node
+/// reports it after three failed checks, which take ten seconds. If the node's process has been running for less time,
+/// the report concerns the process that ran before.
 pub(crate) const UNREACHED_AFTER_MS: u64 = 10_000;
 
 /// A set, merged from the responses of its nodes.
@@ -176,7 +176,7 @@ impl SetView {
         })
     }
 
-    /// Adds a node that responds at no address to the facts about this set.
+    /// Adds a silent node, which responds at none of its addresses, to the facts about this set.
     pub(crate) fn miss(&mut self, role: NodeRole, name: Option<&str>, addr: &str) {
         let nodes = match role {
             NodeRole::Store => &mut self.facts.silent_stores,

@@ -7,8 +7,8 @@ use super::{Advice, Condition, Facts, Nodes, State, age, listed};
 /// verdict is NO QUORUM. It is longer than an election takes with any allowed timeouts.
 const ELECTION_MS: u64 = 10_000;
 
-/// Part of a StoreSvr's disk, as a divisor of the disk's size, below which the free space counts as nearly full. A
-/// write will then soon fail, and a StoreSvr exits if a write fails.
+/// Divisor of the size of a StoreSvr's disk. The disk counts as nearly full if its free space is less than the
+/// quotient. A write will then soon fail, and a StoreSvr exits if a write fails.
 pub(crate) const DISK_FULL: u64 = 100;
 
 /// The conditions in the order in which they are tested. The first is the condition of a closed set, and the others

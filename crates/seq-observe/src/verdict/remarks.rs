@@ -3,7 +3,7 @@
 use super::conditions::DISK_FULL;
 use super::{Advice, Facts, Severity, State, age, listed};
 
-/// Part of a StoreSvr's disk, as a divisor of the disk's size. If less than this part is free, there is a remark.
+/// Divisor of the size of a StoreSvr's disk. There is a remark if the free space is less than the quotient.
 const DISK_LOW: u64 = 10;
 
 /// A kind of remark.
