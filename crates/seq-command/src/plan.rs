@@ -117,8 +117,8 @@ impl ConfirmArgs {
     }
 }
 
-/// Prints the effects that a change would have, which the user requested as a dry run. `what` describes the effects.
-/// The command prints nothing else.
+/// Prints the effects that a change would have, which `what` describes, and the fingerprint of its plan. They are the
+/// whole output of a command that only makes a dry run.
 pub fn print_dry_run(what: &str, plan: Option<Fingerprint>, output: &Output) -> io::Result<()> {
     #[derive(Serialize)]
     struct DryRun<'a> {

@@ -258,7 +258,7 @@ impl Link {
         layout::server(&info).map_err(|flaw| Failure::new(Exit::Usage, format!("{}: {flaw}", self.addr)))
     }
 
-    /// Requests the number of all keys in the server's database, with any prefix.
+    /// Requests the number of all keys in the server's database, including keys without the prefix.
     async fn count(&mut self) -> Result<u64, Failure> {
         self.query(&cmd("DBSIZE")).await
     }
