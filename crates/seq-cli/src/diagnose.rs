@@ -218,7 +218,8 @@ fn is_error(printed: &[u8]) -> bool {
     page.is_ok_and(|page| page.len() == 1 && page.contains_key("error"))
 }
 
-/// Requests `path` from the port for metrics at `addr`, and returns the body of the response, whatever status it has.
+/// Requests `path` from the port for metrics at `addr`, and returns the body of the response. The status of the
+/// response does not matter.
 async fn get(addr: &str, path: &str, timeout: Duration) -> Result<Vec<u8>, String> {
     let exchange = async {
         let mut stream = security::access()

@@ -122,7 +122,7 @@ impl Cluster {
         view
     }
 
-    /// Returns the nodes that respond, and the missing nodes, i.e. those that should respond and do not.
+    /// Returns the nodes that respond, and the missing nodes, which should respond and do not.
     #[must_use]
     pub fn nodes(&self) -> Vec<Node> {
         let node = |name: &str, addr: &str, of| Node { name: Some(name.to_owned()), of, ..Node::at(addr) };
@@ -139,8 +139,8 @@ impl Cluster {
         stores.chain(allocs).chain(proxies).chain(missing).collect()
     }
 
-    /// Adds all silent nodes, i.e. nodes that do not respond, to this view, and those that are missing to the facts
-    /// about their sets in `sets`.
+    /// Adds each silent node, which does not respond, to this view. If the node is missing, also adds it to the facts
+    /// about its set in `sets`.
     fn add_absent(&mut self, seeds: &[Node], sample: &Sample, sets: &mut BTreeMap<&str, SetView>) {
         for (addr, response) in &sample.responses {
             let Err(why) = response else { continue };

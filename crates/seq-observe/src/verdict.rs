@@ -144,8 +144,8 @@ pub(crate) struct Facts {
     /// Pairs of AllocSvrs. In each pair, the second AllocSvr reports that it cannot reach the first at the first's
     /// address for callers.
     pub(crate) unreached: Vec<(String, String)>,
-    /// Names of the AllocSvrs that respond and have been running for at least ten seconds. Reports that other AllocSvrs
-    /// cannot reach an AllocSvr count only if it is one of them.
+    /// Names of the AllocSvrs that respond and have been running for at least ten seconds. Reports by other AllocSvrs
+    /// that they cannot reach an AllocSvr count only if its name is listed here.
     pub(crate) present: Vec<String>,
     /// Evidence, recorded in the store, that the store lost committed entries. It is empty if there is none.
     pub(crate) entries_lost: String,

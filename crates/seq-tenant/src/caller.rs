@@ -10,8 +10,8 @@ use crate::quota::Tenant;
 /// Sender of a request. Clones share the tenant.
 #[derive(Clone, Debug, Default)]
 pub enum Caller {
-    /// A caller to which the limits of no tenant apply, only those of the node. The caller is a node that forwards
-    /// requests, a proxy that no tenant lists, an operator, or any client of a node without tenants.
+    /// A caller to which only the limits of the node apply, and no limits of a tenant. The caller is a node that
+    /// forwards requests, a proxy that no tenant lists, an operator, or any client of a node without tenants.
     #[default]
     Unlimited,
     /// Member of a tenant.

@@ -53,10 +53,10 @@ pub struct TenantSpec {
     pub connections: Option<u32>,
     /// Maximum count of seqs of one item, and maximum count of ids of one request.
     pub max_count: Option<u32>,
-    /// Maximum count of numbers that one request may skip. A request skips numbers if it advances a uid or the counter
-    /// of a series, or if it requests ids above a given id. The default is 0 and forbids advances. In a series whose
-    /// ids follow the clock, the count is relative to the number for the present time instead of the last number, and a
-    /// request for ids that are further ahead waits until the clock is near enough.
+    /// Maximum count of numbers that a single request may skip. A request skips numbers if it advances a uid or the
+    /// counter of a series, or if it requests ids above a given id. The default is 0 and forbids advances. In a series
+    /// whose ids follow the clock, the count is relative to the number for the present time instead of the last number,
+    /// and a request for ids that are further ahead waits until the clock is near enough.
     pub max_advance: u64,
 }
 

@@ -164,7 +164,7 @@ impl Tenant {
     }
 
     /// Returns the maximum count of one item. It is the lower of the tenant's `max_count` and `numbers_per_s`, because
-    /// no more numbers than those of one second can be taken at once.
+    /// the numbers of more than a second are never available at once.
     fn most(&self) -> u32 {
         let rate = self.spec.numbers_per_s.map_or(u32::MAX, NonZeroU32::get);
         self.spec.max_count.unwrap_or(u32::MAX).min(rate)

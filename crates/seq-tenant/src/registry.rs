@@ -31,7 +31,7 @@ struct Inner {
     logged: Mutex<Repeats>,
 }
 
-/// The tenants that one tenants file defines.
+/// The tenants that a tenants file defines.
 #[derive(Default)]
 struct Registry {
     generation: u64,

@@ -10,8 +10,8 @@ use crate::migration;
 use crate::verdict::{age, uptime};
 
 impl Cluster {
-    /// Returns the text that `seqsvr status` prints. If `wide` is true, the tables have all columns, otherwise the most
-    /// used ones.
+    /// Returns the text that `seqsvr status` prints. If `wide` is true, the tables have all columns, otherwise only the
+    /// most used columns.
     #[must_use]
     pub fn render(&self, wide: bool) -> String {
         let mut sets = Table::new(&["set", "uids", "served", "stores", "allocs", "numbers", "raises", "routes"]);
