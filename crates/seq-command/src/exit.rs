@@ -51,7 +51,7 @@ pub enum Exit {
     /// Some items succeeded, and some failed.
     Partial = 8,
     /// The configuration of a server is wrong, so the server opened no socket. The code differs from [`Exit::Usage`] so
-    /// that a supervisor can be told not to restart the server.
+    /// that a supervisor can be configured not to restart the server.
     Config = 64,
     /// The member of the store was removed and its id is retired, so its process must not be started again.
     Removed = 65,
