@@ -63,8 +63,8 @@ impl State {
         Ok(true)
     }
 
-    /// Returns a refusal if a loss was reported. Called before each change that would let an incarnation serve, because
-    /// that incarnation does not know of the lost entries.
+    /// Returns a refusal if a loss was reported. Called by commands that would register an incarnation, give a section
+    /// another owner, or change the layout, because the new state would not take the lost entries into account.
     ///
     /// # Errors
     /// [`CommandRefusal::EntriesLost`].
