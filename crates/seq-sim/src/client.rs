@@ -1,5 +1,5 @@
-//! Simulated callers. Each caller makes one call at a time. It sends the call to the node that served the section last
-//! or to a random node, and reports the start and the end of the call to the checker.
+//! Simulated callers. Each caller makes one call at a time. It sends the call to the last owner of the section that it
+//! knows or to a random node, and reports the start and the end of the call to the checker.
 
 use seq_core::{Count, Epoch, NodeId, Reading, Refusal, SectionId, Seq, SlotIndex, Target, Uid};
 use seq_order::{Advancing, Outcome};
@@ -97,7 +97,7 @@ pub(crate) struct Client {
     flight: Option<(Call, Flight)>,
     /// The newest epoch of each section that a response to this caller has stated.
     epochs: Vec<Epoch>,
-    /// The node that responded last for each section.
+    /// The name of the owner of each section, as of the last response to this caller for the section.
     owners: Vec<usize>,
     /// The only uid that the caller requests, if the caller is a probe. A probe makes no further calls after its first
     /// number.

@@ -329,8 +329,8 @@ impl World {
     }
 
     /// Sets all wall clocks to the true time plus `leaps` times [`LEAP_MS`], so that they pass the ceilings of all
-    /// timed lanes. A second leap is needed because a quarantine that ends after the first leap sets the ceilings
-    /// relative to the wall clocks after that leap.
+    /// timed lanes. A second leap is needed because a set in quarantine may note the time of its restore only after the
+    /// first leap, and then sets ceilings ahead of that time.
     pub(crate) fn leap(&mut self, leaps: u64) {
         let now = self.now;
         for machine in 0..self.machines.len() {
