@@ -364,8 +364,8 @@ impl Section {
             }
             let ceiling = self.ceiling.load(Acquire);
             if to.0 > ceiling {
-                // Checked before a raise is requested, so that a refused advance leaves the neighbours' ceiling as it
-                // is.
+                // Checked before a raise is requested, so that a refused advance does not raise the ceiling, which the
+                // other uids of the section share.
                 let bound = Seq(ceiling.saturating_add(limit.0)).min(Seq(limits::MAX_ADVANCE));
                 if to > bound {
                     return Advance::TooFar { bound };
@@ -374,8 +374,8 @@ impl Section {
                     ticket: self.want(to.min(Seq(ceiling.saturating_add(limits::MAX_RAISE)))),
                 };
             }
-            // A slot that is at the target already keeps its word: an allocated number stays a `prev`, and a repeated
-            // advance keeps the mark of the first.
+            // If the slot is at the target already, its word stays: an allocated number can still be a `prev`, and a
+            // repeated advance keeps the mark of the first advance.
             let advanced = if distance < wanted { wanted | ADVANCED } else { word };
             let skipped = wanted - distance;
             self.count_skip(skipped);
@@ -522,7 +522,7 @@ impl Section {
     /// instructions in [`Section::take`] itself, the processor begins to load the slots of later calls sooner.
     #[cold]
     fn want_early(&self, value: Seq, ceiling: Seq) -> Option<RaiseTicket> {
-        // Most calls that come here find that a raise is already requested; they only read.
+        // Most calls of this function find that a raise is already requested. Such calls only read.
         let due = ceiling < self.last
             && raise::is_due(value, ceiling, self.step())
             && self.wanted.load(Relaxed) == 0

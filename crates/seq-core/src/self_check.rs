@@ -359,7 +359,7 @@ mod tests {
         let at = |left| (true, seconds(left), LONG);
         let expires = HandOver(Cause::Expires);
         assert_eq!(decisions(&mut check, 0, &[at(301), at(300), at(1), at(0)]), [Serve, expires, expires, Stop]);
-        // Peers refuse the node by then, and so does its own port.
+        // Other nodes refuse the node when its certificate has expired, and so does its own port.
         let expired = (false, seconds(0), None);
         assert_eq!(decisions(&mut check, 4, &[expired; 5]), [Stop; 5]);
         let renewed = decisions(&mut check, 9, &[at(86_400); 3]);

@@ -130,7 +130,7 @@ impl Observed {
             Health::Up if self.in_flight > 0 && self.stale => again.min(self.received + SILENCE),
             Health::Up if self.in_flight > 0 => self.received + SILENCE,
             Health::Up if self.stale => again,
-            // A request that is sent next is watched in time.
+            // The caller checks again soon, so that a request sent in the meantime is watched from its start.
             Health::Up => now + SILENCE / 3,
         };
         if at <= now { Due::Now } else { Due::At(at.min(now + SILENCE / 3)) }

@@ -447,7 +447,7 @@ impl State {
                 self.note_event(EventRecord::SetDefined { set: given.id });
                 Ok(())
             }
-            // A definition with another id comes from a proposal that came second: the stored definition stays.
+            // A definition with another id is from a proposal that came second, so the stored definition stays.
             Some(stored) if stored.defines(&given.name, &given.layout) => Ok(()),
             Some(stored) => {
                 Err(CommandRefusal::OtherSet { stored: Box::new(stored.clone()), given: Box::new(given.clone()) })
@@ -458,7 +458,7 @@ impl State {
     fn set_terms(&mut self, command: &SetTerms) -> Result<(), CommandRefusal> {
         let SetTerms { replaces, terms } = *command;
         terms.check()?;
-        // A repeat of a change that was applied has the same result.
+        // A repeat of a change that was already applied has the same result as the change.
         if self.terms != replaces && self.terms != Some(terms) {
             return Err(CommandRefusal::OtherTerms { current: self.terms() });
         }
@@ -494,7 +494,7 @@ impl State {
         let index = match known {
             Some(index) => {
                 let owns = |(_, record): (SectionId, &Residence)| record.owner == Some(NodeId(index as u32 + 1));
-                // The incarnation that ends keeps serving under its lease, if it owns anything.
+                // The previous incarnation may serve until its lease is over, if it owns sections.
                 let earlier =
                     if self.sections.residents().any(owns) { self.nodes[index].lease } else { Duration::ZERO };
                 let node = &mut self.nodes[index];
@@ -599,8 +599,8 @@ impl State {
         self.living(node, incarnation)?;
         let liveness = &mut self.nodes[node.0 as usize - 1].liveness;
         *liveness = liveness.next();
-        // The bound of a raise is per entry, so a section that is listed twice is raised once. An AllocSvr sends the
-        // raises sorted by section, and a sorted list has no duplicates.
+        // The distance of a raise is bounded per command, so a section that is listed twice is raised only once. An
+        // AllocSvr sends the raises sorted by section, and a sorted list has no duplicates.
         let distinct = raises.is_sorted_by(|one, next| one.section < next.section);
         let mut raised = BTreeSet::new();
         let copies = &mut self.copies;
@@ -614,7 +614,7 @@ impl State {
             if !owns || raise.to > Seq::MAX {
                 return None;
             }
-            // The leader has bounded ticks by its clock before it proposed them.
+            // The leader limited ceilings of ticks by its clock before it proposed this command.
             let is_ticks = layout.is_some_and(|layout| layout.clock_of(raise.section).is_some());
             let bound = if is_ticks { Seq::MAX } else { Seq(record.max_seq.0.saturating_add(limits::MAX_RAISE)) };
             record.advance(Residence { max_seq: record.max_seq.max(raise.to.min(bound)), ..*record });
@@ -680,8 +680,8 @@ impl State {
             return Err(other(record.epoch));
         }
         if owns {
-            // Checked last: a repeat of a committed transfer must not be refused because the target has exited since,
-            // because the owner resumes serving after such a refusal.
+            // This check comes last, because a repeat of a committed transfer must not be refused if the next owner has
+            // exited since. After such a refusal, the previous owner would resume serving the section.
             target?;
             record = Residence {
                 epoch: record.epoch.next(),

@@ -66,7 +66,7 @@ impl State {
             let sections = self.sections_here().count() as u32;
             return Err(SetRefusal::NotEmpty { section, sections }.into());
         }
-        // A set in quarantine has yet to learn from this set's log which sections departed from this set to it.
+        // A set in quarantine has not learned yet from this set's log which sections departed from this set to it.
         let quarantined = |peer: &PeerSet| peer.facts.as_ref().is_some_and(|facts| facts.quarantined);
         if let Some((set, _)) = self.sets.iter().find(|(_, peer)| quarantined(peer)) {
             return Err(SetRefusal::InQuarantine { set: *set }.into());
@@ -141,7 +141,7 @@ impl State {
         let mut refuses: Vec<(SetId, Lineage)> = closing.map(|(set, peer)| (*set, peer.fenced)).collect();
         if !refuses.is_empty() {
             let sent: Vec<SetId> = self.tombstones().filter(|one| !one.1.arrived).map(|one| one.1.to.set).collect();
-            // The layout is on its way to its writer, or stays there until the writer hands it over.
+            // Either the layout is on its way to that set, or that set has it until it hands the layout over.
             refuses.retain(|(set, _)| !sent.contains(set) && !self.is_writer(*set));
         }
         refuses
@@ -164,7 +164,7 @@ impl State {
     /// Returns whether a departed section may return to this set by an entry of this log. It may if the target set has
     /// not confirmed its arrival, or if the migration by which it departed is not completed.
     fn may_return(&self, tombstone: &Tombstone) -> bool {
-        // A restored set learns migrations of other sets' logs; this log cannot roll them back.
+        // A restored set may know a migration that began in another set's log, which this log cannot roll back.
         let completed =
             self.migrations.get(&tombstone.by).is_none_or(|one| matches!(one.phase, Phase::Completed { .. }));
         !tombstone.arrived || !completed

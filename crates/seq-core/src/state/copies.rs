@@ -142,7 +142,7 @@ impl Copies {
         let stays = record.resident().and_then(|record| match kept.kept_for {
             KeptFor::After(epoch) if record.epoch == epoch => Some(kept.kept_for),
             KeptFor::After(_) if record.owner.is_none() && complete => Some(kept.kept_for),
-            // An ownership that a handover begins has the copy of that handover.
+            // An ownership that begins by a handover starts from the copy of that handover.
             KeptFor::After(_) if record.owner.is_some() && record.handover_id == HandoverId(0) && complete => {
                 Some(KeptFor::Granted(record.epoch))
             }

@@ -94,7 +94,8 @@ impl State {
     fn inherit_one(&mut self, section: SectionId, stated: &RecordClaim, own: SetId, version: RouteVersion) {
         let RecordClaim { claim, lineage, max_seq, .. } = *stated;
         let Some(record) = self.sections.get(section).copied() else { return };
-        // The closing set has seen all its sections arrive, so a section that departed to this set is here, or was.
+        // All sections that the closing set sent to this set have arrived before its records are final. So such a
+        // section is in this set, or was in it.
         if claim.set == own || claim.since <= record.fence() || record.resident().is_some() {
             return;
         }
@@ -107,7 +108,8 @@ impl State {
             arrived: false,
             routed: version,
         };
-        // The next response of that set notes the arrival, because this log has not seen it.
+        // This log has not seen the arrival in that set, so the tombstone is sent to that set until it confirms the
+        // arrival.
         self.advance(section, SectionRecord::Departed(tombstone));
         self.claim(section, claim.since, claim.set);
     }
@@ -119,12 +121,12 @@ impl State {
         if self.set.as_ref().ok_or(CommandRefusal::NoSet)?.id == set {
             return Err(SetRefusal::OwnSet.into());
         }
-        // A restored set may have to serve without the writer, which is lost.
+        // A restored set may have to serve without the layout writer, if the writer was lost.
         if self.is_writer(set) && !self.is_quarantined() {
             return Err(SetRefusal::WritesLayout { set }.into());
         }
-        // A set in quarantine can learn, from the sets that inherited the records of the closed set, that the section
-        // has left the closed set again.
+        // A set in quarantine may have learned that the section has departed from the closed set again. It learns this
+        // from sets that inherited the records of the closed set.
         let learned = |section: SectionId| self.recovery.as_ref().and_then(|recovery| recovery.claims.get(&section));
         let awaits = |(section, record): &(SectionId, &SectionRecord)| match record {
             SectionRecord::Departed(tombstone) if tombstone.to.set == set && !tombstone.arrived => {
@@ -149,7 +151,7 @@ impl State {
             self.route_version = self.route_version.next();
             self.forgotten = self.route_version;
             self.directory.forget(set, self.route_version);
-            // This log can vouch for the claims of its own departures.
+            // The claims that follow from this log's own departures stay.
             let departed: Vec<(SectionId, Tombstone)> = self.tombstones().filter(|one| one.1.to.set == set).collect();
             for (section, tombstone) in departed {
                 self.claim(section, tombstone.epoch, set);

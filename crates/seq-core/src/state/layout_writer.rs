@@ -153,7 +153,8 @@ impl State {
     /// has taken the layout over.
     pub(super) fn newer_writer(&self, from: SetId, stated: Option<LayoutWriter>) -> Option<LayoutWriter> {
         let far = self.most_restores().saturating_add(limits::MAX_RESTORE_STEP);
-        // A falsely high count would raise the start of each new series by a margin for each restore.
+        // If a count that is falsely high were adopted, the start of each new series would be raised by a margin for
+        // each restore in the count.
         let stated = stated.filter(|writer| writer.restores <= far)?;
         let own = self.set.as_ref().map(|set| set.id);
         let is_taken = stated.taken || Some(stated.set) == own || stated.set == from;

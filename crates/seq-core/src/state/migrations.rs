@@ -141,7 +141,7 @@ impl State {
             if self.rules >= Rules::Eight && self.foreign_migrations.get(&id).is_some_and(|known| Some(*known) != by) {
                 return other;
             }
-            // The sections that came by this migration stay.
+            // The sections that came to this set by the migration stay.
             for residence in self.sections.residents_mut().filter(|residence| residence.came_by == id) {
                 residence.advance(Residence { came_by: MigrationId(0), ..*residence });
             }
@@ -157,7 +157,7 @@ impl State {
         if !self.has_arrived(id, migration) {
             return Err(SetRefusal::NotArrived { migration: id }.into());
         }
-        // The tombstones stay, because a backup of the other set may be older than they are.
+        // The tombstones are kept, because a backup of the other set may be older than the arrivals.
         self.migration_mut(id)?.phase = Phase::Completed { noted: false };
         self.note_event(EventRecord::MigrationCompleted { migration: id });
         Ok(())

@@ -180,7 +180,7 @@ impl State {
             SectionRecord::Resident(_) => return Arrival::Refused,
             _ => {}
         }
-        // An owner that is gone is no reason to refuse the section: the arbiter assigns another owner.
+        // The section is taken even if its next owner is gone. The arbiter then assigns another owner.
         let owner = node.filter(|node| self.living(*node, incarnation).is_ok());
         let residence = Residence {
             since: epoch,
@@ -251,8 +251,8 @@ impl State {
     /// counts of all lineages in which this set or a third set may have served a section that the other set may have
     /// had, too.
     pub(super) fn least_of_fence(&self, set: SetId) -> u32 {
-        // A section that this set has served has an epoch with the count of this set's lineage. In quarantine, this set
-        // has served nothing in that lineage.
+        // The epoch of a section that this set has served contains the count of this set's lineage. In quarantine, this
+        // set has served nothing in its lineage.
         let own = self.lineage.restores() + u32::from(!self.is_quarantined());
         if self.rules < Rules::Eight {
             return own;

@@ -56,10 +56,10 @@ impl State {
         self.lineage = lineage;
         self.restored_ms = None;
         self.loss = None;
-        // Processes have seen commands that the backup lacks: less than 2^32 of them for each restore.
+        // Processes have received revisions that the backup lacks. Each restore lacks less than 2^32 of them.
         let restores = lineage.restores() - backup.restores();
         self.revision.0 = self.revision.0.saturating_add(u64::from(restores) << 32);
-        // Copies of the table have versions that the backup does not know.
+        // AllocSvrs have copies of the route table with versions that the backup does not know.
         let routed = RouteVersion(self.route_version.0.max(lineage.first_number()) + 1);
         self.route_version = routed;
         let residents: Vec<(SectionId, Residence)> =
@@ -74,7 +74,7 @@ impl State {
         for migration in self.migrations.values_mut().filter(|one| one.phase == Phase::Open) {
             migration.phase = match migration.scope {
                 Scope::Runs(_) => Phase::RolledBack { noted: false },
-                // The sections that returned stay in the set that they returned to.
+                // The sections that have returned stay in the set to which they returned.
                 Scope::Return { .. } => Phase::Completed { noted: false },
             };
         }
@@ -89,7 +89,8 @@ impl State {
             Rules::Seven => {
                 self.sets.values().map(|peer| peer.fenced.restores()).fold(self.lineage.restores() + 1, Ord::max)
             }
-            // Another set may have served under its count, and sections that it sent here show that count.
+            // Another set may have served in a lineage with the highest known count, and sections that it sent to this
+            // set show that count.
             Rules::Eight | Rules::Nine | Rules::Ten | Rules::Eleven => self.most_restores().saturating_add(1),
         }
     }
@@ -154,7 +155,7 @@ impl State {
     fn recover(&mut self, section: SectionId, stated: &RecordClaim, own: SetId, version: RouteVersion) {
         let RecordClaim { claim, lineage, max_seq, migration } = *stated;
         let Some(record) = self.sections.get(section).copied() else { return };
-        // A resident section arrived in this lineage, later than any other set could state.
+        // If the section is resident, it arrived in this lineage, which is later than any other set's statement.
         if claim.since <= record.fence() || record.resident().is_some() {
             return;
         }

@@ -126,7 +126,7 @@ impl SectionRecords {
     /// Returns the residence of a section that is in the set, so that the caller can change any value except the owner.
     #[inline]
     pub(super) fn resident_mut(&mut self, section: SectionId) -> Option<&mut Residence> {
-        // No page is created: a section of a page that does not exist is not here.
+        // No page is created, because a section of a page that does not exist is not in the set.
         let index = section.0 as usize;
         match self.pages.get_mut(index / PAGE)?.as_mut()?.records.get_mut(index % PAGE)? {
             SectionRecord::Resident(residence) => Some(residence),

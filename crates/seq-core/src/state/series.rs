@@ -162,7 +162,7 @@ impl State {
         if self.is_quarantined() {
             return Err(SetRefusal::InQuarantine { set: set.id }.into());
         }
-        // The sections of the lanes would begin in a set that takes no more of them.
+        // The sections of the lanes would begin in this set, which takes no more sections.
         if self.closing > Closing::Open {
             return Err(SetRefusal::SetClosing { set: set.id }.into());
         }
@@ -180,8 +180,8 @@ impl State {
         let own = self.set.as_ref().ok_or(CommandRefusal::NoSet)?.id;
         let sections = self.append_series(&StatedSeries { create: create.clone(), home: own, retired: false })?;
         let restores = self.lineage.restores();
-        // If no series followed the clock, no time was noted in the quarantine. If this series takes the place of a
-        // series that the restore lost, all raises of the lost series were before now.
+        // If no series had a clock, no time was noted in the quarantine. If this series gets the sections of a series
+        // that the restore lost, all raises of the lost series were before the present time.
         if restores > 0 && create.lanes.clock.is_some() {
             self.restored_ms.get_or_insert(create.created_ms);
         }
@@ -285,8 +285,8 @@ impl State {
         let NoteReadsLanes { node, incarnation } = *note;
         self.living(node, incarnation)?;
         let record = &mut self.nodes[node.0 as usize - 1];
-        // The leader's plan of owners depends on `reads_lanes`, and is made anew when the route table has another
-        // version.
+        // The leader's plan of owners depends on `reads_lanes`, and the leader makes a new plan when the version of the
+        // route table changes.
         self.route_version.0 += u64::from(!record.reads_lanes);
         Ok(!core::mem::replace(&mut record.reads_lanes, true))
     }

@@ -32,7 +32,7 @@ impl State {
     /// Returns the beginning of the ownership or residence `next`, which follows the residence `last` in this set.
     fn succession(&self, section: SectionId, last: &Residence, next: &Residence) -> Beginning {
         let is_known = last.began.by != BeganBy::Unknown;
-        // Every uid of the section was at or above the ceiling at which the ownership before began.
+        // Every uid of the section was at or above the ceiling at which the previous ownership began.
         let above = |highest: Seq| is_known.then_some(highest.0.saturating_sub(last.began.ceiling.0));
         if next.handover_id != HandoverId(0) {
             return self.beginning(BeganBy::Handover, next, Some(0));
