@@ -48,8 +48,8 @@ pub struct NotAnId {
 impl FromStr for Id {
     type Err = NotAnId;
 
-    /// Parses an id from decimal digits alone. A text with a sign, a fraction or an exponent is refused, because it was
-    /// written from a number that had been rounded or had overflowed.
+    /// Parses an id from decimal digits alone. A text with a sign, a fraction or an exponent is refused, because such a
+    /// text usually comes from a number that was rounded or has overflowed.
     fn from_str(text: &str) -> Result<Id, NotAnId> {
         let is_decimal = text.bytes().all(|byte| byte.is_ascii_digit());
         let id = text.parse().ok().filter(|_| is_decimal).and_then(Id::new);

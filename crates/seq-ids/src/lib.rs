@@ -1,4 +1,4 @@
-//! Shapes, the rules by which the values of counters become unique 64-bit ids, and back.
+//! Shapes, which are rules that map values of counters to unique 64-bit ids, and back.
 //!
 //! A *shape* consists of two pure functions. [`Shape::id`] maps a lane and a value of that lane's counter to an id.
 //! [`Shape::parts`] maps an id to its lane and value. Two properties make the ids of every shape unique. The counter of

@@ -63,7 +63,7 @@ pub struct EndpointOptions {
     pub batch: usize,
     /// Name of the series, for [`Endpoint::Id`].
     pub series: String,
-    /// The lane of the ids, if it is a series whose callers name the lane.
+    /// The lane of the ids, if callers of the series name the lane.
     pub lane: Option<u32>,
     /// Whether calls of the SDK share messages.
     pub coalesce: bool,

@@ -15,8 +15,8 @@ pub enum Distribution {
     /// Every uid is equally likely.
     #[default]
     Uniform,
-    /// Zipf's law, by which a few uids get a large part of the load, as busy groups do. The k-th most frequent uid is
-    /// sampled 1/k^0.99 times as often as the most frequent uid.
+    /// Zipf's law, by which a few uids get a large part of the calls, like busy chat groups. The k-th most frequent uid
+    /// is sampled 1/k^0.99 times as often as the most frequent uid.
     Zipf,
     /// Always the first uid.
     Single,
@@ -27,9 +27,9 @@ pub enum Distribution {
 /// Exponent of [`Distribution::Zipf`]. Benchmarks of key-value stores usually have this value.
 const SKEW: f64 = 0.99;
 
-/// Factor that spreads the most frequent uids of [`Distribution::Zipf`] over all sections. The uid with the rank k by
-/// frequency is `k * SCATTER` modulo the number of uids. `SCATTER` is a prime number, so that no two ranks get the same
-/// uid.
+/// Factor that spreads the most frequent uids of [`Distribution::Zipf`] over all sections. The user with the rank k by
+/// frequency, from 0, is `k * SCATTER` modulo the number of users. `SCATTER` is a prime number, so that no two ranks
+/// get the same uid.
 const SCATTER: u64 = 2_654_435_761;
 
 /// Sampler of users for one worker.

@@ -100,10 +100,11 @@ impl Cold {
         self.orphans.retain(|orphan| !top.contains(orphan.number) && !older.contains(orphan.number));
     }
 
-    /// Removes the orphans that a call explains, whose numbers are `run`. If the call is `sound`, which means that it
-    /// broke no promise itself, also removes the orphans from exact reads that the call contradicts, and returns the
-    /// count of these orphans. The call contradicts a read if the read returned a number of the call other than its
-    /// last number, or a number in `gap`, the numbers between the call's `prev` and its first number.
+    /// Processes a call that got the numbers in `run`. Removes the orphans with these numbers. If the call is `sound`,
+    /// which means that it broke no promise itself, also removes the orphans from exact reads that the call
+    /// contradicts, and returns the count of these orphans. The call contradicts a read if the read returned a number
+    /// of the call other than its last number, or a number in `gap`, the numbers between the call's `prev` and its
+    /// first number.
     pub(super) fn take_in(&mut self, run: Run, gap: Option<Run>, sound: bool) -> u64 {
         let inner = inner(run);
         let mut inexact = 0;

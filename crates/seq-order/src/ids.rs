@@ -2,8 +2,8 @@
 //! call has ended.
 //!
 //! Ids must be unique, and the ids of a call must ascend. If a counter or a single lane makes the ids, each id must
-//! also be above every id that had arrived before its request was sent. The time in an id must be the time of its call,
-//! within the limits of [`IdTime`].
+//! also be above every id that had arrived before the request for the id was sent. The time in an id must be the time
+//! of the call that got the id, within the limits of [`IdTime`].
 
 use std::fmt;
 use std::time::Instant;
@@ -52,7 +52,7 @@ pub enum IdViolation {
     Twice(u64),
     /// An id is 0 or above 2^63-1.
     OutOfRange(u64),
-    /// An id is not above the id before it in a response.
+    /// An id is not above the id before it in the same response.
     Descends(u64),
     /// The id is not above an id that had arrived before the request was sent.
     Late {

@@ -64,8 +64,8 @@ const MAX_RUNS: usize = 64;
 #[derive(Debug)]
 pub struct Checker {
     users: Vec<State>,
-    /// Rarely needed state of users. A user's entry has the index `cold - 1`, with the user's [`State::cold`]. A `cold`
-    /// of 0 means that the user has no entry.
+    /// Rarely needed state of users. The index of a user's entry is [`State::cold`] minus 1. If [`State::cold`] is 0,
+    /// the user has no entry.
     cold: Vec<Cold>,
     calls: Vec<Flight>,
     free: Vec<usize>,

@@ -66,7 +66,8 @@ bugs! {
     ThawUnknown: "thaw-unknown", "a thaw without a definite answer",
     /// A section that was frozen for its release is served again.
     ThawReleased: "thaw-released", "a section served again after its copy was sent for its release",
-    /// The store keeps a copy after an ownership has started from it.
+    /// The store does not delete a kept copy after an ownership has started from the copy, so a second ownership can
+    /// start from it.
     CopyUsedTwice: "copy-used-twice", "a kept copy that two ownerships start from",
     /// The store keeps the copy of an ended ownership even if another ownership of the section has begun since then.
     CopyOfOlder: "copy-of-older", "a kept copy of an older ownership than the last one",
@@ -168,7 +169,7 @@ bugs! {
     LanesToOldNodes: "lanes-to-old-nodes", "lanes: a section of lanes given to an AllocSvr that does not read them",
     /// There is no limit on the time by which the times in ids may be ahead of the clock.
     UnboundedAhead: "unbounded-ahead", "lanes: borrowing that `ahead` does not bound",
-    /// The store does not limit the raises of timed lanes by its clock.
+    /// The store does not limit how far a raise of timed lanes sets the ceiling ahead of the store's clock.
     UnclampedRaise: "unclamped-raise", "lanes: a raise of ticks that the clock of the store does not bound",
     /// An owner serves counters, and lanes that callers name, even without a lease.
     AllUnleased: "all-unleased", "lanes: a counter or a named lane served without a lease",
@@ -195,8 +196,8 @@ bugs! {
     OneMargin: "one-margin", "two sets: one margin for any number of restores",
     /// A departure is refused while its migration is paused.
     PauseRefuses: "pause-refuses", "two sets: a departure refused while its migration is paused",
-    /// A quarantine ends after a response of another set for which that set only read its state. The log of that set
-    /// has no entry for the fence.
+    /// A set in quarantine accepts a response for which the other set only read its state, although the log of the
+    /// other set has no entry for the fence.
     QuarantineByReading: "quarantine-by-reading", "two sets: a quarantine that ends without a fence in the other log",
     /// A quarantine ends before the leases of the older lineage have expired.
     QuarantineWithoutWait: "quarantine-without-wait", "two sets: a quarantine that outlasts no lease",
@@ -210,7 +211,8 @@ bugs! {
     SetsThawInconclusive: "sets-thaw-inconclusive", "two sets: a thaw after a refusal that a later entry lifts",
     /// A repeated departure that the store applies again does not move the liveness counter of the node.
     DepartRepeatNotCounted: "depart-repeat-not-counted", "two sets: a repeated departure that moves no liveness counter",
-    /// A node that received a call from another set forwards the call to another set again.
+    /// A node that received a call from another set forwards the call to a further set. Only the first node of a call
+    /// may send it to another set.
     SendsOnward: "sends-onward", "two sets: a call that any node forwards to another set",
     /// A node sends a call to another set a second time at once, even if the claim that now names the set is not newer
     /// than the claim that the call followed the first time.
@@ -219,8 +221,8 @@ bugs! {
     ReservesWhileClosing: "reserves-while-closing", "two sets: a closing set that names owners for sections to come",
     /// A set counts as down after a single round of probes without a response.
     DownTooEarly: "down-too-early", "two sets: a set that counts as down after one missed probe",
-    /// A counter series with few ids has the same restore margin as uids. This margin is far larger than the number of
-    /// its ids.
+    /// A counter series with few ids has the same restore margin as a section of uids. This margin is far larger than
+    /// the number of ids of the series.
     WideMargin: "wide-margin", "two sets: a margin of 2^40 for a small counter",
     /// A counter series has no restore margin, so a restore does not raise its ceiling.
     NoMargin: "no-margin", "two sets: a counter without a margin",
@@ -240,8 +242,8 @@ bugs! {
     /// The operator computes the count of restores for a new lineage from the operator's notebook and the backup alone,
     /// although a set may have begun a lineage with a higher count that is not in the notebook.
     NotebookAlone: "notebook-alone", "restores: a count above the notebook alone, while a set may have moved on unseen",
-    /// The operator restores a set from a backup whose history was abandoned, because the set was restored from an
-    /// older backup since.
+    /// The operator restores a set from a backup whose history was abandoned, because the set was later restored from
+    /// an older backup.
     AbandonedHistory: "abandoned-history", "restores: a backup of a history that was given up for an older backup",
     /// A set that receives a fence compares the count of restores in the fenced lineage only with the count in the
     /// set's own lineage.
@@ -255,8 +257,8 @@ bugs! {
     /// A restore with a larger margin increases the count of restores only by 1, so the next restore has the default
     /// margin again.
     MarginFalls: "margin-falls", "restores: a larger margin that is followed by the default one",
-    /// A restore from a recovered backup has the count that follows the count in the backup, although the set may have
-    /// been restored since the backup was made.
+    /// A restore from a backup that `seqsvr unsafe recover` made has the count of restores that follows the count in
+    /// the backup, although the set may have been restored since then.
     RecoveredCountedAnew: "recovered-counted-anew", "restores: a recovered backup whose restores are counted anew",
     /// A set notes that it has received the final records of a closing set, but does not keep these records.
     InheritanceSkipped: "inheritance-skipped", "restores: a set that closes before another one has its records",

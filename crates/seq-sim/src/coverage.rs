@@ -87,7 +87,7 @@ situations! {
     LateEntry: "entries of a deposed leader applied",
     /// A response of the store arrived after the process had abandoned the request.
     LateAnswer: "responses that came too late",
-    /// A process stalled while a call was between its check and its number.
+    /// A process stalled after it had checked a call and before it took a number for the call.
     StalledInCall: "stalls between check and number",
     /// A machine was suspended.
     Suspended: "machines suspended",
@@ -202,8 +202,8 @@ situations! {
     RestoresFenceRefused: "restores: fences refused by count",
     /// Restores: a set accepted a fence from another set after it had accepted a fence from the third set.
     RestoresFencedAfterThird: "restores: fences accepted after that of a third set",
-    /// Restores: after a set had accepted a fence from a restored set, it sent sections that had departed to the
-    /// restored set there again.
+    /// Restores: because a set had accepted a fence from a restored set, it sent the arrivals of sections that had
+    /// departed to the restored set again.
     RestoresSentAgain: "restores: fences that make departures unconfirmed",
     /// Restores: a set in quarantine began another lineage by itself, without the operator.
     RestoresLineageBegun: "restores: lineages begun unseen",
@@ -224,7 +224,7 @@ situations! {
     Borrowed: "ids ahead of the clock",
     /// A call was refused because the lane's next id would have been too far ahead of the clock.
     LaneAhead: "lanes too far ahead of the clock",
-    /// A call requested ids above an id that is too far ahead.
+    /// A call requested ids above an id whose time is too far ahead of the clock.
     AfterTooFar: "calls above an id that is too far ahead",
     /// The operator could not create a series yet, because an AllocSvr of an earlier release, which does not know
     /// series, owned sections.
@@ -233,7 +233,7 @@ situations! {
     SeriesAdopted: "adoptions of series",
     /// A set handed the creation of series to another set.
     SeriesHandedOver: "series handed to another set",
-    /// A set to which the creation of series was handed created a series.
+    /// A set created a series after another set had handed the creation of series to it.
     CreatedByNext: "series created by the next set",
     /// A set refused a request to create a series, because the set had handed the creation of series to another set.
     FormerRefused: "creations that the former set refused",

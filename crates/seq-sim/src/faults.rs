@@ -20,17 +20,17 @@ pub(crate) enum Kind {
     /// Messages from `host` to all other hosts are lost if `outward` is set, and messages from all other hosts to
     /// `host` if `inward` is set.
     Isolate { host: usize, outward: bool, inward: bool },
-    /// Messages are lost, at a rate in a thousand.
+    /// Of a thousand messages, this number are lost.
     Loss(u64),
-    /// Messages arrive twice, at a rate in a thousand.
+    /// Of a thousand messages, this number arrive twice.
     Duplicates(u64),
-    /// Some messages take longer, up to a number of milliseconds.
+    /// Half of the messages are delayed, each by up to this number of milliseconds.
     Slow(u64),
-    /// Some messages, at a rate in a thousand, arrive up to 20 seconds late.
+    /// Of a thousand messages, this number arrive up to 20 seconds late.
     Ancient(u64),
-    /// Responses of the store are lost, at a rate in a thousand.
+    /// Of a thousand responses of stores, this number are lost.
     ResponsesLost(u64),
-    /// Responses of other AllocSvrs in handovers are lost, at a rate in a thousand.
+    /// Of a thousand responses of targets of handovers, this number are lost.
     PeerResponsesLost(u64),
     /// A process stalls.
     Stall(usize),
@@ -49,7 +49,7 @@ pub(crate) enum Kind {
     Move(u32, usize),
     /// An operator pauses balancing in a set permanently.
     PauseBalancing(usize),
-    /// The wall clock of a machine is set forward or back, in milliseconds.
+    /// The wall clock of a machine is set forward by this number of milliseconds, or back if the number is negative.
     WallStep(usize, i64),
     /// A member of a store becomes the leader, while the previous leader still believes for some time that it leads.
     Elect(usize),

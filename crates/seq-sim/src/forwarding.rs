@@ -125,8 +125,8 @@ impl World {
         }
     }
 
-    /// Processes the timer of a call, unless the call has ended. Retries the call if it is pending, or watches it if it
-    /// was forwarded.
+    /// Processes the expiry of a call's timer, unless the call has ended. Retries the call if it is pending, or watches
+    /// it if it was forwarded.
     pub(crate) fn call_timer(&mut self, p: usize, id: u64) {
         if let Some(pending) = self.procs[p].pending.remove(&id) {
             self.retry(p, pending);
@@ -188,7 +188,8 @@ impl World {
         self.reply(p, pending, Reply::Refused { refusal, lost: 0 });
     }
 
-    /// Sends the reply to a call. Adds the number of earlier attempts of the call with an unknown outcome to the reply.
+    /// Sends the reply to a call. Adds to the count in the reply the number of earlier attempts of the call whose
+    /// outcome is unknown.
     pub(crate) fn reply(&mut self, p: usize, pending: Pending, mut reply: Reply) {
         if let Reply::Given { lost, .. } | Reply::Refused { lost, .. } = &mut reply
             && self.bug != Some(Bug::UncountedRepeat)

@@ -91,7 +91,8 @@ impl World {
         self.after(RESPONSE_TIMEOUT, Event::Step(p, Step::PeerTimeout(id)));
     }
 
-    /// Processes the response of a target. A timeout counts as a refusal.
+    /// Processes the response of the target of a handover to the request `id` of process `p`. A timeout counts as a
+    /// refusal.
     pub(crate) fn peer_response(&mut self, p: usize, id: u64, accepted: bool) {
         let Some(PeerCall { handover, phase }) = self.procs[p].peer_calls.remove(&id) else { return };
         match phase {

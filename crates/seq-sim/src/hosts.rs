@@ -31,7 +31,7 @@ impl Hosts {
         self.sets * MEMBERS
     }
 
-    /// Returns the number of machines, which are all hosts except the callers'.
+    /// Returns the number of machines, which are all hosts except the host of the callers.
     pub(crate) fn machines(self) -> usize {
         self.names() + self.members()
     }

@@ -31,14 +31,14 @@ const STEPS_SEED: u64 = 0x57e9_0b2d_61fa_c483;
 /// other draws of the run.
 const LOSS_SEED: u64 = 0x7c3a_91e4_0d58_b26f;
 
-/// Number of seeds, of a thousand seeds with two sets and failures, in which both sets are restored from backups that
+/// Number of runs, of a thousand runs with two sets and failures, in which both sets are restored from backups that
 /// were made before most series were created.
 const LOST: u64 = 80;
 
-/// Number of seeds, of a thousand seeds with failures, in which wall clocks are set forward or back.
+/// Number of runs, of a thousand runs with failures, in which wall clocks are set forward or back.
 const STEPPED: u64 = 600;
 
-/// Number of steps of wall clocks that no seed reaches.
+/// Exclusive upper limit of the number of steps of wall clocks in a run.
 const MOST_STEPS: u64 = 9;
 
 /// Limits of a step of a wall clock, in milliseconds. For each step, one of these limits is drawn.
@@ -50,7 +50,7 @@ pub(crate) const WALL_MS: u64 = 1_800_000_000_000;
 /// The epoch of the shapes, in milliseconds since 1970.
 const EPOCH_MS: u64 = WALL_MS - 1_000_000_000;
 
-/// Time by which an id may be ahead of the clock, in milliseconds.
+/// Largest time by which the time in an id may be ahead of the clock, in milliseconds.
 const AHEAD_MS: u32 = 1_000;
 
 /// Times in milliseconds by which a raise sets the ceiling of timed lanes ahead of the clock. The first time is for

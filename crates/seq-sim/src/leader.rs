@@ -78,7 +78,7 @@ pub(crate) enum InHand {
 }
 
 impl World {
-    /// Returns the arbiter of a member, if the member believes that it leads.
+    /// Returns the arbiter and other state machines of a member; `None` unless the member believes that it leads.
     pub(crate) fn seat(&mut self, member: usize) -> &mut Option<Seat> {
         &mut self.stores[set_of_member(member)].seats[member % MEMBERS]
     }

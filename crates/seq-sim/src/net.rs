@@ -51,7 +51,7 @@ pub(crate) enum StoreRequest {
         session: Session,
         raises: Vec<Raise>,
         since: RouteVersion,
-        /// The raises of the request whose target ceiling the leader of the store lowered.
+        /// The raises that the leader of the store lowered, after it had received the request.
         lowered: Lowered,
     },
     /// A request to commit a handover inside the set, or a departure to another set.
@@ -175,7 +175,7 @@ pub(crate) struct Net {
     pub(crate) ancient: u64,
     pub(crate) responses_lost: u64,
     pub(crate) peer_responses_lost: u64,
-    /// Number of faults that lose all responses of the store to the process that listens under a name and on a port.
+    /// For each name and port, number of faults that lose all responses of the store to the process that listens there.
     pub(crate) mute: Vec<[u32; 2]>,
     /// For each name, number of faults that lose the renewals and raises of its processes. The next four fields are
     /// counts of faults that lose only the raises, only the renewals, only the requests to commit, and only the

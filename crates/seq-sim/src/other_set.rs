@@ -29,8 +29,8 @@ use crate::world::World;
 /// of probes of the set. `seq-alloc` has the same limit.
 const FIRST_ROUNDS: Duration = PROBE_TIMEOUT.saturating_mul(ROUNDS + 1);
 
-/// The shortest time between two times at which a process sends the same call to another set, if it had no newer claim
-/// for the section at the second time. It is the time until the first retry of a call.
+/// Time within which a process may not send the same call to another set a second time, unless it has received a newer
+/// claim for the section in between. It is the time until the first retry of a call.
 const FOLLOWS_AFTER: u64 = 25 * MS;
 
 /// The state of another set in a process.
@@ -120,7 +120,8 @@ impl World {
         (self.net.unsettled[process.name] > 0).then(|| set_id(1 - process.set()))
     }
 
-    /// Sends a call to a node of another set, once that set responds.
+    /// Sends a call to a node of the set `set`, which is another set, as soon as that set responds. Refuses the call if
+    /// that set is down.
     pub(crate) fn forward_to_set(&mut self, p: usize, pending: Pending, set: SetId) {
         if pending.call.hops > 0 {
             let text = format!("process {p} sends a call of another node to set {set}: {:?}", pending.call);

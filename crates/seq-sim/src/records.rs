@@ -71,8 +71,8 @@ impl World {
         state.copies = Copies::from_parts(kept).expect("copies of the simulator are small");
     }
 
-    /// Checks the section records of a set that an entry has changed. Compares each with the record before the entry,
-    /// and with the highest ceiling and all epochs that were ever committed for the section.
+    /// Checks the section records that an entry has changed in a set. Compares each record with the record before the
+    /// entry, and with the highest ceiling and all epochs that were ever committed for its section.
     pub(crate) fn look_at_records(&mut self, set: usize, before: &Before) {
         let store = &self.stores[set];
         let (closed, rolled_back) = (store.state.closing == Closing::Closed, store.rolled_back.is_some());

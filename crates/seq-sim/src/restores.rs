@@ -268,8 +268,8 @@ impl World {
         self.trace.note(self.now, words, text);
     }
 
-    /// Sends a message by the simulated network, which may lose, double or delay it. `event` returns the arrival of the
-    /// message.
+    /// Sends a message by the simulated network, which may lose, double or delay it. `event` creates the event that
+    /// happens when the message arrives.
     fn send(&mut self, event: impl Fn() -> Event) {
         let copies = 1 + u32::from(self.rng.chance(self.duplicates));
         for _ in 0..copies {
@@ -364,8 +364,8 @@ impl World {
         running.filter(|set| set.state.sections.resident(section).is_some()).count()
     }
 
-    /// Checks the section records of a set that an entry has changed. Compares each with the record before the entry,
-    /// and with the highest ceiling and all epochs that were ever committed for the section.
+    /// Checks the section records that an entry has changed in a set. Compares each record with the record before the
+    /// entry, and with the highest ceiling and all epochs that were ever committed for its section.
     fn look_at_records(&mut self, set: usize, before: &SectionRecords) {
         for section in (0..SECTIONS).map(SectionId) {
             let after = *self.sets[set].state.sections.get(section).expect("the layout has it");

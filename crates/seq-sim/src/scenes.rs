@@ -13,7 +13,7 @@ pub(crate) fn draw(rng: &mut Rng, kind: Kind, least_ms: u64, most_ms: u64) -> Fa
     Fault { at: rng.between(SECOND, FAULTS_END), lasts: rng.between(least_ms, most_ms) * MS, kind }
 }
 
-/// Number of scenes that no run reaches.
+/// Exclusive upper limit of the number of scenes in a run.
 pub(crate) const MOST_SCENES: u64 = 7;
 
 /// Draws a scene, and adds its faults to `faults`. A scene is a group of faults that happen close together. Some rule

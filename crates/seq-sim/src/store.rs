@@ -37,7 +37,7 @@ use crate::world::World;
 pub(crate) const LONG_LEASE: Duration = Duration::from_secs(4);
 
 /// The terms with which some worlds begin. Their lease wait is longer than in other worlds. Later in such a world, a
-/// command sets the terms of the other worlds.
+/// command sets the same terms as in the other worlds.
 pub(crate) const LONG_TERMS: Terms = Terms { lease_wait: Duration::from_secs(5) };
 
 /// The store of a set.
@@ -88,7 +88,7 @@ pub(crate) enum Entry {
     Requested(Rc<StoreRequest>, Option<Requester>),
     Reassign(Vec<Reassign>, usize),
     /// A command of an operator, a command of the leader about migrations, restores or lanes, or the command of a
-    /// request of another set. A request of another set is given, too, because that set gets a response.
+    /// request of another set. The second field is the request of the other set, which gets a response.
     Between(Box<Command>, Option<Asked>),
     Drain(usize, bool),
     /// The command of an operator that moves a section to the AllocSvr with this name. With `None`, the command allows
@@ -341,8 +341,8 @@ impl World {
         Rc::new(StoreRequest::Raise { session, raises, since, lowered })
     }
 
-    /// After a renewal of a process that can own sections of series, lets the member propose a note of this, unless the
-    /// state of the set has the note already.
+    /// If `response` is the response to a renewal of a process that can own sections of series, lets the member propose
+    /// a command that notes this in the record of the process' node, unless it is noted already.
     fn note_reads_lanes(&mut self, requester: Requester, response: &StoreResponse) {
         let (process, set) = (&self.procs[requester.process], set_of_member(requester.member));
         let (StoreResponse::Renewed(_), Some(session)) = (response, process.owner.session()) else { return };

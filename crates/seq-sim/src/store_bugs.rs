@@ -88,7 +88,7 @@ pub(crate) fn steer_wrongly(bug: Option<Bug>, state: &State, plan: &Plan, reassi
     }
 }
 
-/// Changes proposed changes of owner just before they are applied, if `NoCompare` or `NoCompareOver` is planted.
+/// Alters proposed changes of owner just before they are applied, if `NoCompare` or `NoCompareOver` is planted.
 /// Replaces the liveness counter that a change names by the current value, so that the store's comparison of the two
 /// always succeeds.
 pub(crate) fn loosen(bug: Option<Bug>, state: &State, reassigns: &mut [Reassign]) {

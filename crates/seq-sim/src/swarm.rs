@@ -35,7 +35,7 @@ pub(crate) struct Swarm {
     pub(crate) faults: Vec<Fault>,
 }
 
-/// Number of faults of one kind that no run reaches, apart from the faults of scenes.
+/// Exclusive upper limit of the number of faults of one kind in a run, not counting the faults of scenes.
 const MOST_OF_A_KIND: u64 = 7;
 
 /// Number of worlds, of a thousand worlds with failures, in which the store is put back to an earlier state. The number
@@ -52,13 +52,13 @@ const OPERATED: u64 = 200;
 /// of the other draws of the run.
 const OPERATOR_SEED: u64 = 0x3c91_55e0_d47a_180b;
 
-/// Number that is combined with the seed of a run to draw a store that is put back, so that this draw is independent of
-/// the other draws of the run.
+/// Number that is combined with the seed of a run to draw the fault that puts the store back, so that this draw is
+/// independent of the other draws of the run.
 const ROLLBACK_SEED: u64 = 0x7b1d_0c4a_6e55_92f3;
 
 impl Swarm {
-    /// Adds the fault that puts the store back to an earlier state, and faults before it, if the draws from `seed`
-    /// select this fault.
+    /// Adds a fault that puts the store back to an earlier state, and faults that happen shortly before it, if the
+    /// draws from `seed` select this.
     pub(crate) fn add_rollback(&mut self, seed: u64) {
         let rng = &mut Rng::new(seed ^ ROLLBACK_SEED);
         if self.weather == Weather::Calm || !rng.chance(ROLLED_BACK) {

@@ -73,7 +73,7 @@ pub const SERIES: [Series; 3] = [ORDERS, TWEETS, MEDIA];
 /// Position of [`TWEETS`] in [`SERIES`].
 pub const TWEETS_AT: usize = 1;
 
-/// Largest differences between the times in ids and the wall clock of the callers that the check allows.
+/// Largest differences that the check allows between the times in ids and the wall clock of the callers.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Clocks {
     /// Time by which ids may be behind the callers' clock, because the clocks of nodes were behind.
@@ -95,8 +95,8 @@ pub struct Figures {
     pub calls: u64,
     /// Calls that got no ids within the deadline.
     pub failed: u64,
-    /// Largest number of attempts that a call needed to get ids. The attempts of a call go to one node of its caller
-    /// after another.
+    /// Largest number of attempts that a call needed to get ids. A caller sends each attempt of a call to the next of
+    /// its nodes.
     pub attempts: u32,
     /// Number of failed attempts by reason.
     pub refusals: BTreeMap<String, u64>,

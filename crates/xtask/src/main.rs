@@ -1,8 +1,8 @@
 //! The repository's own checks, run as `cargo xtask NAME`.
 //!
-//! This program or a lint checks each rule of the repository that a program can check, so that reviewers need not. A
-//! check changes no file of the repository. Some other subcommands write files, for example `generate`, which writes
-//! the code of the protos, and `dist`, which builds the packages.
+//! This program or a lint checks each rule of the repository that a program can check, so that reviewers need not check
+//! it. A check changes no file of the repository. Some other subcommands write files, for example `generate`, which
+//! writes the code of the protos, and `dist`, which builds the packages.
 
 mod alerts;
 mod check;

@@ -55,8 +55,8 @@ pub struct Drive<'a, T> {
     options: ReplayOptions,
     began: Instant,
     stopping: Cell<bool>,
-    /// Notification of the workers that wait until their message is due. When the replay stops, each of them drops its
-    /// message.
+    /// Notification, sent when the replay stops, to workers that wait until their message is due. Each of these workers
+    /// drops its message.
     stopped: Notify,
     next: Cell<usize>,
     state: RefCell<State>,

@@ -11,11 +11,11 @@ use super::{Event, FAULTS_END, NAMES, SETS, World};
 use crate::faults::{MS, SECOND};
 use crate::rng::Rng;
 
-/// Smallest number of single faults of a seed, and a number above the largest.
+/// Limits of the number of single faults in a run. The lower limit is inclusive, the upper limit exclusive.
 const FAULTS: (u64, u64) = (10, 40);
 
-/// Smallest number of groups of faults of a seed, and a number above the largest. The faults of a group happen so close
-/// together that they affect each other.
+/// Limits of the number of groups of faults in a run. The lower limit is inclusive, the upper limit exclusive. The
+/// faults of a group happen so close together that they affect each other.
 const STORIES: (u64, u64) = (1, 5);
 
 /// The time within which all faults of a group of faults begin.

@@ -498,16 +498,16 @@ impl World {
         effect.into_iter().for_each(|effect| self.carry_out(set, effect));
     }
 
-    /// Proposes to the log of a set to adopt the hand-over of the creation of series that another set stated, if it is
-    /// newer than the hand-over in the set's state.
+    /// Proposes a command by which a set adopts the hand-over of the creation of series that another set stated. Does
+    /// nothing if the set's state has this hand-over or a newer one.
     pub(super) fn adopt_series(&mut self, set: usize, stated: Box<AdoptSeries>) {
         if self.sets[set].state.adopts_series(&stated) {
             self.propose(set, Command::AdoptSeries(*stated), Origin::Here);
         }
     }
 
-    /// Proposes to the log of a set to adopt facts of another set, unless nothing but the revision differs from the
-    /// known facts.
+    /// Proposes a command by which a set adopts facts that another set stated about itself. Does nothing if only the
+    /// revision differs from the facts that the set knows.
     fn learn(&mut self, set: usize, facts: SetFacts) {
         let known = self.sets[set].state.sets.get(&facts.id).and_then(|peer| peer.facts.as_ref());
         let same = |known: &SetFacts| SetFacts { revision: facts.revision, ..known.clone() } == facts;

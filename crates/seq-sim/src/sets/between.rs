@@ -194,8 +194,8 @@ impl World {
         effect.into_iter().for_each(|effect| self.carry_out_between(member, effect));
     }
 
-    /// Lets a member propose to adopt the series, and the hand-over of the creation of series, that another set stated,
-    /// unless its own set knows them already. Returns whether the member proposes this.
+    /// Lets `member` propose a command by which its set adopts the series and the hand-over of their creation that
+    /// another set stated. Does nothing if the set knows them already. Returns whether the command is proposed.
     fn adopt_series(&mut self, member: usize, stated: &AdoptSeries) -> bool {
         let adopts = self.stores[set_of_member(member)].state.adopts_series(stated);
         if adopts {
@@ -205,8 +205,8 @@ impl World {
         adopts
     }
 
-    /// Lets a member propose to adopt facts of another set, unless nothing but the revision differs from the known
-    /// facts. Also proposes to adopt claims of the other set to sections that are in the layout of the member's set.
+    /// Lets `member` propose a command by which its set adopts the facts that another set stated about itself, unless
+    /// only their revision is new, and the other set's claims to sections that are in the layout of this set.
     fn learn(&mut self, member: usize, facts: SetFacts, claims: &[ClaimRun]) {
         let state = &self.stores[set_of_member(member)].state;
         let known = state.sets.get(&facts.id).and_then(|peer| peer.facts.as_ref());

@@ -21,35 +21,35 @@ const FAULTS_END: u64 = 20 * SECOND;
 /// quarantine, a wait for the end of a lease, and the repetition of lost messages.
 const LIVENESS_BOUND: u64 = 15 * SECOND;
 
-/// Number of seeds, of a thousand, in which sections change owner only by handovers and migrations.
+/// Number of runs, of a thousand runs, in which sections change owner only by handovers and migrations.
 const CALM: u64 = 150;
 
 /// The shortest time between two changes in calm weather.
 const CALM_PAUSE: u64 = 2 * SECOND;
 
-/// Number of seeds, of a thousand, in which an operator merges one set into the other while commits of departures are
-/// late.
+/// Number of runs, of a thousand runs with failures, in which an operator merges one set into the other while commits
+/// of departures are late.
 const MERGED: u64 = 150;
 
 /// Number that is combined with the seed of a run to draw a merge, so that this draw is independent of the other draws
 /// of the run.
 const MERGE_SEED: u64 = 0x51c6_0e3d_97b2_4f1a;
 
-/// Number of seeds, of a thousand, in which an operator hands the creation of series from one set to the other.
+/// Number of runs, of a thousand runs, in which an operator hands the creation of series from one set to the other.
 const HANDED_OVER: u64 = 250;
 
-/// Number of hand-overs that no seed reaches.
+/// Exclusive upper limit of the number of hand-overs in a run.
 const MOST_HAND_OVERS: u64 = 5;
 
 /// Number that is combined with the seed of a run to draw hand-overs, so that this draw is independent of the other
 /// draws of the run.
 const HAND_OVER_SEED: u64 = 0x2d84_b7f0_6c19_e35b;
 
-/// Smallest number of single faults of a seed, and a number above the largest.
+/// Limits of the number of single faults in a run. The lower limit is inclusive, the upper limit exclusive.
 const FAULTS: (u64, u64) = (12, 40);
 
-/// Smallest number of groups of faults of a seed, and a number above the largest. The faults of a group happen so close
-/// together that they affect each other.
+/// Limits of the number of groups of faults in a run. The lower limit is inclusive, the upper limit exclusive. The
+/// faults of a group happen so close together that they affect each other.
 const STORIES: (u64, u64) = (1, 4);
 
 /// The time within which all faults of a group of faults begin.

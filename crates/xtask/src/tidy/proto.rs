@@ -197,7 +197,7 @@ fn is_number(kind: Type) -> bool {
 mod tests {
     use super::*;
 
-    /// Lints a file of this package with this text after its head.
+    /// Lints a proto file of the package `package` that has the text `body` after its head. Returns the findings.
     fn findings(package: &str, body: &str) -> Vec<String> {
         let file = format!("syntax = \"proto3\";\npackage {package};\n{body}");
         let parsed = protox::compile_text(&file);
