@@ -200,7 +200,8 @@ situations! {
     RestoresStopped: "restores: closed sets that stopped",
     /// Restores: a set refused the fence of another set's lineage, because the lineage's count of restores was too low.
     RestoresFenceRefused: "restores: fences refused by count",
-    /// Restores: a set accepted a fence from another set after it had accepted a fence from the third set.
+    /// Restores: a set outside of quarantine accepted a fence from one of the other two sets after it had accepted a
+    /// fence from the second of them.
     RestoresFencedAfterThird: "restores: fences accepted after that of a third set",
     /// Restores: because a set had accepted a fence from a restored set, it sent the arrivals of sections that had
     /// departed to the restored set again.

@@ -77,7 +77,7 @@ impl Owned {
     }
 }
 
-/// Returns the section, whose numbers are ticks of `clock` if there is a clock.
+/// Returns `section`. If `clock` is given, the numbers of the returned section are ticks of this clock.
 fn in_ticks(section: Section, clock: Option<LaneClock>) -> Section {
     match clock {
         Some(clock) => section.in_ticks(clock.clock.lead()),

@@ -32,7 +32,7 @@ pub struct CollectedSpan {
     pub is_request: bool,
     /// Attributes, as text.
     pub attributes: BTreeMap<String, String>,
-    /// Message of its status, which is the reason if the span failed.
+    /// Message of the span's status. If the span failed, the message is the reason.
     pub failure: Option<String>,
     /// Duration in nanoseconds.
     pub lasted_ns: u64,
