@@ -6,7 +6,7 @@
 //! ([`Activity::record`]), and closes a column when its period is over ([`Activity::close_until`]). A closed column has
 //! a [`Level`] for each section, which is a rate in one byte. The levels are compressed with deflate: a column without
 //! activity takes a few bytes, and a column of 42,950 sections with very different rates takes about 20 kB. The levels
-//! of a section that has left remain until the ring drops their columns.
+//! of a section that is no longer recorded remain until the ring drops their columns.
 //!
 //! If a section gets another owner during a period, the old and the new owner each divide their own count by the whole
 //! period, so that their two rates add up to the rate of the section.
@@ -32,7 +32,7 @@ mod raises;
 /// stands for several neighbouring sections and has the level of the busiest of them.
 pub const MAX_PLACES: u32 = 131_072;
 
-/// Duration of the period of a column, and the number of columns that are kept.
+/// Resolution of the columns of a ring. It determines the duration of a column's period, and how many columns are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resolution {
     /// 60 columns of 5 seconds.
@@ -121,7 +121,8 @@ impl Figures {
         }
     }
 
-    /// Returns the rate of a layer's count as a level, or [`Level::NO_RECORD`] if the figures cover no time.
+    /// Returns the rate at which numbers were allocated or raises were made, as a level. Returns [`Level::NO_RECORD`]
+    /// if the figures cover no time.
     #[must_use]
     pub fn level(&self, layer: Layer) -> Level {
         if self.ms == 0 { Level::NO_RECORD } else { Level::of(self.count(layer), self.ms.into()) }
@@ -140,14 +141,14 @@ impl Figures {
 struct Recorded {
     /// For each resolution, the figures of the open column.
     open: [Figures; Resolution::ALL.len()],
-    /// For each resolution, whether the section entered or left during the period of the open column.
+    /// For each resolution, whether the recording of the section began or ended during the period of the open column.
     in_part: [bool; Resolution::ALL.len()],
     /// The figures that were recorded last.
     last: Figures,
     /// The section's figures in the last closed 5-second column for which any figures of it were recorded.
     closed: Figures,
-    /// Whether the section has left. Its figures in open columns are still closed when the periods of these columns
-    /// end.
+    /// Whether [`Activity::leave`] was called for the section. Its figures in open columns are still closed when the
+    /// periods of these columns end.
     has_left: bool,
     /// Whether the numbers of the section are counted, and not only its raises.
     counts_numbers: bool,
@@ -169,7 +170,7 @@ pub struct Activity {
 }
 
 impl Activity {
-    /// Begins to record a section. If `counts_numbers` is false, only its raises are recorded, and the section has no
+    /// Begins to record a section. If `counts_numbers` is false, only the section's raises are recorded, and it has no
     /// record in [`Layer::Numbers`].
     pub fn enter(&mut self, section: SectionId, counts_numbers: bool) {
         let recorded = self.sections.entry(section).or_default();
@@ -193,8 +194,8 @@ impl Activity {
     }
 
     /// Closes the columns whose periods are over at `now_ms`. If no figures of a section were recorded during a period,
-    /// the column has the rate of the section's last figures. This can happen because the caller counts the numbers of
-    /// all sections in passes, and a pass over many uids takes longer than a short period.
+    /// the section's level in the column is the rate of its last figures. This can happen because the caller counts the
+    /// numbers of all sections in passes, and a pass over many uids takes longer than a short period.
     pub fn close_until(&mut self, now_ms: u64) {
         for (place, resolution) in Resolution::ALL.into_iter().enumerate() {
             let period = u64::from(resolution.period_ms());
@@ -236,8 +237,8 @@ impl Activity {
         levels.map(|levels| Column::new(since_ms, shift, &levels))
     }
 
-    /// Returns the closed columns of a layer and a resolution whose periods began at `since_ms` or later. The call
-    /// copies only pointers to the columns.
+    /// Returns the closed columns of a layer in a resolution, without the columns whose periods began before
+    /// `since_ms`. The call copies only pointers to the columns.
     #[must_use]
     pub fn columns(&self, layer: Layer, resolution: Resolution, since_ms: u64) -> Columns {
         let columns = &self.rings[resolution as usize].columns[layer as usize];
@@ -245,8 +246,8 @@ impl Activity {
     }
 
     /// Returns a section's figures in the last closed 5-second column for which any figures of the section were
-    /// recorded. If there is no such column yet, returns the section's last figures. Returns `None` if the section has
-    /// left or never entered.
+    /// recorded. If there is no such column yet, returns the section's last figures. Returns `None` if the section is
+    /// not recorded now.
     #[must_use]
     pub fn figures(&self, section: SectionId) -> Option<Figures> {
         self.sections.get(&section).filter(|recorded| !recorded.has_left).map(Recorded::figures)

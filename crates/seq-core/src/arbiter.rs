@@ -9,8 +9,8 @@
 //! The length of the wait is computed from replicated values, which are the terms of the set and the lease with which
 //! the incarnation registered. Settings of the member that runs the arbiter do not affect the wait. The arbiter reads
 //! its clock after it has access to the state. If it read the clock first and stopped for a while before it had access,
-//! it would date the commands that were applied in that time too early, and the waits of their senders would end too
-//! early.
+//! it would date the commands that were applied in that time too early, and would count the senders of these commands
+//! as dead too early.
 //!
 //! Each new leader creates an [`Arbiter`], and drops the arbiter when it is no longer the leader. A new arbiter has no
 //! observations and counts every wait from its first evaluation, so no wait continues after an election. Two arbiters
@@ -51,7 +51,7 @@ pub struct Declared<'a> {
 /// Timeouts of an arbiter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ArbiterTimeouts {
-    /// Time for which the arbiter waits until all nodes that the set file declares have registered, before it assigns
+    /// Longest time for which the arbiter waits for all nodes that the set file declares to register, before it assigns
     /// sections that were never owned.
     pub registration_grace: Duration,
     /// Time for which the nodes that may get sections must have been the same before the arbiter plans handovers from
@@ -116,7 +116,8 @@ pub struct Plan {
     /// Handovers that live owners should make, in order of section.
     pub handovers: Vec<PlannedHandover>,
     /// Number of sections that should be handed over for no other reason than to even the load. It includes sections
-    /// whose handover is not planned yet, because the candidates changed recently or balancing is paused.
+    /// whose handover is not planned yet, because the nodes that may get sections changed recently or balancing is
+    /// paused.
     pub uneven: u32,
     /// Nodes whose newest incarnation is live.
     pub living: BTreeSet<NodeId>,
@@ -152,8 +153,8 @@ impl Plan {
     }
 
     /// Returns the owners that `sections`, which are in another set, would get in this set. The owners are chosen from
-    /// the candidates as if this set already had these sections in addition to its own. Sections that no candidate can
-    /// own are left out.
+    /// the plan's candidates as if this set already had these sections in addition to its own. Sections that no
+    /// candidate can own are left out.
     fn place(&self, state: &State, sections: &[SectionId]) -> Vec<(NodeId, Incarnation)> {
         let candidate = |(id, weight): &(NodeId, u32)| {
             let name = state.node(*id)?.name.as_str();
@@ -283,8 +284,8 @@ impl Arbiter {
     }
 
     /// Returns the plan for the applied state. `declared` are the AllocSvrs that the set file names. `clock` returns
-    /// the time of the arbiter's clock, which never falls, relative to any fixed origin. It is called once, while the
-    /// state is borrowed, so that no observation is dated earlier than the state.
+    /// the time since an arbitrary fixed origin on the arbiter's clock, which never goes back. The arbiter calls
+    /// `clock` once, while the state is borrowed, so that no observation is dated earlier than the state.
     ///
     /// The plan is valid until the next evaluation. It depends on the state and not on earlier proposals, so if a
     /// proposal was lost, the next plan contains the same change again.
@@ -322,8 +323,8 @@ impl Arbiter {
         self.inputs.as_ref().is_some_and(|inputs| inputs.living.contains_key(&(node, incarnation)))
     }
 
-    /// Updates the observations. There is one observation for the newest incarnation of each node, and one for each
-    /// earlier incarnation that still owns sections.
+    /// Updates the observed liveness counters. There is one observation for the newest incarnation of each node, and
+    /// one for each earlier incarnation that still owns sections.
     fn observe(&mut self, now: Duration, state: &State) {
         if self.owners.0 != state.route_version {
             let session = |(_, record): (SectionId, &Residence)| Some((record.owner?, record.incarnation));

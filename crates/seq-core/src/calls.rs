@@ -119,11 +119,11 @@ pub enum Step {
     /// Allocate the numbers for the items from the section, in the order of the items and while the lease holds. Then
     /// call [`PendingCall::on_served`].
     Serve,
-    /// Send the items in one request to this node, which owns the section. The request has one more hop than the call
-    /// had. Call [`PendingCall::watch`] while the request is in flight, and [`PendingCall::on_response`] after its
+    /// Send the items in one request to the named node, which owns the section. The request has one more hop than the
+    /// call had. Call [`PendingCall::watch`] while the request is in flight, and [`PendingCall::on_response`] after its
     /// response.
     Forward(NodeId),
-    /// Send the items to a node of this other set, and otherwise proceed as with [`Step::Forward`]. The request states
+    /// Send the items to any node of the named set, and otherwise proceed as with [`Step::Forward`]. The request states
     /// [`PendingCall::route_epoch`] for the items.
     ForwardToSet(SetId),
     /// Neither serve nor forward now.
@@ -260,8 +260,8 @@ impl PendingCall {
         core::mem::take(&mut self.renewal_due)
     }
 
-    /// Decides the next action. Must be called when the call becomes pending, whenever the ownership, the lease or the
-    /// ceiling has changed, at the end of a wait, and after a request was abandoned.
+    /// Decides the next action. This function must be called when the call becomes pending, whenever the ownership, the
+    /// lease or the ceiling has changed, at the end of a wait, and after a request was abandoned.
     ///
     /// # Panics
     /// While a request is in flight.
@@ -464,7 +464,7 @@ impl Default for UnknownAttempts {
 }
 
 impl UnknownAttempts {
-    /// Counts a request to an owner or to another set that was abandoned.
+    /// Counts an abandoned request. `to` is the owner or the other set to which the request was sent.
     pub fn add(&mut self, to: Destination) {
         *self = UnknownAttempts { attempts: self.attempts.saturating_add(1), to };
     }

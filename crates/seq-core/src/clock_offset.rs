@@ -30,8 +30,8 @@ impl ClockOffset {
             .then(|| ClockOffset { ahead_ms: theirs.saturating_sub(sent).saturating_sub(half), error_ms: half + 1 })
     }
 
-    /// Returns the milliseconds by which the other machine's clock is ahead; `None` if their error may be more than
-    /// half a second.
+    /// Returns the milliseconds by which the other machine's clock is ahead; `None` if the error of this value may be
+    /// more than half a second.
     #[must_use]
     pub fn precise(self) -> Option<i64> {
         (self.error_ms <= MAX_ERROR_MS).then_some(self.ahead_ms)

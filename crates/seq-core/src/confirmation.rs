@@ -68,7 +68,8 @@ pub struct Unconfirmed {
 }
 
 impl Confirmation {
-    /// Begins a walk for each section of `arrive`, at the set that has the section according to this set's log.
+    /// Begins the confirmation of `arrive`. The walk of each section begins at the set that has the section according
+    /// to this set's log.
     #[must_use]
     pub fn new(state: &State, arrive: Arrive) -> Confirmation {
         let own = state.set.as_ref().map(|set| set.id).unwrap_or_default();
@@ -99,7 +100,8 @@ impl Confirmation {
         asks
     }
 
-    /// Continues the walks with `records`, the tombstones in the response of the set `set`, which is in `lineage`.
+    /// Continues the walks with `records`, the tombstones in the response of the set `set`. `lineage` is the lineage of
+    /// that set according to its response.
     pub fn on_records(&mut self, state: &State, set: SetId, lineage: Lineage, records: &[(SectionId, Tombstone)]) {
         let fenced = state.sets.get(&set).map_or(Lineage(0), |peer| peer.fenced);
         if lineage < fenced {
@@ -163,7 +165,8 @@ impl Confirmation {
         }
     }
 
-    /// Ends the walks that are at `set` as confirmed, because that set has a release that cannot send tombstones.
+    /// Ends each walk that is at `set` and counts its section as confirmed, because that set has a release that cannot
+    /// send tombstones.
     pub fn trust(&mut self, set: SetId) {
         for walk in self.walks.iter_mut().flatten().filter(|walk| walk.at.is_some_and(|at| at.set == set)) {
             walk.at = None;

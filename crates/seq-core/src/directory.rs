@@ -126,8 +126,8 @@ impl Directory {
         !newer.is_empty()
     }
 
-    /// Inserts a run into a gap, and joins it with adjacent runs that have the same claim. The whole joined run counts
-    /// as changed, because in an update it takes no more bytes than its changed part alone.
+    /// Inserts a run into a gap between the runs, and joins it with adjacent runs that have the same claim. The whole
+    /// joined run counts as changed, because in an update it takes no more bytes than its changed part alone.
     fn insert(&mut self, mut first: u32, mut run: Run) {
         if let Some((&start, left)) = self.runs.range(..first).next_back()
             && left.end == first

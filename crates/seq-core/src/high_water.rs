@@ -14,8 +14,9 @@
 //! incarnation or the renewal in earlier responses, see [`Refused`].
 //!
 //! Two kinds of losses are not detected. The first is a loss of entries for which no running process has received a
-//! response. In the second kind, the store applies enough new commands after the loss before the process receives its
-//! next response: as many commands of this process, and as many commands of the whole set, as it had lost of each.
+//! response. The second is a loss that new commands make up for before the process receives its next response. This is
+//! the case if the store has applied at least as many new commands as it lost, both of this process and of the whole
+//! set.
 
 use crate::id::{Incarnation, Liveness, RenewSeq, Revision};
 use crate::state::CommandRefusal;
@@ -55,7 +56,7 @@ impl HighWater {
         self.0
     }
 
-    /// Checks `response`, the mark in a response of the store, and keeps it. `seen` is the result of
+    /// Checks `response`, the mark in a response of the store, and remembers it. `seen` is the result of
     /// [`HighWater::mark`] from before the request was sent. `counts` is whether the request was a renewal, a raise or
     /// a transfer, because these commands increase the liveness counter.
     ///

@@ -33,7 +33,7 @@ number! {
     SlotIndex(u32)
 }
 number! {
-    /// Distance by which a ceiling is raised at a time, 1 or above.
+    /// Distance by which one raise usually moves a ceiling, 1 or above.
     Step(u64)
 }
 number! {
@@ -52,7 +52,7 @@ number! {
     Incarnation(u64)
 }
 number! {
-    /// Number of a renewal within an incarnation. 0 if there was none yet.
+    /// Number of a renewal within an incarnation, which counts from 1. 0 if there was no renewal yet.
     RenewSeq(u64)
 }
 number! {
@@ -126,7 +126,7 @@ impl Lineage {
         Lineage(u64::from(count) << 32 | u64::from(random) & !0xff | OF_SET)
     }
 
-    /// Returns whether a restored set began this lineage by itself, so that no operator gave its count of restores.
+    /// Returns whether a restored set began this lineage by itself, without a count of restores from an operator.
     #[must_use]
     pub fn is_of_set(self) -> bool {
         self.restores() > 0 && self.0 & 0xff == OF_SET

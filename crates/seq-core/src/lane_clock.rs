@@ -38,7 +38,8 @@ pub enum NotTaken {
 }
 
 impl LaneClock {
-    /// Returns the window for the first number of a call at the time `unix_ms`, in milliseconds since 1970.
+    /// Returns the window in which the first number of a call must be. `unix_ms` is the time of the call, in
+    /// milliseconds since 1970.
     #[must_use]
     pub fn window(&self, unix_ms: u64) -> Window {
         let limit = self.clock.last_tick(unix_ms.saturating_add(self.ahead_ms.into()));
@@ -48,7 +49,7 @@ impl LaneClock {
 
     /// Returns whether the section rests. This means that none of its lanes can allocate a number at the time
     /// `unix_ms`, because the ownership began at a number too far ahead of the clock. If a section that rests is handed
-    /// over, it also rests at its next owner, because the next ownership has the same base.
+    /// over, it also rests at its next owner, because all numbers of the next ownership are above the same base.
     #[must_use]
     pub fn rests(&self, section: &Section, unix_ms: u64) -> bool {
         section.base() >= self.window(unix_ms).limit

@@ -128,8 +128,8 @@ impl Dense {
         self.start + first..self.start + first + len
     }
 
-    /// Returns the hash of a layout that consists of the spaces hashed in `layout` and of this space. The hashed bytes
-    /// must not change, because different versions of the program compare their hashes.
+    /// Returns the hash of this space and of all spaces before it; `layout` is the hash of the spaces before it. The
+    /// hashed bytes must not change, because different versions of the program compare their hashes.
     fn hash(&self, layout: LayoutId) -> LayoutId {
         /// Kind of a dense space.
         const DENSE: u8 = 1;
@@ -159,8 +159,8 @@ pub struct Layout {
     uids: Dense,
     /// The lanes that were appended, in order; `None` for none.
     lanes: Option<Arc<[Appended]>>,
-    /// Number of sections in all spaces. It is stored because each read of a route table compares it with the section's
-    /// id.
+    /// Number of sections in all spaces. It is stored because each read of a route table compares it with the id of a
+    /// section.
     sections: u32,
 }
 
@@ -205,7 +205,8 @@ impl Layout {
         Ok((Layout { uids: self.uids, lanes: Some(appended.into()), sections }, run))
     }
 
-    /// Adopts the layout of another process if it is longer than this layout. Returns whether it was longer.
+    /// Adopts the layout of another process if it is longer than this layout. Returns whether the other layout was
+    /// adopted.
     ///
     /// # Errors
     /// [`OtherLayout`] if neither layout begins with the other. Nothing is changed then.

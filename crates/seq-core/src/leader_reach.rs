@@ -33,7 +33,7 @@ const WAITS_BETWEEN_TRANSFERS: u32 = 12;
 /// The inputs of a decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Observation {
-    /// The term that the member leads; `None` while it does not lead.
+    /// The term that the member leads; `None` while the member does not lead.
     pub term: Option<u64>,
     /// Whether a majority of the members recently acknowledged this member's leadership. Without a majority no other
     /// member can become the leader.
@@ -70,7 +70,7 @@ pub struct LeaderReach {
     /// The term that the member leads, and the time when this object first observed that the member leads this term.
     leads: Option<(u64, Duration)>,
     calls: u64,
-    /// The last time when a call had arrived, the member did not lead, or no incarnation was live.
+    /// Latest time at which a call had arrived, the member did not lead, or no incarnation was live.
     silent_since: Duration,
     /// Time when this member last transferred leadership.
     transferred: Option<Duration>,
@@ -78,7 +78,7 @@ pub struct LeaderReach {
 
 impl LeaderReach {
     /// Evaluates the inputs at the time `now` of a monotonic clock. If the member should transfer leadership, returns
-    /// the time for which the member has received no call. Further calls also return this time, until
+    /// the time for which the member has received no call. Further evaluations also return this time, until
     /// [`LeaderReach::transferred`] is called.
     pub fn observe(&mut self, now: Duration, inputs: Observation) -> Option<Duration> {
         let led = self.leads.filter(|(term, _)| inputs.term == Some(*term));

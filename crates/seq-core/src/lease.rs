@@ -5,7 +5,7 @@
 //! lease has one end for each of three clocks, and is over as soon as any of the clocks has reached its end. This is
 //! necessary because each clock can stop or go back while the others run: the monotonic clock (`CLOCK_MONOTONIC_RAW`)
 //! stops while the machine sleeps, the boot clock stops if a hypervisor freezes it, and the wall clock goes back if it
-//! is set. If a wall clock is set forward, the lease ends early, which costs no more than a renewal.
+//! is set back. If a wall clock is set forward, the lease ends early, which costs no more than a renewal.
 //!
 //! **Order matters.** A serving thread first receives the whole request, then reads the clocks, then the lease, and
 //! then the table of owned sections. The response to a renewal is applied in the opposite order: to the table first,
@@ -105,8 +105,8 @@ impl LeaseTerms {
     /// The relation that [`LeaseTerms::outlasted`] checks.
     pub const OUTLASTED: &'static str = "wait >= lease * 1.11 / 0.89";
 
-    /// Returns the shortest wait of an arbiter that outlasts `lease`, even if the owner's clock runs as slow and the
-    /// arbiter's clock as fast as their allowed deviation permits.
+    /// Returns the shortest time for which an arbiter must wait to outlast `lease`, even if the owner's clock runs as
+    /// slow and the arbiter's clock as fast as their allowed deviation permits.
     #[must_use]
     pub fn shortest_wait(lease: Duration) -> Duration {
         let nanos = lease.as_nanos() * u128::from(100 + RATE_MARGIN_PERCENT);
@@ -121,7 +121,7 @@ impl LeaseTerms {
         self.wait >= LeaseTerms::shortest_wait(self.lease)
     }
 
-    /// Returns how long an owner serves, counted from when the renewal request was sent.
+    /// Returns how long an owner serves after a renewal, counted from when the renewal request was sent.
     #[must_use]
     pub fn served(&self) -> Duration {
         self.lease - self.margin

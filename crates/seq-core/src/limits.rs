@@ -65,23 +65,23 @@ pub const MAX_HOPS: u32 = 2;
 /// stores it in one write.
 pub const MAX_RAISES: usize = 4_096;
 
-/// Maximum size of all parts of section copies in one renewal, in bytes. With this limit the Raft entry stays under 128
-/// KiB even if the renewal releases as many sections as it may, so the log stores the entry in one write.
+/// Maximum total size of the parts of section copies in one renewal, in bytes. With this limit the Raft entry stays
+/// under 128 KiB even if the renewal releases as many sections as it may, so the log stores the entry in one write.
 pub const MAX_COPY_PART_BYTES: usize = 48 * 1024;
 
-/// Maximum size of a section's copy that the store keeps, in bytes: 1 MiB. The copy of a section of the default size
+/// Size up to which the store keeps the copy of a section, in bytes: 1 MiB. The copy of a section of the default size
 /// fits if no uid took more than 2^41 numbers. If a copy is larger, the store keeps only the highest number in the
 /// copy, and the next ownership of the section starts at this number.
 pub const MAX_KEPT_COPY_BYTES: usize = 1024 * 1024;
 
-/// Maximum size of all copies together that a store keeps, in bytes: 64 MiB. It is enough for 20 million uids with
+/// Maximum total size of the copies that a store keeps, in bytes: 64 MiB. It is enough for 20 million uids with
 /// numbers, and limited because every snapshot contains the copies. If the copy of a further section would exceed the
 /// limit, the store keeps only the highest number in that copy, and the next ownership of the section starts at this
 /// number.
 pub const MAX_KEPT_BYTES: u64 = 64 * 1024 * 1024;
 
-/// Maximum size of all kept copies in one response of the store, in bytes. The first copy is sent even if it alone is
-/// larger.
+/// Maximum total size of the kept copies in one response of the store, in bytes. The first copy is sent even if it
+/// alone is larger.
 pub const MAX_GRANTED_COPY_BYTES: usize = 1024 * 1024;
 
 /// Maximum number of events that a store keeps for its set. It is limited because every snapshot contains the events,
@@ -130,19 +130,20 @@ pub const MAX_AFTER: u64 = MAX_COUNT as u64;
 /// applies a log entry that adds this number of sections within milliseconds.
 pub const MAX_SERIES_SECTIONS: u32 = 16_384;
 
-/// Longest encoding of a series' shape, in bytes: eight numbers of 64 bits.
+/// Maximum length of the encoding of a series' shape, in bytes. Eight numbers of 64 bits fit.
 pub const MAX_SHAPE_BYTES: usize = 64;
 
 /// Maximum number of other sets that a store's log knows. It is limited because the records of these sets stay in the
 /// committed state permanently.
 pub const MAX_SETS: usize = 1_024;
 
-/// Maximum number of addresses in the list of its own AllocSvrs that a set sends to other sets. For a set of any size,
-/// they are enough to find an AllocSvr that responds.
+/// Maximum number of its own AllocSvrs whose addresses a set sends to other sets. For a set of any size, these
+/// addresses are enough to find an AllocSvr that responds.
 pub const MAX_SET_ADDRS: usize = 16;
 
-/// Maximum number of migrations that may ever begin in one set, and also of noted migrations that began in other sets.
-/// It is limited because the record of each migration, 64 bytes, stays in the committed state permanently.
+/// Maximum number of migrations that may ever begin in one set, and also of migrations of other sets by which sections
+/// arrived in it. It is limited because the record of each migration, 64 bytes, stays in the committed state
+/// permanently.
 pub const MAX_MIGRATIONS: usize = 65_536;
 
 /// Maximum number of runs of sections in one migration. With this limit the Raft entry stays under 128 KiB, so the log

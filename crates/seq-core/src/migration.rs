@@ -113,8 +113,8 @@ pub enum Effect {
         /// The migration.
         complete: Complete,
     },
-    /// Request that a source set which was restored from a backup state whether it still knows a migration by which
-    /// sections arrived in this set. Pass the response to [`Coordinator::on_asked`].
+    /// Ask a source set, which was restored from a backup, whether it still knows a migration by which sections arrived
+    /// in this set. Pass the response to [`Coordinator::on_asked`].
     Ask {
         /// The other set.
         of: SetId,
@@ -162,8 +162,8 @@ struct Move {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Owner {
     Living(NodeId),
-    /// No owner, or a dead owner. A dead owner has its liveness counter, which did not change during the arbiter's
-    /// wait.
+    /// The section has no owner, or its owner is dead. The value is the dead owner's liveness counter, which did not
+    /// change during the arbiter's wait.
     None(Option<Liveness>),
 }
 
@@ -200,8 +200,8 @@ pub struct Coordinator {
     buckets: BTreeMap<MigrationId, Bucket>,
     /// For each migration, the time when the next effect about its end, or the next [`Effect::Ask`] about it, is due.
     ends: BTreeMap<MigrationId, Duration>,
-    /// Migrations by which sections arrived in this set, and of which the source set has confirmed in response to
-    /// [`Effect::Ask`] that it knows them. Each has the lineage in which the source set responded.
+    /// Migrations by which sections arrived in this set, and that the source set still knows according to its response
+    /// to [`Effect::Ask`]. Each has the lineage in which the source set responded.
     known: BTreeMap<MigrationId, Lineage>,
     /// One entry for each section whose arrival was noted since the last call of [`Coordinator::take_arrived`]. The
     /// entry has the section's migration, and the approximate time from its departure to its arrival.
@@ -211,8 +211,8 @@ pub struct Coordinator {
 
 impl Coordinator {
     /// Returns the effects that the applied state calls for. `stranded` comes from the arbiter's last plan, and
-    /// `living` returns whether an incarnation is live. `now` is the time of the coordinator's clock, which never
-    /// falls, relative to any fixed origin.
+    /// `living` returns whether an incarnation is live. `now` is the time since an arbitrary fixed origin on the
+    /// coordinator's clock, which never goes back.
     pub fn evaluate(
         &mut self,
         state: &State,
@@ -414,7 +414,7 @@ impl Coordinator {
         }
     }
 
-    /// Adds the effects that send the tombstones which are not confirmed, of all migrations.
+    /// Adds the effects that send all tombstones which the target sets have not confirmed yet.
     fn send_tombstones(&mut self, state: &State, own: SetId, now: Duration, effects: &mut Vec<Effect>) {
         let layout = &state.set.as_ref().expect("it is defined").layout;
         // All entries of `sent` are among the unconfirmed tombstones: see `observe`.

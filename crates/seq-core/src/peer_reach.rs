@@ -1,8 +1,8 @@
 //! Records which other nodes of its set a node reaches when it connects to their ports for callers.
 //!
-//! In each round a node connects to one other node, which is each of them in turn, and also to nodes to which its last
-//! connection failed. So the rate of connections does not grow with the size of the set, and a node that cannot be
-//! reached is reported after a few rounds.
+//! In each round a node connects to the next of the other nodes, and also to nodes to which its last connection failed.
+//! So the rate of connections does not grow with the size of the set, and a node that cannot be reached is reported
+//! after a few rounds.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use core::ops::Bound::{Excluded, Unbounded};

@@ -25,7 +25,7 @@ impl Fingerprint {
     /// change would have. The two must be equal, unless this fingerprint is [`Fingerprint::NONE`].
     ///
     /// # Errors
-    /// [`StalePlan`] if they differ.
+    /// [`StalePlan`] if the change may not be made.
     pub fn check(self, now: Fingerprint) -> Result<(), StalePlan> {
         let allows = self == Fingerprint::NONE || self == now;
         if allows { Ok(()) } else { Err(StalePlan { expected: self, now }) }

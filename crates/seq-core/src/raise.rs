@@ -31,9 +31,9 @@ pub fn tick_target(wanted: Seq, lead: Step) -> Seq {
     Seq(wanted.0.saturating_add(lead.0)).min(Seq::MAX)
 }
 
-/// Returns how many numbers a section usually skips at most when an ownership begins at its ceiling. It is one and a
-/// half steps, because a raise by a whole step is requested when half a step is left. After an advance or a call with a
-/// large count, more numbers may be skipped.
+/// Returns the largest count of numbers that a section usually skips when an ownership begins at its ceiling. It is one
+/// and a half steps, because a raise by a whole step is requested when half a step is left. After an advance or a call
+/// with a large count, more numbers may be skipped.
 #[must_use]
 pub fn most_skipped(step: Step) -> u64 {
     step.0.saturating_add(step.0 / 2)

@@ -19,7 +19,8 @@ use crate::limits;
 use crate::owner::Session;
 use crate::state::{Raise, SectionRecord, State};
 
-/// For each raise of an owner in a request, its section and the largest distance by which it moves the ceiling.
+/// For each raise in a request whose sender owns the section: the section, and the largest distance by which the raise
+/// moves the section's ceiling.
 pub type Distances = Vec<(SectionId, u64)>;
 
 /// Raises of one request whose requested ceilings were lowered, because the sender is not the owner in the section's

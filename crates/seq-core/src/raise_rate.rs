@@ -35,10 +35,10 @@ const _: () = assert!(limits::RAISE_BURST.is_multiple_of(limits::RAISE_RATE), "w
 /// The buckets of a set's sections.
 #[derive(Clone, Debug, Default)]
 pub struct RaiseRate {
-    /// Time in nanoseconds when the bucket of each section is full again, by section. Sections beyond the end of the
-    /// vector have full buckets. The vector ends at the last section that was raised by its owner on record
-    /// ([`raise_bound`](crate::raise_bound)), so it has at most [`limits::MAX_SECTIONS`] entries, which take 8 MiB. For
-    /// 42,950 sections it takes 344 kB.
+    /// For each section, the time in nanoseconds when its bucket is full again. Sections beyond the end of the vector
+    /// have full buckets. The vector ends at the last section whose ceiling its owner has raised, because
+    /// [`raise_bound`](crate::raise_bound) admits only raises of owners. So it has at most [`limits::MAX_SECTIONS`]
+    /// entries, which take 8 MiB. For 42,950 sections it takes 344 kB.
     full_at: Vec<u64>,
 }
 

@@ -90,9 +90,9 @@ pub struct Renewals {
     options: RenewalOptions,
     backoff: Backoff,
     state: State,
-    /// Whether the ownership that the node knows proved outdated after the last renewal was sent.
+    /// Whether the ownership that the node knows has proved outdated since the last renewal was sent.
     stale: bool,
-    /// Whether a peer reported, after the last renewal was sent, that a handover to this node is committed.
+    /// Whether a peer has reported, since the last renewal was sent, that a handover to this node is committed.
     grant: bool,
 }
 

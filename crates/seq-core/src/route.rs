@@ -14,7 +14,8 @@ use crate::id::{Epoch, NodeId, RouteVersion, SectionId, SetId};
 use crate::layout::Layout;
 use crate::series::Series;
 
-/// The owner of a section with the epoch of its ownership, or the other set that the section is in.
+/// Route of a section, which has the section's owner and the epoch of the ownership, or the other set that the section
+/// is in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Route {
     /// The owner; `None` while the section has no owner, or is in another set.

@@ -10,7 +10,7 @@ impl Level {
     pub const NONE: Level = Level(0);
     /// Highest level of a rate.
     pub const HIGHEST: Level = Level(62);
-    /// The rate is not known, for example because the section was owned by another process.
+    /// The rate is not known, for example because the section was owned by a process other than this process.
     pub const NO_RECORD: Level = Level(255);
 
     /// Returns the level for a rate of `count` per `ms` milliseconds; `ms` is 1 or above. Level 1 stands for all rates

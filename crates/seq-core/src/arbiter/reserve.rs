@@ -49,9 +49,9 @@ pub enum NotReserved {
 }
 
 impl Plan {
-    /// Returns the nodes of this set that would own `sections`, which are in another set, in the order of `sections`.
-    /// `layout_id` is the hash of the other set's layout up to and including the space that contains the last of these
-    /// sections.
+    /// Returns the node of this set that would own each of the `sections`, which are in another set. The result is in
+    /// the order of `sections`. `layout_id` is the hash of the other set's layout up to and including the space that
+    /// contains the last of these sections.
     ///
     /// # Errors
     /// [`NotReserved`].

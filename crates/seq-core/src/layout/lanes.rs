@@ -75,8 +75,8 @@ impl TickClock {
         self.ticks(unix_ms.saturating_sub(self.epoch_ms) / u64::from(self.unit_ms))
     }
 
-    /// Returns the last tick of the unit that contains the time `unix_ms`, in milliseconds since 1970, at most
-    /// [`Seq::MAX`].
+    /// Returns the last tick of the unit that contains the time `unix_ms`, in milliseconds since 1970. The result is at
+    /// most [`Seq::MAX`].
     #[must_use]
     pub fn last_tick(&self, unix_ms: u64) -> Seq {
         Seq(self.tick(unix_ms).0 | self.seq_mask()).min(Seq::MAX)
@@ -113,12 +113,12 @@ impl TickClock {
         self.epoch_ms.saturating_add((tick >> self.seq_bits).saturating_mul(self.unit_ms.into()))
     }
 
-    /// Returns the number of ticks in a time, which is rounded up to whole units.
+    /// Returns the number of ticks in `ms` milliseconds, rounded up to whole units of time.
     fn span(&self, ms: u32) -> Seq {
         self.ticks(ms.div_ceil(self.unit_ms).into())
     }
 
-    /// Returns the number of ticks in a number of units, at most [`Seq::MAX`].
+    /// Returns the number of ticks in `units` units of time, at most [`Seq::MAX`].
     fn ticks(&self, units: u64) -> Seq {
         let ticks = u128::from(units) << self.seq_bits;
         Seq(ticks.min(Seq::MAX.0.into()) as u64)
@@ -161,8 +161,8 @@ impl Lanes {
         }
     }
 
-    /// Returns the hash of a layout that consists of the spaces hashed in `layout` and of these lanes. The hashed bytes
-    /// must not change, because different versions of the program compare their hashes.
+    /// Returns the hash of these lanes and of all spaces before them; `layout` is the hash of the spaces before them.
+    /// The hashed bytes must not change, because different versions of the program compare their hashes.
     pub(super) fn hash(&self, layout: LayoutId) -> LayoutId {
         /// Kinds of spaces: 2 for lanes without a clock, 3 for lanes with a clock. Kind 1 is a space of uids.
         const PLAIN: u8 = 2;

@@ -1,6 +1,6 @@
 //! Runs the scenarios in `testdata/migration`. They show the effects of one set's coordinator while sections move to
-//! another set. Both sets have a real [`State`]. The scenario acts as the owners, and carries the messages between the
-//! sets.
+//! another set. Each of the two sets has a complete [`State`]. The scenario acts as the owners, and carries the
+//! messages between the sets.
 
 use alloc::format;
 use alloc::string::{String, ToString};

@@ -26,8 +26,8 @@ pub enum Effect {
     /// Send a renewal at once. Either a peer reported that a handover to this node is committed, so that the response
     /// may grant the section, or the renewal sends parts of copies to the store.
     RenewNow,
-    /// Log and count a gap in the numbers of a section. The ownership of the next [`TableEffect::Enter`] should have
-    /// started from a copy, but starts at its ceiling.
+    /// Log and count a gap in the numbers of a section. The ownership that the next [`TableEffect::Enter`] begins
+    /// should have started from a copy, but starts at its ceiling.
     CopyLost {
         /// The section.
         section: SectionId,

@@ -36,8 +36,8 @@ pub const MAX_OUTGOING: usize = 16;
 /// nevertheless, its section starts at the ceiling.
 pub const MAX_INCOMING: usize = 12 * MAX_OUTGOING;
 
-/// Maximum number of slots with numbers in all copies together that a target keeps. They take 512 MiB. Two of the
-/// largest sections fit, or [`MAX_INCOMING`] sections of the default size. The oldest copy is evicted first.
+/// Maximum total number of slots with numbers in the copies that a target keeps. They take 512 MiB. Two of the largest
+/// sections fit, or [`MAX_INCOMING`] sections of the default size. The oldest copy is evicted first.
 pub const MAX_INCOMING_SLOTS: usize = 2 * limits::MAX_SECTION_SIZE as usize;
 
 /// Maximum number of attempts for the same section that a target keeps. There may be the current attempt, and one
@@ -79,7 +79,7 @@ pub enum HandoverRequest {
     Prepare(Handover),
     /// Freeze the section, copy it, and send the copy to the target. The response goes to [`Owner::on_staged`].
     Stage(Handover),
-    /// Have this set's store commit the handover. The response goes to [`Owner::on_committed`].
+    /// Request that this set's store commit the handover. The response goes to [`Owner::on_committed`].
     Commit(Handover),
     /// Notify the target that the store committed the handover.
     Activate(Handover),
@@ -400,8 +400,8 @@ impl Owner {
         effects.push(TableEffect::Thaw { section: handover.section, epoch: handover.epoch }.into());
     }
 
-    /// Accepts the request *prepare*, as the target of the handover. From now on, calls for the section that arrive at
-    /// this node wait, because the section may soon be owned here.
+    /// Handles the request *prepare* as the target of a handover. If this node accepts the offer, calls for the section
+    /// that arrive here wait from now on, because this node may soon own the section.
     ///
     /// # Errors
     /// [`OfferRefusal`].
@@ -411,7 +411,8 @@ impl Owner {
         Ok(())
     }
 
-    /// Keeps the copy of an offered section, as the target of the handover, until the handover is committed.
+    /// Handles the request *stage* as the target of a handover. If this node accepts the offer, it keeps the copy of
+    /// the section until the handover is committed.
     ///
     /// # Errors
     /// [`OfferRefusal`].
@@ -425,8 +426,9 @@ impl Owner {
         Ok(())
     }
 
-    /// Adds the effect [`Effect::RenewNow`], as the target of the handover, because a peer reports that the handover is
-    /// committed. The ownership starts only with the grant in the store's response, not with the peer's report.
+    /// Handles the request *activate* as the target of a handover, and requests a renewal by [`Effect::RenewNow`]. The
+    /// request reports that the handover is committed, but the ownership starts only with the grant in the store's
+    /// response to the renewal.
     ///
     /// # Errors
     /// [`OfferRefusal`].
@@ -451,7 +453,7 @@ impl Owner {
         offered || self.releases.is_arriving(section)
     }
 
-    /// Checks whether this node may accept an offer, before it receives the copy.
+    /// Checks whether this node, as the target of a handover, may accept an offer, before it receives the copy.
     ///
     /// # Errors
     /// [`OfferRefusal`].

@@ -41,7 +41,7 @@ pub struct GrantedCopy {
     pub bytes: Arc<Vec<u8>>,
 }
 
-/// Sections whose copies are on their way to the store, or from the store.
+/// Sections whose copies are on their way from this node to the store, or from the store to this node.
 #[derive(Debug, Default)]
 pub(super) struct Releases {
     /// Sections that are frozen permanently, and still owned here.
