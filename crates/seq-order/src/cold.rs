@@ -1,5 +1,5 @@
 //! Rarely needed state of a user. It consists of the holes between the user's numbers, the values that reads returned,
-//! and the numbers that a `prev` or an exact read named, that is, reported as allocated, before any call had got them.
+//! and the numbers that a `prev` or an exact read reported as allocated before any call had got them.
 
 use std::time::Duration;
 
@@ -9,8 +9,8 @@ use crate::runs::{Run, RunSet};
 pub(super) const MAX_ORPHANS: usize = 64;
 
 /// Largest number of lost attempts kept per user. A lost attempt has an unknown outcome, so it may have got a number
-/// that a `prev` or a read named. Older attempts are only counted, and each of them is assumed to be able to explain
-/// any number.
+/// that a `prev` or a read reported as allocated. Older attempts are only counted, and each of them is assumed to be
+/// able to explain any number.
 const MAX_LOST: usize = 1_024;
 
 /// State of a user other than the run with the user's largest numbers.
@@ -25,8 +25,8 @@ pub(super) struct Cold {
     pub(super) inner: RunSet,
     /// Targets of advances. An exact read may return a target as soon as the request of the advance was sent.
     pub(super) targets: RunSet,
-    /// Numbers that a `prev` or an exact read named before any call had got them. A call may have got some of them
-    /// since then. If there are more than [`MAX_ORPHANS`], the oldest are dropped and only counted, in
+    /// Numbers that a `prev` or an exact read reported as allocated before any call had got them. A call may have got
+    /// some of them since then. If there are more than [`MAX_ORPHANS`], the oldest are dropped and only counted, in
     /// `orphans_dropped`.
     pub(super) orphans: Vec<Orphan>,
     pub(super) orphans_dropped: u64,
@@ -44,14 +44,14 @@ pub(super) struct Cold {
     pub(super) fold_at: usize,
 }
 
-/// A number that a `prev` or an exact read named before any call had got it.
+/// A number that a `prev` or an exact read reported as allocated before any call had got it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Orphan {
     pub(super) number: u64,
-    /// Whether a read named the number.
+    /// Whether a read reported the number.
     pub(super) read: bool,
-    /// Time at which the number was first named. `named` counts the starts and ends of calls so far, and `at` is the
-    /// time since the start of the history.
+    /// Time at which the number was first reported as allocated. `named` counts the starts and ends of calls so far,
+    /// and `at` is the time since the start of the history.
     pub(super) named: u64,
     pub(super) at: Duration,
 }
@@ -66,14 +66,15 @@ pub(super) struct Attempt {
 
 impl Attempt {
     /// Returns whether the attempt may have got the orphan's number. The attempt may have got the number if its call
-    /// started before the number was named, and if the number is above the call's floor.
+    /// started before the number was reported as allocated, and if the number is above the call's floor.
     fn explains(self, orphan: &Orphan) -> bool {
         self.started < orphan.named && self.floor < orphan.number
     }
 }
 
 impl Cold {
-    /// Records a number that a `prev` or a read named. The call that got the number need not have ended yet.
+    /// Records a number that a `prev` or a read reported as allocated. The call that got the number need not have ended
+    /// yet.
     pub(super) fn must_be_given(&mut self, top: Run, orphan: Orphan) {
         let number = orphan.number;
         let is_target = orphan.read && self.targets.contains(number);
@@ -94,7 +95,7 @@ impl Cold {
         self.orphans.push(orphan);
     }
 
-    /// Removes each orphan whose number a call has got since the number was named.
+    /// Removes each orphan whose number a call has got since the number was reported as allocated.
     pub(super) fn settle(&mut self, top: Run) {
         let older = &self.older;
         self.orphans.retain(|orphan| !top.contains(orphan.number) && !older.contains(orphan.number));

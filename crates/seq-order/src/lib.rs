@@ -292,8 +292,8 @@ impl Checker {
             .collect()
     }
 
-    /// Returns, for each user with named numbers, the numbers that no call or lost attempt explains, and the count of
-    /// unexplained numbers that are no longer kept.
+    /// Returns, for each user, the kept numbers that a `prev` or an exact read reported as allocated although no call
+    /// and no lost attempt explains them, and the count of such numbers that are no longer kept.
     fn unexplained(&self) -> impl Iterator<Item = (User, Vec<Orphan>, u64)> {
         let users = (0..).map(User).zip(&self.users).filter(|(_, state)| state.cold != 0);
         users.filter_map(|(user, State { top, cold })| {

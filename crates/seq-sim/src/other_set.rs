@@ -49,7 +49,7 @@ pub(crate) struct OtherSet {
     fell: Option<Duration>,
     /// The round of probes in progress.
     round: Option<u64>,
-    /// The ids of the probes of the last round that got no response yet.
+    /// Ids of the last round's probes that are still without a response.
     probes: BTreeSet<u64>,
     polled_at: Option<Duration>,
     routes: Option<RouteTable>,
