@@ -59,10 +59,10 @@ const _: () = assert!(limits::MAX_ADVANCE <= Distance::MAX);
 
 const ZERO_STEP: &str = "a step of 0 raises nothing";
 
-/// Proof that a raise of a section was requested, and obligation of the caller that receives it to put the section into
-/// the raise queue. A section has one ticket at most: it issues the next ticket only after the response to the raise
-/// for this ticket. If a ticket is dropped, the section's ceiling is not raised again in this ownership, and callers
-/// that reach the ceiling keep waiting.
+/// Proof that a raise of a section was requested. The caller that receives the ticket must put the section into the
+/// raise queue. A section issues its next ticket only after the raise of the previous ticket has got its response. If a
+/// ticket is dropped, the section's ceiling is not raised again in this ownership, and callers that reach the ceiling
+/// keep waiting.
 #[must_use = "the ceiling is not raised until the raise queue has the ticket"]
 #[derive(Debug, PartialEq, Eq)]
 pub struct RaiseTicket(());
@@ -70,14 +70,14 @@ pub struct RaiseTicket(());
 /// Outcome of a call for numbers.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Take {
-    /// The numbers `value - count + 1 ..= value` are the caller's.
+    /// The call took the numbers `value - count + 1 ..= value`, where `count` is its argument.
     Given {
         /// The last number taken.
         value: Seq,
-        /// The uid's number that was allocated before these numbers. 0 if the uid had no number, if this owner does not
-        /// know the previous number, or if the uid was advanced after the previous allocation.
+        /// The uid's previous number, which was allocated before these numbers. 0 if there was none, if this owner does
+        /// not know it, or if the uid was advanced after it was allocated.
         prev: Seq,
-        /// Ticket for the raise queue, if this call makes a raise due.
+        /// Ticket that the caller must put into the raise queue; `None` if this call requests no raise.
         ticket: Option<RaiseTicket>,
     },
     /// The requested numbers are above the ceiling, so no number was taken. The caller waits until a raise has moved
@@ -85,7 +85,7 @@ pub enum Take {
     AtCeiling {
         /// The ceiling with which the call can continue.
         needed: Seq,
-        /// Ticket for the raise queue, if this call makes a raise due.
+        /// Ticket that the caller must put into the raise queue; `None` if this call requests no raise.
         ticket: Option<RaiseTicket>,
     },
     /// The section is being handed over; nothing was taken.
@@ -103,16 +103,16 @@ pub enum Advance {
     Done {
         /// Number of seqs of the uid that the advance skipped. None of them can be allocated any more.
         skipped: u64,
-        /// Ticket for the raise queue, if this call makes a raise due.
+        /// Ticket that the caller must put into the raise queue; `None` if this call requests no raise.
         ticket: Option<RaiseTicket>,
     },
     /// The uid is above the requested number already, so nothing was changed. If the owner does not know the uid's last
     /// number exactly, it compares its upper bound of that number.
     Past,
-    /// The requested number is above the ceiling, so nothing was changed. The caller retries the advance after a raise.
-    /// If the number is far above the ceiling, it takes several raises and retries.
+    /// The requested number is above the ceiling, so nothing was changed. The caller retries the advance after the next
+    /// raise. If the number is far above the ceiling, the advance needs several raises.
     AtCeiling {
-        /// Ticket for the raise queue, if this call makes a raise due.
+        /// Ticket that the caller must put into the raise queue; `None` if this call requests no raise.
         ticket: Option<RaiseTicket>,
     },
     /// The requested number is further above the ceiling than the `limit` of the call allows. Nothing was changed, and
@@ -148,8 +148,7 @@ pub struct SectionCopy {
 /// does not fit leads to this error instead of a panic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CopyMisfit {
-    /// A slot in the copy is not below the number of slots of the section, or is not above the slot before it in the
-    /// copy.
+    /// A slot in the copy is past the last slot of the section, or the slots are not in ascending order.
     #[error("slot {slot} of {uids} is out of order or out of range")]
     Slot {
         /// The slot.
@@ -420,12 +419,11 @@ impl Section {
         Some(Reading { value: Seq(self.base.0 + distance), exact: distance > 0 || self.base == Seq::ZERO })
     }
 
-    /// Returns the ceiling that the section's raise in the queue is to request from the store. Returns `None` if no
-    /// raise was requested, or if the requested raise is not needed any more. In both cases, the ticket of the raise is
-    /// void.
+    /// Returns the ceiling to request from the store, when the raise queue comes to this section. Returns `None` if the
+    /// section needs no raise, or no longer needs the requested raise. In both cases, the section's ticket is void.
     ///
-    /// A raise that is not needed can occur because a thread compares its number with the ceiling that it read just
-    /// before another raise was done. This function drops the request of such a thread.
+    /// A raise can be requested although it is not needed, because a thread may have read the ceiling just before
+    /// another raise changed it. This function drops such a request.
     #[must_use]
     pub fn raise_target(&self) -> Option<Seq> {
         let mut wanted = self.wanted.load(Relaxed);
@@ -476,8 +474,8 @@ impl Section {
         SectionCopy { base: self.base, distances: self.slots.freeze() }
     }
 
-    /// Returns the base, above which all numbers of this ownership are. It is the ceiling at which the ownership began,
-    /// or the base of the copy from which it started.
+    /// Returns the base. All numbers that this ownership allocates are above it. It is the ceiling at which the
+    /// ownership began, or the base of the copy from which the ownership started.
     #[must_use]
     pub fn base(&self) -> Seq {
         self.base

@@ -17,8 +17,8 @@
 
 use core::time::Duration;
 
-/// Time for which nothing may be received from a set, while requests to it are in flight, before this process probes
-/// it.
+/// Longest time for which a set may send nothing while requests to it are in flight. After this time, this process
+/// probes the set.
 const SILENCE: Duration = Duration::from_millis(60);
 
 /// Timeout of a round of probes. The sum of [`SILENCE`], of [`ROUNDS`] rounds without a response, and of the delays
@@ -38,7 +38,7 @@ const PROBE_INTERVAL: Duration = Duration::from_millis(200);
 /// be reached.
 const URGENT_INTERVAL: Duration = Duration::from_millis(25);
 
-/// Time after a set was last up for which it is expected to respond again, if it is down.
+/// Time for which a set that is down is expected to respond again, counted from when it was last up.
 pub const FALLEN: Duration = Duration::from_secs(2);
 
 /// Longest time for which a call waits for a set that is down and expected to respond again. It is less than the time
@@ -75,7 +75,7 @@ impl Health {
     }
 }
 
-/// Observations of another set so far. Its times are durations since any common origin.
+/// Observations of another set so far. All times are durations since a common origin.
 #[derive(Clone, Copy, Debug)]
 pub struct Observed {
     /// Whether it responds.

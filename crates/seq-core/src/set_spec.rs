@@ -212,7 +212,7 @@ impl SetSpec {
         addrs.filter_map(|addr| addr.parse::<SocketAddr>().ok()).map(|addr| addr.ip())
     }
 
-    /// Checks every value and the relations between values.
+    /// Checks every value of the spec and the relations between the values. Returns the layout of the cluster's uids.
     ///
     /// # Errors
     /// All problems.

@@ -17,7 +17,7 @@ use crate::sync::{AtomicU64, OnceBox, Relaxed};
 pub(crate) const FROZEN: u64 = 1 << 63;
 /// Marks a slot whose value is the target of an advance and not a number that was allocated.
 pub(crate) const ADVANCED: u64 = 1 << 62;
-/// Bits of both marks. Every distance is below them, so a distance never sets these bits.
+/// Bits of both marks. Every distance is less than [`ADVANCED`], so a distance sets neither bit.
 pub(crate) const MARKS: u64 = FROZEN | ADVANCED;
 
 /// Distance of a touched uid above its section's base, with a mark if the uid was advanced to this distance.

@@ -86,7 +86,7 @@ pub use set_command::{
 /// The committed state of one set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct State {
-    /// The set's definition; `None` until the first command of the log defines it.
+    /// The set's definition; `None` until a command has defined the set.
     pub set: Option<SetDefinition>,
     /// One record for each section of the layout.
     pub sections: SectionRecords,
@@ -95,7 +95,7 @@ pub struct State {
     /// Version of the route table. It grows with each command that changes the table, for example the owner of a
     /// section or the address of a node.
     pub route_version: RouteVersion,
-    /// Every Raft id that a member of the store ever had, in order.
+    /// Every Raft id that a member of the store ever had, in ascending order.
     pub store_ids: Vec<u64>,
     /// The lease terms that were set; `None` until the store's first leader has set them. [`State::terms`] returns the
     /// terms in force.
@@ -120,9 +120,9 @@ pub struct State {
     pub fences: BTreeMap<SetId, Lineage>,
     /// Every migration that began in this set; none is ever removed.
     pub migrations: BTreeMap<MigrationId, Migration>,
-    /// Migrations that began in another set and brought sections to this set, or whose sections are to return to the
-    /// other set. Each is noted with the set in which it began. Only that set can get the sections back, or decide that
-    /// they stay here. At most [`limits::MAX_MIGRATIONS`].
+    /// Migrations that began in another set. Each of them has brought sections to this set, or was rolled back, so that
+    /// its sections are to return. Each is noted with the set in which it began, because only that set can get the
+    /// sections back, or decide that they stay here. At most [`limits::MAX_MIGRATIONS`].
     pub foreign_migrations: BTreeMap<MigrationId, SetId>,
     /// Operations of administrators.
     pub audit: Audit,
@@ -142,8 +142,9 @@ pub struct State {
     pub restore_margin: RestoreMargin,
     /// The series, in the order of their lanes in the layout.
     pub series: Vec<Series>,
-    /// The newest layout writer that this log knows from a hand-over or from another set; `None` if there was none.
-    /// Then the layout writer is the first writer, which the set's definition names. See [`State::layout_writer`].
+    /// The newest layout writer that this log knows from a hand-over or from the statement of another set; `None` if
+    /// this log knows neither. In that case, [`State::layout_writer`] returns the first writer, which the set's
+    /// definition names.
     pub writer: Option<LayoutWriter>,
     /// Time of the newest restore, in milliseconds since 1970 by the clock of the store; `None` until it is noted. It
     /// is noted just before the quarantine ends, so no earlier lineage has raised a ceiling after this time. If no
@@ -153,8 +154,8 @@ pub struct State {
     pub rules: Rules,
 }
 
-/// Amount by which ceilings are raised for each restore that a lineage counts. If one restore has to raise ceilings by
-/// a larger amount, its lineage counts it as several restores. Each restore sets the amount to at least
+/// Amount by which ceilings are raised for each restore that a [`Lineage`] counts. If a restore has to raise ceilings
+/// by a larger amount, its lineage counts this restore several times. Each restore sets the amount to at least
 /// [`limits::RESTORE_MARGIN`]. The amount is part of the state, because an earlier release could begin a lineage with
 /// another amount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -170,8 +171,8 @@ impl Default for RestoreMargin {
 /// `docs/safety.md`). They are replicated so that all members of a store have the same settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Terms {
-    /// Time without an applied command of a node after which the store's leader gives the node's sections to other
-    /// nodes. If the node's lease is too long for this time, the leader waits longer ([`Terms::wait_for`]).
+    /// Time from the last applied command of a node until the store's leader gives the node's sections to other nodes.
+    /// If this time is too short for the node's lease, the leader waits longer ([`Terms::wait_for`]).
     pub lease_wait: Duration,
 }
 
@@ -179,8 +180,8 @@ impl Terms {
     /// Terms in force until the first leader has set others.
     pub const DEFAULTS: Terms = Terms { lease_wait: LeaseTerms::DEFAULTS.wait };
 
-    /// Returns the time after the last applied command of an incarnation that has leases of length `lease`, at which
-    /// the store's leader gives its sections to other nodes.
+    /// Returns the time from the last applied command of an incarnation until the store's leader gives the
+    /// incarnation's sections to other nodes. `lease` is the length of the incarnation's leases.
     #[must_use]
     pub fn wait_for(&self, lease: Duration) -> Duration {
         self.lease_wait.max(LeaseTerms::shortest_wait(lease))
@@ -291,8 +292,8 @@ pub struct NodeRecord {
     /// The node's liveness counter: the number of renewals, raises and transfers that were applied for the node in all
     /// its incarnations; never falls. The store's leader observes the counter to find nodes that no longer renew.
     pub liveness: Liveness,
-    /// Value of `liveness` when the newest incarnation registered. The counter grows past this value only by commands
-    /// of the newest incarnation, because commands of earlier incarnations are refused since then.
+    /// Value of `liveness` when the newest incarnation registered. Only commands of the newest incarnation raise the
+    /// counter above this value, because commands of earlier incarnations are now refused.
     pub registered_at: Liveness,
     /// The longest lease of all incarnations of the node that may still serve: of the newest incarnation, and of
     /// earlier incarnations that still own sections.

@@ -1,4 +1,4 @@
-//! Checks set specs. A check that finds a problem adds it to a list, and the other checks are made all the same.
+//! Checks set specs. A check that finds a problem adds it to a list, and the remaining checks are still made.
 
 use alloc::collections::BTreeMap;
 use alloc::format;

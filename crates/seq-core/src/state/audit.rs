@@ -130,8 +130,8 @@ impl AuditRecord {
 
 impl Audit {
     /// Creates an audit log from its kept events. `removed` is the number of events before them, and `base` is the hash
-    /// of the last of the removed events. Returns `None` if the events are not consecutive or do not continue the
-    /// chain.
+    /// of the last removed event. Returns `None` if the indexes are not consecutive, a hash does not fit, or there are
+    /// too many events.
     #[must_use]
     pub fn from_parts(base: AuditHash, removed: u64, events: VecDeque<AuditEvent>) -> Option<Audit> {
         let mut previous = (removed, base);

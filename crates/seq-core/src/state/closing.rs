@@ -135,7 +135,7 @@ impl State {
     }
 
     /// Returns the closing sets to which this set sends no more sections, and to which none of its sections is on the
-    /// way. Each is returned with its lineage that this log has fenced. The layout writer is left out.
+    /// way. Each is returned with the fence that this log has for it. The layout writer is left out.
     pub(super) fn refuses(&self) -> Vec<(SetId, Lineage)> {
         let closing = self.sets.iter().filter(|(_, peer)| peer.closing);
         let mut refuses: Vec<(SetId, Lineage)> = closing.map(|(set, peer)| (*set, peer.fenced)).collect();

@@ -49,8 +49,8 @@ commands! {
     /// Raises ceilings. Increases the liveness counter of the sections' owner, like a renewal.
     5 raise: Raise(RaiseCeilings) =>
         /// The committed ceiling of each section, in the order of the request. `None` if the node does not own the
-        /// section under the requested epoch, if it requested more than [`Seq::MAX`], or if the request contains the
-        /// section twice and this is not its first place.
+        /// section under the requested epoch, if it requested more than [`Seq::MAX`], or if an earlier entry of the
+        /// request has the same section.
         Raised(Result<Vec<Option<Seq>>, CommandRefusal>);
 
     /// Gives sections new owners. The owner of a section changes only if the section's epoch, and the liveness counter

@@ -19,7 +19,7 @@ use super::record::SectionRecord;
 use crate::id::{Epoch, HandoverId, Incarnation, NodeId, SectionId, Seq};
 use crate::limits;
 
-/// A part of the copy of a frozen section, from its owner.
+/// A part of the exact copy of a frozen section. The section's owner sends the parts to the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CopyPart {
     /// The section.

@@ -2,9 +2,9 @@
 //! removes a set that does not exist.
 //!
 //! Before a closing set is closed, its records become final. Every other set then reads these records page by page. If
-//! a record is newer than the other set's own record of the section, the other set keeps it as a tombstone. So if a set
-//! is restored after the processes of the closed set are gone, any other set can state where the closed set sent its
-//! sections.
+//! such a record is newer than the reading set's own record of the section, the reading set keeps it as a tombstone.
+//! After the processes of the closed set are gone, a restored set can learn from any other set where the closed set
+//! sent its sections.
 //!
 //! **Invariant:** the pages of a closing set's records in one lineage are inherited in order. The records of the set
 //! count as inherited only after the last page is inherited.
@@ -170,8 +170,8 @@ impl PeerSet {
         self.inherited.filter(|one| one.next.is_none()).map(|one| one.lineage)
     }
 
-    /// Returns the first section of the next page to inherit from this set's records in a lineage; `None` if all pages
-    /// of this lineage are inherited.
+    /// Returns the first section of the next page that is to be inherited from the records of this set in `lineage`;
+    /// `None` if all these records are inherited.
     fn next_inherited(&self, lineage: Lineage) -> Option<SectionId> {
         match self.inherited.filter(|one| one.lineage == lineage) {
             Some(one) => one.next,

@@ -8,9 +8,9 @@
 //! terms.
 //!
 //! A set learns of a new term only from the set that it knows as the writer, because each set makes statements about
-//! itself only. A set in quarantine is an exception. It learns of a new term from any set, because its backup may lack
-//! the terms of writers that are closed by now. A restore of the writer can lose a hand-over only if no other set has
-//! learned of the hand-over. If another set has, it states the newest term that it knows in its response to the
+//! itself only. As an exception, a set in quarantine learns of a new term from any set, because its backup may lack the
+//! terms of writers that are closed by now. A restore of the writer can lose a hand-over only if no other set has
+//! learned of the hand-over. Any set that has learned of it states the newest term that it knows in its response to the
 //! writer's fence, and accepts no message of the writer's older lineages afterwards.
 //!
 //! **Invariant:** at most one set appends to the layout at any time. The term that a set knows never falls, and only
@@ -71,8 +71,8 @@ impl State {
         self.layout_writer().is_some_and(|writer| Some(writer.set) == own && self.layout_changes() >= writer.changes)
     }
 
-    /// Returns whether other sets need this set's statement of the layout. They do if this set is the newest known
-    /// writer, or handed the layout to the newest known writer.
+    /// Returns whether this set must state the layout to other sets, because it is the newest known writer, or handed
+    /// the layout to the newest known writer.
     #[must_use]
     pub fn states_layout(&self) -> bool {
         let own = self.set.as_ref().map(|set| set.id);

@@ -28,7 +28,7 @@ pub struct ReportLoss {
     /// The newest revision that the process received in a response; 0 if not known.
     pub seen: Revision,
     /// Whether the process has other evidence of the loss than `seen`. Without other evidence, the report is ignored if
-    /// the revision of this state is above `seen`, because a state without any loss has such a revision, too.
+    /// the revision of this state is above `seen`, because the state may have this revision without any loss.
     pub certain: bool,
 }
 
@@ -64,7 +64,7 @@ impl State {
     }
 
     /// Returns a refusal if a loss was reported. Called by commands that would register an incarnation, give a section
-    /// another owner, or change the layout, because the new state would not take the lost entries into account.
+    /// another owner, or change the layout, because such a change could conflict with the lost entries.
     ///
     /// # Errors
     /// [`CommandRefusal::EntriesLost`].

@@ -22,7 +22,7 @@ pub struct Migration {
     pub pace: Pace,
     /// Progress of the migration.
     pub phase: Phase,
-    /// The revision of this set's state that the beginning of the migration led to.
+    /// Revision of this set's state at which the migration began.
     pub began: Revision,
 }
 
@@ -81,7 +81,7 @@ impl Migration {
         self.phase == Phase::Open
     }
 
-    /// Returns whether this migration moves the section, which is in this set with this residence.
+    /// Returns whether this migration is to move the given section, which is in this set with the given residence.
     #[must_use]
     pub fn covers(&self, section: SectionId, residence: &Residence) -> bool {
         match &self.scope {
@@ -124,7 +124,7 @@ pub struct SetFacts {
     /// Whether it takes sections.
     pub closing: Closing,
     /// The closing sets to which this set permanently sends no more sections, and to which none of its sections is on
-    /// the way. Each is stated with its lineage that the log of this set has fenced.
+    /// the way. Each is stated with the fence that the log of this set has for it.
     pub refuses: Vec<(SetId, Lineage)>,
     /// The closing sets whose final records this set has inherited, each with the lineage of these records.
     pub inherited: Vec<(SetId, Lineage)>,
@@ -137,8 +137,8 @@ pub struct SetFacts {
 pub struct PeerSet {
     /// The fence: the oldest lineage of the set whose messages this log accepts.
     pub fenced: Lineage,
-    /// The newest lineage of the set whose fence this log accepted at the request of that set
-    /// ([`Fence`](super::Fence)). The response to a fence is sent only after that.
+    /// The newest lineage of the set for which this log has applied a [`Fence`](super::Fence) that the set requested.
+    /// Only after that does this set respond to the fence.
     pub admitted: Lineage,
     /// Whether the set is closing, so that no section ever departs to it again.
     pub closing: bool,

@@ -163,8 +163,8 @@ impl State {
         Ok(())
     }
 
-    /// Returns whether every section of a migration has arrived in the target set, so that no further section can
-    /// depart by it.
+    /// Returns whether every section of a migration has arrived in the target set. Returns false for a return that is
+    /// not settled, because more sections that are to return may still arrive in this set.
     #[must_use]
     pub fn has_arrived(&self, id: MigrationId, migration: &Migration) -> bool {
         let waits = |(section, record): (SectionId, &SectionRecord)| match record {
@@ -175,9 +175,9 @@ impl State {
         !matches!(migration.scope, Scope::Return { settled: false, .. }) && !self.sections.known().any(waits)
     }
 
-    /// Returns whether every section that departed by this migration has arrived in the target set. If the migration is
-    /// completed or rolled back, no further section departs by it, so the result stays true. Returns false in
-    /// quarantine, because other sets may still state departures that the backup lacks.
+    /// Returns whether every section that has departed by this migration has also arrived in the target set. After the
+    /// migration was completed or rolled back, no further section departs by it, so a true result stays true. Returns
+    /// false in quarantine, because other sets may still state departures that the backup lacks.
     #[must_use]
     pub fn has_settled(&self, id: MigrationId) -> bool {
         !self.is_quarantined() && self.tombstones().all(|(_, tombstone)| tombstone.by != id || tombstone.arrived)
@@ -229,8 +229,8 @@ fn check_pace(pace: Pace) -> Result<(), CommandRefusal> {
     if pace.rate > 0 && pace.max_pause > Duration::ZERO { Ok(()) } else { Err(SetRefusal::BadPace { pace }.into()) }
 }
 
-/// Returns the last section of `runs`, if the runs are in order, do not overlap, are within the layout's `sections`,
-/// and are neither none nor too many; otherwise `None`.
+/// Returns the last section of `runs`. Returns `None` if there are no runs or too many runs, or if they are out of
+/// order, overlap, or end after the last of the layout's `sections`.
 fn last_of(runs: &[SectionRun], sections: u32) -> Option<SectionId> {
     let ends: Option<Vec<u32>> = runs.iter().map(|run| run.end().filter(|end| *end <= sections)).collect();
     let ends = ends.filter(|ends| !ends.is_empty() && ends.len() <= limits::MAX_RUNS)?;

@@ -61,9 +61,9 @@ impl State {
         Some(self.send_away(section, &residence, to, HandoverId(0), migration).epoch)
     }
 
-    /// Checks whether a section may depart by a migration. A pause of the migration is no reason to refuse. The owner
-    /// would serve the section again after such a refusal, and a repeat of its message could arrive after the pause,
-    /// and then be applied.
+    /// Checks whether a section may depart by a migration. A pause of the migration is no reason to refuse. If a
+    /// departure were refused during a pause, the owner would serve the section again. Then a late repeat of the
+    /// message could be applied after the pause, while the section is served.
     fn may_depart(
         &self,
         section: SectionId,
@@ -129,9 +129,9 @@ impl State {
         Ok(outcome)
     }
 
-    /// Makes a section resident in this set that departed to an earlier lineage of this set. The earlier lineage may
-    /// have served the section and sent it to another set. In this case, this log has a record with a later epoch by
-    /// now, because every other set has stated its records.
+    /// Makes resident a section that departed to an earlier lineage of this set. If the earlier lineage has served the
+    /// section and sent it to another set, this log has a record with a later epoch by now, because every other set has
+    /// stated its records. In that case, nothing changes.
     pub(super) fn arrive_after_restore(
         &mut self,
         one: &Arriving,
@@ -157,10 +157,10 @@ impl State {
         self.arrive_one(one, begins, from, version)
     }
 
-    /// Makes a section resident in this set that another set sent. `sent` is the content of the tombstone. `begins` has
-    /// the epoch and the ceiling with which the section continues in this set, which differ from `sent` after a
-    /// restore. `from` is the set that sent the section; `None` if it is not known, because this restored set learned
-    /// of the departure from the records of any set.
+    /// Makes resident a section that another set sent to this set. `sent` is the content of the tombstone. `begins` has
+    /// the epoch and the ceiling with which the section continues in this set; after a restore, they differ from those
+    /// in `sent`. `from` is the set that sent the section; `None` if this restored set learned of the departure from
+    /// the records of any set.
     pub(super) fn arrive_one(
         &mut self,
         sent: &Arriving,
@@ -247,9 +247,9 @@ impl State {
         Ok(())
     }
 
-    /// Returns the least count of restores with which a lineage of another set is accepted in a fence. It is above the
-    /// counts of all lineages in which this set or a third set may have served a section that the other set may have
-    /// had, too.
+    /// Returns the least count of restores that a lineage of another set must have, so that its fence is accepted. This
+    /// set or a third set may have served sections that the other set lost in its restore. So the count must be above
+    /// the counts of all lineages in which they may have done this.
     pub(super) fn least_of_fence(&self, set: SetId) -> u32 {
         // The epoch of a section that this set has served contains the count of this set's lineage. In quarantine, this
         // set has served nothing in its lineage.
@@ -278,7 +278,7 @@ impl State {
         }
     }
 
-    /// Checks that the count of restores of another set's lineage is above the highest count that this log knows by at
+    /// Checks that the count of restores of another set's lineage exceeds the highest count that this log knows by at
     /// most [`limits::MAX_RESTORE_STEP`].
     fn check_step(&self, set: SetId, lineage: Lineage) -> Result<(), CommandRefusal> {
         let known = self.most_restores();
@@ -374,9 +374,9 @@ impl State {
         Ok(changed)
     }
 
-    /// Checks facts that the set `from` stated. They must be about this set itself, and have a name that no other set
-    /// has. Their lineage and revision must not be further ahead of the facts that this log knows than the set can have
-    /// advanced since it stated those.
+    /// Checks facts that the set `from` stated. They must be about the set `from` itself, and have a name that no other
+    /// set has. Their lineage and revision must not be further ahead of the facts that this log knows of the set than
+    /// the set can have advanced since then.
     fn check_facts(&self, from: Option<SetId>, facts: &SetFacts) -> Result<(), CommandRefusal> {
         let set = facts.id;
         if from != Some(set) {

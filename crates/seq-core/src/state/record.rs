@@ -18,8 +18,8 @@ pub enum SectionRecord {
     /// from a third set, or if a restore has lost the entry, this log has learned of the departure from other sets. A
     /// tombstone cannot be taken back. The section returns only if it departs from the set that has it now.
     Departed(Tombstone),
-    /// The section was in this set when the backup was made from which this set was restored. It may have departed
-    /// after the backup, so it is not served until every other set has responded.
+    /// The section is in this set according to the backup from which this set was restored. It may have departed after
+    /// the backup was made, so it is not served until every other set has responded.
     Quarantined(Quarantine),
 }
 
@@ -40,7 +40,7 @@ pub struct Residence {
     pub routed: RouteVersion,
     /// The handover attempt that began this ownership; 0 if the ownership did not begin by a handover.
     pub handover_id: HandoverId,
-    /// The migration that brought the section here and can still be rolled back; 0 for none.
+    /// The migration that brought the section to this set, if it can still be rolled back; 0 for none.
     pub came_by: MigrationId,
     /// The beginning of the ownership, or of the last ownership while the section has no owner.
     pub began: Beginning,
@@ -73,7 +73,7 @@ pub struct Tombstone {
 pub struct Destination {
     /// The set.
     pub set: SetId,
-    /// Lineage of the set when it confirmed that it can take the section.
+    /// Lineage in which the target set confirmed that it can take the section.
     pub lineage: Lineage,
     /// The next owner; `None` if the other set is to assign one.
     pub node: Option<NodeId>,
@@ -90,7 +90,7 @@ pub struct Quarantine {
     pub epoch: Epoch,
     /// The ceiling in the backup.
     pub max_seq: Seq,
-    /// The migration that brought the section here and can still be rolled back; 0 for none.
+    /// The migration that brought the section to this set, if it can still be rolled back; 0 for none.
     pub came_by: MigrationId,
     /// Version of the route table that has the restore.
     pub routed: RouteVersion,

@@ -6,7 +6,7 @@
 //! revisions and from different members of the store.
 //!
 //! **Invariant:** a response counts only while the set that sent it is in the lineage that this log has fenced for it.
-//! If that set is restored in turn, all responses that this set has received until then are void.
+//! If that set is itself restored later, all responses that this set has received until then are void.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -29,7 +29,7 @@ pub struct RecordClaim {
     /// The set that has the section, and the epoch under which it got the section.
     pub claim: Claim,
     /// Lineage of the set that the claim names. If another set states the claim, it is the lineage to which the section
-    /// departed. If the named set itself states the claim, it is the lineage in which it states this.
+    /// departed. If the named set states the claim about itself, it is that set's lineage at the time of the statement.
     pub lineage: Lineage,
     /// The ceiling.
     pub max_seq: Seq,
@@ -54,7 +54,7 @@ pub struct FenceResponse {
     /// The first section of the next page; `None` if this is the last page.
     pub next: Option<SectionId>,
     /// The claims, in ascending order of section, at most [`limits::MAX_MOVES`]. A claim with epoch 0, which states
-    /// that a section is still in its first set, is left out, because it is newer than no record.
+    /// that a section is still in its first set, is left out, because no record can be older than it.
     pub records: Vec<(SectionId, RecordClaim)>,
     /// The other sets that the responding set knows. The restored set requests the responses of these sets as well.
     pub sets: Vec<SetId>,
@@ -74,8 +74,8 @@ pub struct FenceResponse {
 /// Facts that a restored set has learned from other sets during its quarantine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recovery {
-    /// The longest time after the restore for which an AllocSvr may still serve under an older lineage of this set, or
-    /// under a set that responded.
+    /// The longest time after the restore for which an AllocSvr may still serve under a lease that was granted by an
+    /// older lineage of this set, or by a set that responded.
     pub wait: Duration,
     /// The sets that are closed according to the backup. They need not respond, because all sections that they sent had
     /// arrived before the backup was made. If this set learns only in quarantine that a set is closed, that set is not
@@ -92,9 +92,9 @@ pub struct Recovery {
 }
 
 impl State {
-    /// Returns the page of this set's response to a fence that begins with the section `first`. `to` is the restored
-    /// set, and `lineage` is its lineage. Any member of this set's store whose applied state has the fence may send the
-    /// page.
+    /// Returns one page of this set's response to a fence. The page begins with the section `first`. `to` is the
+    /// restored set, and `lineage` is its lineage. Any member of this set's store whose applied state has the fence may
+    /// send the page.
     ///
     /// # Errors
     /// [`SetRefusal::FenceNotApplied`] if this state does not have the fence yet. [`SetRefusal::OldLineage`] if the
@@ -120,8 +120,8 @@ impl State {
         Ok(FenceResponse { fenced: lineage, ..self.records_page(own, first, to) })
     }
 
-    /// Returns the page of this set's final records that begins with the section `first`, for the set `to`, which
-    /// inherits the records.
+    /// Returns one page of this set's final records, for the set `to`, which inherits them. The page begins with the
+    /// section `first`.
     ///
     /// # Errors
     /// [`SetRefusal::NotClosing`] if the records of this set may still change. [`SetRefusal::BadRuns`] if the layout
@@ -149,8 +149,8 @@ impl State {
         FenceResponse { set: own, lineage, fenced, first, next, records, sets, closing, wait, inherited }
     }
 
-    /// Returns the longest time for which an incarnation, of any lineage of this set, may serve without a response of
-    /// its store.
+    /// Returns the longest time for which any AllocSvr of this set, in the present or an earlier lineage, may serve
+    /// without a response of its store.
     pub(super) fn longest_session(&self) -> Duration {
         let terms = self.terms();
         let leases = self.nodes.iter().map(|node| terms.wait_for(node.lease));
@@ -250,8 +250,8 @@ impl State {
         Ok(true)
     }
 
-    /// Voids all responses that this restored set has received, if the set `set`, which has a newer lineage now, is
-    /// among the sets that responded.
+    /// Voids all responses that this restored set has received, if the set `set` is among the sets that responded.
+    /// Called when that set has a newer lineage.
     pub(super) fn void_responses(&mut self, set: SetId) {
         // Claims are not kept by set, so all responses are requested again.
         if let Some(recovery) = &mut self.recovery
@@ -265,8 +265,7 @@ impl State {
 }
 
 impl FenceResponse {
-    /// Returns whether a set that keeps the rules can have sent this response. `sections` is the number of sections in
-    /// the layout.
+    /// Returns whether the response is consistent, and within its limits, for a layout with this number of sections.
     pub(super) fn is_sound(&self, sections: usize) -> bool {
         let end = self.next.map_or(sections, |next| next.0 as usize);
         let is_of_page = |section: SectionId| section >= self.first && (section.0 as usize) < end;

@@ -17,8 +17,8 @@ const PAGE: usize = 256;
 /// The records of neighbouring sections.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Page {
-    /// The highest [`SectionRecord::routed`] of the records in this page. Version `newest` of the route table is the
-    /// last that changed a route of the page.
+    /// The highest [`SectionRecord::routed`] of the records in this page. No later version of the route table changed
+    /// the route of a section in this page.
     newest: RouteVersion,
     records: [SectionRecord; PAGE],
 }

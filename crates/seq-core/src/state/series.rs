@@ -272,8 +272,8 @@ impl State {
         self.may_adopt() && adopt.suffices_for(writer) && (self.lacks_series(adopt) || writer.is_some())
     }
 
-    /// Returns any owner of sections that cannot own sections of series, because its release is too old; `None` if
-    /// there is no such owner. While there is one, no series is created.
+    /// Returns any AllocSvr that owns sections but cannot own sections of series, because its release is too old;
+    /// `None` if there is none. While there is such an AllocSvr, no series is created.
     #[must_use]
     pub fn outdated_owner(&self) -> Option<&NodeRecord> {
         let owners = self.sections.residents().filter_map(|(_, residence)| residence.owner);
@@ -305,7 +305,7 @@ impl State {
         Ok(sections)
     }
 
-    /// Puts the sections of a series into quarantine that began in this set but are not in its backup. They become
+    /// Puts sections of a series into quarantine. They began in this set, but are not in its backup. They become
     /// resident when the quarantine ends, unless another set has them.
     fn recall_home(&mut self, sections: SectionRun, max_seq: Seq) {
         let routed = self.route_version;

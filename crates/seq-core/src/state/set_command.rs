@@ -48,8 +48,8 @@ pub struct SetPace {
     pub pace: Pace,
 }
 
-/// Command that sends a section to another set, which cannot be undone. The section's owner, which has frozen the
-/// section, sends the request.
+/// Command that sends a section to another set. The departure cannot be undone. The section's owner, which has frozen
+/// the section, sends the request.
 ///
 /// All reasons to refuse a departure are permanent, so a refused departure never takes effect later. After a refusal,
 /// the owner may serve the section again only if the refusal is [`SetRefusal::MigrationOver`] or
@@ -137,8 +137,8 @@ pub enum Arrival {
     /// other sets yet whether the earlier lineage sent the section to another set. The source set must send the
     /// departure again.
     Waits,
-    /// The arrival was refused, and nothing changed. No set that keeps the rules sends such an arrival: the section is
-    /// here under an earlier epoch, is not in the layout, or has an epoch or ceiling that is out of range.
+    /// The arrival was refused, and nothing changed. No correct set sends such an arrival. The section is in this set
+    /// under an earlier epoch, is not in the layout, or has an epoch or ceiling that is out of range.
     Refused,
 }
 
@@ -183,7 +183,8 @@ pub struct Rollback {
 pub struct Complete {
     /// The migration.
     pub id: MigrationId,
-    /// In the log of the target set, the set in which the migration began; `None` if the migration began in this set.
+    /// The set in which the migration began, if this command is in the log of the target set; `None` in the log of the
+    /// source set.
     pub by: Option<SetId>,
 }
 
@@ -211,9 +212,8 @@ pub struct StartReturn {
 /// not for sections that another set is known to have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LearnDirectory {
-    /// The set that made the statements, from which the proposer has read them. `None` if an earlier release proposed
-    /// the command, which learned statements about a set from any set. Only [`Rules::Seven`](super::Rules) accepts such
-    /// statements.
+    /// The set that made the statements. `None` if the command was proposed by an earlier release, under which a set
+    /// could make statements about any set. Only [`Rules::Seven`](super::Rules) accepts such a command.
     pub from: Option<SetId>,
     /// The claims, at most [`limits::MAX_RUNS`].
     pub claims: Vec<ClaimRun>,
@@ -247,8 +247,8 @@ pub struct Forget {
 /// Command that begins a newer lineage of a set in quarantine, because another set has refused the fence of the present
 /// lineage, which counts too few restores.
 ///
-/// The command works like a restore from the present state, because the set has served no section since the backup.
-/// Sessions end, the responses received so far are void, and the wait of the quarantine begins again.
+/// The command works like a restore from the present state, because the set has served no section since it was restored
+/// from the backup. Sessions end, the responses received so far are void, and the wait of the quarantine begins again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BeginLineage {
     /// The new lineage. Its count of restores is at least the count that [`SetRefusal::TooFewRestores`] states.

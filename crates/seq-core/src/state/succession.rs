@@ -8,8 +8,8 @@ use super::rules::Rules;
 use crate::id::{Epoch, HandoverId, SectionId, Seq};
 
 impl State {
-    /// Returns the section's next record with [`Residence::began`] set. If the change from `before` to `next` begins an
-    /// ownership, the value describes this beginning. Otherwise it is the value of the record before.
+    /// Returns the record `next` with [`Residence::began`] set. If the change from `before` to `next` begins an
+    /// ownership, the value describes its beginning. Otherwise the value is that of `before`.
     pub(super) fn begun(&self, section: SectionId, before: &SectionRecord, next: SectionRecord) -> SectionRecord {
         let SectionRecord::Resident(next) = next else { return next };
         // Members of an earlier release keep no beginnings.

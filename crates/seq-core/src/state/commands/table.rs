@@ -162,7 +162,7 @@ mod tests {
     use super::super::Fields;
     use crate::id::NodeId;
 
-    /// A state with two commands, the first of which a store would encode by hand.
+    /// A state with two commands. The first has no NUMBER, like a command that a store encodes by other code.
     #[derive(Default)]
     struct Notes(Vec<(String, Option<NodeId>)>);
 
