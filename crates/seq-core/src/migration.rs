@@ -361,8 +361,8 @@ impl Coordinator {
         Some(Effect::Commit(Proposal::Complete(Complete { id: migration, by: Some(of) })))
     }
 
-    /// Adds effects that ask restored source sets about the migrations by which sections arrived in this set, until
-    /// each source set has confirmed its migration in its new lineage.
+    /// Adds the effects that ask restored source sets about the migrations by which sections arrived in this set. The
+    /// effects are repeated until each source set has responded in its newest lineage that it knows the migration.
     fn ask(&mut self, state: &State, now: Duration, effects: &mut Vec<Effect>) {
         let foreign = &state.foreign_migrations;
         self.known.retain(|migration, _| foreign.contains_key(migration));

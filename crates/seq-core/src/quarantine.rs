@@ -62,7 +62,8 @@ pub struct Rival {
 pub enum Contest {
     /// There is no rival, and the quarantine continues.
     None,
-    /// The quarantine waits until an operator has stopped the rivals and restored them like the other members.
+    /// The quarantine waits until an operator has stopped the rivals and restored them from the same backup as this
+    /// group.
     Waits,
     /// This set begins a new lineage that counts at least this many restores. It is necessary because a rival group may
     /// have served with the same count of restores as this group, or with a higher count, and then both groups would

@@ -32,13 +32,13 @@ const SHORT_RAISE_PAUSE: Duration = Duration::from_millis(100);
 /// Batches and intervals of raises.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RaiseOptions {
-    /// Maximum number of sections that one call raises, 1 up to [`limits::MAX_RAISES`].
+    /// Maximum number of sections that one call to the store raises, 1 up to [`limits::MAX_RAISES`].
     pub batch: usize,
-    /// Maximum number of calls in flight, 1 or above.
+    /// Maximum number of calls to the store in flight, 1 or above.
     pub in_flight: usize,
-    /// Wait after the first failed call. The wait doubles with each further failed call.
+    /// Wait after the first failed call to the store. The wait doubles with each further failed call.
     pub retry_min: Duration,
-    /// Longest wait after a failed call.
+    /// Longest wait after a failed call to the store.
     pub retry_max: Duration,
 }
 

@@ -41,9 +41,9 @@ pub struct RenewalOptions {
     /// Interval between renewals while an ownership update is expected. Only a reported grant makes the next renewal
     /// due sooner, see [`GRANT_INTERVAL`].
     pub min_interval: Duration,
-    /// Wait after the first failed call. The wait doubles with each further failure.
+    /// Wait after the first failed renewal or registration. The wait doubles with each further failure.
     pub retry_min: Duration,
-    /// Longest wait after a failed call.
+    /// Longest wait after a failed renewal or registration.
     pub retry_max: Duration,
 }
 
@@ -171,7 +171,7 @@ impl Renewals {
 pub struct Registrations {
     retry: Backoff,
     pause: Backoff,
-    /// The newest known incarnation, which the next registration follows; 0 if none is known.
+    /// The newest incarnation of this node that is known here. The next registration follows it; 0 if none is known.
     follows: Incarnation,
     began: Duration,
 }
@@ -189,7 +189,7 @@ impl Registrations {
         }
     }
 
-    /// Returns the incarnation that the next registration follows; 0 if none is known.
+    /// Returns the newest known incarnation of this node, which the next registration follows; 0 if none is known.
     #[must_use]
     pub fn follows(&self) -> Incarnation {
         self.follows

@@ -14,8 +14,8 @@ use crate::id::{Epoch, NodeId, RouteVersion, SectionId, SetId};
 use crate::layout::Layout;
 use crate::series::Series;
 
-/// Route of a section, which has the section's owner and the epoch of the ownership, or the other set that the section
-/// is in.
+/// Route of a section. It has the section's owner and the epoch of the ownership, or the other set that the section is
+/// in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Route {
     /// The owner; `None` while the section has no owner, or is in another set.
@@ -140,7 +140,7 @@ impl Default for Chunk {
 pub enum Adopted {
     /// The table is newer now.
     Newer,
-    /// The table is unchanged, because it was as new as the update already.
+    /// The table is unchanged, because the update is not newer than the table.
     NotNewer,
     /// The table is unchanged, because the update cannot be applied. The caller requests the whole table. The update
     /// may be malformed, may belong to another set or layout, or may have changes since a version that is newer than

@@ -16,7 +16,7 @@ const NAMES: [&str; 3] = ["a1", "a2", "a3"];
 const TIMEOUTS: ArbiterTimeouts =
     ArbiterTimeouts { registration_grace: Duration::from_secs(3), stable_for: Duration::from_secs(60) };
 
-/// Sections of the set.
+/// Number of sections of the set.
 const SECTIONS: u64 = 6;
 
 #[test]

@@ -19,7 +19,7 @@ use crate::testdata::{Command, Machine, run_all};
 const TIMEOUTS: ArbiterTimeouts =
     ArbiterTimeouts { registration_grace: Duration::from_secs(3), stable_for: Duration::from_secs(60) };
 
-/// Sections of the cluster, all of which begin in the first set.
+/// Number of sections of the cluster. All of them begin in the first set.
 const SECTIONS: u32 = 40;
 
 const SOURCE: SetId = SetId(1);

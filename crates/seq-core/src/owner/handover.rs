@@ -85,7 +85,7 @@ pub enum HandoverRequest {
     Activate(Handover),
 }
 
-/// An attempt to hand a section over, as a source offers it to the target.
+/// An attempt to hand a section over, as the source describes it in its requests to the target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HandoverOffer {
     /// The section.

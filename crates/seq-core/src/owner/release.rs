@@ -93,8 +93,8 @@ impl Releases {
         self.parting.remove(&section);
     }
 
-    /// Forgets the waiting grants for whose ownership `is_past` returns true, because a newer route has another
-    /// ownership.
+    /// Forgets the grants that still wait for a copy and for whose ownership `is_past` returns true, because a newer
+    /// route has another ownership.
     pub(super) fn forget_past(&mut self, is_past: impl Fn(SectionId, Epoch) -> bool) {
         self.arriving.retain(|section, (grant, _)| !is_past(*section, grant.epoch));
     }
