@@ -145,7 +145,8 @@ impl fmt::Display for Difference {
 /// Result of comparing the digests of all members.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// No other member has sent a digest of an entry whose digest this member has kept.
+    /// The digests that this member has kept and the digests of the other members do not belong to the same entries, so
+    /// nothing can be compared.
     Unknown,
     /// At least one other member has the same state as this member, and no member has a different state.
     Same,

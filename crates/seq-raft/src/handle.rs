@@ -43,7 +43,7 @@ impl<M: StateMachine> RaftHandle<M> {
     /// be committed.
     ///
     /// # Errors
-    /// [`ProposeError`]. The variants that state so leave open whether the command will still be applied.
+    /// [`ProposeError`]. After an error whose description states this, the command may still be applied.
     pub async fn propose(&self, command: &M::Command) -> Result<M::Output, ProposeError> {
         let written = || encoding::write_command::<M>(self.state.format(), command);
         Ok(self.proposer.propose_anew(written).await?.downcast())
@@ -145,7 +145,7 @@ impl<M: StateMachine> RaftHandle<M> {
     /// Also returns the id if the transfer was sent but this member has not yet received a message of the new leader.
     ///
     /// # Errors
-    /// [`NotTransferred`] if this member does not lead, if no other voter has all log entries, or if a change of
+    /// [`NotTransferred`] if this member does not lead, if no other voter has nearly the whole log, or if a change of
     /// members is in progress.
     pub async fn transfer_leadership(&self) -> Result<u64, NotTransferred> {
         self.changes.transfer_to_any().await.map_err(|error| NotTransferred { why: error.to_string() })

@@ -77,13 +77,13 @@ impl MembershipStatus {
     }
 }
 
-/// Part of the group's state that decides whether one id belongs to a member.
+/// Values from the group's state that decide whether one id belongs to a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Known {
     /// Number of the newest committed list of members.
     newest: u64,
     /// Whether the newest committed list of members names the sender's data directory for the id. If that list does not
-    /// name the id, the answer of a newer, uncommitted list counts. `None` if neither list names the id.
+    /// name the id, a newer, uncommitted list decides instead. `None` if neither list names the id.
     named: Option<bool>,
     /// Whether the id is claimed, so that it is or was the id of a member.
     claimed: bool,

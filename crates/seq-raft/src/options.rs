@@ -146,7 +146,7 @@ impl RaftOptions {
     }
 }
 
-/// Error of options of which one is out of range or two contradict each other.
+/// Error of options that are out of range or contradict each other.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what} does not hold: {why}")]
 pub struct InvalidOptions {

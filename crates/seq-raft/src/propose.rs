@@ -48,7 +48,8 @@ pub(crate) struct Proposer {
     queue: mpsc::Sender<Waiting>,
     timeout: Duration,
     stopping: CancellationToken,
-    /// Raft id of the member to which proposals are redirected, as long as this member cannot lead.
+    /// Raft id of the member that all proposals name as the leader when they fail, as long as this member cannot lead;
+    /// `None` otherwise.
     redirected: Arc<watch::Sender<Option<u64>>>,
 }
 

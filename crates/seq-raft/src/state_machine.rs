@@ -27,10 +27,10 @@ pub trait StateMachine: Clone + Default + Send + Sync + 'static {
     /// that begins with an empty log assumes this format.
     const FIRST_FORMAT: u16;
 
-    /// Lowest value of the group's format from which on a command in an older format is void, because such a command
-    /// may lack data that the group's rules need. The proposer of a void command encodes it in the group's format and
-    /// proposes it again. As long as the group's format is below this value, members apply commands of older formats.
-    /// All releases must have the same value, because members with different values would apply different commands.
+    /// Lowest group format in which a command of an older format is void, because such a command may lack data that the
+    /// group's rules need. The proposer of a void command encodes it in the group's format and proposes it again. As
+    /// long as the group's format is below this value, members apply commands of older formats. All releases must have
+    /// the same value, because members with different values would apply different commands.
     const STRICT_FORMAT: u16;
 
     /// Applies one committed command. A panic in this function stops the process, because the state may be half

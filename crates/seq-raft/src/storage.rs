@@ -96,7 +96,7 @@ pub(crate) struct Opened<M: StateMachine> {
     /// Nonce of the data directory, see [`Prepared::nonce`].
     #[cfg_attr(not(test), expect(dead_code, reason = "tests compare it over restarts"))]
     pub(crate) nonce: Nonce,
-    /// Time that the writing thread has waited for the disk in the current batch.
+    /// Stopwatch for the time that the writing thread has waited for the disk in the current batch.
     pub(crate) stall: Stall,
     /// Waiter for the end of storage: it completes when all data is written and the lock on the directory is released.
     pub(crate) closed: Closed,

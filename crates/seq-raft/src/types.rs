@@ -176,15 +176,15 @@ impl<'de> serde::Deserialize<'de> for EncodedBatch {
     }
 }
 
-/// Result of applying a command, in a box without its type, because the type parameters of the Raft library do not
-/// depend on the state machine. Only the code that proposes commands and the code that applies them know the type. The
-/// value is `None` if the command is void, because the group's format was raised between the proposal and the
-/// application of the command.
+/// Result of applying a command, with its type erased. The type parameters of the Raft library do not depend on the
+/// state machine, so only the code that proposes and the code that applies commands know the type. The value is `None`
+/// if the command is void, because the group's format was raised between the proposal and the application of the
+/// command.
 pub(crate) struct Output(Option<Box<dyn Any + Send + Sync>>);
 
 impl Output {
-    /// Output of a void command. A command is void if its format is older than the group's format and the rules of the
-    /// group's format forbid that ([`StateMachine::STRICT_FORMAT`](crate::StateMachine::STRICT_FORMAT)).
+    /// Output of a void command. A command is void if its format is older than the group's format, and the group's
+    /// format is [`STRICT_FORMAT`](crate::StateMachine::STRICT_FORMAT) or newer.
     pub(crate) const OVERTAKEN: Output = Output(None);
 
     /// Wraps the output of a command.

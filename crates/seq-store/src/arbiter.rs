@@ -56,7 +56,8 @@ impl ArbiterShell {
         (ArbiterShell { set, allocs, timeouts, clock, plan }, published)
     }
 
-    /// Runs until the future is dropped, or until the Raft library has stopped.
+    /// Evaluates the state after each change and proposes the planned changes of owner while this member leads. Runs
+    /// until the future is dropped, or until the Raft library has stopped.
     pub(crate) async fn run(self) {
         let mut declared = self.allocs.subscribe();
         let mut changes = self.set.raft().changes();

@@ -133,7 +133,7 @@ impl StoreOptions {
         ..StoreOptions::with_raft(RaftOptions::WAN)
     };
 
-    /// Returns options with the values of the replicated log in `raft`, and with zeros for all other values.
+    /// Returns options whose values for the replicated log are taken from `raft`, and whose other values are zero.
     const fn with_raft(raft: RaftOptions) -> StoreOptions {
         StoreOptions {
             heartbeat: raft.heartbeat,

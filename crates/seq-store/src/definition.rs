@@ -36,7 +36,8 @@ impl DeclaredSet {
         }
     }
 
-    /// Returns a text that states why the set is not defined yet and which command the operator must run.
+    /// Returns a text that states why the set is not defined yet. If a command has to define the set, the text also
+    /// names this command.
     pub(crate) fn undefined(&self) -> &'static str {
         match self.genesis {
             Genesis::Start => "the set is not defined yet",

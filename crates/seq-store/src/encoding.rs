@@ -12,8 +12,8 @@
 //! commands lists ([`Fields`](state::Fields)), followed by the byte [`BY_FIELDS`].
 //!
 //! Format 6 encodes the same as format 5. It is the first format to which a group could be raised, so a log in format 6
-//! belongs to a group whose format was raised. Format 7 (`v7`) adds the audit log. Format 8 (`v8`) adds what a set
-//! stores about other sets since [`Rules::Eight`](state::Rules::Eight), and the record that a member lost entries.
+//! belongs to a group whose format was raised. Format 7 (`v7`) adds the audit log. Format 8 (`v8`) adds the records
+//! about other sets that exist since [`Rules::Eight`](state::Rules::Eight), and the record that a member lost entries.
 //! Format 9 (`v9`) adds the kept copies of sections. Format 10 (`v10`) adds moves of sections by operators, and pauses
 //! of balancing. Format 11 (`v11`) adds series and the layout writer. A command that a format adds is proposed only in
 //! a group that has this format or a later one.
@@ -132,7 +132,7 @@ fn decode_laid_out(format: u16, body: &[u8], lanes: &[Lanes]) -> Result<state::S
 }
 
 /// Appends `rest` to the encoding of an earlier format, followed by the length of `rest` as 4 bytes, little-endian.
-/// `rest` encodes what a later format adds.
+/// `rest` encodes the additions of a later format.
 fn append(mut earlier: Vec<u8>, rest: &[u8]) -> Vec<u8> {
     let length = u32::try_from(rest.len()).expect("what a format adds is bounded");
     earlier.extend_from_slice(rest);

@@ -35,8 +35,8 @@ impl Required {
         if self.dry_run { Ok(None) } else { raft.begin_change().await.map(Some) }
     }
 
-    /// Returns the error `STALE_PLAN` if the fingerprint `now` of the current plan differs from the fingerprint in the
-    /// request.
+    /// Returns the error `STALE_PLAN` if `now`, the fingerprint of the plan that is computed now, differs from the
+    /// fingerprint in the request.
     pub(crate) fn check(&self, now: Fingerprint) -> Result<(), Status> {
         self.plan.check(now).map_err(|stale| Reason::StalePlan.status(stale.to_string()))
     }

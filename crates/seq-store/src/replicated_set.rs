@@ -94,7 +94,8 @@ impl RaisesApplied {
     }
 }
 
-/// Number of milliseconds after a time was noted in the log during which events use this time.
+/// Maximum age, in milliseconds, of the last time that was noted in the log. If it is older, the time is noted again
+/// before the next event.
 const TIME_SERVES_MS: u64 = 1_000;
 
 /// Handle of one member on its replicated set. Clones are handles on the same member.

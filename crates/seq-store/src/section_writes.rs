@@ -16,7 +16,7 @@ use seq_kit::wall_clock;
 use seq_proto::activity::{Extract, Times};
 use seq_proto::v1::{ListActivityRequest, ListActivityResponse};
 
-/// Interval at which writes are recorded. It is one column of the history in its finest resolution.
+/// Interval at which writes are recorded. At its finest resolution, the history has one column for each interval.
 const INTERVAL: Duration = Duration::from_secs(5);
 
 /// Maximum number of sections whose ceilings are read at once. It is small, because no log entry is applied during the

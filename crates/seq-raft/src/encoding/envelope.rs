@@ -87,7 +87,8 @@ pub enum Fault {
     /// The record is shorter than a frame, or shorter than the length in its frame.
     #[error("truncated, it should have {expected} bytes")]
     Truncated {
-        /// Length that the record should have, from its frame, or the length of a frame.
+        /// Minimum length that the record should have. It is the length stated in the frame, or the length of a frame
+        /// if the record is shorter than a frame.
         expected: usize,
     },
     /// The record is longer than the length in its frame.

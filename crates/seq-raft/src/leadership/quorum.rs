@@ -1,5 +1,5 @@
-//! Detection whether this member is connected to a majority of the voters. A leader decides it from the
-//! acknowledgements of the voters, and a follower from the messages of its leader.
+//! Detection of whether this member is connected to a majority of the voters. A leader uses the acknowledgements of the
+//! voters for this, and a follower uses the messages of its leader.
 //!
 //! The Raft library does not report the loss of a majority. A leader without a majority still reports that it leads,
 //! and a follower that no longer reaches its leader still reports that leader. The status in this module is only for
@@ -27,7 +27,8 @@ type Instant = openraft::type_config::alias::InstantOf<TypeConfig>;
 /// Number of checks in one election timeout. It is large enough for a change of the status to be noticed soon.
 const CHECKS_PER_ELECTION: u32 = 4;
 
-/// Whether one member is connected to a majority of the voters, as a leader or through its leader.
+/// State of one member's connection to a majority of the voters. A leader is connected directly, and a follower through
+/// its leader.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum QuorumStatus {
     /// The member leads, and a majority of the voters has acknowledged its leadership within the last election timeout.
@@ -235,8 +236,8 @@ struct Log {
     node: Arc<str>,
     leader: Option<u64>,
     quorum: bool,
-    /// Members that do not respond to this leader, each with the time since when it has not responded and the counter
-    /// that limits the repetition of its log line.
+    /// Members that do not respond to this leader. For each, the map has the time at which its silence was first
+    /// noticed, and the counter that limits how often its log line is repeated.
     silent: BTreeMap<u64, (Instant, Repeats)>,
     /// Time at which this member began to lead. Members that do not respond are logged only two election timeouts
     /// later, because they need time to respond to a new leader.

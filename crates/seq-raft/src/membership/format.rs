@@ -5,7 +5,7 @@
 //! can return to that release.
 //!
 //! **Invariant:** the leader raises the format only after each member has reported that it can read the new format, and
-//! only reports count that arrived after the raise was requested. A member that returns to an older release after its
+//! only reports that arrived after the raise was requested count. A member that returns to an older release after its
 //! report refuses the raise in its log, and stops with an error that names the format. It loses no data.
 
 use std::time::Duration;

@@ -105,8 +105,8 @@ async fn probe_all(
     Ok(responses)
 }
 
-/// Probes the other members for a member with an empty data directory, before it makes any durable change. Returns the
-/// addresses of the members that could not be reached, by Raft id.
+/// Probes the other members on behalf of this member, whose data directory is empty, before this member makes any
+/// durable change. Returns the addresses of the members that could not be reached, by Raft id.
 pub(crate) async fn probe_for_fresh(
     me: &Identity,
     dial: &Dial,
@@ -121,9 +121,9 @@ pub(crate) async fn probe_for_fresh(
     Ok(responses.unreached)
 }
 
-/// Probes the other members for a member whose data directory is not empty, before it grants any vote. A probed member
-/// refuses this member if this member has acknowledged to it more entries than `position` states. Does not wait for
-/// unreachable members.
+/// Probes the other members on behalf of this member, whose data directory is not empty, before this member grants any
+/// vote. Another member refuses this member if it has received acknowledgements of more entries from this member than
+/// `position` states. Does not wait for unreachable members.
 pub(crate) async fn probe_for_data(
     me: &Identity,
     position: &Position,
@@ -157,8 +157,8 @@ impl Prober {
     }
 }
 
-/// Task that forms the group if this member is the one to form it. Afterwards, the task probes the other members as
-/// long as this member has no vote, knows no leader, or has not reached some member since its start.
+/// Task that forms the group if this member has to form it. Afterwards, the task probes the other members as long as
+/// this member has no vote, knows no leader, or has not reached some member since its start.
 pub(crate) struct PeerProbe {
     pub(crate) me: Identity,
     pub(crate) dial: Dial,

@@ -20,8 +20,8 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 use crate::storage::Raft;
 use crate::types::{EncodedBatch, EncodedCommand, MAX_BATCH_BYTES, MAX_BATCH_COMMANDS, Output, Outputs, TypeConfig};
 
-/// Number of entries in flight from which on a batch that is not full waits. While one entry is replicated and synced,
-/// the next entry is created. If more entries could be in flight, batches would be smaller.
+/// Minimum number of entries in flight at which a batch that is not full waits. While one entry is replicated and
+/// synced, the next entry is created. If more entries could be in flight, batches would be smaller.
 const ENTRIES_IN_FLIGHT: usize = 2;
 
 /// Reason why a log entry was not applied.

@@ -18,7 +18,7 @@ pub(crate) trait LogBackend: Send {
     /// follows the last entry in the log.
     fn append(&mut self, first: u64, records: &[Vec<u8>]) -> io::Result<()>;
 
-    /// Removes the entry at `index` and all later entries, beginning with the last one.
+    /// Removes the entry at `index` and all later entries, beginning with the last entry.
     fn truncate_from(&mut self, index: u64) -> io::Result<()>;
 
     /// Removes at most `max_keys` records of entries up to the index `upto`, beginning with the oldest. Returns `true`

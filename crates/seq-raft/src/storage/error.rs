@@ -16,7 +16,7 @@ pub enum OpenError {
         /// The directory.
         dir: PathBuf,
     },
-    /// The directory belongs to another user than the one as which the process runs.
+    /// The owner of the directory is not the user as whom the process runs.
     #[error(
         "data directory {dir} belongs to user {owner}, and this process runs as user {user}: the owner could not read its \
          files; run it as user {owner}"
@@ -70,7 +70,7 @@ pub enum OpenError {
         /// Name of the file or directory with the data.
         found: String,
     },
-    /// A directory in which a restored member is to be formed is not empty.
+    /// The directory in which the data of a restored member is to be created is not empty.
     #[error("data directory {dir} is not empty, it holds {found}: give an empty directory, or remove its contents")]
     NotEmpty {
         /// The directory.

@@ -1,5 +1,5 @@
-//! Creation of a member's data directory from a given state, when a group is restored. Each member of the new group
-//! forms its own directory while it is stopped, and all members use the same secret seed.
+//! Creation of a member's data directory from a given state, when a group is restored. The directory of each member is
+//! created separately, while the member is stopped. The same secret seed is used for all members.
 //!
 //! The new directory contains a snapshot of the state, and the list of members in the snapshot defines the new group.
 //! This list must contain the fingerprints of all members' directories, although the members exchange no messages. So
@@ -106,8 +106,8 @@ pub fn form_restored<M: StateMachine>(
     Ok(())
 }
 
-/// Returns the log id of the last entry that the first snapshot covers. It names the member with the lowest id as its
-/// leader.
+/// Returns the log id of the last entry that the first snapshot covers. The leader in this log id is the member with
+/// the lowest id.
 fn first_log_id(group: &RestoredGroup<'_>) -> LogId {
     let node_id = group.peers.iter().map(|peer| peer.id).min().expect("a group has members");
     LogId::new(LeaderId { term: FIRST, node_id }, FIRST)

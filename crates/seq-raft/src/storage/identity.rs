@@ -46,7 +46,8 @@ impl Drop for DirLock {
     }
 }
 
-/// Locks the data directory, and creates it if it is missing. Removes the permissions of other users to write in it.
+/// Locks the data directory, and creates it if it is missing. If users other than the owner may write in the directory,
+/// removes all their permissions.
 pub(crate) fn lock(data: &DataDir) -> Result<DirLock, OpenError> {
     match data {
         DataDir::Path(dir) => {

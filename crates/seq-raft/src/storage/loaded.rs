@@ -38,7 +38,7 @@ pub(crate) struct Loaded {
     pub(crate) committed: Option<LogId>,
     pub(crate) purged: Option<LogId>,
     pub(crate) manifest: Option<encoding::Manifest>,
-    /// Consecutive log entries. The first one directly follows the entry `purged`.
+    /// Consecutive log entries. The first entry directly follows the entry `purged`.
     pub(crate) entries: VecDeque<Entry>,
 }
 

@@ -81,9 +81,9 @@ impl LogReader {
         }
     }
 
-    /// Returns the committed entry at the index of `id` in this log, if it is another entry than `id`. If the entry at
-    /// this index is purged, this member knows only that its term is not greater than the term of the last purged
-    /// entry. In this case, returns the last purged entry if `id` is greater than it.
+    /// Returns the committed entry that this log has at the index of `id`, if it is not the entry `id` itself. If the
+    /// entry at that index is purged, its term is unknown, but is at most the term of the last purged entry. In this
+    /// case, returns the last purged entry if `id` is greater than that entry.
     pub(crate) fn contradicts_committed(&self, id: &LogId) -> Option<LogId> {
         let mirror = self.mirror.read();
         let committed = mirror.settled()?;
@@ -125,8 +125,8 @@ impl Mirror {
         self.entries.back().map(|entry| entry.log_id).or(self.purged)
     }
 
-    /// Returns the last entry that this member knows to be committed. Entries up to this one may be removed only by a
-    /// purge.
+    /// Returns the last entry that this member knows to be committed. Only a purge may remove this entry and the
+    /// entries before it.
     fn settled(&self) -> Option<LogId> {
         self.committed.max(self.covered).max(self.purged)
     }

@@ -69,7 +69,7 @@ impl<M: StateMachine> AppliedState<M> {
         self.0.contents.read().format
     }
 
-    /// Returns a handle on the same state that hides the type of the state machine.
+    /// Returns a handle on this state. The type of the handle does not contain the type of the state machine.
     pub(crate) fn replica(&self) -> Arc<dyn Replica> {
         self.0.clone()
     }
@@ -90,7 +90,7 @@ impl<M: StateMachine> fmt::Debug for AppliedState<M> {
 /// Function that replaces the applied state by a decoded snapshot, unless the applied state is newer than the snapshot.
 pub(crate) type Install = Box<dyn FnOnce() + Send>;
 
-/// Access to the applied state that hides the type of its state machine.
+/// Interface to the applied state. It hides the type of the state machine from the code that uses it.
 pub(crate) trait Replica: Send + Sync {
     /// Applies one committed entry. All commands of the entry are applied under one lock, so readers never see a state
     /// between two commands of an entry.

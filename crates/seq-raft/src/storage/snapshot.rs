@@ -178,7 +178,7 @@ pub(crate) struct Snapshots {
     files: Files,
     io: Io,
     /// The current snapshot. It is locked while a new snapshot is written, so that an older snapshot never replaces a
-    /// newer one.
+    /// newer snapshot.
     current: Mutex<Option<Snapshot>>,
 }
 
@@ -210,8 +210,8 @@ impl Snapshots {
         Ok((contents, Snapshot { meta, snapshot: bytes }))
     }
 
-    /// Removes all snapshot files except the one that the manifest names. They remain from interrupted writes. Called
-    /// only after the current snapshot was loaded.
+    /// Removes the snapshot files that remain from interrupted writes, which are all files except the file that the
+    /// manifest names. Called only after the current snapshot was loaded.
     pub(crate) fn remove_leftovers(files: &Files, manifest: Option<&encoding::Manifest>) -> io::Result<()> {
         files.remove_others(PREFIX, manifest.map(|manifest| manifest.file.as_str()))
     }
@@ -280,8 +280,7 @@ impl Snapshots {
     }
 }
 
-/// Returns whether the error is not caused by the disk, because too many files are open or a signal interrupted the
-/// call.
+/// Returns whether too many open files or a signal caused the error, so that the disk is not at fault.
 fn is_transient(error: &io::Error) -> bool {
     let errno = error.raw_os_error().map(Errno::from_raw_os_error);
     matches!(errno, Some(Errno::MFILE | Errno::NFILE | Errno::INTR))

@@ -1,5 +1,5 @@
-//! Record of what other members have acknowledged to this member, and detection of members that have lost acknowledged
-//! data.
+//! Record of the entries and votes that other members have acknowledged to this member, and detection of members that
+//! have lost acknowledged data.
 //!
 //! A member whose data directory was replaced by an older copy lacks entries and votes that it had acknowledged. The
 //! Raft library would silently send the missing entries again. But a missing entry may be committed only because the

@@ -191,8 +191,8 @@ impl Sender {
 
 impl Peer {
     /// Returns the gRPC client for the other member. Returns an error if that member has lost data that it acknowledged
-    /// to this member, because it must not follow this leader. That member gets the reason when it requests a vote from
-    /// this member.
+    /// to this member, because such a member must not follow this leader. The other member gets the reason when it
+    /// requests a vote from this member.
     pub(crate) fn client(&self) -> Result<RaftServiceClient<Channel>> {
         if let Some(lost) = self.inner.acknowledged.lost(self.id) {
             return Err(

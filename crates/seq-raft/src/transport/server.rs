@@ -5,7 +5,7 @@
 //!
 //! * It comes from another cluster, or has another format.
 //! * It is addressed to another member, or to another data directory of this member.
-//! * Its sender was removed from the group, or uses another data directory than the one in the list of members.
+//! * Its sender was removed from the group, or does not use the data directory in the list of members.
 //! * [`super::validation`] refuses its content.
 
 use std::collections::BTreeSet;
@@ -120,8 +120,8 @@ impl Receiver {
         self.log.position().last.is_none() && lists.borrow_watched().membership_config.log_id().is_none()
     }
 
-    /// Returns an error, and logs it, if the content of a message would violate what the Raft library assumes. If the
-    /// content proves that committed entries were lost elsewhere, also makes this member stop.
+    /// Returns an error, and logs it, if the content of a message would violate an assumption of the Raft library. If
+    /// the content proves that committed entries were lost elsewhere, also makes this member stop.
     fn validate<Q: Validate>(&self, from: u64, request: &Q) -> Result<(), Status> {
         request.validate(from, &self.log).map_err(|invalid| {
             tracing::error!(store = from, %invalid, "a Raft message was refused");
@@ -312,10 +312,10 @@ impl Receiver {
         replaced.or(covered).map(SnapshotResponse::new)
     }
 
-    /// Clears the flag in a vote request that marks a transfer of leadership, unless the sender may use this flag. The
-    /// flag makes the library grant a vote although the leader is alive. Only a voter may use the flag, and only in the
-    /// term that directly follows the greatest term that this member knows. Any other candidate must wait until the
-    /// leader's lease in the Raft library has expired.
+    /// Clears the transfer flag of a vote request, unless the sender may use this flag. With the flag, the sender
+    /// states that the leader has transferred leadership to it, and the library then grants a vote although the leader
+    /// is alive. Only a voter may use the flag, and only in the term that directly follows the greatest term that this
+    /// member knows. Any other candidate must wait until the leader's lease in the Raft library has expired.
     fn without_undue_transfer(&self, from: u64, vote: VoteRequest<TypeConfig>) -> VoteRequest<TypeConfig> {
         let metrics = self.raft.server_metrics();
         let voter = metrics.borrow_watched().membership_config.membership().voter_ids().any(|id| id == from);

@@ -27,8 +27,8 @@ pub(crate) fn pause(state: &State) -> Option<BalancingPause> {
 
 impl NodeAdmin {
     /// Moves sections to a node, or makes them subject to balancing again if the request names no node. Unless all
-    /// sections are already as requested, the fingerprint in the request must equal the fingerprint of the current
-    /// plan.
+    /// sections are already as requested, the fingerprint in the request must equal the fingerprint of the plan that is
+    /// computed now.
     pub(super) async fn move_sections(&self, request: MoveSectionsRequest) -> Result<MoveSectionsResponse, Status> {
         let MoveSectionsRequest { set, sections, node, dry_run, plan } = request;
         if sections.is_empty() || sections.len() > limits::MAX_MOVED {
@@ -84,7 +84,7 @@ impl NodeAdmin {
     }
 
     /// Begins or ends a pause of balancing. Unless balancing is already as requested, the fingerprint in the request
-    /// must equal the fingerprint of the current plan. `principal` is the operator.
+    /// must equal the fingerprint of the plan that is computed now. `principal` names the operator.
     pub(super) async fn pause_balancing(
         &self,
         request: PauseBalancingRequest,

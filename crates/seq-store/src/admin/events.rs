@@ -77,8 +77,8 @@ impl Filter {
             && self.section.is_none_or(around)
     }
 
-    /// Returns at most `limit` requested events whose change number is above `after`, the change number up to which the
-    /// caller now has all requested events, and whether more requested events follow.
+    /// Returns three values: at most `limit` requested events whose change number is above `after`, the change number
+    /// up to which the caller then has all requested events, and whether more requested events follow.
     fn page(&self, state: &State, after: u64, limit: usize) -> (Vec<SetEvent>, u64, bool) {
         let changed = state.events.changed_after(after);
         let mut wanted = changed.into_iter().filter(|event| self.wants(event)).peekable();

@@ -117,7 +117,7 @@ impl NodeAdmin {
     }
 
     /// Begins or ends the drain of a node. Unless the node is already as requested, the fingerprint in the request must
-    /// equal the fingerprint of the current plan. So a request can be repeated after its change was made.
+    /// equal the fingerprint of the plan that is computed now. So a request can be repeated after its change was made.
     async fn drain(&self, request: DrainNodeRequest) -> Result<DrainNodeResponse, Status> {
         let DrainNodeRequest { set, node: name, drained, dry_run, plan, together } = request;
         let required = Required::new(dry_run, plan);

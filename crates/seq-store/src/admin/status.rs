@@ -59,7 +59,7 @@ pub(crate) struct View {
     pub(crate) tls: Option<Tls>,
     /// Random number that identifies this run of the process.
     pub(crate) instance: u64,
-    /// Service from which the status takes the other sets and the migrations.
+    /// Service that provides the other sets and the migrations for the status.
     pub(crate) sets: SetAdmin,
     pub(crate) on_their_way: OnTheirWay,
 }
@@ -117,7 +117,7 @@ impl View {
         }
     }
 
-    /// Returns a text that states for what the end of the set's quarantine waits.
+    /// Returns a text that states why the quarantine of the set has not ended yet.
     fn quarantine(&self) -> String {
         quarantine::text(&self.set.name, &self.awaited.borrow())
     }

@@ -2,8 +2,7 @@
 //! carried out, and its end is committed afterwards.
 //!
 //! A task of the member records the end, so that the end is recorded even if the caller disconnects. The current leader
-//! commits the end. After a transfer of leadership, the leader may be another member than the one that carried out the
-//! operation.
+//! commits the end. After a transfer of leadership, the leader may not be the member that carried out the operation.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -26,8 +25,8 @@ use crate::leader_link::LeaderHop;
 use crate::replicated_set::{ReplicatedSet, SetState};
 use crate::sender::principal;
 
-/// Maximum number of ends that wait to be recorded. A member does not carry out more operations than this at the same
-/// time.
+/// Maximum number of ends of operations that wait to be recorded. A member does not carry out more operations than this
+/// at the same time.
 const MAX_ENDS: usize = 1_024;
 
 /// Time for which an attempt to record the end of an operation is repeated. It is longer than an election.
@@ -82,8 +81,8 @@ pub(crate) fn ends(replicated: &ReplicatedSet, leader: LeaderHop, node: &str) ->
     (recorder, Ends { replicated: replicated.clone(), leader, ends: receiver })
 }
 
-/// Carries out an operation that the store itself begins. Records its begin before it and its end after it. Records
-/// nothing if this member does not lead, or if the group's format has no audit log.
+/// Carries out an operation that the store itself begins. Records the begin before the operation is carried out, and
+/// its end afterwards. Records nothing if this member does not lead, or if the group's format has no audit log.
 ///
 /// # Errors
 /// The error of `carry_out`.
@@ -111,8 +110,8 @@ pub(crate) async fn recorded<R>(
 }
 
 impl Recorder {
-    /// Carries out an operation that an operator requests. Records its begin before it and its end after it. Records
-    /// nothing if this member does not lead, or if the group's format has no audit log.
+    /// Carries out an operation that an operator requests. Records the begin before the operation is carried out, and
+    /// its end afterwards. Records nothing if this member does not lead, or if the group's format has no audit log.
     ///
     /// # Errors
     /// The error of `carry_out`, or the error of recording the begin. In the second case the operation is not carried

@@ -1,5 +1,5 @@
-//! Confirmation of what another set states in a request. This member asks the sets that the statements concern, over
-//! connections that it opens itself.
+//! Confirmation of the statements in a request from another set. This member asks the sets that the statements concern,
+//! over connections that it opens itself.
 //!
 //! Nothing is proposed before everything is confirmed. If a set that is asked does not respond, the request fails and
 //! its sender repeats it.
@@ -22,8 +22,8 @@ use super::link::Member;
 const TIMEOUT: Duration = Duration::from_millis(900);
 
 impl Between {
-    /// Confirms that the sections in `arrive` have departed to this set. Returns the arrival with the values in the
-    /// sections' tombstones, instead of the values in the request.
+    /// Asks other sets to confirm that the sections in `arrive` have departed to this set. Returns the arrival with the
+    /// values in the sections' tombstones, instead of the values in the request.
     ///
     /// # Errors
     /// `SET_UNAVAILABLE` if a departure cannot be confirmed now.

@@ -2,9 +2,9 @@
 //! exchange, a node of any set can find the set of any uid, and a set that restarts can still refer callers to other
 //! sets while those are down.
 //!
-//! What a set states about itself is accepted. What it states about other sets is used only to find them: this set
-//! connects to an unknown set at the stated address and under the stated name, and learns its facts from its own
-//! response.
+//! A set's statements about itself are accepted. Its statements about other sets are used only to find these sets. This
+//! set connects to an unknown set at the stated address and under the stated name, and learns that set's facts from its
+//! own response.
 //!
 //! Facts that are learned in the exchange are used to route requests, and change no record of a section.
 
@@ -222,8 +222,8 @@ pub(crate) async fn learn_facts(between: &Between, facts: SetFacts) -> Result<()
     outcome.map(drop).map_err(|refusal| super::refused(&refusal))
 }
 
-/// Asks sets that this set does not know yet, at the addresses that another set stated in `others`. Learns what each
-/// asked set states about itself.
+/// Asks sets that this set does not know yet, at the addresses that another set stated in `others`. Learns the
+/// statements of each asked set about itself.
 pub(crate) async fn introduce(between: &Between, others: &[SetFacts]) {
     let unknown = |state: &State, facts: &SetFacts| {
         let own = state.set.as_ref().is_some_and(|set| set.id == facts.id);

@@ -95,7 +95,8 @@ impl Migrations {
         (driver, planned, observed)
     }
 
-    /// Runs until the future is dropped, or until the Raft library has stopped.
+    /// Evaluates the state after each change and carries out the coordinator's decisions while this member leads. Runs
+    /// until the future is dropped, or until the Raft library has stopped.
     pub(crate) async fn run(mut self) {
         let mut changes = self.between.replicated.raft().changes();
         let mut plan = self.between.plan.clone();

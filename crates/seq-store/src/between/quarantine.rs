@@ -130,8 +130,8 @@ async fn outlast_rivals(between: &Between, quarantine: &mut Quarantine) -> Resul
     }
 }
 
-/// Returns the members in the list of members that have another lineage than `lineage` and so belong to another group,
-/// with their names and states.
+/// Returns the names and states of those members of the store that have another lineage than `lineage`, and therefore
+/// belong to another group.
 async fn rivals(between: &Between, lineage: Lineage) -> Vec<(String, Rival)> {
     let raft = between.replicated.raft();
     let status = raft.status();

@@ -2,8 +2,8 @@
 //! the applied state of a leader with a majority.
 //!
 //! **Invariant:** before anything is proposed, a request is refused in each of these cases: it comes from another
-//! cluster, it is addressed to another set, it is based on another layout, or its sender's certificate belongs to
-//! another set than the one that the request names as its sender. The error names the difference.
+//! cluster, it is addressed to another set, it is based on another layout, or its sender's certificate does not belong
+//! to the set that the request names as its sender. The error names the difference.
 
 use seq_auth::Identity;
 use seq_core::arbiter::Plan;

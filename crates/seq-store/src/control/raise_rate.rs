@@ -1,11 +1,11 @@
 //! Limits on raises, which are checked before the raises are proposed. This module passes clocks and the committed
 //! ceilings to [`seq_core::raise_bound`] and [`seq_core::raise_rate`], and adds a warning and a metric.
 //!
-//! **Invariant:** no raise moves a ceiling by more than the amount that was taken from the token bucket of its section.
-//! The raises of lanes with a clock are an exception; they are limited by the clock instead.
+//! **Invariant:** no raise moves a ceiling by more numbers than were taken from the token bucket of its section. The
+//! raises of lanes with a clock are an exception, because the clock limits them instead.
 //!
 //! The buckets belong to one term in which this member leads. The next leader begins with full buckets, and so does
-//! this member when it leads in a later term. A raise is committed only by the leader that took its amount from a
+//! this member when it leads in a later term. A raise is committed only by the leader that took its numbers from a
 //! bucket.
 
 use std::time::Duration;
@@ -67,9 +67,10 @@ impl RaiseGate {
         }
     }
 
-    /// Takes the amounts of all raises of one request from the buckets of their sections. If one bucket has too little,
-    /// takes nothing. If the sender of a raise is not recorded as the owner of its section, lowers the target of the
-    /// raise to the present ceiling. If such a raise is accepted after all, [`check`] refuses the request.
+    /// Takes numbers from the token bucket of each section in a request, as many as the request raises the section's
+    /// ceiling by. If one bucket has too few numbers, takes nothing. If the sender of a raise is not recorded as the
+    /// owner of its section, lowers the target of the raise to the present ceiling. If such a raise is accepted after
+    /// all, [`check`] refuses the request.
     ///
     /// # Errors
     /// `RAISE_TOO_FAST`. In this case the caller must not propose the raises.
@@ -86,11 +87,11 @@ impl RaiseGate {
         Ok(lowered)
     }
 
-    /// Takes the amounts `distances` of one request from the buckets of their sections. `term` is the term in which
-    /// this member leads, or `None` if it does not lead.
+    /// Takes `distances`, the numbers by which one request raises the ceilings of sections, from the token buckets of
+    /// these sections. `term` is the term in which this member leads, or `None` if it does not lead.
     ///
     /// # Errors
-    /// The section whose bucket has too little. In this case nothing is taken.
+    /// The section whose bucket has too few numbers. In this case nothing is taken.
     fn take(&self, term: Option<u64>, distances: &[(SectionId, u64)]) -> Result<(), TooFast> {
         let mut buckets = self.buckets.lock();
         if term.is_some() && term != buckets.term {

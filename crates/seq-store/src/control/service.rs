@@ -62,7 +62,8 @@ pub(crate) struct Control {
     pub(crate) calls: ControlCalls,
     /// Limits on how fast ceilings rise.
     rate: Arc<RaiseGate>,
-    /// Sender of whether the AllocSvrs have been asked, since this process started, which state they have seen.
+    /// Sender of the flag whether the AllocSvrs have been asked, since this process started, which state they have
+    /// seen.
     pub(crate) asked: watch::Sender<bool>,
 }
 
@@ -225,8 +226,8 @@ impl Control {
         Ok(session)
     }
 
-    /// Returns an error for a session of an older lineage. The incarnations of each lineage are greater than those of
-    /// all older lineages, and the ids of nodes begin anew in each lineage.
+    /// Returns an error for a session of an older lineage. The incarnations of each lineage are greater than the
+    /// incarnations of all older lineages, and the ids of nodes begin anew in each lineage.
     fn check_lineage(&self, session: Session) -> Result<(), Status> {
         let Session { node, incarnation: given } = session;
         let current = Incarnation(self.replicated.read(|state| state.lineage.first_number()));

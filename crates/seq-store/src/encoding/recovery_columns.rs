@@ -1,5 +1,5 @@
-//! Archived types for what a restored set learns about the records of other sets, and the conversions from and to the
-//! types of `seq-core`.
+//! Archived types for the records of other sets that a restored set learns, and the conversions from and to the types
+//! of `seq-core`.
 
 use std::time::Duration;
 
@@ -57,7 +57,7 @@ impl FenceResponse {
     }
 }
 
-/// Archived form of what a set in quarantine has learned so far.
+/// Archived form of the records that a set in quarantine has learned so far, and of its progress.
 #[derive(Archive, Serialize, Deserialize, Debug)]
 pub(crate) struct Recovery {
     wait_nanos: u64,
@@ -91,7 +91,7 @@ impl Recovery {
     }
 }
 
-/// Archived form of what other sets stated about the records of sections, with one vector for each field.
+/// Archived form of other sets' statements about the records of sections, with one vector for each field.
 #[derive(Archive, Serialize, Deserialize, Debug, Default)]
 struct RecordClaims {
     sections: Vec<u32>,

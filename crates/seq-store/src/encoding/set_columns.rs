@@ -1,5 +1,5 @@
-//! Archived types for what a set stores about other sets, about migrations, and about sections that are not in the set,
-//! and the conversions from and to the types of `seq-core`.
+//! Archived types for a set's records of other sets, of migrations, and of sections that are not in the set, and the
+//! conversions from and to the types of `seq-core`.
 
 use rkyv::{Archive, Deserialize, Serialize};
 use seq_core::directory::Directory as CoreDirectory;
@@ -38,7 +38,7 @@ impl Directory {
     }
 }
 
-/// Archived form of what this set stores about another set.
+/// Archived form of this set's record of another set.
 #[derive(Archive, Serialize, Deserialize, Debug)]
 pub(crate) struct PeerSet {
     id: u64,

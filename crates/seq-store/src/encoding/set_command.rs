@@ -226,7 +226,7 @@ pub(crate) struct Facts {
     allocs: Vec<String>,
     closing: u8,
     refuses: Vec<u64>,
-    /// For each set in `refuses`, its lineage that this set has fenced.
+    /// For each set in `refuses`, the lineage of that set that the stating set has fenced.
     refused_lineages: Vec<u64>,
 }
 

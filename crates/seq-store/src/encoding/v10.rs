@@ -36,8 +36,8 @@ struct Pause {
     principal: String,
 }
 
-/// Archived form of what operators have changed about balancing: its pause, and the moved sections, with one vector for
-/// each field of a move.
+/// Archived form of operators' changes of balancing: its pause, and the moved sections, with one vector for each field
+/// of a move.
 #[derive(Archive, Serialize, Deserialize, Debug)]
 struct Changes {
     paused: Option<Pause>,
@@ -76,7 +76,7 @@ pub(super) fn decode_command(
     })
 }
 
-/// Appends what this format adds to `earlier`, the encoding of the state in format 9.
+/// Appends the parts of the state that this format adds to `earlier`, the encoding of the state in format 9.
 pub(super) fn encode_state(state: &state::State, earlier: Vec<u8>) -> Vec<u8> {
     let balancing = &state.balancing;
     let (sections, nodes) = balancing.all_moved().map(|(section, node)| (section.0, node.0)).unzip();

@@ -1,12 +1,12 @@
-//! Format 11. To format 10, it adds the series, the layout writer, which nodes can own sections of series, the time of
-//! the last restore, the beginnings of ownerships, and the event log.
+//! Format 11. To format 10, it adds the series, the layout writer, a flag for each node whether it can own sections of
+//! series, the time of the last restore, the beginnings of ownerships, and the event log.
 //!
 //! ```text
 //! state     body of format 10, with the layout that the set files declare; body of the rest; last 4 bytes: length of
 //!           the rest, little-endian
 //! ```
 //!
-//! The commands that this format adds, and what it adds to a state, are encoded by their fields ([`Fields`]).
+//! The commands and the parts of a state that this format adds are encoded by their fields ([`Fields`]).
 
 use seq_core::RouteVersion;
 use seq_core::layout::Lanes;
@@ -59,7 +59,7 @@ impl Added {
     }
 }
 
-/// Appends what this format adds to `earlier`, the encoding of the state in format 10.
+/// Appends the parts of the state that this format adds to `earlier`, the encoding of the state in format 10.
 pub(super) fn encode_state(state: &State, earlier: Vec<u8>) -> Vec<u8> {
     let Added { series, reads_lanes, restored_ms, writer, began, events } = Added::of(state);
     let mut rest = Vec::new();

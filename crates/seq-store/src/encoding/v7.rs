@@ -79,7 +79,7 @@ pub(super) fn decode_command(
     }
 }
 
-/// Appends what this format adds to `earlier`, the encoding of the state in format 6.
+/// Appends the parts of the state that this format adds to `earlier`, the encoding of the state in format 6.
 pub(super) fn encode_state(state: &state::State, earlier: Vec<u8>) -> Vec<u8> {
     let (base, removed) = state.audit.base();
     let record = |event: &AuditEvent| match &event.record {

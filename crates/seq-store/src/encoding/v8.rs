@@ -1,5 +1,5 @@
-//! Format 8. To format 7, it adds what a set stores about other sets since [`Rules::Eight`](state::Rules::Eight), and
-//! the record that the store has lost entries.
+//! Format 8. To format 7, it adds the records about other sets that exist since [`Rules::Eight`](state::Rules::Eight),
+//! and the record that the store has lost entries.
 //!
 //! ```text
 //! command   body of format 7, whose last byte is 0 or 1; or a body of this format, and a last byte of 2
@@ -114,7 +114,7 @@ pub(super) fn decode_command(
     Ok(added.into_core()?)
 }
 
-/// Appends what this format adds to `earlier`, the encoding of the state in format 7.
+/// Appends the parts of the state that this format adds to `earlier`, the encoding of the state in format 7.
 pub(super) fn encode_state(state: &state::State, earlier: Vec<u8>) -> Vec<u8> {
     let peers = || state.sets.values();
     let progress = |peer: &PeerSet| {

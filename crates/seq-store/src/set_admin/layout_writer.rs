@@ -42,7 +42,8 @@ impl SetAdmin {
         Ok(SetLayoutWriterResponse { changed: true, ..Foreseen { writer, ..now }.response() })
     }
 
-    /// Returns an error if the store of the next layout writer does not know that this set is the present one.
+    /// Returns an error if the store of the next layout writer does not know that this set is the present layout
+    /// writer.
     async fn check_knows(&self, hand_over: &Foreseen) -> Result<(), Status> {
         let to = hand_over.writer.set;
         let request = self.between.exchange_request(to, RouteVersion(0))?;
@@ -97,7 +98,7 @@ impl Foreseen {
     }
 }
 
-/// Returns the id of the set that an operator named by its name or its id.
+/// Returns the id of the set whose name or id is `given`.
 fn named(state: &State, own: &SetDefinition, given: &str) -> Result<SetId, Status> {
     let is_named = |id: SetId, name: &str| name == given || id.to_string() == given;
     if is_named(own.id, &own.name) {

@@ -29,8 +29,9 @@ use crate::between::progress::MigrationProgress;
 /// pauses for so short a time that callers do not notice it.
 const DEFAULT_PACE: Pace = Pace { rate: 200, max_pause: Duration::from_millis(100), paused: false };
 
-/// Returns the pace for a migration from the pace `given` in a request. If the request leaves out a field, the field
-/// keeps its value in `before`, the migration's present pace, or gets the default in a new migration.
+/// Returns the pace that a request sets for a migration. `given` is the pace in the request, and `before` is the
+/// migration's present pace, or `None` for a new migration. A field that the request leaves out keeps its present
+/// value, or gets its default in a new migration.
 pub(super) fn pace_of(given: Option<&MigrationPace>, before: Option<Pace>) -> Pace {
     let before = before.unwrap_or(DEFAULT_PACE);
     let Some(MigrationPace { rate, max_pause_ms, paused }) = given.copied() else { return before };
@@ -175,7 +176,7 @@ fn stale(refusal: &CommandRefusal) -> Status {
     }
 }
 
-/// Returns the status of a migration. `progress` is what this member has observed of it.
+/// Returns the status of a migration. `progress` is the progress that this member has observed.
 fn shown(
     state: &State,
     id: MigrationId,

@@ -80,8 +80,8 @@ impl SetAdmin {
         }
     }
 
-    /// Asks the target set whether it can accept sections now, and adds a problem to the draft if it cannot. Returns
-    /// its response otherwise.
+    /// Asks the target set whether it can accept sections now, and adds a problem to the draft if it cannot. Otherwise
+    /// returns the target set's response.
     async fn check_target(&self, draft: &mut Draft, set: SetId) -> Result<Option<ArmResponse>, Status> {
         let request = ArmRequest {
             between: self.between.head(set),

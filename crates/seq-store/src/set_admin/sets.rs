@@ -213,8 +213,8 @@ impl SetAdmin {
     }
 
     /// Closes the set. Unless the set is already closing, the fingerprint in the request must equal the fingerprint of
-    /// the current plan. So a request can be repeated after its change was made. Returns the state of the set, and the
-    /// fingerprint of the plan, computed before the change.
+    /// the plan that is computed now. So a request can be repeated after its change was made. Returns the state of the
+    /// set, and the fingerprint of the plan, computed before the change.
     async fn close(&self, required: Required) -> Result<(Closing, Fingerprint), Status> {
         let (closing, plan) = self.read(|state, _| (state.closing, preconditions::close(state)))?;
         if required.dry_run {

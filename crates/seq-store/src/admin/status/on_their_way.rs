@@ -22,7 +22,7 @@ pub(crate) struct OnTheirWay(Arc<Mutex<BTreeMap<SectionId, Instant>>>);
 
 impl OnTheirWay {
     /// Updates the map from `state`. Returns the number of delayed sections, and the longest time in milliseconds for
-    /// which one of them has been on its way.
+    /// which a section has been on its way.
     pub(crate) fn delayed(&self, state: &State) -> (u32, u64) {
         self.delayed_at(all(state), Instant::now())
     }
