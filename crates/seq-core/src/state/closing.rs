@@ -161,8 +161,8 @@ impl State {
         })
     }
 
-    /// Returns whether a departed section may return to this set by an entry of this log. It may if the target set has
-    /// not confirmed its arrival, or if the migration by which it departed is not completed.
+    /// Returns whether a departed section may still return to this set. It may if the target set has not confirmed its
+    /// arrival, or if the migration by which it departed is not completed.
     fn may_return(&self, tombstone: &Tombstone) -> bool {
         // A restored set may know a migration that began in another set's log, which this log cannot roll back.
         let completed =

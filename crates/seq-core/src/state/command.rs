@@ -371,7 +371,8 @@ pub enum CommandRefusal {
         /// The set that does, if it is known.
         writer: Option<SetId>,
     },
-    /// The list of series that another set states does not continue the list of series that this log has.
+    /// The list of series that another set states cannot be adopted. It differs from the list in this log, is older
+    /// than the hand-over of the layout that is stated with it, or was sent to the layout writer.
     #[error("the series that set {from} states do not continue the series that are known here")]
     OtherSeries {
         /// The set that stated them.

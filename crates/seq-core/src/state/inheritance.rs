@@ -2,9 +2,9 @@
 //! removes a set that does not exist.
 //!
 //! Before a closing set is closed, its records become final. Every other set then reads these records page by page. If
-//! such a record is newer than the reading set's own record of the section, the reading set keeps it as a tombstone.
-//! After the processes of the closed set are gone, a restored set can learn from any other set where the closed set
-//! sent its sections.
+//! such a record is newer than the reading set's own record of the section, the reading set keeps it as a tombstone. So
+//! even after the processes of the closed set are gone, every other set can state to a restored set which sections the
+//! closed set sent to it.
 //!
 //! **Invariant:** the pages of a closing set's records in one lineage are inherited in order. The records of the set
 //! count as inherited only after the last page is inherited.
