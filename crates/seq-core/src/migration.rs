@@ -379,8 +379,8 @@ impl Coordinator {
         }
     }
 
-    /// Drops the moves that are outdated or got no response in time, and the tombstones that the target set has
-    /// confirmed. Halves the rate of a migration if the pause of one of its sections was too long.
+    /// Drops the armed sections whose owner or migration has changed or whose time has run out, and the tombstones that
+    /// the target set has confirmed. Halves the rate of a migration if the pause of one of its sections was too long.
     fn observe(&mut self, state: &State, now: Duration) {
         self.moves.retain(|section, one| {
             let open = state.migrations.get(&one.migration).filter(|migration| migration.phase == Phase::Open);

@@ -47,7 +47,7 @@ pub struct RaiseRate {
 pub struct TooFast {
     /// The first section in the request whose bucket does not have enough numbers.
     pub section: SectionId,
-    /// Time after which the raise of the section is admitted, above 0 and up to [`LONGEST_WAIT`].
+    /// Time after which the raise of that section would be admitted, above 0 and up to [`LONGEST_WAIT`].
     pub after: Duration,
 }
 

@@ -154,7 +154,8 @@ pub enum OfferRefusal {
 #[expect(clippy::large_enum_variant, reason = "there is one for each handover, and it is moved once")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Commit {
-    /// The handover is committed, so the target owns the section. The update is from the same response.
+    /// The handover is committed, so the target owns the section. The value is the ownership update in the store's
+    /// response.
     Made(OwnershipUpdate),
     /// The store refused the handover permanently, because the target's incarnation is over, the migration has ended,
     /// or the other set takes no more sections. The source still owns the section.
