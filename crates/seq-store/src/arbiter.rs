@@ -46,7 +46,7 @@ pub(crate) struct ArbiterShell {
 }
 
 impl ArbiterShell {
-    /// Creates a shell, and a receiver of its plan, which is updated after each evaluation.
+    /// Creates a shell, and a receiver of the arbiter's plan, which the shell updates after each evaluation.
     pub(crate) fn new(
         set: ReplicatedSet,
         allocs: watch::Sender<Arc<[AllocSpec]>>,

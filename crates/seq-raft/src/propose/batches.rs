@@ -66,8 +66,8 @@ impl Batches {
     }
 }
 
-/// Loop of [`Batches::run`], without the Raft library. `leads` returns whether this member leads. `write` proposes an
-/// entry, and returns `None` if the entry timed out.
+/// Loop of [`Batches::run`]. It does not depend on the Raft library, so that tests can call it. `leads` returns whether
+/// this member leads. `write` proposes an entry, and returns `None` if the entry timed out.
 async fn run<W>(mut arriving: mpsc::Receiver<Waiting>, leads: impl Fn() -> bool, write: impl Fn(EncodedBatch) -> W)
 where
     W: Future<Output = Option<Result<Outputs, WriteError>>>,

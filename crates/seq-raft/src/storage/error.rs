@@ -16,7 +16,7 @@ pub enum OpenError {
         /// The directory.
         dir: PathBuf,
     },
-    /// The owner of the directory is not the user as whom the process runs.
+    /// The process runs as another user than the owner of the directory.
     #[error(
         "data directory {dir} belongs to user {owner}, and this process runs as user {user}: the owner could not read its \
          files; run it as user {owner}"

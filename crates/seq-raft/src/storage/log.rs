@@ -45,7 +45,7 @@ pub(crate) struct LogReader {
     check_commands: CheckCommands,
 }
 
-/// State of a log, including writes that are queued but not durable yet.
+/// Vote, last entry and last committed entry of a log, including writes that are queued but not durable yet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Position {
     pub(crate) vote: Option<Vote>,

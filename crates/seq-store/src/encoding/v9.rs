@@ -22,8 +22,8 @@ use super::{Contradiction, aligned, append, malformed, split};
 /// Last byte of the encoding of a renewal that this format extends.
 const ADDED: u8 = 3;
 
-/// Archived form of a renewal that contains kept copies, or that names kept copies from which the node has started
-/// ownerships.
+/// Archived form of a renewal that contains kept copies, or that lists ownerships which the node has started from kept
+/// copies.
 #[derive(Archive, Serialize, Deserialize, Debug)]
 struct ExactRenew {
     node: u32,
