@@ -25,11 +25,12 @@ const MS: u64 = 1_000_000;
 /// Activity of this node's sections since the node was started.
 #[derive(Debug)]
 pub(crate) struct NodeActivity {
-    /// Clocks at the node's start. The times of columns and raises are derived from them ([`NodeActivity::ms`]).
+    /// Clocks at the node's start. The times of recorded raises, and of the periods for which activity is recorded, are
+    /// derived from them ([`NodeActivity::ms`]).
     origin: Clocks,
     recorded: Mutex<Recorded>,
-    /// Bytes of all owned sections' pages of slots that exist because a uid used them, as counted in the reader's last
-    /// complete pass.
+    /// Bytes of the pages of slots of all owned sections, as counted in the reader's last complete pass. A page exists
+    /// only after a uid in it was used.
     slot_bytes: AtomicU64,
     /// Duration of the reader's last complete pass, in milliseconds.
     pass_ms: AtomicU32,
@@ -78,13 +79,13 @@ impl NodeActivity {
         }
     }
 
-    /// Returns the bytes of all owned sections' pages of slots, as counted in the reader's last complete pass.
+    /// Returns the bytes of the pages of slots of all owned sections, as counted in the reader's last complete pass.
     pub(crate) fn slot_bytes(&self) -> u64 {
         self.slot_bytes.load(Relaxed)
     }
 
-    /// Returns the conversion of the times that [`NodeActivity::ms`] returned to times of the wall clock as it shows at
-    /// `now`.
+    /// Returns the [`Times`] with which times from [`NodeActivity::ms`] are converted to times of the wall clock. `now`
+    /// has the present time of the wall clock.
     pub(crate) fn times(&self, now: Clocks) -> Times {
         Times::new(now.realtime / MS, self.ms(now.boottime))
     }

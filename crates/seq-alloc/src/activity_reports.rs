@@ -26,8 +26,8 @@ const MAX_RAISES: usize = 200;
 pub(crate) type Report<T> = Box<dyn FnOnce() -> T + Send>;
 
 impl Shared {
-    /// Begins the response to a request for the columns of activity, or for the busiest sections. The returned closure
-    /// completes the response.
+    /// Begins the response to a request for the activity of sections over time, or for the busiest sections. The
+    /// returned closure completes the response.
     ///
     /// # Errors
     /// The refusal of a request that exceeds this node's limits on reports.

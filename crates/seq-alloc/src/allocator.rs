@@ -218,7 +218,7 @@ impl Allocator {
     /// milliseconds.
     ///
     /// # Errors
-    /// The refusal of a request that exceeds the limits of the node.
+    /// The refusal of a request that exceeds this node's limits on reports.
     pub fn activity(
         &self,
         request: v1::ListActivityRequest,
@@ -230,7 +230,8 @@ impl Allocator {
     /// milliseconds.
     ///
     /// # Errors
-    /// The refusal of a section that this node does not own, or of a request that exceeds the limits of the node.
+    /// The refusal of a request for a section that this node does not own, or of a request that exceeds this node's
+    /// limits on reports.
     pub fn describe_section(
         &self,
         request: v1::DescribeSectionRequest,

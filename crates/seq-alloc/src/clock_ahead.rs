@@ -29,13 +29,13 @@ pub(crate) struct ClockAhead {
     /// Milliseconds by which this node's clock was ahead of the store's clock; 0 if no committed ceiling was below the
     /// time of this node's clock.
     ahead_ms: AtomicU64,
-    /// Time of the boot clock, in nanoseconds, until which the difference is used.
+    /// Time of the boot clock, in nanoseconds, until which the measured difference of the clocks is used.
     until: AtomicU64,
 }
 
 impl ClockAhead {
-    /// Updates the difference from `ceiling`, which the store committed when it cut a raise of ticks short. Returns
-    /// whether the cause is that this node's clock is ahead of the store's clock.
+    /// Updates the difference of the clocks from `ceiling`, which the store committed when it cut a raise of ticks
+    /// short. Returns whether the store cut it short because this node's clock is ahead of the store's clock.
     pub(crate) fn on_cut_short(&self, clock: &TickClock, ceiling: Seq, now: Clocks) -> bool {
         let now_ms = ms(now);
         let ahead_ms = now_ms.saturating_sub(clock.clamped_at(ceiling));

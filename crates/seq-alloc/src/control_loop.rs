@@ -136,8 +136,8 @@ pub(crate) async fn run(shared: Arc<Shared>, link: Arc<StoreLink>) {
 
 impl ControlLoop {
     /// Waits for the next event. If several events are ready, returns the most urgent one: first a halt or a shutdown,
-    /// then the timer and ended calls, whose rate is limited, and last the notifications. Any caller can cause the last
-    /// kinds of notifications, but even a flood of them delays no other event.
+    /// then the timer and ended calls, whose rate is limited, and then the notifications. Of the notifications, the
+    /// kinds that any caller can cause come last, so that a flood of them delays no other event.
     async fn next_event(&mut self) -> Event {
         loop {
             let (at, due) = self.next_deadline().unzip();

@@ -187,8 +187,8 @@ impl Shared {
         items.iter().map(|item| Some(Err(self.refusal(failure.clone(), to, item)))).collect()
     }
 
-    /// Allocates numbers for one item at its owner. If the item is for a lane, all its numbers are greater than
-    /// `above`.
+    /// Allocates numbers for `item` with a separate request to the item's owner. If the item is for a lane, all its
+    /// numbers are greater than `above`.
     pub(crate) async fn forward_next(
         &self,
         call: Call,
@@ -218,7 +218,8 @@ impl Shared {
         }
     }
 
-    /// Allocates numbers for several items at their owner. The results are in the order of the items.
+    /// Allocates numbers for several items with a separate request to their common owner. The results are in the order
+    /// of the items.
     pub(crate) async fn forward_next_many(
         &self,
         call: Call,
@@ -279,7 +280,8 @@ impl Shared {
         }
     }
 
-    /// Reads the last numbers of several uids at their owner. The results are in the order of the items.
+    /// Reads the last numbers of several uids with a request to the common owner of their sections. The results are in
+    /// the order of the items.
     pub(crate) async fn forward_current_many(
         &self,
         call: Call,
@@ -319,7 +321,7 @@ impl Shared {
         (0..).zip(items).map(result).collect()
     }
 
-    /// Returns the results of `items` after the request with all of them failed as a whole.
+    /// Returns the refusal of each of `items`, after the one request for all of them failed.
     fn failed<T>(&self, to: &ForwardTarget, items: &[PendingItem], failure: &Failure) -> Vec<Result<T, Refusal>> {
         items.iter().map(|item| Err(self.refusal(failure.clone(), to, item))).collect()
     }

@@ -37,8 +37,8 @@ use table::{Change, SectionTable};
 /// State machine of the owner, together with the state that readers load without the state machine's lock.
 #[derive(Debug)]
 pub(crate) struct Ownership {
-    /// Number of seqs by which a raise moves a ceiling. It is changed under the machine's lock, together with the step
-    /// of each section in the table.
+    /// Number of seqs by which a raise moves a ceiling. It is changed under the state machine's lock, together with the
+    /// step of each section in the table.
     step: AtomicU64,
     /// Time for which this process serves under a granted lease. It is shorter than the lease by the lease margin.
     served: Duration,

@@ -2,7 +2,7 @@
 //!
 //! A call is forwarded by the thread whose endpoint received it, and the same thread receives the response. So a
 //! forwarded call never changes threads. The thread that renews the lease and raises ceilings has no work with
-//! forwarded calls, at any rate of such calls.
+//! forwarded calls, however many there are.
 
 use std::sync::Arc;
 

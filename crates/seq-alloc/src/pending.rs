@@ -29,7 +29,7 @@ mod permits;
 pub(crate) use self::forwarding::PendingGroup;
 
 impl PendingItem {
-    /// Returns the item's result, to which it adds the item's earlier attempts with unknown outcome.
+    /// Returns the item's result together with the number of the item's earlier attempts with unknown outcome.
     fn result<W: Work>(&self, result: Result<W::Output, Refusal>) -> ItemResult<W::Output> {
         let result = match result {
             Ok(output) => Ok(W::after_unknown(output, self.unknown.count())),
@@ -195,7 +195,7 @@ impl Shared {
         span
     }
 
-    /// Asks the state machine for the next step of the items. If the step is to serve them here, serves them.
+    /// Lets the state machine decide the next step of the items. If the step is to serve them here, serves them.
     fn try_here<W: Work>(
         &self,
         work: &W,

@@ -1,10 +1,10 @@
-//! Queue that passes sections whose ceilings have to be raised from the threads that allocate numbers to the control
-//! loop.
+//! Queue from the threads that allocate numbers to the control loop. Its entries are the sections whose ceilings have
+//! to be raised.
 //!
-//! The queue has at most as many entries as the set has sections, because there is only one ticket for each section.
-//! `seq_core::raises` has the main queue, which makes batches of sections and retries them. The control loop moves the
-//! sections from this queue to the main queue, so that a thread that allocates numbers never waits while a batch is
-//! made.
+//! The queue has at most as many entries as the set has sections, because a section is in the queue only once, with its
+//! only ticket. `seq_core::raises` has the main queue, which makes batches of sections and retries them. The control
+//! loop moves the sections from this queue to the main queue, so that a thread that allocates numbers never waits while
+//! a batch is made.
 
 use std::sync::Arc;
 

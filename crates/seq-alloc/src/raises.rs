@@ -197,8 +197,8 @@ impl Raises {
         }
     }
 
-    /// Records the raises that the store committed in the activity of their sections. `sent` is the time at which the
-    /// request was sent.
+    /// Adds the raises that the store committed to the recorded activity of their sections. `sent` is the time at which
+    /// the request was sent.
     fn record(&self, outcome: &Outcome, ceilings: &[Option<Seq>], sent: Clocks) {
         let raised = outcome.raised.iter().zip(&outcome.distances).zip(ceilings.iter().flatten());
         let raises = raised.map(|((&(section, _), distance), to)| (section, (Seq(to.0 - distance), *to)));

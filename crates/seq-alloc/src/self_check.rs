@@ -134,7 +134,7 @@ impl Checking {
         }
     }
 
-    /// Returns the other nodes of the set that the routes have, each with its name and its address for callers.
+    /// Returns the other nodes of the set according to the routes, each with its name and its address for callers.
     fn peers(&self) -> BTreeMap<NodeId, (String, String)> {
         let routes = self.shared.routes();
         let nodes = routes.as_ref().into_iter().flat_map(|routes| routes.nodes());

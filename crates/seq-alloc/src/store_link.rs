@@ -126,7 +126,7 @@ pub(crate) enum StoreError {
     /// used.
     #[error(transparent)]
     Behind(#[from] StoreBehind),
-    /// Lack of a response by the leader: no member responded as the leader.
+    /// Lack of a response, because no member responded as the leader.
     #[error("no member of the store responded as its leader; the last one failed with {code:?}: {message}")]
     NoLeader { code: tonic::Code, message: String },
 }

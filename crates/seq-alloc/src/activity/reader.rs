@@ -32,7 +32,7 @@ const SECTION_BYTES: u64 = 512;
 /// A part of a pass.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Slice {
-    /// Bytes read, from which the pause before the next slice is computed.
+    /// Bytes of slots that were read. The pause before the next slice is computed from them.
     pub(crate) bytes: u64,
     /// Whether this slice ended the pass.
     pub(crate) is_last: bool,
@@ -160,7 +160,7 @@ impl NodeActivity {
         self.recorded.lock().activity.enter(owned.id, !owned.is_in_ticks());
     }
 
-    /// Records `figures` of a section, to which it adds the section's raises since the last record.
+    /// Adds `figures`, and the raises of the section since its last record, to the section's recorded activity.
     fn record(&self, section: SectionId, figures: Figures) {
         let mut recorded = self.recorded.lock();
         let raises = recorded.unrecorded.remove(&section).unwrap_or_default();

@@ -279,7 +279,8 @@ impl OtherSet {
         self.unreachable.store(false, Relaxed);
     }
 
-    /// Returns whether newer routes of the set have to be fetched now, and clears this mark.
+    /// Returns whether newer routes of the set have to be fetched. After this call they no longer have to be, because
+    /// the caller fetches them.
     pub(super) fn take_stale(&self) -> bool {
         self.stale.swap(false, Relaxed)
     }

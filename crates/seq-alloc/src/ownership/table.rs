@@ -56,7 +56,7 @@ impl Table {
         self.get(owned.id).is_some_and(|now| Arc::ptr_eq(now, owned))
     }
 
-    /// Creates a table with the given sections whose count of changes is `changes`.
+    /// Creates a table with the given sections, and with `changes` as its count of changes.
     #[cfg(test)]
     pub(crate) fn of(sections: impl IntoIterator<Item = Arc<OwnedSection>>, changes: u64) -> Table {
         let mut table = Table { chunks: Vec::new(), changes };
@@ -67,8 +67,8 @@ impl Table {
         table
     }
 
-    /// Returns the entry of a section for modification. If other tables share the entry's chunk, copies the chunk
-    /// first.
+    /// Returns the entry of a section, which the caller may change. If the entry is in a part that other tables share,
+    /// first makes a copy of this part for this table.
     fn entry(&mut self, id: SectionId) -> &mut Option<Arc<OwnedSection>> {
         let id = id.0 as usize;
         if id / CHUNK >= self.chunks.len() {
