@@ -11,7 +11,7 @@ use crate::error::CallError;
 /// gets any of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Allocation {
-    /// The last number, `1 ..= 2^63-1`; the only number if `count` is 1.
+    /// The last of the allocated numbers, `1 ..= 2^63-1`. If `count` is 1, it is the only number.
     pub value: u64,
     /// The number that was allocated for the uid directly before [`Allocation::first`]; 0 if there was none, if the
     /// owner does not know it, or if the uid has been advanced since. A receiver that has not seen `prev` has missed a
@@ -90,8 +90,8 @@ impl Current {
     }
 }
 
-/// Returns, for each item of a batch that nodes forwarded with an unknown outcome, the pair
-/// `(item index, number of such attempts)`.
+/// Decodes the list `lost` of a response to a batch. Returns the pair `(item index, number of attempts)` for each item
+/// for which nodes made forwarding attempts with an unknown outcome.
 pub(crate) fn lost(lost: Option<&v1::LostAttempts>) -> impl Iterator<Item = (usize, u32)> {
     lost.into_iter()
         .flat_map(|lost| lost.indexes.iter().map(|index| *index as usize).zip(lost.attempts.iter().copied()))

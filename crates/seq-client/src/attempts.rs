@@ -64,12 +64,12 @@ pub(crate) struct Attempts<'a> {
     /// Whether the call fails without retries if no node of the section's set can be reached. This is so if the caller
     /// also waits for items of other sets.
     fails_fast: bool,
-    /// Time at which the only attempt has to end, if the call is limited to one attempt, whose failure is then the
-    /// call's error. `None` for calls with retries.
+    /// If the call is limited to one attempt, the time at which this attempt has to end. The failure of the attempt is
+    /// then the error of the call. `None` for calls with retries.
     once: Option<Instant>,
 }
 
-/// Node to which an attempt is sent, and what the request states about the client's routes.
+/// Node to which an attempt is sent, with the route version and the epoch that the request states.
 pub(crate) struct Target {
     pub(crate) addr: Arc<str>,
     pub(crate) client: SequenceServiceClient<CallerChannel>,
@@ -85,7 +85,8 @@ pub(crate) struct IdTarget {
     pub(crate) client: IdServiceClient<CallerChannel>,
 }
 
-/// Batcher for the owner of a uid's section, and what a call through it states about the client's routes.
+/// Batcher for the owner of a uid's section, with the route version and the epoch that a call through this batcher
+/// states.
 #[derive(Debug)]
 pub(crate) struct StreamTarget {
     pub(crate) batcher: Arc<NodeBatcher>,
@@ -136,21 +137,22 @@ impl<'a> Attempts<'a> {
         Attempts { fails_fast: yes, ..self }
     }
 
-    /// Limits the call to one attempt, which ends at `until` and whose failure is the call's error. The caller itself
-    /// decides on retries, with [`Attempts::pause`]. `made` is the number of attempts that the caller has already made.
+    /// Limits the call to one attempt, which ends at `until`. If the attempt fails, the call returns its error, and the
+    /// caller decides with [`Attempts::pause`] whether to make another call. `made` is the number of attempts that the
+    /// caller has already made.
     pub(crate) fn once(self, until: Instant, made: u32) -> Attempts<'a> {
         Attempts { once: Some(until.min(self.deadline)), made, ..self }
     }
 
-    /// Returns a copy of this state, with which some items of the call are retried separately. `charged` is the set
-    /// whose budget pays for their next retry.
+    /// Returns a copy of this state, with which some items of the call are retried separately. If `charged` is a set,
+    /// the next retry of these items spends from the retry budget of this set.
     pub(crate) fn fork(&self, charged: Option<SetIndex>) -> Attempts<'a> {
         let mut fork = Attempts { shared: self.shared, excluded: self.excluded.clone(), ..*self };
         fork.charge(charged);
         fork
     }
 
-    /// Makes the budget of the set `set` pay for the next retry.
+    /// Makes the next retry spend from the retry budget of the set `set`. Does nothing if `set` is `None`.
     fn charge(&mut self, set: Option<SetIndex>) {
         if let (Some(route), Some(set)) = (&mut self.route, set) {
             route.set = set;
@@ -218,8 +220,8 @@ impl<'a> Attempts<'a> {
         Some(StreamTarget { batcher, route_version, epoch: route.epoch.0 })
     }
 
-    /// Begins an attempt by `route`. If it is the first attempt of the call, adds to the retry budget of the route's
-    /// set.
+    /// Begins an attempt that is sent by `route`. If it is the first attempt of the call, counts the call in the retry
+    /// budget of the route's set.
     fn begin(&mut self, directory: &Directory, route: SectionRoute) {
         if self.route.replace(route).is_none() {
             directory.set(route.set).state().budget.earn();

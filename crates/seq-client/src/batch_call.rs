@@ -166,8 +166,8 @@ struct Part<'a, T> {
     sent: Sent<T>,
 }
 
-/// Sends requests until every item has a result or a permanent refusal, or until the deadline or the retry budget is
-/// exhausted. Returns one result for each item, in the order of `uids`.
+/// Sends requests until every item has a result or a permanent refusal, or until the deadline has passed or the retry
+/// budget is exhausted. Returns one result for each item, in the order of `uids`.
 ///
 /// After the first request, only items with a retryable refusal are sent again. They are sent in one request for each
 /// set, because any node of a set forwards items to their owners. `uids` must not be empty and must fit into one
@@ -260,8 +260,8 @@ fn grouped<T, G: PartialEq>(items: &[T], group: impl Fn(&T) -> G) -> Vec<(G, Vec
     groups
 }
 
-/// Sends the items with the given indexes again, in one request. If `wait` is not `None`, first waits for a backoff
-/// that is at least as long as the time in `wait`.
+/// Sends the items with the given indexes again, in one request. If `wait` has a time, first waits for a backoff of at
+/// least this time.
 async fn send_again<'a, A: BatchMethod>(
     mut attempts: Attempts<'a>,
     indexes: Vec<usize>,
@@ -283,8 +283,8 @@ async fn send_again<'a, A: BatchMethod>(
     Part { attempts, indexes, sent }
 }
 
-/// Replaces the result of an item by its later result. If the item may have consumed numbers according to the replaced
-/// result and the later result is an error, marks this error in the same way.
+/// Replaces the result of an item by the result of a later attempt. If both results are errors, and the replaced error
+/// states that numbers may have been consumed, the later error is marked to state this too.
 fn replace<T>(result: &mut Option<Result<T, CallError>>, later: Result<T, CallError>) {
     let moved = matches!(result, Some(Err(error)) if error.may_have_applied());
     *result = Some(if moved { later.map_err(CallError::having_applied) } else { later });

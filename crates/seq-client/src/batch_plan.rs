@@ -107,7 +107,8 @@ mod tests {
 
     use super::*;
 
-    /// Returns a destination in one of three sets with gaps between them, as a function of the uid alone.
+    /// Returns the destination of a uid in one of three sets, or `None` for a uid between two sets. The result depends
+    /// only on the uid.
     fn destination(uid: u64) -> Option<Destination> {
         let owner = NodeId((uid % 3) as u32);
         (uid % 7 != 6)

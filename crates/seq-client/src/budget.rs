@@ -23,7 +23,8 @@ pub(crate) const MAX_SAVED_RETRIES: f64 = 1_000.0;
 /// Retries that a client may still make to a set.
 #[derive(Debug)]
 pub(crate) struct Budget {
-    /// Number of calls since the account was last updated. A call whose first attempt succeeds changes only this field.
+    /// Number of calls that have not been added to the balance yet. A call whose first attempt succeeds changes only
+    /// this field.
     calls: AtomicU64,
     account: Mutex<Account>,
 }

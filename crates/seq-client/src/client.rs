@@ -81,7 +81,7 @@ impl Client {
         &self.shared
     }
 
-    /// Returns a handle to the same client whose calls have the given deadline, at most a day.
+    /// Returns another handle to the same client. Calls of this handle have the deadline `deadline`, at most a day.
     #[must_use]
     pub fn with_deadline(&self, deadline: Duration) -> Client {
         Client { shared: self.shared.clone(), deadline: deadline.min(MAX_DEADLINE) }
@@ -154,9 +154,9 @@ impl Client {
     /// retried. The number of uids is not limited. If more than 10,000 of the uids have the same owner, they are sent
     /// to the owner in several requests, one after another.
     ///
-    /// If the uids are in several sets and no node of one of these sets can be reached, the items of this set are not
-    /// retried until the deadline. They fail with [`CallError::SetUnavailable`] as soon as the connections to all nodes
-    /// of the set have failed, so that the call does not wait for them.
+    /// If the uids are in several sets and no node of one of these sets can be reached, the items of this set fail with
+    /// [`CallError::SetUnavailable`] as soon as the connections to all nodes of the set have failed. They are not
+    /// retried, so the call does not wait for them until its deadline.
     ///
     /// # Errors
     /// Each inner error, including [`CallError::UidOutside`], concerns one item. The outer error means that no item got

@@ -46,7 +46,8 @@ impl Client {
     /// Requests newer routes from one node of each of up to eight sets, and returns when the first of them responds.
     ///
     /// # Errors
-    /// [`ConnectError::Unreachable`] if no node responded within `timeout`. It has the address of a node that failed.
+    /// [`ConnectError::Unreachable`] if no node responded within `timeout`. The error contains the address of a node
+    /// that did not respond.
     ///
     /// # Cancel safety
     /// Dropping the future has no effect.
@@ -91,6 +92,6 @@ impl Directory {
     }
 }
 
-/// Limit on the addresses of another set that the table states. It is large enough that one of these addresses usually
-/// reaches a running node.
+/// Limit on the addresses of each other set in the route table that [`Client::routes`] returns. It is large enough that
+/// one of these addresses usually reaches a running node.
 const MAX_NAMED_ADDRS: usize = 16;

@@ -30,15 +30,17 @@ pub(crate) mod set_routes;
 #[cfg(test)]
 mod tests;
 
-/// Limit on the number of sets in a directory. It is the same as the limit in a store. A pool can hold all addresses of
-/// so many sets if the sets have the usual number of nodes, but not if each set has [`seq_core::limits::MAX_NODES`].
+/// Limit on the number of sets in a directory. It is the same as the limit in a store. The client's connection pool can
+/// hold the addresses of this number of sets if the sets have the usual number of nodes, but not if each set has
+/// [`seq_core::limits::MAX_NODES`] nodes.
 pub(crate) const MAX_SETS: usize = seq_core::limits::MAX_SETS;
 
 /// The newest directory, shared by all calls of a client.
 #[derive(Debug, Default)]
 pub(crate) struct Routes {
     current: ArcSwap<Directory>,
-    /// Lock of the writers. Only one writer runs at a time, because each builds a new directory from the current one.
+    /// Lock that a writer holds. Only one writer runs at a time, because each writer builds the new directory from the
+    /// current directory.
     writer: Mutex<()>,
 }
 
@@ -64,8 +66,8 @@ struct Cluster {
     series: Arc<[Arc<KnownSeries>]>,
 }
 
-/// Statement of a refusal that a section has been in the set `set` since the epoch `since`. The section may have moved
-/// again in the meantime.
+/// Statement, contained in a refusal, that a section has been in the set `set` since the epoch `since`. The section may
+/// have moved to a further set in the meantime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Claim {
     pub(crate) set: SetId,
@@ -88,8 +90,8 @@ pub enum RoutesError {
     /// The message is not a route table.
     #[error(transparent)]
     Bad(#[from] seq_proto::convert::RoutesError),
-    /// The table contains only the changes since a version that this client does not have, or belongs to a set that
-    /// this client does not know.
+    /// The received table contains only the changes since a version that this client does not have, or belongs to a set
+    /// that this client does not know.
     #[error("the routes of set {set:?} build on a version that is not known here")]
     Mismatch {
         /// Name of the table's set.
@@ -123,8 +125,8 @@ impl Routes {
         self.current.load()
     }
 
-    /// Adopts the routes that a set sent if they are newer than the known ones, and returns what changed. `seed` is the
-    /// sender of the routes if the sender is a seed.
+    /// Adopts the routes that a set sent if they are newer than the known routes of this set. Returns which parts of
+    /// the directory changed. `seed` is the sender of the routes if the sender is a seed.
     pub(crate) fn adopt(&self, routes: &v1::Routes, seed: Option<&Arc<str>>) -> Result<Change, RoutesError> {
         if !self.load().would_change(routes, seed) {
             return Ok(Change::default());
@@ -144,8 +146,8 @@ impl Routes {
         Ok(change)
     }
 
-    /// Adopts statements of refusals that the sections of the given uids are in other sets. A statement is ignored if
-    /// its epoch is not larger than the epoch of the section's known route.
+    /// Adopts claims, each together with a uid of the claimed section. A claim is ignored if its epoch is not larger
+    /// than the epoch of the section's known route.
     pub(crate) fn adopt_claims(&self, claims: &[(u64, Claim)]) {
         let is_news = |directory: &Directory, (uid, claim): &(u64, Claim)| {
             claim.set != SetId(0) && directory.route(*uid).is_some_and(|route| route.epoch < claim.since)
@@ -302,7 +304,7 @@ impl Directory {
         Some(())
     }
 
-    /// Merges the routes that the set with the index `own` sent into the routes of its cluster, including its
+    /// Merges the routes that the set with the index `own` sent into the routes of its cluster, including this set's
     /// statements about the routes and addresses of other sets. Returns whether an address changed.
     fn adopt_sections(&mut self, own: SetIndex, update: &RouteUpdate) -> bool {
         let cluster = self.cluster(update).unwrap_or_else(|| self.add_cluster(own, &update.layout));
@@ -387,8 +389,8 @@ impl Directory {
         }
     }
 
-    /// Returns the index of the set with this id. If the list of sets does not have it, adds it without routes and
-    /// addresses. Returns `None` if the number of sets is at its limit.
+    /// Returns the index of the set with this id. If the list of sets does not have this set, adds it without routes
+    /// and addresses. Returns `None` if the number of sets is at its limit.
     fn index_or_insert(&mut self, id: SetId, layout: &Layout) -> Option<SetIndex> {
         if let Some(index) = self.index_of(id) {
             return Some(index);

@@ -91,11 +91,11 @@ pub(crate) async fn refresh_from_others(shared: &Shared, down: SetIndex, from: O
     }
 }
 
-/// Limit on the number of sets from which one round of a probe requests routes.
+/// Limit on the number of sets from which one round of [`probe`] requests routes.
 const PROBED_SETS: usize = 8;
 
-/// Limit on the rounds of a probe. A round fails if its nodes have just stopped, and a rolling restart stops only one
-/// node at a time.
+/// Limit on the rounds of [`probe`]. A round fails if the nodes that it asks have just stopped. The next round asks
+/// other nodes, which run, because a rolling restart stops only one node at a time.
 const PROBE_ROUNDS: usize = 4;
 
 /// Requests newer routes from one node of each of several sets, and returns when the first of them responds. If none of

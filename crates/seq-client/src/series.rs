@@ -1,5 +1,5 @@
-//! Series: calls for ids, which any node of the cluster serves. A call makes its attempts in the same way as every
-//! other call.
+//! Calls for the ids of a series. They can be sent to any node of the cluster. Deadlines and retries are the same as
+//! those of calls for numbers.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -159,7 +159,8 @@ impl Series {
         self.take_by(&mut self.client.attempts(), count).await
     }
 
-    /// Takes the next `count` ids as [`Series::take`] does, within the attempts that are left in `attempts`.
+    /// Takes the next `count` ids as [`Series::take`] does, but with the attempts of `attempts`, which the caller
+    /// created.
     pub(crate) async fn take_by(&self, attempts: &mut Attempts<'_>, count: u32) -> Result<Ids, CallError> {
         if !(1..=MAX_COUNT).contains(&count) {
             return Err(CallError::CountOutOfRange { uid: None, count });
@@ -202,7 +203,7 @@ impl Series {
         self.advance_by(&mut self.client.attempts(), id).await
     }
 
-    /// Raises a counter as [`Series::advance`] does, within the attempts that are left in `attempts`.
+    /// Raises a counter as [`Series::advance`] does, but with the attempts of `attempts`, which the caller created.
     pub(crate) async fn advance_by(&self, attempts: &mut Attempts<'_>, id: Id) -> Result<u64, CallError> {
         let request = v1::AdvanceIdRequest { series: self.name().to_owned(), to: id.get() };
         let advance = |mut node: Node, request| async move { node.advance(request).await };

@@ -1,4 +1,5 @@
-//! Tickets: ids that are taken from several counters in rotation, in the manner of ticket servers.
+//! Tickets. These are ids that are taken from several counters in rotation, as ticket servers of other systems allocate
+//! them.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
@@ -170,7 +171,7 @@ fn is(error: &CallError, reason: Reason) -> bool {
     matches!(error, CallError::Refused(refused) if *refused.reason == reason)
 }
 
-/// Returns whether two counters with these shapes would have an id in common if they had no last id.
+/// Returns whether two counters with these shapes would have an id in common if their ids had no upper limit.
 fn overlap(one: CounterShape, other: CounterShape) -> bool {
     let (mut a, mut b) = (one.increment, other.increment);
     while b > 0 {

@@ -6,7 +6,8 @@
 //! and idempotent, so messages that arrive in a different order never replace a newer route by an older one.
 //!
 //! **Invariant:** a section's route is only ever replaced by a route that is newer by [`SectionRoute::is_newer`]. There
-//! is one table for any number of sets. Snapshots share the chunks of the table that are the same in both.
+//! is one table for any number of sets. The table is divided into chunks of neighbouring sections. A new snapshot of
+//! the directory shares all unchanged chunks with the snapshot from which it was made.
 
 use std::sync::Arc;
 
@@ -32,7 +33,7 @@ pub(crate) struct SectionRoute {
 
 impl SectionRoute {
     /// Returns whether this route replaces `other`, that is, whether its epoch is larger. At equal epochs, a route with
-    /// an owner replaces a claim, that is, the statement of another set, which has no owner. A claim replaces a route
+    /// an owner replaces a claim, which is a route without an owner that another set stated. A claim replaces a route
     /// without an owner, because a set also sends such a route for a section of which it knows nothing.
     ///
     /// Two sets never have a section under the same epoch. If two routes state this nevertheless, the ids of the sets
@@ -43,7 +44,8 @@ impl SectionRoute {
     }
 }
 
-/// Number of sections in a chunk. A chunk has 6 KiB, and the largest layout has 4,096 chunks.
+/// Number of sections whose routes are in one chunk of the table. A chunk takes 6 KiB, and the table of the largest
+/// layout has 4,096 chunks.
 const CHUNK: usize = 256;
 
 /// Routes of neighbouring sections; `None` if no set sent a route.
@@ -132,7 +134,8 @@ mod tests {
     }
 
     proptest! {
-        /// Any order of messages, with repeats, results in the same table, and no route ever falls.
+        /// Checks that merging the same routes in any order, and repeatedly, results in the same table, and that no
+        /// merge replaces a route by an older route.
         #[test]
         fn merging_is_commutative_and_idempotent_and_never_falls(
             runs in runs(),

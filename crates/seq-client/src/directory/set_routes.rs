@@ -141,8 +141,8 @@ impl SetRoutes {
     }
 
     /// Returns the route version that a request to the set states as known, which decides which routes the response
-    /// contains. 0 asks for the whole route table. `None` asks for no routes. It is returned while the set has not sent
-    /// any routes if another request has just asked for the whole table.
+    /// contains. 0 asks for the whole route table. `None` asks for no routes; it is returned if the set has not sent
+    /// any routes yet and another request has just asked for the whole table.
     #[inline]
     pub(crate) fn known_version(&self) -> Option<u64> {
         if self.version == RouteVersion(0) {

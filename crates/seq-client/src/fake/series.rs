@@ -20,7 +20,7 @@ pub(super) struct FakeSeries {
     named_lanes: bool,
     /// The last number of each lane.
     last: Vec<u64>,
-    /// Lane of the last call that named no lane; 0 before the first such call.
+    /// Lane that was chosen for the last call whose caller named no lane; 0 before the first such call.
     next_lane: u32,
 }
 

@@ -194,7 +194,7 @@ impl World {
     }
 
     /// Sets whether the route table of a set is updated when a section moves between two other sets. If `learns` is
-    /// true, also updates the table at once with the moves that it does not have.
+    /// true, also adds the moves that are missing in the table at once.
     pub(super) fn learn(&self, set: usize, learns: bool) {
         let mut state = self.state.lock();
         state.sets[set].learns = learns;

@@ -18,8 +18,8 @@ const FIRST_PAUSE: Duration = Duration::from_millis(100);
 /// Longest pause after a failed fetch.
 const MAX_PAUSE: Duration = Duration::from_secs(1);
 
-/// While a fetch is in flight or has failed, the number of times that the result of the fetch is checked for until the
-/// present range is used up.
+/// Number of times that the state of the fetch is checked during the use of one range, while a fetch is in flight or
+/// after it failed.
 const CHECKS: u32 = 16;
 
 /// Limits of a buffer.
