@@ -24,7 +24,7 @@ thread_local! {
     static LAST: Cell<Option<(u64, u64, Clocks)>> = const { Cell::new(None) };
 }
 
-/// A clock for requests whose bytes are all received on one thread.
+/// A clock for checking leases in requests that one thread both receives and handles.
 #[derive(Debug)]
 pub struct BatchClock {
     clock: Clock,

@@ -21,8 +21,8 @@ pub enum Clock {
 }
 
 impl Clock {
-    /// Reads the boot clock, the raw monotonic clock and the wall clock. This takes about 0.1 us, so the clocks are
-    /// read only once for all requests that were received together.
+    /// Reads the boot clock, the raw monotonic clock and the wall clock. This takes about 0.1 us, so a thread reads the
+    /// clocks only once for all requests that it received together.
     #[inline]
     #[must_use]
     pub fn now(&self) -> Clocks {

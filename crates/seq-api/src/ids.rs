@@ -1,4 +1,5 @@
-//! Series in the form that endpoints use, with the shape of the ids, and with the lanes and their addresses.
+//! Series of the cluster in the form that endpoints use: with the decoded shape of their ids, and the addresses of
+//! their lanes.
 
 use std::sync::Arc;
 
@@ -16,7 +17,7 @@ pub struct IdSeries {
     pub shape: Shape,
     /// Whether the caller names the lane; otherwise the node chooses one.
     pub named_lanes: bool,
-    /// Time by which an id may be ahead of the clock, in milliseconds.
+    /// Largest difference between the time in an id of this series and the clock, if the id is ahead, in milliseconds.
     pub ahead_ms: u32,
     /// The lanes.
     pub lanes: Lanes,

@@ -16,9 +16,9 @@ use tokio::time::Instant;
 
 use crate::ids::{IdRequest, IdSeries};
 
-/// Number of lanes that a request tries one after another without a wait, as long as each of them is too far ahead of
-/// the clock or its owner's clock is wrong. If the last of them is too far ahead, the request waits and then tries
-/// lanes of another section. If the clock of its owner is wrong, the request is refused.
+/// Number of lanes that a request tries one after another without a wait. It tries the next lane if a lane is too far
+/// ahead of the clock, or if the clock of the lane's owner is wrong. If the last of them is too far ahead, the request
+/// waits and then tries lanes of another section. If the clock of its owner is wrong, the request is refused.
 const TRIED_LANES: u32 = 4;
 
 /// Time for which a request waits if all lanes that it tried are too far ahead of the clock. It is the unit of time in
@@ -28,8 +28,8 @@ pub const AHEAD_WAIT: Duration = Duration::from_millis(1);
 /// Context of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Call {
-    /// Time at which the client stops waiting. It only limits how long the request may be pending, and no lease depends
-    /// on it.
+    /// Time at which the client stops waiting. This time only limits how long the request may be pending. No check of a
+    /// lease uses it.
     pub deadline: Instant,
     /// Number of times that servers have forwarded the request.
     pub hops: u32,
