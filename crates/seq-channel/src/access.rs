@@ -40,8 +40,9 @@ impl Access {
         Pool::of_caller(connections, self.dial(), self.bearer.clone())
     }
 
-    /// Connects to `addr`, given as `host:port`, for an application protocol that the caller itself implements. If the
-    /// connection uses TLS, `protocol` is negotiated. Cancel safe: dropping the future closes the connection.
+    /// Opens a connection to `addr`, given as `host:port`, for a caller that itself implements the application
+    /// protocol. If the connection uses TLS, its handshake negotiates `protocol`. Cancel safe: dropping the future
+    /// closes the connection.
     ///
     /// # Errors
     /// The address is invalid, no process listens at it, or the handshake fails.

@@ -1,9 +1,9 @@
 //! Batching of calls for numbers. Concurrent calls to a node share the messages of one `NextStream` to this node.
 //!
-//! A message costs a hundred times as much as the allocation of a number, so calls share messages. But no call is
-//! delayed to fill a message: a call that finds the queue empty is sent at once, and calls that arrive while the sender
-//! is busy form the sender's next message. On a runtime with a single thread, all calls that tasks enqueue in one turn
-//! of the event loop are in one message.
+//! Calls share messages because processing a message takes a hundred times as long as the allocation of a number. But
+//! no call is delayed to fill a message. A call is sent at once if the queue is empty. Calls that arrive while the
+//! sender is busy are sent together in the next message. On a runtime with a single thread, all calls that tasks
+//! enqueue in one turn of the event loop are in one message.
 //!
 //! No call waits for the items of another call. Messages set `now_only`, so the node refuses an item with `WOULD_WAIT`
 //! if the item would have to wait there, or if another node owns its section. The caller of the item then sends it

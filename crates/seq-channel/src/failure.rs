@@ -70,8 +70,8 @@ mod tests {
     use super::*;
     use crate::Pool;
 
-    /// Returns the status of a request to a server that reads the request, sends the frames, if there are any, and
-    /// closes the connection.
+    /// Sends a request to a test server that reads the request, sends the frames that `frames` returns, and closes the
+    /// connection. Returns the status with which the request failed.
     async fn status_after(frames: impl Fn([u8; 4]) -> Vec<u8> + Send + 'static) -> Status {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let pool = Pool::with_connections(1);

@@ -9,9 +9,9 @@
 //! requests. A server with one runtime for each core creates a pool in each of them, so that no request leaves its
 //! core. Requests hang while the runtime of their pool is not running, and fail after it has shut down.
 //!
-//! **Servers:** for each address, one server is expected, e.g. an AllocSvr of a given set. When the expectation for an
-//! address changes, the pool no longer returns connections that were made under the previous expectation. With TLS, the
-//! server's certificate is checked against the expectation whenever a connection is made.
+//! ***Servers:** the caller states which server it expects at each address, e.g. an AllocSvr of a given set. When the
+//! expectation for an address changes, the pool no longer returns connections that were made under the previous
+//! expectation. With TLS, the server's certificate is checked against the expectation whenever a connection is made.
 //!
 //! **Tasks:** the pool owns the tasks of its connections. When the last handle of the pool is dropped, these tasks are
 //! aborted. Requests in flight on the pool's channels then fail, and later requests cannot connect. If [`Pool::retain`]
@@ -53,8 +53,8 @@ pub const KEEP_ALIVE_EVERY: Duration = Duration::from_millis(500);
 /// Timeout of a ping. It is longer than the time for which a busy node may leave its sockets unread.
 pub const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_millis(1_500);
 
-/// Time for which an address is suspect after a failure. After this time, the next request tries the address again. So
-/// a node that stays unreachable gets about one request each second.
+/// Time for which an address is suspect after a failure. After this time, the next request is sent to the address in
+/// spite of the failure. So about one request per second is sent to a node that stays unreachable.
 pub const SUSPECT_FOR: Duration = Duration::from_secs(1);
 
 /// Connections by address. Clones are handles to the same pool.
@@ -66,8 +66,8 @@ pub struct Pool {
 #[derive(Debug)]
 struct Inner {
     connections: usize,
-    /// Connector of the pool. The server that the connector expects is expected at every address without an entry in
-    /// `expected`.
+    /// Connector with which the pool makes connections. At each address without an entry in `expected`, the pool
+    /// expects the server that this connector expects.
     dial: Dial,
     /// Expectations for single addresses.
     expected: RwLock<BTreeMap<Box<str>, ExpectedServer>>,
@@ -138,7 +138,7 @@ impl Pool {
         Pool::of_caller(connections, dial, None)
     }
 
-    /// As [`Pool::with_dial`], for a caller that sends the token `bearer` with its requests for numbers.
+    /// Does the same as [`Pool::with_dial`], for a caller that sends the token `bearer` with its requests for numbers.
     ///
     /// # Panics
     /// If called outside of a tokio runtime.
@@ -175,7 +175,8 @@ impl Pool {
         Ok(nodes.entry(addr.into()).or_insert(node).next())
     }
 
-    /// As [`Pool::get`], for requests for numbers, which carry the token of the pool's caller.
+    /// Does the same as [`Pool::get`], but requests on the returned channel carry the token that the pool was created
+    /// with.
     ///
     /// # Errors
     /// As [`Pool::get`].

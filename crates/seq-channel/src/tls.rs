@@ -24,8 +24,8 @@ const HTTP2: &[u8] = b"h2";
 /// of RFC 8305.
 const STAGGER: Duration = Duration::from_millis(250);
 
-/// Interval of log lines about an address at which an unexpected server was found. Without this limit there would be
-/// about one line each second, because the connection is tried again at that rate as long as the fault lasts.
+/// Minimum interval between two log lines of a connector about servers that it did not accept. Without this limit there
+/// would be about one line each second for each such address, because the connection is tried again at that rate.
 const REPEAT_EVERY: Duration = Duration::from_secs(60);
 
 /// Returns a connector over TLS. The connector presents the certificate in `trust`, if there is one. It accepts only
@@ -81,7 +81,8 @@ pub(crate) async fn connect(
     connect_via(trust, addr, addr, expected, protocol).await
 }
 
-/// As [`connect`], but connects to the address `via`. The server there must have a certificate for `addr`.
+/// Does the same as [`connect`], but connects to the address `via`. The server there must have a certificate for
+/// `addr`.
 async fn connect_via(
     trust: &Trust,
     via: &str,
@@ -120,8 +121,8 @@ struct Refusals {
 }
 
 impl Refusals {
-    /// Logs that a server was not accepted, at the first time at once and then at most once every [`REPEAT_EVERY`].
-    /// Does nothing for other errors, which the callers log.
+    /// Logs that a server was not accepted. The first such error is logged at once, and later errors at most once every
+    /// [`REPEAT_EVERY`]. Does nothing for other errors, which the callers log.
     fn log(&self, error: &io::Error) {
         let Some(refused) = error.get_ref().and_then(|cause| cause.downcast_ref::<ServerRefused>()) else { return };
         let mut logged = self.logged.lock();

@@ -75,7 +75,7 @@ impl NodeBatcher {
         self.enqueue(call, permit).await
     }
 
-    /// As [`NodeBatcher::send`], but never waits for permits. It is cancel safe in the same way.
+    /// Does the same as [`NodeBatcher::send`], but never waits for permits. It is cancel safe in the same way.
     ///
     /// # Errors
     /// [`QueueFull`] if fewer permits are free than the call has items.

@@ -1,9 +1,9 @@
 //! The queue of calls to one node. It has the pending calls, the messages in flight with their calls, and decides the
 //! outcome of each call. It has no I/O and no clock.
 //!
-//! Invariant: an enqueued call gets exactly one [`Outcome`], unless its caller dropped it. Until then, the call is
-//! either pending, or in a single message that contains all its items in order. A call that was in a message never
-//! becomes pending again, so a call is sent at most once.
+//! Invariant: an enqueued call gets exactly one [`Outcome`], unless its caller dropped it. Until it gets its outcome,
+//! the call is either pending, or in a single message that contains all its items in order. A call that was in a
+//! message never becomes pending again, so a call is sent at most once.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::task::Waker;
@@ -68,8 +68,8 @@ pub enum CallItems {
 pub struct Call {
     /// Items of the call, which are sent in one message and in this order.
     pub items: CallItems,
-    /// Number of times that servers have forwarded the call. If this process is a server that forwards the call, this
-    /// forwarding is included.
+    /// Number of times that servers have forwarded the call. If this process itself is a server that forwards the call
+    /// now, this time counts too.
     pub hops: u32,
     /// Version of the caller's routes; `None` if the caller keeps no routes.
     pub route_version: Option<u64>,
@@ -102,7 +102,7 @@ pub enum Outcome {
     Unsupported,
 }
 
-/// Number of a stream. Each stream has the number of the previous one plus 1.
+/// Number of a stream to the node. Each new stream gets the next number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Generation(u64);
 
@@ -114,7 +114,7 @@ pub(super) enum StreamEnd {
     /// The node ended the stream with a status of success. In that case it has responded to every message that it
     /// processed.
     Closed(Status),
-    /// The stream was never opened, so none of its messages was processed.
+    /// The stream could not be opened, so the node processed none of its messages.
     NeverSent(Status),
     /// The node does not implement `NextStream`. No other stream to it is opened before `until`.
     Unsupported { until: Instant },
@@ -203,8 +203,8 @@ impl CallQueue {
         }
     }
 
-    /// Returns whether the node recently turned out not to implement streams, so that no stream to it is opened for
-    /// now.
+    /// Returns whether the node recently reported that it does not implement streams. In that case, no stream to it is
+    /// opened for now.
     pub(super) fn is_unsupported(&self, now: impl FnOnce() -> Instant) -> bool {
         self.unsupported_until.is_some_and(|until| now() < until)
     }

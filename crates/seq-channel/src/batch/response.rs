@@ -26,7 +26,7 @@ pub struct Allocated {
     pub prev: u64,
     /// Epoch of the ownership that allocated the numbers.
     pub epoch: u64,
-    /// Number of earlier attempts that nodes made for the item and whose outcome is unknown.
+    /// Number of earlier attempts for the item that nodes made by forwarding it, and whose outcome is unknown.
     pub lost: u32,
 }
 
@@ -95,8 +95,8 @@ impl Response {
     }
 }
 
-/// Returns the number of attempts with unknown outcome that nodes made for an item. The function is marked as cold,
-/// because there are such attempts only after an owner failed.
+/// Returns the number of attempts with unknown outcome that nodes made for the item with the index `index`. The
+/// function is marked as cold, because such attempts occur only after an owner failed.
 #[cold]
 fn attempts(lost: &v1::LostAttempts, index: usize) -> u32 {
     let at = lost.indexes.binary_search(&(index as u32));

@@ -27,7 +27,7 @@ use crate::failure;
 /// restart of the node can change that.
 const UNSUPPORTED_FOR: Duration = Duration::from_secs(60);
 
-/// Cause of the end of a stream, for an end without a status that its calls could return.
+/// Description of the cause for which a stream ended, if it ended without a status that could be returned to its calls.
 #[derive(Debug, thiserror::Error)]
 #[error("the stream ended: {0}")]
 struct StreamEnded(String);
@@ -126,8 +126,9 @@ async fn run_stream(
     }
 }
 
-/// Converts the status with which a server ended a stream: if its code concerns the whole stream and not the calls in
-/// the stream, returns a status that callers treat as a connection failure.
+/// Converts the status with which a server ended a stream. If the code of the status concerns the stream as a whole,
+/// and not its calls, returns a status that callers treat as a connection failure. Otherwise returns the status
+/// unchanged.
 fn as_break(status: Status) -> Status {
     match status.code() {
         Code::Cancelled | Code::DeadlineExceeded | Code::Unknown | Code::Internal
