@@ -5,16 +5,16 @@ use seq_core::activity::{self, Activity, Columns, Figures, Layer, Levels, Resolu
 
 use crate::v1::{ActivityColumn, ActivityLayer, ListActivityRequest, ListActivityResponse, SectionFigures};
 
-/// Limit on the sections in the columns of one response. With so many sections, the levels in the columns take a
-/// megabyte.
+/// Limit on the sections whose activity over time is in one response. The activity levels of this number of sections
+/// take a megabyte.
 const MAX_SECTIONS: u32 = 8_192;
 
 /// Busiest sections in a response.
 const MAX_TOP: u32 = 10_000;
 
 /// Smallest difference between recorded times and the wall clock, in milliseconds, for which recorded times are
-/// corrected when they are sent. Times with a smaller difference are not corrected, so that the columns of all nodes
-/// begin at the same times.
+/// corrected when they are sent. Times with a smaller difference are not corrected, so that the periods for which
+/// activity was recorded begin at the same times on all nodes.
 const CORRECTED_FROM_MS: u64 = 1_000;
 
 /// Conversion between recorded times and the wall clock. Recorded times do not jump when the wall clock is set. All
@@ -58,7 +58,8 @@ impl Times {
 pub enum Extract {
     /// Figures of the sections that are not at rest.
     Top(Vec<(SectionId, Figures)>, Layer),
-    /// Columns of levels, with their resolution, that is, the length of the period of a column.
+    /// Activity levels in columns, one column for each period of time, and the resolution, which determines the length
+    /// of the periods.
     Columns(Columns, Resolution),
 }
 

@@ -82,8 +82,8 @@ fn copies(parts: &[v1::CopyPart]) -> Result<Vec<CopyPart>, Status> {
     Ok(parts.iter().map(part).collect())
 }
 
-/// Decodes the entries of a renewal that state which ownerships have started from their copies, so that the store need
-/// not keep these copies.
+/// Decodes the entries of a renewal that name the ownerships whose kept copies the node has taken over, so that the
+/// store need not keep these copies any longer.
 fn taken(request: &RenewRequest) -> Result<Vec<(SectionId, Epoch)>, Status> {
     let (taken, epochs) = (&request.taken, &request.taken_epochs);
     if taken.len() != epochs.len() {
@@ -149,7 +149,7 @@ pub fn depart(session: Session, request: &DepartRequest, layout: &Layout) -> Res
     })
 }
 
-/// Checks the section, the epoch and the attempt that every request to commit a handover or a departure names.
+/// Checks the section, the epoch and the number of the attempt in a request to commit a handover or a departure.
 fn check_handover(layout: &Layout, section: u32, epoch: u64, handover_id: u64) -> Result<(), Status> {
     let count = layout.sections();
     if section >= count {

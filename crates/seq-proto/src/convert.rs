@@ -55,8 +55,8 @@ fn check_items(uids: &[u64]) -> Result<(), Refusal> {
     }
 }
 
-/// Checks that a request has a uid, and returns it. A request for user 0 that a node of an earlier release forwarded
-/// has no uid. It is accepted, because it has hops, which a request directly from a caller does not have.
+/// Checks that a request has a uid, and returns the uid. If `hops` is above 0, a node forwarded the request. In this
+/// case a missing uid is accepted as 0, because nodes of earlier releases leave out the uid 0.
 ///
 /// # Errors
 /// [`Refusal::UidMissing`].
@@ -67,8 +67,8 @@ pub fn uid(wire: Option<u64>, hops: u32) -> Result<Uid, Refusal> {
     }
 }
 
-/// Checks the number to which a uid is to be advanced, and returns it. A request without this number is treated as a
-/// request without a uid is treated in [`uid`].
+/// Checks the number to which a uid is to be advanced, and returns it. If `hops` is above 0, a missing number is
+/// accepted as 0, for the same reason as a missing uid in [`uid`].
 ///
 /// # Errors
 /// [`Refusal::ToMissing`], or the errors of [`Target::new`].
@@ -124,7 +124,7 @@ impl From<&RouteUpdate> for v1::Routes {
     }
 }
 
-/// Encodes those parts of the runs that are within a range of sections.
+/// Encodes the parts of `runs` that are within the range `range` of sections.
 fn wire_runs(runs: &[RouteRun], range: Range<u32>) -> Vec<v1::RouteRun> {
     let part = |run: &RouteRun| {
         let (first, end) = (run.first.0.max(range.start), run.first.0.saturating_add(run.sections).min(range.end));

@@ -9,7 +9,8 @@ use tonic::transport::{Channel, Endpoint};
 /// Function that creates a connection to an endpoint. The connection accepts only the expected server.
 type Connect = dyn Fn(Endpoint, &ExpectedServer) -> Channel + Send + Sync;
 
-/// Connector: creates connections to the servers that its user expects.
+/// Connector. It creates connections, and, over TLS, checks that each of them leads to the server that its user
+/// expects.
 ///
 /// Two connectors share no connections. A pool has one connector, and one expected server for each address.
 #[derive(Clone)]

@@ -172,7 +172,7 @@ pub fn claim(run: &v1::ClaimRun, count: u32) -> Result<ClaimRun, Status> {
     Ok(ClaimRun { sections: run, claim: Claim { since: Epoch(since), set: SetId(set_id) } })
 }
 
-/// Decodes a request that sections, which departed from the set of the sender, arrive in this set.
+/// Decodes a request for this set to commit the arrival of sections that departed from the sender's set.
 ///
 /// # Errors
 /// A refusal, if the request is malformed.
@@ -208,7 +208,7 @@ pub fn arrive(request: &v1::ArriveRequest, between: &v1::Between) -> Result<Arri
     })
 }
 
-/// Encodes a request that sections, which departed from this set, arrive in another set.
+/// Encodes a request for another set to commit the arrival of sections that departed from this set.
 #[must_use]
 pub fn to_arrive(arrive: &Arrive, between: v1::Between) -> v1::ArriveRequest {
     let sections = &arrive.sections;
@@ -238,7 +238,7 @@ impl From<Arrival> for ArrivalOutcome {
 }
 
 /// Decodes the outcomes of arrivals. An outcome that this release does not know is decoded as [`Arrival::Waits`], after
-/// which the section is sent again.
+/// which this set sends the section again.
 #[must_use]
 pub fn arrivals(response: &v1::ArriveResponse) -> Vec<Arrival> {
     let arrival = |outcome: ArrivalOutcome| match outcome {

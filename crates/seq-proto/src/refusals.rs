@@ -22,7 +22,7 @@ pub struct RefusedHandover<'a> {
     pub handover: &'a Handover,
     /// Name of the reason.
     pub reason: &'a str,
-    /// The incarnation or renewal on record in the store that the refusal names; 0 if it names none.
+    /// The number of the incarnation or renewal that the store has on record, if the refusal states it; otherwise 0.
     pub current: u64,
 }
 

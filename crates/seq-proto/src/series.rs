@@ -20,8 +20,8 @@ pub struct SeriesShape {
     pub ahead_ms: u32,
 }
 
-/// Longest time by which an id may be ahead of the clock, in milliseconds. Two ids that were made within this time of
-/// each other may be in the other order than they were made.
+/// Longest time by which an id may be ahead of the clock, in milliseconds. If two ids were made within this time of
+/// each other, the id that was made later may be the smaller one.
 pub const MAX_AHEAD_MS: u32 = 10_000;
 
 /// Error of a message that does not describe a valid series or shape.
