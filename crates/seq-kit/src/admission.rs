@@ -54,9 +54,9 @@ const FIRST_RESPONSE_TIMEOUT: Duration = Duration::from_secs(15);
 /// Timeout of a write that the peer does not read.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// Counts of open files that a node needs for itself, in addition to those of its clients. They are subtracted from the
-/// limit of open files first, so that the node keeps its data, its probes and its connections to other nodes even if
-/// clients use all that is left.
+/// Counts of open files that a node needs for itself, in addition to the connections of its clients. They are
+/// subtracted from the limit on open files first. So the node keeps its data, its probes and its connections to other
+/// nodes even if clients use all remaining files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OwnFiles {
     /// Largest number of connections that the node makes to other nodes.
@@ -70,8 +70,8 @@ impl OwnFiles {
         OTHER_FILES + self.dials + self.threads * FILES_PER_THREAD
     }
 
-    /// Returns the number of client connections that are possible if the process may open `files` files and the node
-    /// needs these files for itself.
+    /// Returns the number of client connections that are possible if the process may open `files` files and the files
+    /// counted in `self` are reserved for the node itself.
     fn connections(self, node: &str, files: usize) -> Result<usize, FewFiles> {
         let left = files.saturating_sub(self.count()).min(MAX_CONNECTIONS);
         if left < MIN_CONNECTIONS {
@@ -81,7 +81,8 @@ impl OwnFiles {
     }
 }
 
-/// Error of a node whose process may open fewer files than the node needs for itself and a minimum of clients.
+/// Error of a node whose process may not open enough files for the node itself and for the minimum number of client
+/// connections.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the process may open {files} files, and {node} needs {own} for its data, its threads and its connections to other \
@@ -154,9 +155,9 @@ enum Kind {
 }
 
 impl Admission {
-    /// Creates an admission of at most [`MAX_CONNECTIONS`] connections, or of fewer if the limit of open files leaves
-    /// fewer after the node's own files. At most three quarters of the admitted number may be connections of callers.
-    /// At most nine tenths of these three quarters may be connections of callers at one address.
+    /// Creates an admission of at most [`MAX_CONNECTIONS`] connections. The number is lower if the limit on open files,
+    /// minus the node's own files, is lower. At most three quarters of the admitted number may be connections of
+    /// callers. At most nine tenths of these three quarters may be connections of callers at one address.
     ///
     /// # Errors
     /// [`FewFiles`] if fewer than [`MIN_CONNECTIONS`] connections are left for clients.

@@ -248,7 +248,8 @@ impl Layers {
     }
 }
 
-/// An error in a configuration. It states the origin, the key and the reason.
+/// An error in a configuration. It states the key, the place at which the key was set, for example a line of a file,
+/// and the problem.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// A file cannot be read.

@@ -142,8 +142,8 @@ impl Accept {
     }
 
     /// Reads the PROXY header of a connection, and then creates the connection; `None` if the header is refused or
-    /// takes too long to arrive. While the header is being read, the connection has a seat for the address of its
-    /// sender. Afterwards it has a seat for the address of the client in the header.
+    /// takes too long to arrive. While the header is being read, the connection is counted as an unfinished connection
+    /// from the address of its sender, and afterwards as one from the address of the client in the header.
     async fn begin(self, headers: Headers, mut stream: TcpStream, peer: SocketAddr) -> Option<Connection> {
         let seat = self.unfinished.as_ref().map(|port| port.take(Some(peer.ip())));
         let client = {
@@ -166,7 +166,8 @@ type Beginning = Pin<Box<dyn Future<Output = Option<Connection>> + Send>>;
 struct Accepting {
     sockets: SelectAll<TcpIncoming>,
     accept: Accept,
-    /// Connections whose PROXY headers have not arrived yet. Their number is limited by the seats of the port.
+    /// Connections whose PROXY headers have not arrived yet. Their number is limited by the port's limit on unfinished
+    /// connections.
     beginning: FuturesUnordered<Beginning>,
 }
 
@@ -220,7 +221,7 @@ impl fmt::Debug for Listener {
     }
 }
 
-/// Returns the result of accepting a connection. If it is an error that trying again at once would return too, first
+/// Returns `accepted`, the result of accepting a connection. If it is an error that would occur again at once, first
 /// logs it and waits for [`ACCEPT_PAUSE`].
 ///
 /// # Errors
@@ -277,8 +278,8 @@ impl Peer {
         Peer { addr: Some(addr), ..identity.map_or_else(Peer::default, Peer::identified) }
     }
 
-    /// Frees the seat of the connection, because the peer has proved its identity, so that the connection is no longer
-    /// unfinished. Later calls have no effect.
+    /// Ends the unfinished state of the connection and frees its seat, because the peer has proved its identity. A seat
+    /// is a place in the port's limit on unfinished connections. Later calls have no effect.
     #[inline]
     pub fn proved(&self) {
         if self.state.is_unfinished.load(Relaxed) {
@@ -287,8 +288,8 @@ impl Peer {
         }
     }
 
-    /// Frees the seat as [`Peer::proved`] does, if the port requires no proof of identity. It is called after the peer
-    /// has sent a request, which is enough on such a port.
+    /// Does the same as [`Peer::proved`] if the port requires no proof of identity. It is called after the peer has
+    /// sent a request, because on such a port a request is enough.
     #[inline]
     pub fn requested(&self) {
         if self.state.is_unfinished.load(Relaxed) && !self.needs_credential() {
@@ -350,8 +351,8 @@ impl Peer {
 pub struct Connection {
     transport: Transport,
     peer: Peer,
-    /// Timeout of the unfinished connection, and notification that its seat was lost. Either of them ends the
-    /// connection. `None` once the connection is finished.
+    /// Timeout of the unfinished connection, and notification that another connection took its place in the limit on
+    /// unfinished connections. Either of them ends the connection. `None` once the connection is finished.
     opening: Option<Opening>,
     /// Settings of the port for PROXY headers, with which a header in the first bytes of the connection is refused;
     /// `None` once bytes were received.
@@ -379,7 +380,7 @@ impl Connection {
     }
 
     /// Creates the connection of an accepted socket on a port that accepts no PROXY headers. If `unfinished` is given,
-    /// the connection takes a seat of the port.
+    /// the connection is counted in it.
     pub(crate) fn of_socket(stream: TcpStream, tls: Option<&Tls>, unfinished: Option<&Unfinished>) -> Connection {
         let addr = stream.peer_addr().ok();
         let accept = Accept { tls: tls.cloned(), unfinished: unfinished.cloned(), headers: None };
@@ -462,8 +463,8 @@ impl Connection {
         self.poll_open(cx).map_ok(drop)
     }
 
-    /// Returns an error, which ends the connection, if the connection has lost its seat or has been unfinished for too
-    /// long.
+    /// Returns an error, which ends the connection, if the connection has been unfinished for too long, or if another
+    /// connection took its place in the limit on unfinished connections.
     #[inline]
     fn check_opening(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
         let Some(opening) = &mut self.opening else { return Ok(()) };

@@ -105,8 +105,8 @@ struct Connection {
 }
 
 impl Account {
-    /// Charges `bytes` bytes to the connection if it may hold so many more. The connection holds them until the
-    /// returned charge is dropped.
+    /// Charges `bytes` bytes to the connection, if the connection may hold these bytes in addition to the bytes that it
+    /// holds. The connection holds them until the returned charge is dropped.
     ///
     /// # Errors
     /// [`OutOfMemory`]
@@ -152,7 +152,8 @@ impl Charge {
         &self.account
     }
 
-    /// Adds `bytes` bytes to the charge if the connection may hold so many more. Otherwise changes nothing.
+    /// Adds `bytes` bytes to the charge, if the connection may hold them in addition to the bytes that it holds.
+    /// Otherwise changes nothing.
     ///
     /// # Errors
     /// [`OutOfMemory`]

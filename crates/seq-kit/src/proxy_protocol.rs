@@ -142,7 +142,7 @@ impl Networks {
     }
 }
 
-/// The settings of a port for headers. Clones belong to one node.
+/// The settings of a node's ports for PROXY headers. Clones share the rate limit on log lines about refused headers.
 #[derive(Clone)]
 pub struct Headers(Arc<Inner>);
 

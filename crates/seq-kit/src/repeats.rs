@@ -30,7 +30,7 @@ impl Repeats {
     }
 
     /// Records that the fault has ended, so that the next event is logged at once. Returns the number of events since
-    /// the last logged event, including that one; 0 if there was no event.
+    /// the last logged event, counting the logged event itself; 0 if there was no event.
     pub fn end(&mut self) -> u64 {
         let Repeats { admitted, suppressed } = std::mem::take(self);
         suppressed + u64::from(admitted.is_some())

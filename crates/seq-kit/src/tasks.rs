@@ -36,7 +36,8 @@ struct Inner {
 pub enum Kind {
     /// Shutdown of the group, because the process needs the task.
     Critical,
-    /// No effect. The task may end at any time, for example as the handler of a connection.
+    /// No effect on the group. The task may end at any time. For example, the handler of a connection ends with the
+    /// connection.
     Disposable,
 }
 

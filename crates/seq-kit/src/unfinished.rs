@@ -75,7 +75,8 @@ impl Unfinished {
         Unfinished(Arc::new(Inner { seats, needs_credential: true, dropped, origin }))
     }
 
-    /// Takes a seat for an accepted connection. If another connection loses its seat because of this, notifies it.
+    /// Takes a seat for an accepted connection. If another connection loses its seat to the accepted connection,
+    /// notifies that other connection.
     pub(crate) fn take(&self, peer: Option<IpAddr>) -> (Seat, Opening) {
         let (sender, receiver) = oneshot::channel();
         let mut losing = Vec::new();

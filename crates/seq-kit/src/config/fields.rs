@@ -172,8 +172,8 @@ impl<'t> Fields<'t> {
         }
     }
 
-    /// Reads a list of tables, which is empty if it is missing. An entry that is not a table is recorded as a flaw, and
-    /// is returned as a table without keys.
+    /// Reads a list of tables. Returns an empty list if the key is missing. An entry that is not a table is recorded as
+    /// a flaw, and is returned as a table without keys.
     pub fn tables(&mut self, name: &'static str, reader: &mut Reader) -> Vec<Fields<'t>> {
         let Some(value) = self.take(name, reader) else { return Vec::new() };
         let key = self.key(name);
@@ -235,7 +235,8 @@ fn one_line(message: &str) -> String {
 mod tests {
     use super::*;
 
-    /// Reads two keys and a list of tables that have one key, and returns the flaws.
+    /// Reads a text that should have two keys, and a list of tables with one key each. Returns the flaws that were
+    /// found.
     fn flaws(text: &str) -> Vec<String> {
         let (mut reader, mut fields) = Reader::parse(text);
         let _: Option<u32> = fields.required("size", &mut reader);

@@ -16,15 +16,16 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Number of frames that are admitted for each request and for each frame of a response.
+/// Number of frames without a request that a peer may send for each of its requests, and for each frame of a response
+/// that it receives.
 const EARNED: u32 = 4;
 
-/// Largest allowance, in frames. It is enough for a connection with several hundred requests in flight that has not got
-/// a response yet.
+/// Largest allowance, as a number of frames without a request. It is enough for a connection with several hundred
+/// requests in flight that has not got a response yet.
 pub(super) const MOST: u32 = 1_024;
 
-/// Number of frames that are admitted for each second. It is more than honest peers need, because they send keepalive
-/// pings every few seconds and changed settings less often.
+/// Number of frames without a request that a peer may send for each second. It is more than honest peers need, because
+/// they send keepalive pings every few seconds and changed settings less often.
 const PER_SECOND: u32 = 32;
 
 /// Bytes of a frame's payload that count as one more frame.
@@ -34,7 +35,8 @@ const PAYLOAD: usize = 64;
 const OF_REQUESTS: [u8; 3] = [0, HEADERS, 9];
 const HEADERS: u8 = 1;
 
-/// Returns whether a frame belongs to a request or a response, and therefore adds to the allowance.
+/// Returns whether a frame of the type `kind` belongs to a request or a response, and therefore adds to the peer's
+/// allowance for other frames.
 pub(super) fn earns(kind: u8) -> bool {
     kind <= HEADERS
 }
@@ -43,8 +45,8 @@ pub(super) fn earns(kind: u8) -> bool {
 #[derive(Debug)]
 pub(super) struct Allowance {
     left: u32,
-    /// Time up to which the allowance for the passing of time was added. The clock is read only when the allowance is
-    /// used up.
+    /// Time until which the [`PER_SECOND`] frames of each second have been added to the allowance. The clock is read
+    /// only when the allowance is used up.
     counted: Instant,
 }
 
@@ -54,7 +56,7 @@ impl Allowance {
         Allowance { left: MOST, counted: Instant::now() }
     }
 
-    /// Adds the frames that are admitted for a request, or for a frame of a response.
+    /// Adds [`EARNED`] frames to the allowance, because of a request or of a frame of a response.
     #[inline]
     pub(super) fn earn(&mut self) {
         self.left = (self.left + EARNED).min(MOST);

@@ -57,8 +57,8 @@ enum Protocol {
 /// A connection, with the limit that was stated to its peer.
 pub(super) struct Limited<C> {
     connection: C,
-    /// Membership in the listener's limit, from which the limit of this connection is computed; `None` if the limit
-    /// does not change.
+    /// Membership in the [`super::stream_limit::StreamLimit`] of the listener, from which the limit of this connection
+    /// is computed; `None` if the limit of this connection never changes.
     member: Option<Member>,
     /// The limit that was sent last.
     stated: u32,
@@ -148,8 +148,8 @@ impl<C> Limited<C> {
 }
 
 impl<C: AsyncWrite + Unpin> Limited<C> {
-    /// Sends a frame with the limit if the limit has changed and a frame may be inserted now. Once this returns
-    /// `Ready`, the library may send its own bytes.
+    /// Sends a SETTINGS frame with the current limit on requests, if the limit has changed and a frame may be inserted
+    /// now. Once this returns `Ready`, the library may send its own bytes.
     #[inline]
     fn poll_insert(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let changed = self.member.as_ref().map(Member::limit).filter(|limit| *limit != self.stated);

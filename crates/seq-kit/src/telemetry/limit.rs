@@ -19,7 +19,7 @@ use crate::repeats::Repeats;
 /// Targets whose warnings are limited.
 const LIMITED: &str = "openraft";
 
-/// Formatter that formats events with `inner`, and suppresses repeated warnings of the library.
+/// Formatter that formats events with `inner`, and suppresses repeated warnings of the Raft library.
 pub(super) struct Limit<F> {
     inner: F,
     json: bool,

@@ -172,9 +172,9 @@ mod tests {
     }
 
     proptest! {
-        /// Checks for any sequence of connections that the limits hold and that a newcomer gets a seat. If no other
-        /// connection has the newcomer's address, the newcomer keeps its seat until as many others have connected as
-        /// there are seats for strangers.
+        /// Checks for any sequence of connections that the limits hold and that a new connection gets a seat. If no
+        /// other connection has the address of the new connection, it keeps its seat at least while fewer connections
+        /// follow than there are seats for unknown addresses.
         #[test]
         fn a_flood_shuts_no_newcomer_out(
             flood in prop::collection::vec(2..8_u8, 0..200), more in prop::collection::vec(2..8_u8, 0..11),

@@ -11,7 +11,7 @@ use super::Tracer;
 use super::context::{self, Context, TraceId};
 use crate::wall_clock;
 
-/// Shortest duration of a span that is exported although it is not sampled.
+/// Duration from which a span is exported even if it is not sampled.
 const SLOW: Duration = Duration::from_secs(1);
 
 /// Limit on the bytes of a text in a span.
