@@ -50,7 +50,7 @@ pub(crate) fn encode(
 }
 
 /// Adds the number of attempts with unknown outcome that were made for an item. The function is marked as cold, because
-/// there are such attempts only after an owner failed.
+/// such attempts occur only after an owner failed.
 #[cold]
 fn add_lost(response: &mut v1::NextManyResponse, index: u32, attempts: u32) {
     let lost = response.lost.get_or_insert_default();

@@ -129,7 +129,8 @@ fn is_of(service: &str, path: &str) -> bool {
 /// Timer of a gRPC request, which ends the request at the timeout that its caller stated. The library would end the
 /// request at the same time, but with the code CANCELLED.
 pub(crate) enum End {
-    /// Time at which the request ends, before a timer was created. Most responses are ready at once and need no timer.
+    /// Time at which the request ends. A timer is created only when the request has to wait, because most responses are
+    /// ready at once.
     At(Instant),
     Waiting(Pin<Box<Sleep>>),
 }

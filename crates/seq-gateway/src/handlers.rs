@@ -75,8 +75,8 @@ impl<F: SequenceService> Handlers<F> {
         !self.closing.is_cancelled() && self.ready.probe()
     }
 
-    /// Returns whether HTTP/1.1 connections are closed after a response. They are closed then while the node leaves,
-    /// because a request may be lost if its connection is closed at another time.
+    /// Returns whether each HTTP/1.1 connection is closed after its next response. This is so while the node leaves. If
+    /// the connection were closed at another time, a request on it could be lost.
     pub(crate) fn ends_connections(&self) -> bool {
         self.ready.departure().ends_connections()
     }

@@ -26,7 +26,8 @@ pub(crate) struct RoutesCache {
 struct Made {
     /// The version to which all cached messages lead.
     version: RouteVersion,
-    /// The messages, each with the version since which it contains the changes, in the order in which they were made.
+    /// The cached messages, the oldest first. Each is stored with the version of the routes since which it contains the
+    /// changes.
     since: Vec<(RouteVersion, Arc<v1::Routes>)>,
 }
 

@@ -117,8 +117,8 @@ impl<F: SequenceService> Responses<F> {
         }
     }
 
-    /// Reads the messages that have arrived and adds them to the batch, within the limits. Returns whether any message
-    /// was added.
+    /// Reads messages that have arrived and adds them to the batch, until a limit on the messages or items of the batch
+    /// or of the stream is reached. Returns whether any message was read.
     fn read_available(&mut self, batch: &mut Batch, context: &mut Context<'_>) -> Result<bool, Status> {
         let mut any = false;
         if self.messages.is_some() && self.closing.as_mut().poll(context).is_ready() {

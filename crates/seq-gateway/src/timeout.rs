@@ -96,7 +96,7 @@ pub(crate) fn end(headers: &HeaderMap) -> Option<Instant> {
     Instant::now().checked_add(stated)
 }
 
-/// Returns the time at which a waiting request is refused if its caller waits for the time `time`.
+/// Returns the time at which a waiting request is refused if its caller waits for the time `time` from now on.
 pub(crate) fn after(time: Duration) -> Instant {
     let time = time.min(MAX_TIMEOUT);
     Instant::now() + (time - (time / RESPONSE_SHARE).min(RESPONSE_TIME))

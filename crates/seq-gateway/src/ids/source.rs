@@ -134,8 +134,8 @@ impl<F: SequenceService> IdSource<'_, F> {
         Ok(v1::CurrentIdResponse { id, exact: current.reading.exact, epoch: current.epoch.0 })
     }
 
-    /// Raises a counter to the id `to`, so that its next id is greater. Returns the epoch of the ownership that applied
-    /// the advance.
+    /// Raises a counter to the id `to`, so that the counter's next id is greater than `to`. Returns the epoch of the
+    /// ownership that applied the advance.
     pub(crate) async fn advance(&self, context: IdContext<'_>, series: &IdSeries, to: Id) -> Result<Epoch, IdRefusal> {
         quotas::admit(context.caller, series)?;
         check_counter(series)?;

@@ -45,9 +45,9 @@ const SEND_BYTES: usize = 64 * 1024;
 /// batch of INCR, but not for the largest batch.
 const KEPT_BYTES: usize = SEND_BYTES;
 
-/// Limit on the number of batch buffers that a thread keeps. It is enough for one for each connection that waits for
-/// other nodes under usual load. If each buffer has [`KEPT_BYTES`], they take 12 MiB together. The buffers of small
-/// batches take 1 MiB.
+/// Limit on the number of batch buffers that a thread keeps. Under usual load, fewer connections than this wait for
+/// other nodes at the same time, and each of them uses one batch buffer. All kept buffers together take 12 MiB if each
+/// of them has [`KEPT_BYTES`], and 1 MiB after small batches.
 const MAX_SPARE: usize = 64;
 
 /// Limit on the INCR commands in one batch. It is larger than the number of commands that arrive in one read, and
@@ -182,8 +182,8 @@ impl<F: SequenceService> Client<F> {
         }
     }
 
-    /// Returns whether the connection ends after the replies to the commands so far. This is so while the node leaves,
-    /// because a command may be lost if its connection is closed at another time.
+    /// Returns whether the connection ends after the replies to the commands so far. This is so while the node leaves.
+    /// If the connection were closed at another time, a command on it could be lost.
     fn leaves(&self) -> bool {
         self.endpoint.node.departure.ends_connections() && !self.session.is_in_transaction()
     }

@@ -53,7 +53,7 @@ impl Replies {
         self.end();
     }
 
-    /// Encodes a number as a bulk string, in which form Redis encodes values. Encodes `None` as nil.
+    /// Encodes a number as a bulk string, because Redis encodes values in this form. Encodes `None` as nil.
     pub(crate) fn value(&mut self, value: Option<u64>) {
         match value {
             Some(value) => self.bulk(itoa::Buffer::new().format(value).as_bytes()),

@@ -56,8 +56,8 @@ pub(crate) fn parse_batch<'a>(
     (at, BatchEnd::Full)
 }
 
-/// Parses an INCR in the form that nearly every client sends, and also returns its length in bytes. Commands in other
-/// forms are parsed by [`short`], or after it by the parser, which are slower.
+/// Parses an INCR in the form that nearly every client sends, and also returns its length in bytes. For commands in
+/// other forms, the caller uses the slower [`short`], and if this fails too, the [`Parser`].
 #[inline]
 fn plain(input: &[u8], keys: Keys<'_>) -> Option<(Item, usize)> {
     let (key, rest) = sized(input.strip_prefix(b"*2\r\n$4\r\nINCR\r\n$")?)?;

@@ -24,8 +24,8 @@ pub const MAX_COMMAND_BYTES: usize = limits::MAX_REQUEST_BYTES;
 /// Limit on the digits of a length. It is larger than the number of digits of any limit here.
 const MAX_LENGTH_DIGITS: usize = 10;
 
-/// Error of input that is not a command. The connection must be closed after it, because the start of the next command
-/// in the input is unknown.
+/// Error of input that is not a command. The connection must then be closed, because the start of the next command in
+/// the input is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
     /// A length is not a number, or is not terminated.
@@ -201,7 +201,7 @@ fn inline(input: &[u8]) -> Result<Option<Command<'_>>, Malformed> {
 }
 
 /// Parses the number after the first byte of the input, up to CR LF. Also returns the position after CR LF. Returns
-/// `None` if the input ends before.
+/// `None` if the input ends before CR LF.
 #[inline]
 fn length(input: &[u8]) -> Result<Option<(i64, usize)>, Malformed> {
     let negative = input.get(1) == Some(&b'-');
@@ -224,8 +224,8 @@ fn length(input: &[u8]) -> Result<Option<(i64, usize)>, Malformed> {
     Err(Malformed::Length)
 }
 
-/// Parses the bulk string at the start of the input. Also returns the position after it. Returns `None` if the input
-/// ends before.
+/// Parses the bulk string at the start of the input. Also returns the position after the string. Returns `None` if the
+/// input ends before the end of the string.
 #[inline]
 fn bulk(input: &[u8]) -> Result<Option<(&[u8], usize)>, Malformed> {
     match input.first() {

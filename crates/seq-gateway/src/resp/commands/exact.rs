@@ -10,8 +10,8 @@ use crate::resp::Endpoint;
 use crate::resp::encode::Replies;
 use crate::resp::incr_batch::integer;
 
-/// Executes `SEQ.NEXT key [n]`. The reply has the last number allocated, the number that was allocated directly before
-/// the first one, the number of attempts with unknown outcome, and the epoch.
+/// Executes `SEQ.NEXT key [n]`. The reply has the last number allocated, the number that was allocated for the uid
+/// directly before this command, the number of attempts with unknown outcome, and the epoch.
 pub(super) async fn next<F: SequenceService>(
     endpoint: &Endpoint<F>,
     caller: &Caller,

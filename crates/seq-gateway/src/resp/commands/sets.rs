@@ -96,8 +96,8 @@ fn target<F: SequenceService>(
     Target::new(to).inspect_err(|refusal| refused(endpoint, replies, refusal)).ok().map(|to| (uid, to))
 }
 
-/// Raises a uid to a number, and returns whether it was raised. If `if_none` is true, raises the uid only if it has no
-/// number. It has a number even if another caller gets one at the same time.
+/// Raises a uid to a number, and returns whether the uid was raised. If `if_none` is true, raises the uid only if it
+/// has no number. A number that another caller gets during this command counts too.
 async fn raise<F: SequenceService>(
     endpoint: &Endpoint<F>,
     caller: &Caller,
