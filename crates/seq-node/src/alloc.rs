@@ -114,8 +114,8 @@ async fn refuse_tls(set: &SetFile) -> Result<(), Failure> {
     Err(Failure::new(Exit::Config, message).hint("use the set file of the stores: all nodes of a set are alike"))
 }
 
-/// Returns the set file of a running allocator for its reload. A changed step is applied without a restart. The entries
-/// of other allocators are ignored.
+/// Returns the object with which a running allocator reloads its set file. A changed step is applied without a restart.
+/// The entries of other allocators are ignored.
 fn live_set(args: &AllocArgs, running: SetSpec, allocator: Allocator) -> LiveSet {
     let name = args.name.clone();
     LiveSet {

@@ -298,7 +298,7 @@ async fn connect(seeds: &[String], dial: &Dial, failed: impl Fn(&ConnectError)) 
     }
 }
 
-/// What a proxy reports about itself. A proxy belongs to no set, so its status has no role.
+/// Source of the status that a proxy reports about itself. A proxy belongs to no set, so its status has no role.
 struct View {
     node: String,
     settings: NodeSettings,

@@ -181,8 +181,8 @@ pub(crate) fn run(args: &RecoverArgs, output: &Output) -> anyhow::Result<Exit> {
     Ok(Exit::Ok)
 }
 
-/// Requests the ceilings from the allocators of a set, and the counts of restores from all nodes that may know some.
-/// Returns the ceilings, and the nodes that know of restores.
+/// Requests the ceilings from the allocators of a set, and the counts of earlier restores from all nodes that may know
+/// such counts. Returns the ceilings, and the nodes that know of restores.
 ///
 /// # Errors
 /// A majority of the set's stores responds, so the set is alive.

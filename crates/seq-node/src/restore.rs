@@ -166,8 +166,9 @@ pub fn run(args: &RestoreArgs, output: &Output) -> anyhow::Result<Exit> {
     Ok(Exit::Ok)
 }
 
-/// Requests the state of the set's stores, to check that the set is not alive, and the counts of restores from all
-/// nodes that may know some. Returns the names of the stores that respond, and the nodes that know of restores.
+/// Requests the state of the set's stores, to check that the set is not alive, and the counts of earlier restores from
+/// all nodes that may know such counts. Returns the names of the stores that respond, and the nodes that know of
+/// restores.
 ///
 /// # Errors
 /// A majority of the set's stores responds, so the set is alive.

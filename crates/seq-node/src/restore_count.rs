@@ -1,11 +1,11 @@
-//! Chooses the count of a restore, and finds out whether the count is new.
+//! Decides the count of a restore, and checks that no earlier restore in the cluster had this count.
 //!
-//! Each restore in a cluster gets a count, which must be above the counts of all earlier restores of any set. The
-//! restored ceilings and epochs depend on the count, so a restore under a count that was used before would repeat
-//! numbers. Only an operator knows every restore. The stores of other sets, allocators, the backup, and a file next to
-//! the backup, the *notes*, each know some of the counts. A new count must be above all counts that they know. But only
-//! a store of another set that is not in quarantine makes certain that the next count is new, because after a restore
-//! no set serves until all other sets know the restore's count.
+//! The count of a restore must be above the counts of all earlier restores of any set in the cluster. The restored
+//! ceilings and epochs depend on the count, so a restore under a count that was used before would repeat numbers. Only
+//! an operator knows every restore. The stores of other sets, allocators, the backup, and a file next to the backup,
+//! the *notes*, each know some of the counts. A new count must be above all counts that they know. But only a store of
+//! another set that is not in quarantine makes certain that the next count is new, because after a restore no set
+//! serves until all other sets know the restore's count.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -122,7 +122,7 @@ impl Notes {
         self.write(&text)
     }
 
-    /// Removes the note that was added last, because no data were written under its count.
+    /// Removes the note that was added last, because no data were written under the count in the note.
     ///
     /// # Errors
     /// The file cannot be written.

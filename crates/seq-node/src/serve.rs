@@ -158,8 +158,8 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Sets up what belongs to the whole process: logging, the panic hook, the limits on files and memory, and metrics.
-    /// Opens no socket.
+    /// Sets up the parts of the process that all stages use: logging, the panic hook, the limits on files and memory,
+    /// and metrics. Opens no socket.
     pub(crate) fn new(settings: Settings, is: &Banner<'_>) -> anyhow::Result<(Process, Recorder)> {
         let color = !environment::refuses_color();
         let filter = telemetry::init(settings.log.format, &settings.log.filter, color)?;
@@ -184,7 +184,8 @@ impl Process {
         self.settings.shutdown.timeout
     }
 
-    /// Returns a list without checks. By this list, the node is not ready any more once a stop is requested.
+    /// Returns an empty list of readiness checks, to which the caller adds checks. Even without checks, the list
+    /// reports the node as not ready once a stop of the process is requested.
     pub(crate) fn checks(&self) -> Checks {
         Checks::until(self.departure.clone())
     }

@@ -15,7 +15,7 @@ use crate::settings::{Loaded, of_node, table};
 /// The only settings key whose change is applied at SIGHUP. Certificates and tenants are read again without a signal.
 const LIVE: &str = "log.filter";
 
-/// What a running process needs to read its settings and its set file again.
+/// Functions and values with which a running process reads its settings and its set file again.
 pub(crate) struct Reload {
     /// The settings with which the process started.
     pub(crate) running: Vec<Key>,

@@ -1,4 +1,5 @@
-//! Notifies systemd that the process is ready or stopping, of a line of status, and for the watchdog (`sd_notify(3)`).
+//! Sends notifications to systemd (`sd_notify(3)`): that the process is ready or stopping, a line with its status, and
+//! the regular notifications that systemd's watchdog expects.
 //!
 //! If NOTIFY_SOCKET is not in the environment, which is so outside of a unit of `Type=notify`, nothing is sent.
 //!
