@@ -1,8 +1,10 @@
-//! Activity of the owned sections, that is, numbers and raises over time.
+//! Activity of the sections that this node owns: how many numbers each section allocated, and how often its ceiling was
+//! raised, over time.
 //!
-//! The code that allocates a number counts nothing. Instead a task reads all slots slowly ([`reader`]). The difference
-//! between two sums of a section's slots is the count of numbers that were allocated between the two readings. A raise
-//! is counted when its response is adopted.
+//! The code that allocates a number counts nothing, so that it stays fast. Instead a task slowly reads the slots of all
+//! sections ([`reader`]) and adds them up for each section. The difference between the sums of two readings of a
+//! section is the count of numbers that the section allocated between these readings. A raise is counted when this node
+//! adopts the store's response to it.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -23,10 +25,12 @@ const MS: u64 = 1_000_000;
 /// Activity of this node's sections since the node was started.
 #[derive(Debug)]
 pub(crate) struct NodeActivity {
-    /// Time of the node's start. The times of columns and raises are relative to it.
+    /// Clocks at the node's start. The times of recorded raises, and of the periods for which activity is recorded, are
+    /// derived from them ([`NodeActivity::ms`]).
     origin: Clocks,
     recorded: Mutex<Recorded>,
-    /// Bytes of the touched pages of all owned sections, as the reader counted them in its last complete pass.
+    /// Bytes of the pages of slots of all owned sections, as counted in the reader's last complete pass. A page exists
+    /// only after a uid in it was used.
     slot_bytes: AtomicU64,
     /// Duration of the reader's last complete pass, in milliseconds.
     pass_ms: AtomicU32,
@@ -38,8 +42,8 @@ pub(crate) struct NodeActivity {
 struct Recorded {
     activity: Activity,
     raises: RaiseRing,
-    /// Raises of each section that its figures do not include yet. There are at most as many entries as the layout has
-    /// sections.
+    /// Raises of each section that are not yet added to the section's recorded figures. There are at most as many
+    /// entries as the layout has sections.
     unrecorded: BTreeMap<SectionId, Figures>,
 }
 
@@ -60,8 +64,8 @@ impl NodeActivity {
         self.origin.realtime / MS + boottime.saturating_sub(self.origin.boottime) / MS
     }
 
-    /// Records the raises of a request to the store, each with its section. The request was sent at `requested`, and
-    /// its response arrived at `now`.
+    /// Records the raises that one request to the store made. Each item of `raises` is a section with its ceiling
+    /// before and after the raise. The request was sent at `requested`, and its response arrived at `now`.
     pub(crate) fn raised(&self, raises: impl Iterator<Item = (SectionId, (Seq, Seq))>, requested: Clocks, now: Clocks) {
         let took_ns = now.boottime.saturating_sub(requested.boottime);
         let took_us = u32::try_from(took_ns / 1_000).unwrap_or(u32::MAX);
@@ -75,12 +79,13 @@ impl NodeActivity {
         }
     }
 
-    /// Returns the bytes of the touched pages of all owned sections, as of the last pass of the reader.
+    /// Returns the bytes of the pages of slots of all owned sections, as counted in the reader's last complete pass.
     pub(crate) fn slot_bytes(&self) -> u64 {
         self.slot_bytes.load(Relaxed)
     }
 
-    /// Returns the relation of the recorded times to the wall clock at `now`.
+    /// Returns the [`Times`] with which times from [`NodeActivity::ms`] are converted to times of the wall clock. `now`
+    /// has the present time of the wall clock.
     pub(crate) fn times(&self, now: Clocks) -> Times {
         Times::new(now.realtime / MS, self.ms(now.boottime))
     }

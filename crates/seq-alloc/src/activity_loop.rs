@@ -1,6 +1,6 @@
-//! Reads all slots again and again, slowly enough to use only one percent of a core. It reads 256 KiB in about 30 us
-//! and then waits, so that it delays no other task of the control runtime. A pass takes a second or longer: for 20
-//! million touched uids, it takes 5 s.
+//! Loop that reads the slots of all owned sections in repeated passes, slowly enough to use only one percent of a core.
+//! The loop reads 256 KiB in about 30 us and then waits, so that it does not delay the other tasks of the control
+//! runtime. A pass takes a second or longer. For 20 million uids that have used their slots, a pass takes 5 s.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,8 +13,8 @@ use crate::shared::Shared;
 /// Pace of the reader.
 const BYTES_PER_SECOND: u64 = 32 << 20;
 
-/// Interval of the search for sections that entered or left the table. The slots of a section that left stay in memory
-/// until this search.
+/// Interval at which the loop looks for sections that entered or left the table of served sections. The slots of a
+/// section that left stay in memory until then.
 const SWEEP_EVERY: Duration = Duration::from_secs(1);
 
 /// Reads until shutdown.

@@ -1,5 +1,5 @@
-//! Responses about the activity of sections. Making a response takes milliseconds and must not delay the connections of
-//! a core, so this work is returned as a closure.
+//! Builds the responses to requests about the activity of sections. Building a response takes milliseconds and must not
+//! delay the connections that the current thread serves, so the functions return this work as a closure.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -26,10 +26,11 @@ const MAX_RAISES: usize = 200;
 pub(crate) type Report<T> = Box<dyn FnOnce() -> T + Send>;
 
 impl Shared {
-    /// Begins the response to a request for columns, or for the busiest sections.
+    /// Begins the response to a request for the activity of sections over time, or for the busiest sections. The
+    /// returned closure completes the response.
     ///
     /// # Errors
-    /// The refusal of a request that exceeds the limits of the node.
+    /// The refusal of a request that exceeds this node's limits on reports.
     pub(crate) fn list_activity(
         self: &Arc<Shared>,
         request: ListActivityRequest,
@@ -58,10 +59,12 @@ impl Shared {
         response
     }
 
-    /// Begins the response to a request for the description of a section.
+    /// Begins the response to a request for the description of one section. The returned closure completes the
+    /// response.
     ///
     /// # Errors
-    /// The refusal of a section that this node does not own, or of a request that exceeds the limits of the node.
+    /// The refusal of a request for a section that this node does not own, or of a request that exceeds this node's
+    /// limits on reports.
     pub(crate) fn describe_section(
         self: &Arc<Shared>,
         request: DescribeSectionRequest,
@@ -111,7 +114,7 @@ impl Shared {
             remaining: ceiling.0.saturating_sub(highest),
             raise_due_at: step.0 / 2,
             touched: tally.touched,
-            // A skip in flight is already counted but not yet in the sum.
+            // A skip in flight is already counted as skipped but is not yet in the sum of the slots.
             numbers: owned.numbers(tally.sum).map_or(0, |numbers| numbers.cast_signed().max(0).cast_unsigned()),
             in_ticks: owned.is_in_ticks(),
             figures: Some(section_figures(owned.id, figures.unwrap_or_default())),

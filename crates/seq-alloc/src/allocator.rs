@@ -1,4 +1,5 @@
-//! Handle of an AllocSvr. It allocates numbers from memory with one atomic load and one compare-and-swap.
+//! Handle of an AllocSvr. A call through the handle allocates a number from memory with one atomic load and one
+//! compare-and-swap.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,12 +34,14 @@ use crate::store_link::StoreLink;
 use crate::work::{Advance, Read, Take, TakeInLane, Work};
 use crate::{activity_loop, control_loop, loss_report, metrics_loop};
 
-/// Handle of an AllocSvr. Its clones share one AllocSvr. Calls may come from any thread and any runtime.
+/// Handle of an AllocSvr. All clones of a handle refer to the same AllocSvr. Its methods may be called on any thread
+/// and in any runtime.
 #[derive(Clone, Debug)]
 pub struct Allocator {
     pub(crate) shared: Arc<Shared>,
     link: Arc<StoreLink>,
-    /// Clock of the thread on which all calls through this handle arrive; `None` if they may arrive on any thread.
+    /// Clock of the thread on which all calls through this handle arrive; `None` if calls may arrive on different
+    /// threads.
     arrivals: Option<Arc<BatchClock>>,
 }
 
@@ -67,8 +70,8 @@ pub enum StartError {
 }
 
 impl Allocator {
-    /// Starts an allocator, with its loops in `group` on the current runtime. The allocator serves numbers once it is
-    /// registered and has been granted sections; see [`Allocator::add_checks`].
+    /// Starts an allocator. Its loops run in `group` on the current runtime. The allocator serves numbers once it is
+    /// registered with the store and the store has granted sections to it; see [`Allocator::add_checks`].
     ///
     /// # Errors
     /// [`StartError`] if the configuration is invalid. In that case nothing was started.
@@ -79,9 +82,9 @@ impl Allocator {
         Allocator::start_with(config, &Dial::tcp(), group)
     }
 
-    /// Starts an allocator that connects to the store and to other nodes by `dial`. It accepts a connection only if the
-    /// server is a member of its own set's store, an AllocSvr of its own set, or, at an address of another set, an
-    /// AllocSvr of that other set.
+    /// Starts an allocator that connects to the store and to other nodes with `dial`. At the addresses of its own set,
+    /// the allocator accepts a connection only if the server is a member of that set's store or an AllocSvr of that
+    /// set. At an address of another set, it accepts only an AllocSvr of that other set.
     ///
     /// # Errors
     /// As [`Allocator::start`].
@@ -130,7 +133,7 @@ impl Allocator {
     }
 
     /// Returns a handle for the endpoints of the current thread. The handle reads the clock only once for all calls
-    /// that arrived together. Every call through it or through its clones must have arrived over a connection of the
+    /// that arrived together. Every call through this handle or its clones must have arrived over a connection of the
     /// current runtime.
     ///
     /// # Panics
@@ -141,8 +144,8 @@ impl Allocator {
         Allocator { shared: self.shared.clone(), link: self.link.clone(), arrivals: Some(Arc::new(clock)) }
     }
 
-    /// Returns the sections that may be served, if the lease holds by a reading of the clock after the current calls
-    /// arrived.
+    /// Returns access to the served sections if the lease holds, otherwise `None`. The lease is checked with a reading
+    /// of the clock that was made after the current calls arrived.
     #[inline]
     fn serve(&self) -> Option<Serving<'_>> {
         match &self.arrivals {
@@ -151,8 +154,8 @@ impl Allocator {
         }
     }
 
-    /// Returns the cause for which this process may no longer serve; `None` while it may. The cause is available after
-    /// the shutdown too. An evicted allocator shuts down by itself.
+    /// Returns the cause for which this process may no longer serve, or `None` while it may serve. The cause can be
+    /// read even after the shutdown. An allocator that was evicted by another process shuts down by itself.
     #[must_use]
     pub fn halt(&self) -> Option<Halt> {
         self.shared.halt.get()
@@ -182,8 +185,8 @@ impl Allocator {
             raises_refused,
             slot_bytes: shared.activity.slot_bytes(),
             store_addrs: self.link.reported_members(),
-            // At least 1 while the lease holds. In the same way, `lease_ended_ms` is at least 1 once the lease has
-            // expired.
+            // The value is at least 1 while the lease holds. In the same way, `lease_ended_ms` is at least 1 once the
+            // lease has expired.
             lease_remaining_ms: (lease.as_millis() as u64).max(u64::from(!lease.is_zero())),
             lease_ended_ms: if over { (ended / 1_000_000).max(1) } else { 0 },
             halted: self.halt().map_or_else(String::new, |halt| halt.to_string()),
@@ -195,8 +198,8 @@ impl Allocator {
         }
     }
 
-    /// Returns the ceilings of the sections that this node owns, beginning at section `first`. It returns them even
-    /// while the node's lease is expired. The node has allocated no number above the ceiling of its section.
+    /// Returns the ceilings of the sections that this node owns and whose ids are `first` or higher. Returns them even
+    /// while the node's lease is expired. The node has allocated no number above a section's ceiling.
     #[must_use]
     pub fn ceilings(&self, first: SectionId) -> v1::ListCeilingsResponse {
         let owned = self.shared.ownership.owned();
@@ -211,10 +214,11 @@ impl Allocator {
         v1::ListCeilingsResponse { set: self.shared.config.set.clone(), ceilings, next_section }
     }
 
-    /// Begins the response to `ListActivity`. Returns the rest of the work as a closure, because it takes milliseconds.
+    /// Begins the response to `ListActivity`. Returns a closure that completes the response, because this work takes
+    /// milliseconds.
     ///
     /// # Errors
-    /// The refusal of a request that exceeds the limits of the node.
+    /// The refusal of a request that exceeds this node's limits on reports.
     pub fn activity(
         &self,
         request: v1::ListActivityRequest,
@@ -222,10 +226,12 @@ impl Allocator {
         self.shared.list_activity(request)
     }
 
-    /// Begins the response to `DescribeSection`. Returns the rest of the work as a closure.
+    /// Begins the response to `DescribeSection`. Returns a closure that completes the response, because this work takes
+    /// milliseconds.
     ///
     /// # Errors
-    /// The refusal of a section that this node does not own, or of a request that exceeds the limits of the node.
+    /// The refusal of a request for a section that this node does not own, or of a request that exceeds this node's
+    /// limits on reports.
     pub fn describe_section(
         &self,
         request: v1::DescribeSectionRequest,
@@ -233,9 +239,9 @@ impl Allocator {
         self.shared.describe_section(request)
     }
 
-    /// Adds the conditions that must hold before this node gets traffic. The node is registered, holds a lease, knows
-    /// the owners of sections, agrees with the store on the definition of the set, and is not withdrawn because callers
-    /// cannot reach it.
+    /// Adds the conditions that must hold before this node is sent calls. The conditions are that the node is
+    /// registered, holds a lease, knows owners of sections, agrees with the store on the definition of the set, and is
+    /// not withdrawn because callers cannot reach it.
     pub fn add_checks(&self, checks: &mut Checks) {
         let shared = self.shared.clone();
         checks.add("registered", move || {
@@ -254,8 +260,8 @@ impl Allocator {
             let reason = || shared.registration.fault().unwrap_or_else(|| "no routes yet".to_owned());
             let routes = shared.routes();
             let routed = routes.as_ref().is_some_and(|routes| {
-                // The uids of future calls are unknown, so one section that has an owner or is in another set is
-                // enough. A new set has no section of its own and forwards every call.
+                // The uids of future calls are unknown, so it is enough that one section has an owner or is in another
+                // set. A new set has no section of its own, and its nodes forward every call.
                 let is_routed = |at: Route| at.owner.is_some() || at.other_set().is_some();
                 (0..routes.layout().sections()).any(|id| routes.get(SectionId(id)).is_some_and(is_routed))
             });
@@ -263,7 +269,8 @@ impl Allocator {
         });
     }
 
-    /// Changes the step of raises. The next raise of each section already uses the new step.
+    /// Changes the number of seqs by which a raise moves a ceiling. The next raise of each section already uses the new
+    /// step.
     ///
     /// # Panics
     /// If the step is 0.
@@ -281,23 +288,23 @@ impl Allocator {
         checks.ask()
     }
 
-    /// Returns a receiver of the cause for which this process may no longer serve. Its value is `None` while the
-    /// process may serve.
+    /// Returns a receiver for the cause for which this process may no longer serve. The receiver's value is `None`
+    /// while the process may serve.
     #[must_use]
     pub fn halted(&self) -> watch::Receiver<Option<Halt>> {
         self.shared.halt.subscribe()
     }
 
-    /// Updates the process' metrics. The allocator also does so by itself once a second.
+    /// Updates the process' metrics from the allocator's counts. The allocator also does this by itself once a second.
     pub fn publish(&self) {
         self.shared.publish();
     }
 
-    /// Hands all sections of this node over to other nodes, with their exact values, and continues to serve calls in
-    /// the meantime. If no other node is a candidate, the node releases its sections instead. Completes when the store
-    /// has applied all changes, when `timeout` has passed, or when the certificate of this node has expired, because
-    /// then no node accepts a handover from this node any more. Returns whether the node owns nothing any more. Cancel
-    /// safe: handovers that have begun continue.
+    /// Hands all sections of this node over to other nodes of the set, with their exact values. In the meantime the
+    /// node continues to serve calls. If no other node can take the sections, the node releases them to the store
+    /// instead. Returns `true` once this node owns no section and no step of a handover is in progress. Returns `false`
+    /// if `timeout` passes first, or if the node's certificate has expired, because then no node accepts a handover
+    /// from this node any more. Cancel safe: handovers that have begun continue.
     pub async fn drain(&self, timeout: Duration) -> bool {
         let shared = &*self.shared;
         shared.step(|owner, _| owner.leave());
@@ -395,8 +402,9 @@ impl SequenceService for Allocator {
 }
 
 impl Allocator {
-    /// Completes an item of a lane that needs no lease, while this node holds no lease. Returns `None` if the item
-    /// needs a lease or has to wait, or if the process may no longer serve.
+    /// Completes an item of a lane that may be served without a lease, in case this node holds no lease. Returns `None`
+    /// if the node holds a lease, if the item's lane may not be served without a lease, if the item has to wait, or if
+    /// the process may no longer serve.
     fn unleased(&self, work: &TakeInLane, call: Call, item: &Item) -> Option<Result<Allocation, Refusal>> {
         let shared = &*self.shared;
         if self.serve().is_some() || shared.halt.get().is_some() {
@@ -411,7 +419,7 @@ impl Allocator {
         Some(result)
     }
 
-    /// Completes one item. In the common case this node owns the item's section and completes the item without a wait.
+    /// Completes one item. In the common case this node owns the item's section and completes the item without waiting.
     #[inline]
     async fn one<W: Work>(&self, work: &W, call: Call, item: Item) -> Result<W::Output, Refusal> {
         let shared = &*self.shared;

@@ -1,5 +1,5 @@
-//! Calls for many uids. A first pass over one state of the table serves all items that this node can serve now. Only
-//! items that have to wait or have to be forwarded cost more.
+//! Calls for many uids. A first pass serves all items that this node can serve now, from a single load of the table of
+//! served sections. Only the remaining items, which have to wait or to be forwarded, cost more.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,13 +15,14 @@ use crate::pending_item::PendingItem;
 use crate::shared::Shared;
 use crate::work::{Read, Take, Work};
 
-/// Number of slots that are prefetched before they are used. It is large enough for their loads to overlap, and small
-/// enough that the first slot is still in the cache when the last slot has been loaded.
+/// Number of slots that are loaded into the processor's cache before they are used. It is large enough for their loads
+/// to overlap, and small enough that the first slot is still in the cache when the last slot has been loaded.
 const PREFETCHED: usize = 16;
 
 impl Shared {
-    /// Serves the items that can be served now, and adds a reply for each item. The reply is `None` for an item that
-    /// becomes pending. `serving` must have been obtained after the request arrived.
+    /// Serves the items that can be served now, and adds one reply to `replies` for each item. The reply is `None` for
+    /// an item that becomes pending. `serving` must have been obtained after the request arrived, so that the lease was
+    /// checked after that time.
     pub(crate) fn first_pass<W: Work>(
         &self,
         work: &W,
@@ -110,8 +111,9 @@ impl Shared {
         replies.into_iter().map(|reply| reply.expect("every item has a result")).collect()
     }
 
-    /// Completes the pending items. All items for the same node are sent in one request; the other items are completed
-    /// section by section. The results of a group are in no particular order.
+    /// Completes the items whose reply is `None`. Sends all items for the same node in one request, and completes the
+    /// other items section by section. Returns one list of results for each group of items. The results in a list are
+    /// in no particular order.
     async fn second_pass<W: Work>(
         &self,
         work: &W,
@@ -124,7 +126,8 @@ impl Shared {
         future::join_all(groups).await
     }
 
-    /// Groups the pending items by destination. Within each group they keep the order of the call.
+    /// Groups the items whose reply is `None` by their destination. Within each group the items keep the order that
+    /// they have in the call.
     fn groups<T>(&self, call: &Call, items: &[DecodedItem], replies: &[ItemReply<T>]) -> Vec<PendingGroup> {
         let pending = items.iter().zip(replies).enumerate().filter(|(_, (_, reply))| reply.is_none());
         let pending: Vec<PendingItem> =

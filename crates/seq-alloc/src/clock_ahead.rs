@@ -1,10 +1,11 @@
-//! Time by which this node's clock is ahead of its store's clock. It is derived from the ceiling that the store commits
-//! when it cuts a raise of ticks short.
+//! Measures how far this node's clock is ahead of its store's clock, from the raises of sections whose numbers are
+//! ticks, that is, follow the time.
 //!
-//! The store's leader lets no ceiling of ticks exceed its own clock by more than the series' lead and ten seconds. If
-//! this bound is below the time of this node's clock, the node can take no number of the present, and this does not
-//! change until one of the two clocks changes. Therefore calls are refused at once instead of waiting, and lanes of
-//! other nodes are chosen.
+//! The store's leader commits no ceiling of ticks that is ahead of its own clock by more than the lanes' raise step
+//! (`lead_ms`) and ten seconds. If a raise requests more, the leader commits this bound, that is, it cuts the raise
+//! short. If the bound is below the time of this node's clock, the node cannot allocate a number for its present time
+//! until one of the two clocks changes. Therefore the node refuses calls for such lanes at once, instead of letting
+//! them wait, and lanes of other nodes are chosen for new calls.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -12,27 +13,29 @@ use seq_core::Seq;
 use seq_core::layout::TickClock;
 use seq_core::lease::Clocks;
 
-/// Time for which a measured difference is used, in nanoseconds. The first call after this time requests a raise again
-/// and waits for its outcome.
+/// Time for which a measured difference between the clocks is used, in nanoseconds. The first call after this time
+/// requests a raise again, waits for its outcome, and so measures the difference anew.
 const COUNTS_FOR_NS: u64 = 1_000_000_000;
 
-/// Smallest difference, in milliseconds, for which this node's clock is considered the cause of a bounded raise. A
-/// smaller difference is no proof, because the store also bounds a raise of a lane that is ahead of a right clock by
-/// the largest possible `ahead`.
+/// Smallest difference between the clocks, in milliseconds, that is taken as proof that this node's clock is ahead. A
+/// smaller difference is no proof, because the store also cuts the raise of a lane short if the clocks agree but the
+/// lane is ahead of them by the largest possible `ahead`.
 const MIN_AHEAD_MS: u64 = 1_000;
 
-/// Difference of the clocks at the last raise whose committed ceiling was below the time of this node's clock.
+/// Difference between this node's clock and the store's clock, as measured at the last raise whose committed ceiling
+/// was below the time of this node's clock.
 #[derive(Debug, Default)]
 pub(crate) struct ClockAhead {
-    /// Milliseconds by which this node's clock was ahead; 0 if no committed ceiling was below the time of this clock.
+    /// Milliseconds by which this node's clock was ahead of the store's clock; 0 if no committed ceiling was below the
+    /// time of this node's clock.
     ahead_ms: AtomicU64,
-    /// Time of the boot clock, in nanoseconds, until which the difference is used.
+    /// Time of the boot clock, in nanoseconds, until which the measured difference of the clocks is used.
     until: AtomicU64,
 }
 
 impl ClockAhead {
-    /// Adopts the committed ceiling of a raise that the store cut short. Returns whether this node's clock is the
-    /// cause, that is, whether it is ahead of the store's clock.
+    /// Updates the difference of the clocks from `ceiling`, which the store committed when it cut a raise of ticks
+    /// short. Returns whether the store cut it short because this node's clock is ahead of the store's clock.
     pub(crate) fn on_cut_short(&self, clock: &TickClock, ceiling: Seq, now: Clocks) -> bool {
         let now_ms = ms(now);
         let ahead_ms = now_ms.saturating_sub(clock.clamped_at(ceiling));
@@ -43,8 +46,9 @@ impl ClockAhead {
         ahead_ms >= MIN_AHEAD_MS
     }
 
-    /// Returns the milliseconds by which this node's clock is ahead of the store's clock, if this difference prevents a
-    /// section under `ceiling` from being raised to the present; otherwise `None`.
+    /// Returns the milliseconds by which this node's clock is ahead of the store's clock, if the store would for this
+    /// reason not raise a section whose ceiling is `ceiling` to the present time of this node. Returns `None`
+    /// otherwise.
     pub(crate) fn bounds(&self, clock: &TickClock, ceiling: Seq, now: Clocks) -> Option<u64> {
         let ahead_ms = self.ahead_ms.load(Relaxed);
         if ahead_ms == 0 || now.boottime >= self.until.load(Relaxed) {
@@ -56,7 +60,7 @@ impl ClockAhead {
     }
 }
 
-/// Returns the time of the wall clock in a reading, in milliseconds since 1970.
+/// Returns the time of the wall clock in `now`, in milliseconds since 1970.
 fn ms(now: Clocks) -> u64 {
     now.realtime / 1_000_000
 }

@@ -1,4 +1,4 @@
-//! Configuration of an AllocSvr: its place in a set, and its options, which are settings keys.
+//! Configuration of an AllocSvr: the set and node that it is, and its options, which are keys of the settings file.
 
 use std::time::Duration;
 
@@ -18,10 +18,10 @@ pub struct AllocConfig {
     pub spec: SetSpec,
     /// Name of the node, one of the spec's AllocSvrs.
     pub name: String,
-    /// Address at which others reach its port for callers, "host:port".
+    /// Address at which callers and other nodes reach this node's port for callers, "host:port".
     pub advertise: String,
-    /// Address at which other AllocSvrs reach its port for peers, "host:port"; `None` if the port for callers also
-    /// serves peers.
+    /// Address at which other AllocSvrs reach this node's port for peers, "host:port"; `None` if the port for callers
+    /// also serves peers.
     pub advertise_to_peers: Option<String>,
     /// Whether to replace a live process that is registered under this name at another address.
     pub replace: bool,
@@ -109,8 +109,8 @@ mod advance_limit {
     }
 }
 
-/// Limit on raise requests in flight. Each request is an entry of the store's log, and if more than a few are in
-/// flight, the others only wait there.
+/// Upper limit of [`AllocOptions::raises_in_flight`]. Each request becomes an entry of the store's log. If more than a
+/// few requests are in flight, the others only wait in the store.
 const MAX_RAISES_IN_FLIGHT: usize = 64;
 
 impl AllocOptions {
@@ -130,8 +130,8 @@ impl AllocOptions {
         max_advance: AdvanceLimit(limits::DEFAULT_MAX_ADVANCE),
     };
 
-    /// Returns the terms of the lease. The wait in them is not the real one: only the store knows its wait, and
-    /// compares it with the lease at the registration.
+    /// Returns the terms of the lease. The value of `wait` in them is a placeholder, because only the store knows how
+    /// long it waits after a lease. The store compares this wait with the lease when the node registers.
     pub(crate) fn terms(&self) -> LeaseTerms {
         let AllocOptions { lease, lease_margin: margin, renew_interval, .. } = *self;
         LeaseTerms { lease, margin, renew_interval, wait: lease * 2 }
@@ -198,7 +198,7 @@ pub enum OptionsError {
     /// Broken relation between the terms of the lease.
     #[error(transparent)]
     Terms(#[from] TermsError),
-    /// Renewals at such long intervals that the failure of the store's leader would cost the lease.
+    /// Interval of renewals that is so long that the node would lose its lease whenever the store's leader fails.
     #[error(
         "renew_interval {renew:?} + store_timeout {timeout:?} * 2 is not below lease - lease_margin, {served:?}: a \
          renewal that is lost with the store's leader, and the next one, must fit into a lease"
@@ -211,7 +211,7 @@ pub enum OptionsError {
         /// Time for which the node serves under one lease.
         served: Duration,
     },
-    /// Longer interval of renewals for a node without sections than for a node with sections.
+    /// Interval of renewals of a node without sections that is longer than the interval of a node with sections.
     #[error(
         "min_renew_interval {claim:?} is above renew_interval {renew:?}: a node without sections must renew at least as often"
     )]
@@ -229,7 +229,7 @@ pub enum OptionsError {
         /// `retry_max`.
         max: Duration,
     },
-    /// Limit that is 0, or that is above its own limit.
+    /// Option that is a limit, with a value of 0 or above the largest allowed value.
     #[error("{key} {value} is not in 1..={most}")]
     Count {
         /// The key.

@@ -1,18 +1,18 @@
-//! Loop in which an AllocSvr waits. Each notification, each ended call and each expiry of the loop's only timer becomes
-//! an [`Event`].
+//! Loop in which an AllocSvr waits for its next task. Each notification, each call that ended, and each expiry of the
+//! loop's only timer becomes an [`Event`].
 //!
-//! Each event is handled by a short method of the module that owns the event's subject: `session`, `raises`, `handover`
-//! or `peer_routes`. A handler never waits. It returns the calls to make next. The calls run as tasks, and the end of a
-//! call is an event too, so a slow store or peer delays only the handlers of its own responses. At the `trace` level
-//! this module logs each event, so the log shows why the loop wakes.
+//! Each event is handled by a short method of the module that it concerns: `session`, `raises`, `handover` or
+//! `peer_routes`. A handler never waits. It returns the calls to make next, which run as tasks. The end of a call is an
+//! event too, so a slow store or peer delays only the handlers of its own responses. At the `trace` level this module
+//! logs each event, so the log shows why the loop wakes.
 //!
-//! Other waits are not in this loop. The check of this node (`self_check`) only changes whether the node is withdrawn.
-//! The probes of other sets (`other_sets`) change no ownership. The metrics loop (`metrics_loop`) and the reader of all
-//! slots (`activity_loop`) decide nothing, and may fail without ending the process. Pending calls wait for
-//! `ownership_changed` on the threads of their endpoints.
+//! Some waits are not part of this loop. The check of this node (`self_check`) only changes whether the node is
+//! withdrawn. The probes of other sets (`other_sets`) change no ownership. The loop that publishes metrics
+//! (`metrics_loop`) and the loop that reads all slots (`activity_loop`) decide nothing and may fail without ending the
+//! process. Pending calls wait for `ownership_changed` on the threads of their endpoints.
 //!
-//! **Invariant:** only this loop adopts responses, one at a time, in the order in which the calls ended. Once this
-//! process may no longer serve, no registration or renewal follows.
+//! **Invariant:** only this loop adopts responses of the store, one at a time, in the order in which the calls ended.
+//! Once this process may no longer serve, the loop sends no registration or renewal any more.
 
 use std::panic::resume_unwind;
 use std::sync::Arc;
@@ -43,9 +43,9 @@ enum Event {
     RenewalDue,
     /// End of the call of a renewal.
     RenewalDone(AnsweredRenewal),
-    /// Request for a renewal, e.g. because the routes of this node proved stale.
+    /// Request of another task for a renewal, e.g. because the routes of this node proved stale.
     RoutesStale,
-    /// Request for a renewal at once, because a peer reports that a handover to this node is committed.
+    /// Request for an immediate renewal, because a peer reports that the store committed a handover to this node.
     GrantReported,
     /// New section in the queue of raises.
     RaiseQueued,
@@ -55,19 +55,20 @@ enum Event {
     RaiseDone(AnsweredRaise),
     /// New step of a handover, requested by the owner's machine.
     HandoverRequested,
-    /// Time to repeat a step of a handover, e.g. a commit that got no definite response.
+    /// Time to repeat a step of a handover, e.g. a commit to which the store gave no definite response.
     CommitRetryDue,
     /// End of the call of a step of a handover.
     HandoverStepDone(AnsweredStep),
-    /// Time to check the lease. If it is expired, routes are fetched from a peer.
+    /// Time to check the lease. If the lease is expired, the handler fetches routes from a peer.
     PeerRoutesDue,
-    /// End of a fetch of routes from a peer. Its value has the peer's routes if they are newer than this node's routes.
+    /// End of a fetch of routes from a peer. The value is `None` unless the peer's routes are newer than this node's
+    /// routes.
     PeerRoutesFetched(Option<RouteUpdate>),
 }
 
 impl Event {
-    /// Returns the name of the variant, for the log. The data of the variant is not logged because an ownership update
-    /// can be megabytes.
+    /// Returns the name of the variant, for the log. The variant's data are not logged, because an ownership update can
+    /// have megabytes.
     fn name(&self) -> &'static str {
         match self {
             Event::Halted => "halted",
@@ -97,10 +98,10 @@ struct ControlLoop {
     raises: Raises,
     handovers: Handovers,
     peer_routes: PeerRoutes,
-    /// Calls in flight. There is at most one registration or renewal, as many raises as the options allow, one step of
-    /// each handover in progress, and one fetch from a peer.
+    /// Calls in flight. They are at most one registration or renewal, as many raises as the options allow, one step of
+    /// each handover in progress, and one fetch of routes from a peer.
     calls: JoinSet<Event>,
-    /// Last call of a registration or renewal, which is in flight or has ended.
+    /// Last call of a registration or renewal. It is in flight or has ended.
     session_call: Option<AbortHandle>,
 }
 
@@ -134,9 +135,9 @@ pub(crate) async fn run(shared: Arc<Shared>, link: Arc<StoreLink>) {
 }
 
 impl ControlLoop {
-    /// Waits for the next event. If several are ready, a halt or shutdown comes first. The timer and ended calls, whose
-    /// rate is limited, come next, and notifications come last. The last notifications are of the kinds that any caller
-    /// can cause, so that a flood of them delays no other event.
+    /// Waits for the next event. If several events are ready, returns the most urgent one: first a halt or a shutdown,
+    /// then the timer and ended calls, whose rate is limited, and then the notifications. Of the notifications, the
+    /// kinds that any caller can cause come last, so that a flood of them delays no other event.
     async fn next_event(&mut self) -> Event {
         loop {
             let (at, due) = self.next_deadline().unzip();
@@ -158,8 +159,8 @@ impl ControlLoop {
         }
     }
 
-    /// Returns the earliest time at which `session`, `raises`, `handover` or `peer_routes` has work to do, and the
-    /// event of that time.
+    /// Returns the earliest time at which `session`, `raises`, `handover` or `peer_routes` has work to do, with the
+    /// event that starts this work.
     fn next_deadline(&self) -> Option<(Instant, Event)> {
         let timers = [
             (self.sessions.registration_due(), Event::RegistrationDue),
@@ -171,7 +172,7 @@ impl ControlLoop {
         timers.into_iter().filter_map(|(at, event)| Some((at?, event))).min_by_key(|(at, _)| *at)
     }
 
-    /// Passes an event to the module of its subject, and starts the calls that the handler returns.
+    /// Passes an event to the module that handles it, and starts the calls that the handler returns.
     fn handle(&mut self, event: Event) {
         match event {
             Event::Halted => {
@@ -234,8 +235,8 @@ impl ControlLoop {
     }
 }
 
-/// Returns the event of a call that ended; `None` if the call was aborted. If the call panicked, resumes the panic
-/// here, because the process cannot work without this loop.
+/// Returns the event that the task of a call returned; `None` if the task was aborted. If the task panicked, resumes
+/// the panic here, so that the control loop ends and with it the process.
 fn of_call(ended: Result<Event, JoinError>) -> Option<Event> {
     match ended {
         Ok(event) => Some(event),

@@ -1,8 +1,8 @@
-//! Metrics of one allocator. An event is counted where it occurs, with one uncontended add, and a task publishes the
-//! counts once a second.
+//! Metrics of one allocator. Each event is counted where it occurs, with one uncontended atomic add. A task publishes
+//! the counts once a second.
 //!
-//! Each thread counts in its own shard, because a counter that all cores write costs more than the allocation of a
-//! number.
+//! Each thread has its own shard of counters, because a counter that all cores write would cost more than the
+//! allocation of a number.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -21,8 +21,8 @@ use tonic::Code;
 
 use crate::lane_metrics::LaneMetrics;
 
-/// Number of shards. It is larger than the number of cores of the machines in use. If there are more threads than
-/// shards, threads share shards.
+/// Number of shards of counters. It is larger than the number of cores of usual machines. If there are more threads
+/// than shards, several threads share a shard.
 const SHARDS: usize = 64;
 
 /// Number of gRPC codes, including OK.
@@ -30,16 +30,16 @@ const CODES: usize = 17;
 
 const VIAS: usize = Via::ALL.len();
 
-/// Counters of one thread. They are aligned to two cache lines because processors fetch cache lines in pairs, so two
-/// shards never share a fetched pair.
+/// Counters of one thread. A shard is aligned to two cache lines, because processors fetch cache lines in pairs, and no
+/// two shards may be in the same pair.
 #[repr(align(128))]
 struct Shard {
-    /// Counts by endpoint and gRPC code. The count for OK is of allocated numbers, the counts for other codes are of
-    /// refused items.
+    /// Counts by endpoint and gRPC code. For the code OK the count is of allocated numbers, and for every other code it
+    /// is of refused items.
     outcomes: [[AtomicU64; CODES]; VIAS],
 }
 
-/// Time for which an expired lease is included in reports.
+/// Time after the expiry of a lease during which reports count this expiry.
 const EXPIRIES_FOR: Duration = Duration::from_secs(600);
 
 /// Limit on the expired leases that are kept for reports.
@@ -47,8 +47,8 @@ const MOST_EXPIRIES: usize = 100;
 
 pub(crate) struct Counters {
     shards: Box<[Shard]>,
-    /// Part of the shards' sums that the metrics already include. The metrics are incremented and not set, because two
-    /// allocators of one set in one process share the metrics.
+    /// Sums of the shards at the last publication, which the process' metrics already include. The metrics are
+    /// incremented and not set, because two allocators of one set in one process share the same metrics.
     published: Mutex<[[u64; CODES]; VIAS]>,
     set: String,
     forwarded: Count,
@@ -70,7 +70,7 @@ pub(crate) struct Counters {
     /// In the order of [`Burned`].
     burned: [Count; 3],
     leases_expired: Count,
-    /// Times at which the lease expired most recently, in nanoseconds of the boot clock, in ascending order.
+    /// Times of the most recent expiries of the lease, in nanoseconds of the boot clock, in ascending order.
     expiries: Mutex<VecDeque<u64>>,
     withdrawals: Count,
     node: String,
@@ -80,12 +80,12 @@ pub(crate) struct Counters {
     route_version: Gauge,
     slot_bytes: Gauge,
     ceiling_max: Gauge,
-    /// Gauges of the distance from the highest ceiling to 2^53 and to 2^63, each with that limit.
+    /// Gauges of the distances from the highest ceiling to 2^53 and to 2^63. Each gauge is stored with its limit.
     headroom: [(u64, Gauge); 2],
 }
 
-/// Count of events that are rare compared with numbers. It is kept twice: for this allocator and in the process'
-/// metrics.
+/// Count of events that are much rarer than allocations. The count is kept twice: for this allocator, and in the
+/// process' metrics.
 struct Count {
     total: AtomicU64,
     metric: Counter,
@@ -115,11 +115,11 @@ impl fmt::Debug for Counters {
 /// Outcome of a handover from this node.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum HandoverOutcome {
-    /// Commit of the handover, so that the section has its new owner.
+    /// Commit of the handover by the store, so that the section has its new owner.
     Made,
-    /// Refusal by the target to prepare, so that the section continued to serve.
+    /// Refusal of the prepare by the target, so that this node continued to serve the section without a freeze.
     Refused,
-    /// Failure after the freeze, so that the section serves again on this node.
+    /// Failure after the freeze, after which this node serves the section again.
     Thawed,
 }
 
@@ -128,21 +128,21 @@ pub(crate) enum HandoverOutcome {
 pub(crate) enum RaiseOutcome {
     /// Committed ceiling.
     Raised,
-    /// Refusal, because this node no longer owns the section under that epoch.
+    /// Refusal by the store, because this node no longer owns the section under the epoch in the request.
     Refused,
-    /// Lack of a usable response, so that the section is queued again.
+    /// Lack of a usable response from the store, after which the section is enqueued again.
     Failed,
-    /// Refusal, because the ceiling would rise too fast. The section is queued again for the time from which the store
-    /// accepts the raise.
+    /// Refusal by the store, because the ceiling would rise too fast. The section is enqueued again for the time at
+    /// which the store accepts the raise.
     Delayed,
 }
 
 /// Cause for which numbers are skipped.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Burned {
-    /// Start of a section at its ceiling, because its previous owner failed.
+    /// Start of a section at its ceiling after a takeover, because its previous owner failed.
     Takeover,
-    /// Start of a section at its ceiling, because the copy of a handover was not used.
+    /// Start of a section at its ceiling after a handover, because this node could not use the handover's copy.
     Handover,
     /// Advance of a uid.
     Advance,
@@ -213,7 +213,7 @@ impl Counters {
         self.forwarded.add(items as u64);
     }
 
-    /// Counts a call that another node forwarded here, for a section that this node does not own.
+    /// Counts a call that another node forwarded to this node although this node does not own the section.
     pub(crate) fn wrong_owner(&self) {
         self.wrong_owner.add(1);
     }
@@ -244,7 +244,8 @@ impl Counters {
         self.raises[outcome as usize].add(sections as u64);
     }
 
-    /// Counts raises of ticks that the store cut short because this node's clock is ahead.
+    /// Counts `sections` raises of ceilings in ticks that the store cut short because this node's clock is ahead of the
+    /// store's clock.
     pub(crate) fn clamped(&self, sections: usize) {
         self.clamped.add(sections as u64);
     }
@@ -259,7 +260,7 @@ impl Counters {
         self.forwarded.total()
     }
 
-    /// Returns the number of ceilings raised since the start, and the number of refused raises.
+    /// Returns two counts since the start of the allocator: of raised ceilings, and of refused raises.
     pub(crate) fn raises(&self) -> (u64, u64) {
         let total = |outcome: RaiseOutcome| self.raises[outcome as usize].total();
         (total(RaiseOutcome::Raised), total(RaiseOutcome::Refused))
@@ -270,18 +271,19 @@ impl Counters {
         self.handovers[outcome as usize].add(1);
     }
 
-    /// Records the pause of a section in a handover. The pause lasts from the freeze at the source until the target
+    /// Records how long a handover paused its section. The pause lasts from the freeze at the source until the target
     /// serves the section.
     pub(crate) fn handover_paused(&self, time: Duration) {
         self.handover_seconds.record(time);
     }
 
-    /// Counts sections that were handed over to this node but started at their ceilings.
+    /// Counts sections that were handed over to this node but started at their ceilings, because this node could not
+    /// use the copies.
     pub(crate) fn copies_lost(&self, sections: usize) {
         self.copies_lost.add(sections as u64);
     }
 
-    /// Counts skipped numbers. `numbers` is an upper bound of their number.
+    /// Counts skipped numbers by the cause of the skip. `numbers` is an upper bound of the count of skipped numbers.
     pub(crate) fn burned(&self, cause: Burned, numbers: u64) {
         self.burned[cause as usize].add(numbers);
     }
@@ -295,8 +297,8 @@ impl Counters {
         expiries.drain(..over);
     }
 
-    /// Returns how often the lease expired in the [`EXPIRIES_FOR`] before `boottime`, which is in nanoseconds of the
-    /// boot clock.
+    /// Returns how often the lease expired in the period [`EXPIRIES_FOR`] before `boottime`, a time in nanoseconds of
+    /// the boot clock.
     pub(crate) fn leases_expired(&self, boottime: u64) -> u32 {
         let lately = |at: &&u64| boottime.saturating_sub(**at) < EXPIRIES_FOR.as_nanos() as u64;
         self.expiries.lock().iter().filter(lately).count() as u32
@@ -312,7 +314,7 @@ impl Counters {
         self.withdrawals.add(1);
     }
 
-    /// Adds the counts of all shards since the last call to the process' metrics.
+    /// Adds to the process' metrics what all shards have counted since the last call of this function.
     pub(crate) fn publish(&self) {
         let mut published = self.published.lock();
         for via in Via::ALL {
@@ -343,10 +345,10 @@ impl Counters {
         }
     }
 
-    /// Publishes by how many milliseconds this node's clock is ahead of the store's.
+    /// Publishes the milliseconds by which this node's clock is ahead of the store's clock.
     pub(crate) fn clock_ahead(&self, ahead_ms: i64) {
-        // The gauge is created here and not at the start, because an older store never states its clock. A value of 0
-        // would then claim that the clocks agree.
+        // The gauge is created here and not at the start of the allocator, because a store of an older release never
+        // states its clock. A value of 0 would then claim that the clocks agree.
         let labels = [("set", self.set.clone()), ("node", self.node.clone())];
         gauge!(names::CLOCK_OFFSET_SECONDS, &labels).set(ahead_ms as f64 / 1_000.0);
     }
@@ -366,8 +368,8 @@ impl Counters {
     }
 }
 
-/// Returns the number of the current thread, which selects its shard. A thread gets the next free number when it counts
-/// for the first time.
+/// Returns the number of the current thread, by which the thread's shard is selected. A thread gets the next free
+/// number at its first call of this function.
 #[inline]
 fn shard_of_thread() -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);

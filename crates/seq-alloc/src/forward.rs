@@ -1,14 +1,15 @@
-//! Requests to the nodes that own sections which this node does not own, in this set and in other sets, and the
-//! responses to these requests.
+//! Forwards items whose sections this node does not own to the sections' owners, which are nodes of this set or of
+//! other sets, and decodes the owners' responses.
 //!
-//! Each core has a batcher for each owner (`seq_channel::batch`), to which allocations go first. All items for an owner
-//! that arrive on the connections of a core in one turn of its event loop share a message. The owner completes the
-//! items that it can complete at once. An item that would have to wait at the owner is sent again in a separate
-//! request. Reads and advances are always sent in separate requests.
+//! On each core there is one batcher for each owner (`seq_channel::batch`). An allocation is sent through this batcher
+//! first. All items for the same owner that arrive on the connections of a core in one turn of its event loop are sent
+//! in one message. The owner completes the items that it can complete at once. Each item that would have to wait at the
+//! owner is sent again in a separate request. Reads and advances are always sent in separate requests.
 //!
-//! If a forwarded request may have been processed, it is not repeated here, because only the client may decide on a
-//! repetition. There is one exception: if the owner is replaced before it responds (`seq_core::calls`), this node
-//! repeats the request, and the response states the number of attempts.
+//! If a forwarded request may have been processed, this node does not repeat it, because only the client may decide on
+//! a repetition. There is one exception: if the routes name another owner before the first owner responds
+//! (`seq_core::calls`), this node repeats the request, and the response states the number of attempts with an unknown
+//! outcome.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -38,13 +39,13 @@ type Owner = SequenceServiceClient<Channel>;
 pub(crate) enum ForwardTarget {
     /// Owner in this set.
     Node(NodeId),
-    /// Node of another set, with the address of the node.
+    /// Node of another set: the set, and the address of the node.
     Other(Arc<OtherSet>, Arc<str>),
 }
 
 impl ForwardTarget {
-    /// Returns the destination of the call. For a node of another set, it is that set and not the node, because any
-    /// node of that set may get the call.
+    /// Returns the destination of a call that is sent to this target. For a node of another set, the destination is
+    /// that set and not the node, because the call may be sent to any node of that set.
     pub(crate) fn destination(&self) -> Destination {
         match self {
             ForwardTarget::Node(node) => Destination::Node(*node),
@@ -52,8 +53,8 @@ impl ForwardTarget {
         }
     }
 
-    /// Records that the other set responded, or that the node in it cannot be reached. Does nothing for a node of this
-    /// set.
+    /// If the target is a node of another set, records whether that set responded or the node could not be reached.
+    /// `failure` is `None` if the request succeeded.
     fn on_response(&self, failure: Option<&Failure>) {
         let ForwardTarget::Other(set, addr) = self else { return };
         match failure {
@@ -63,7 +64,8 @@ impl ForwardTarget {
         }
     }
 
-    /// Records that items would have to wait at the node. If the node is in another set, it may no longer be the owner.
+    /// Records that items would have to wait at the target. If the target is in another set, this is a sign that the
+    /// target no longer owns the section, so newer routes are fetched.
     fn on_would_wait(&self) {
         if let ForwardTarget::Other(set, _) = self {
             set.on_stale();
@@ -115,9 +117,9 @@ impl Shared {
             .ok()
     }
 
-    /// Allocates for items at their owner, over the stream that other calls share. Returns one reply per item, which is
-    /// `None` if the item would have to wait at the owner. Returns `None` instead of replies if the owner does not
-    /// support the stream.
+    /// Allocates numbers for `items` at their owner, over the stream that this call shares with other calls. Returns
+    /// one reply for each item. The reply is `None` if the item would have to wait at the owner. Returns `None` instead
+    /// of replies if the owner does not support the stream.
     pub(crate) async fn forward_batched(
         &self,
         call: Call,
@@ -180,12 +182,13 @@ impl Shared {
         Some(self.peers.here().batcher(&nodes.get(to)?.addr, is_node))
     }
 
-    /// Returns the replies to a call whose request failed.
+    /// Returns the replies to `items` after their request failed.
     fn replies<T>(&self, to: &ForwardTarget, items: &[PendingItem], failure: &Failure) -> Vec<ItemReply<T>> {
         items.iter().map(|item| Some(Err(self.refusal(failure.clone(), to, item)))).collect()
     }
 
-    /// Allocates for one item at its owner. If the item is for a lane, its numbers are above `above`.
+    /// Allocates numbers for `item` with a separate request to the item's owner. If the item is for a lane, all its
+    /// numbers are greater than `above`.
     pub(crate) async fn forward_next(
         &self,
         call: Call,
@@ -215,7 +218,8 @@ impl Shared {
         }
     }
 
-    /// Allocates for several items at their owner. The results are in the order of the items.
+    /// Allocates numbers for several items with a separate request to their common owner. The results are in the order
+    /// of the items.
     pub(crate) async fn forward_next_many(
         &self,
         call: Call,
@@ -276,7 +280,8 @@ impl Shared {
         }
     }
 
-    /// Reads the last numbers of several uids at their owner. The results are in the order of the items.
+    /// Reads the last numbers of several uids with a request to the common owner of their sections. The results are in
+    /// the order of the items.
     pub(crate) async fn forward_current_many(
         &self,
         call: Call,
@@ -298,8 +303,9 @@ impl Shared {
         }
     }
 
-    /// Returns the result of each item of a batch. If the response has no usable result for an item, the item counts as
-    /// timed out.
+    /// Returns the result of each item of a request with several items. `errors` are the refusals in the response, and
+    /// `value` returns the value in the response for the item with the given index. If the response has neither for an
+    /// item, the item counts as timed out.
     fn item_results<T>(
         &self,
         to: &ForwardTarget,
@@ -315,12 +321,13 @@ impl Shared {
         (0..).zip(items).map(result).collect()
     }
 
-    /// Returns the results of the items of a batch whose request failed as a whole.
+    /// Returns the refusal of each of `items`, after the one request for all of them failed.
     fn failed<T>(&self, to: &ForwardTarget, items: &[PendingItem], failure: &Failure) -> Vec<Result<T, Refusal>> {
         items.iter().map(|item| Err(self.refusal(failure.clone(), to, item))).collect()
     }
 
-    /// Returns the refusal that the caller of an item gets if an allocation or a reading failed.
+    /// Returns the refusal that is sent to the caller of an item after the forwarding of an allocation or a reading
+    /// failed.
     fn refusal(&self, failure: Failure, to: &ForwardTarget, item: &PendingItem) -> Refusal {
         failure.refusal(to.destination(), item, None, &self.config.layout)
     }

@@ -1,9 +1,9 @@
 //! Cause for which this process permanently stops serving.
 //!
-//! There are three causes: another process has registered under its name, the store's set differs from the set file, or
-//! the store has lost entries that it had acknowledged. The cause is latched. A store that lost committed entries looks
-//! sound again once other processes have written to it, and a process that continued to serve would then allocate
-//! numbers twice.
+//! There are three causes: another process has registered under this process' name, the set in the store differs from
+//! the set file, or the store has lost entries that it had acknowledged. Once a cause is set, it is never replaced or
+//! removed. The reason is that a store which lost committed entries looks intact again after other processes have
+//! written to it. If this process then served again, it would allocate numbers twice.
 
 use seq_core::high_water::{Refused, StoreBehind};
 use seq_core::owner::Session;
@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::store_link::StoreError;
 
-/// Cause for which this process no longer serves. The process never serves again, so an operator has to start a new
+/// Cause for which this process no longer serves. The process never serves again. An operator has to start a new
 /// process.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Halt {
@@ -24,15 +24,15 @@ pub enum Halt {
         /// Address of the other process, "host:port".
         addr: String,
     },
-    /// Different uids or sections in the store's set than in the set file. The uids and sections of a set never change,
-    /// so waiting does not help.
+    /// Difference between the uids or sections of the set in the store and those in the set file. The uids and sections
+    /// of a set never change, so waiting does not help.
     #[error("{what}")]
     OtherSet {
         /// Description of the difference.
         what: String,
     },
-    /// Loss of committed entries in the store. No node may serve from this store before an operator has decided what to
-    /// do.
+    /// Loss of committed entries by the store. No node may serve numbers from this store until an operator has decided
+    /// what to do.
     #[error(
         "the store lost entries that it had acknowledged to this process ({evidence}): its data directories were restored \
          from older copies, or most of them are lost; serving would allocate numbers again, so this process serves nothing \
@@ -41,17 +41,18 @@ pub enum Halt {
     StoreBehind {
         /// Description of the response that showed the loss.
         evidence: String,
-        /// Incarnation in the response whose entries the store lost.
+        /// Incarnation whose entries the store lost: an incarnation of this process, or of the target of a handover.
         incarnation: Incarnation,
     },
 }
 
-/// Latch of the cause, which is set at most once.
+/// Latch of the cause for which this process no longer serves. It is set at most once.
 #[derive(Debug)]
 pub(crate) struct HaltLatch {
     set: watch::Sender<Option<Halt>>,
-    /// Shutdown of the allocator, which its task group or a cause begins. Only the loss of entries in the store does
-    /// not begin it, so that the status of the process still shows this loss.
+    /// Token of the allocator's shutdown. The shutdown is begun by the task group, or when a cause is set. A cause of
+    /// the kind [`Halt::StoreBehind`] does not begin it, so that the process keeps running and its status shows the
+    /// loss.
     shutdown: CancellationToken,
 }
 
@@ -73,7 +74,7 @@ impl HaltLatch {
             first
         });
         if first && ends {
-            // After the cause is set, so that every task that the shutdown ends can read the cause.
+            // The shutdown begins after the cause is set, so that every task that it ends can read the cause.
             self.shutdown.cancel();
         }
     }
@@ -95,28 +96,29 @@ impl HaltLatch {
 
     /// Waits until a cause is set.
     pub(crate) async fn wait(&self) {
-        // The sender is owned by this latch, so the wait does not fail.
+        // This latch owns the sender, so the wait cannot fail.
         let _ = self.set.subscribe().wait_for(Option::is_some).await;
     }
 
-    /// Sets the cause if the store's refusal of a request shows that this process may no longer serve. `session` is the
-    /// incarnation that sent the request, `renewed` its last renewal that got a response, and `addr` the address of
-    /// this process.
+    /// Sets the cause if `error`, the store's response to a request, shows that this process may no longer serve.
+    /// `session` is the session that sent the request, `renewed` the number of its last renewal that got a response,
+    /// and `addr` the address of this process.
     pub(crate) fn judge(&self, session: Session, renewed: RenewSeq, addr: &str, error: &StoreError) {
         if let Some(halt) = judge(session, renewed, addr, error) {
             self.set(halt);
         }
     }
 
-    /// Sets the cause that the store's set differs from the set file.
+    /// Sets the cause to [`Halt::OtherSet`] with the description `what`.
     pub(crate) fn other_set(&self, what: String) {
         self.set(Halt::OtherSet { what });
     }
 
-    /// Judges a store's refusal of a handover whose target is in another incarnation. The store had reported the target
-    /// in incarnation `target`, and the refusal names incarnation `current`. If `current` is the earlier of the two,
-    /// the store lost entries. Then the commit of the handover may be among the lost entries, so the section must not
-    /// be thawed. Returns whether this process may no longer serve.
+    /// Handles the store's refusal of a handover because the target node is in another incarnation than the request
+    /// names. The store had earlier reported the target in incarnation `target`, and its refusal names incarnation
+    /// `current`. If `current` is the earlier of the two, the store lost entries, and the commit of this handover may
+    /// be among them. Then this process may no longer serve, and the section must stay frozen. Returns whether this is
+    /// so.
     pub(crate) fn judge_target(&self, target: Incarnation, current: Incarnation, message: String) -> bool {
         let lost = Refused::Incarnation(current).shows_loss(target, RenewSeq(0));
         if lost {

@@ -1,8 +1,9 @@
-//! Handovers from this node. This module sends the calls that `seq_core::owner::handover` requests, and reports the
-//! outcomes to `seq_core::owner::handover`.
+//! Carries out the handovers from this node. The module sends the calls that the state machine in
+//! `seq_core::owner::handover` requests, and reports the outcomes to this state machine.
 //!
-//! Every handover is a sequence of short calls, and several handovers are in progress at a time. Callers of the section
-//! wait from its freeze to the commit, so no call of a handover waits for a call of another handover.
+//! Every handover is a sequence of short calls, and several handovers are in progress at a time. The calls of one
+//! handover never wait for the calls of another handover, because the callers of a section wait from its freeze until
+//! its commit.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,9 +26,10 @@ use crate::handover_spans::HandoverSpans;
 use crate::shared::Shared;
 use crate::store_link::{StoreError, StoreLink};
 
-/// Number of times that the target in another set is notified of a committed departure. Each notification may wait for
-/// the grant as long as [`crate::handover_calls`] allows. Together they take a second or two, in which the section
-/// arrives at the other set's store. If all of them fail, the target gets the grant by its own renewals.
+/// Number of times that this node notifies a target in another set of a committed departure. The target may wait for
+/// the grant, for as long as [`crate::handover_calls`] allows, before it responds to a notification. Together the
+/// notifications take a second or two, during which the section arrives at the other set's store. If all of them fail,
+/// the target gets the grant by its own renewals.
 const ACTIVATIONS_BETWEEN_SETS: u32 = 4;
 
 /// Handovers from this node that are in progress.
@@ -35,31 +37,33 @@ pub(crate) struct Handovers {
     shared: Arc<Shared>,
     /// Time of the freeze of each section that is being handed over.
     frozen: BTreeMap<SectionId, Instant>,
-    /// Steps to repeat, with the times at which they are due. There is at most one for each handover in progress.
+    /// Steps that have to be repeated, each with the time at which it is due. There is at most one step for each
+    /// handover in progress.
     retries: Vec<(Instant, Step)>,
-    /// Limits on log lines about targets that refuse a step or do not respond. There is one for each target, because
-    /// many sections fail at a time. The entry of a target is removed when the target accepts a step.
+    /// Limits on log lines about targets that refuse a step or do not respond. Each target has its own limit, because
+    /// many handovers to a target usually fail at the same time. The entry of a target is removed when the target
+    /// accepts a step.
     failing: BTreeMap<Target, Repeats>,
-    /// Limit on log lines about commits without a definite response.
+    /// Limit on log lines about commits to which the store gave no definite response.
     uncommitted: Repeats,
     spans: HandoverSpans,
 }
 
-/// Node that sections are handed over to, with its set if it is in another set.
+/// Node to which sections are handed over, with its set if that is another set.
 type Target = (Option<SetId>, NodeId);
 
-/// Attempt to commit a handover in the store. It is repeated until there is a definite response, or until the
-/// incarnation that owns the section has ended.
+/// Attempt to commit a handover in the store. The attempt is repeated until the store gives a definite response, or
+/// until the incarnation that owns the section has ended.
 pub(crate) struct CommitAttempt {
     handover: Handover,
     backoff: Backoff,
 }
 
-/// Attempt to notify the target of a committed handover.
+/// Attempt to notify the target that the store has committed the handover.
 pub(crate) struct Activation {
     handover: Handover,
     backoff: Backoff,
-    /// Number of further attempts.
+    /// Number of attempts that remain after this attempt.
     left: u32,
 }
 
@@ -91,7 +95,7 @@ pub(crate) struct AnsweredCommit {
 }
 
 impl Step {
-    /// Returns the section of the step, and the step's name in traces.
+    /// Returns the section of the step, and the name of the step in traces.
     fn described(&self) -> (SectionId, &'static str) {
         match self {
             Step::Prepare(handover) => (handover.section, "handover prepare"),
@@ -143,7 +147,8 @@ impl Handovers {
         self.retries.iter().map(|(at, _)| *at).min()
     }
 
-    /// Returns the next step to send. Steps to repeat come before steps that the owner's state machine requested.
+    /// Returns the call for the next step to send, if there is one. Steps that have to be repeated and are due come
+    /// before the steps that the owner's state machine requested.
     pub(crate) fn next_call(&mut self) -> Option<HandoverCall> {
         let step = match self.next_retry() {
             Some(step) => step,
@@ -171,7 +176,7 @@ impl Handovers {
         Backoff::new(self.shared.config.options.retry_min, self.shared.config.options.retry_max)
     }
 
-    /// Returns a step whose wait is over. Drops commits whose incarnation has ended.
+    /// Returns a step that has to be repeated and is due. Drops commits of an incarnation that has ended.
     fn next_retry(&mut self) -> Option<Step> {
         let now = Instant::now();
         while let Some(due) = self.retries.iter().position(|(at, _)| *at <= now) {
@@ -220,7 +225,8 @@ impl Handovers {
                 }
             }
             AnsweredStep::Activate(mut activation, outcome) => {
-                // Even if the target does not accept this call, it gets the grant by its next renewal.
+                // Even if the target does not accept this call, the store sends it the grant in response to its next
+                // renewal.
                 let accepted = self.accepted("activate", &activation.handover, outcome);
                 if !accepted && activation.left > 0 {
                     activation.left -= 1;
@@ -233,22 +239,23 @@ impl Handovers {
                 if let Some(since) = self.frozen.remove(&handover.section) {
                     shared.counters.handover_paused(since.elapsed());
                 }
-                // The response to the renewal may request further handovers.
+                // In its response to the renewal, the store may request further handovers.
                 shared.registration.request_renewal();
             }
         }
         self.shared.handovers.queue.done();
     }
 
-    /// Adopts the store's response to a commit. Returns whether the outcome of the commit is known; if not, the commit
-    /// is repeated.
+    /// Adopts the store's response to an attempt to commit. Returns whether the response shows if the handover is
+    /// committed. If it does not, the attempt has to be repeated.
     fn on_commit_response(&mut self, handover: &Handover, response: CommitResponse) -> bool {
         let shared = self.shared.clone();
         let CommitResponse { sent, response } = response;
         let outcome = match response {
             Ok(update) => match shared.read_update(update.as_ref(), handover.session.node) {
                 Ok(update) => Commit::Made(update),
-                // The handover may be committed. In that case the next response reports it again.
+                // The handover may be committed. In that case the store reports this again in response to the next
+                // attempt.
                 _ => return false,
             },
             Err(error) => {
@@ -305,7 +312,7 @@ impl Handovers {
         true
     }
 
-    /// Returns whether a target accepted a step. A missing response counts as not accepted.
+    /// Returns whether the target accepted the step named `step`. A missing response counts as not accepted.
     fn accepted(&mut self, step: &'static str, handover: &Handover, outcome: Result<(), Status>) -> bool {
         let target = (handover.departure.as_ref().map(|departure| departure.set), handover.to);
         let Err(status) = &outcome else {
@@ -314,7 +321,7 @@ impl Handovers {
         };
         self.spans.fail(handover.section, format_args!("{step}: {}", status.message()));
         if status::known_reason(status) == Some(Reason::UnknownSection) {
-            // The target learns of the section by its next renewal, and the store then plans the handover again.
+            // The target gets to know the section by its next renewal, and the store then plans the handover again.
             tracing::debug!(
                 step,
                 section = handover.section.0,

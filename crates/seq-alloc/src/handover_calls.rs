@@ -1,8 +1,8 @@
-//! Calls of a handover's source: prepare, stage and activate to the target, which may be in another set, and commit to
-//! the store of the source's set.
+//! Calls that the source of a handover makes: prepare, stage and activate to the target, which may be in another set,
+//! and commit to the store of the source's set.
 //!
-//! **Invariant:** a call decides nothing, and `handover` adopts its outcome. Each call has its own deadline, because
-//! callers of the section wait from its freeze to the commit.
+//! **Invariant:** a call decides nothing. It returns its outcome, and `handover` acts on it. Each call has its own
+//! deadline, because the callers of a section wait from its freeze until its commit.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,31 +24,33 @@ use crate::peers::Peers;
 use crate::shared::Shared;
 use crate::store_link::{StoreError, StoreLink};
 
-/// Timeout of a target's response to prepare or activate. It is long enough for a round trip and a target whose CPU
-/// core is busy.
+/// Timeout for the target's response to prepare or activate. It is long enough for a round trip and for a target whose
+/// CPU core is busy.
 const RESPONSE_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Timeout of sending the smallest copy. It is long enough for a round trip and a target whose CPU core is busy.
-/// Callers of the section wait during this time, so a target that has stopped must not keep the section frozen for much
-/// longer.
+/// Timeout for staging the smallest copy. It is long enough for a round trip and for a target whose CPU core is busy.
+/// It is short, because callers of the section wait while the copy is sent, and a target that has stopped must not keep
+/// the section frozen for long.
 const STAGE_TIME: Duration = Duration::from_millis(200);
 
-/// Minimum rate at which a target receives a copy, in touched uids per millisecond. 4,000 touched uids take about 50 KB
-/// on the wire, which a link of half a gigabit per second carries in a millisecond.
+/// Assumed minimum rate at which a target receives a copy, in touched uids per millisecond, that is, uids whose slots
+/// the copy contains. 4,000 touched uids take about 50 KB on the wire, which a link of half a gigabit per second
+/// carries in a millisecond.
 const STAGED_SLOTS_PER_MS: usize = 4_000;
 
-/// Largest section, in uids, that is frozen and copied on the thread that also sends renewals. It has 2 MiB of slots,
-/// which take less than a millisecond. A larger section is frozen on a separate thread, so that no renewal is delayed.
+/// Number of uids of the largest section that is frozen and copied on the thread that also sends renewals. Such a
+/// section has 2 MiB of slots, which take less than a millisecond. A larger section is frozen and copied on a separate
+/// thread, so that no renewal is delayed.
 const FROZEN_INLINE: u32 = 262_144;
 
-/// Returns the timeout of sending a copy with `slots` touched uids.
+/// Returns the timeout for staging a copy with `slots` touched uids.
 pub(crate) fn stage_time(slots: usize) -> Duration {
     STAGE_TIME + Duration::from_millis((slots / STAGED_SLOTS_PER_MS) as u64)
 }
 
 /// Response of the store to one attempt to commit a handover.
 pub(crate) struct CommitResponse {
-    /// Time before the request was sent. The lease that the response grants begins at this time.
+    /// Reading of the clocks before the request was sent. A lease that the response grants begins at this time.
     pub(crate) sent: Clocks,
     pub(crate) response: Result<Option<v1::OwnershipUpdate>, StoreError>,
 }
@@ -129,8 +131,9 @@ impl Shared {
         }
     }
 
-    /// Returns a client for the target. It uses the address for handovers that the store of the target's set stated,
-    /// or, if there is none, the address in the routes. The connection accepts only an AllocSvr of the target's set.
+    /// Returns a client for the target of `handover`. It connects to the address for handovers that the store of the
+    /// target's set stated, or, if there is none, to the address in the routes. The connection accepts only a server
+    /// that is an AllocSvr of the target's set.
     fn target(&self, handover: &Handover) -> Result<HandoverServiceClient<Channel>, Status> {
         let channel = match &handover.departure {
             Some(departure) => self.channel_of_set(departure.set, &departure.addr)?,
@@ -166,7 +169,7 @@ async fn freeze(owned: Arc<OwnedSection>) -> Result<SectionCopy, Status> {
     frozen.map_err(|error| Status::aborted(format!("the section was not frozen: {error}")))
 }
 
-/// Makes a call with a deadline of its own, which is also sent in the request.
+/// Makes a call that must complete within `time`. The request also carries this timeout to the server.
 async fn within<M>(
     time: Duration,
     message: M,

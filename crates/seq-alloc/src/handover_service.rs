@@ -1,8 +1,9 @@
-//! Handovers to this node: the service that other AllocSvrs call. They are of the same set, or of the set that a
-//! section departs from. Other processes may reach the port as well.
+//! Service for handovers to this node. The AllocSvrs that call it are of the same set, or of the set from which a
+//! section departs. Other processes may reach the port too, so the service checks every request.
 //!
-//! **Invariant:** no request starts an ownership. Only a grant of the store does, as `seq_core::owner::handover`
-//! decides. The memory that requests can make this node hold is bounded, even while copies are being received.
+//! **Invariant:** no request to this service starts an ownership. An ownership starts only when the store grants it, as
+//! `seq_core::owner::handover` decides. The memory that requests can make this node hold is bounded, even while copies
+//! are being received.
 
 use std::time::Duration;
 
@@ -20,12 +21,13 @@ use tonic::{Code, Request, Response, Status, Streaming};
 use crate::allocator::Allocator;
 use crate::handover_calls;
 
-/// Limit on how long an Activate waits for the grant. It is long enough for the store's response to one renewal, and
-/// well below the source's timeout.
+/// Limit on how long a request `Activate` waits for the store's grant. It is long enough for the store's response to
+/// one renewal, and well below the source's timeout.
 const GRANT_TIME: Duration = Duration::from_millis(400);
 
 impl Allocator {
-    /// Returns the service that other AllocSvrs call to hand sections over to this node. It is for the port for peers.
+    /// Returns the service that other AllocSvrs call to hand sections over to this node. It has to be served on the
+    /// port for peers.
     #[must_use]
     pub fn handover_service(&self) -> Routes {
         let service = HandoverServiceServer::new(Service(self.clone()));
@@ -50,7 +52,7 @@ impl HandoverService for Service {
         let mut messages = request.into_inner();
         let first = messages.message().await?.ok_or_else(|| malformed(&OfferError::Missing))?;
         let offer = self.offer(first.offer.as_ref())?;
-        // Checked before the second message is received.
+        // The offer is checked before the second message is received.
         self.0.shared.ownership.machine().check_offer(&offer).map_err(|refusal| self.refused(&refusal))?;
         let time = handover_calls::stage_time(self.0.shared.config.layout.section_size() as usize);
         let copy = tokio::time::timeout(time, self.receive(first, messages, offer.section)).await;
@@ -83,7 +85,8 @@ impl HandoverService for Service {
 }
 
 impl Service {
-    /// Receives the rest of a copy, after its first message. Returns the copy with the permit for its slots.
+    /// Receives a copy of a section, of which `first` is the first message and `messages` are the others. Returns the
+    /// copy, and the permit that accounts for the memory of its slots.
     async fn receive(
         &self,
         first: v1::StageRequest,
@@ -102,7 +105,7 @@ impl Service {
             owners::extend_copy(&mut copy, &message, section, &shared.layout()).map_err(|error| malformed(&error))?;
             next = messages.message().await?;
         }
-        // The permit covers the slots of the copy, not its spare capacity.
+        // The permit accounts for the slots of the copy, but not for spare capacity of the vector.
         copy.distances.shrink_to_fit();
         Ok((copy, room))
     }
@@ -112,8 +115,8 @@ impl Service {
         let offer = owners::offer(offer, &shared.config.set, shared.ownership.set_id(), &shared.layout());
         offer.map_err(|error| {
             if matches!(error, OfferError::Section { .. }) {
-                // The section is of a new series, of which the source has learned earlier than this node. The renewal
-                // brings the series.
+                // The section belongs to a new series that the source knows but this node does not yet know. The
+                // response to the renewal contains the series.
                 shared.registration.request_renewal();
                 return Reason::UnknownSection.status_as(Code::FailedPrecondition, error.to_string());
             }
@@ -133,8 +136,8 @@ impl Service {
             OfferRefusal::Copy { .. } => Reason::BadCopy,
         };
         if matches!(refusal, OfferRefusal::UnknownEpoch { .. }) {
-            // The source may have newer routes than this node. The renewal brings them before the source's next
-            // attempt.
+            // The source may have newer routes than this node. The response to the renewal contains them and arrives
+            // before the source's next attempt.
             self.0.shared.registration.request_renewal();
         }
         reason.status_as(Code::FailedPrecondition, refusal.to_string())

@@ -1,4 +1,5 @@
-//! Spans of the handovers in progress. Each handover has a span, and each attempt of a step has a child span of it.
+//! Trace spans of the handovers in progress. Each handover has a span, and each attempt of one of its steps has a child
+//! span.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,7 +11,7 @@ use tracing::field::DisplayValue;
 
 use crate::shared::Shared;
 
-/// Spans of the handovers in progress, by section. The map is empty if nothing is traced.
+/// Trace spans of the handovers in progress, by section. The map stays empty if nothing is traced.
 #[derive(Debug, Default)]
 pub(crate) struct HandoverSpans(BTreeMap<SectionId, Span>);
 

@@ -15,8 +15,8 @@ pub(crate) struct LaneMetrics {
     series: [Gauge; 3],
     lanes: Gauge,
     resting: Gauge,
-    /// Gauge of the time at which a series ends. It is created with the first series that has an end, because a value
-    /// of 0 would state that a series ended in 1970.
+    /// Gauge of the earliest time at which a series runs out of ids. It is created when the first series with such a
+    /// time exists, because a value of 0 would state that a series ended in 1970.
     end: OnceLock<Gauge>,
 }
 
@@ -39,7 +39,7 @@ impl LaneMetrics {
         }
     }
 
-    /// Publishes the number of owned lanes, and the number of these lanes that rest.
+    /// Publishes the number of owned lanes, and the number of these lanes that allocate no id now.
     pub(crate) fn publish_lanes(&self, lanes: u32, resting: u32) {
         self.lanes.set(f64::from(lanes));
         self.resting.set(f64::from(resting));
@@ -55,7 +55,7 @@ impl LaneMetrics {
                 let gauge = || gauge!(names::SERIES_END_SECONDS, "set" => self.set.clone());
                 self.end.get_or_init(gauge).set(end_ms as f64 / 1_000.0);
             }
-            // The last series with a time is retired.
+            // The last series whose ids contain the time is retired.
             (None, Some(gauge)) => gauge.set(f64::INFINITY),
             (None, None) => {}
         }

@@ -1,5 +1,4 @@
-//! Lanes of series: the series that this node knows, and the clocks of sections whose numbers are derived from the
-//! time.
+//! Index of the series that this node knows, and the clocks of sections of lanes whose numbers follow the time.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,17 +12,18 @@ use seq_core::{SectionId, Seq};
 use seq_ids::Shape;
 use seq_proto::series::SeriesShape;
 
-/// The series of a route table, by name and in the order of the table.
+/// Index of the series of a route table. It has them by name, and in the order of the table.
 #[derive(Debug, Default)]
 pub(crate) struct SeriesIndex {
-    /// All series of the table. A newer table with the same series is recognised by comparing it with this list.
+    /// All series of the route table, including those that only a later release can serve. [`SeriesIndex::newer`]
+    /// compares this list with a newer table to find out whether the series changed.
     of: Arc<[Series]>,
     all: Vec<Arc<IdSeries>>,
     by_name: HashMap<Box<str>, Arc<IdSeries>>,
 }
 
 impl SeriesIndex {
-    /// Returns the index of the series in `routes`; `None` if they are the series of this index.
+    /// Returns the index of the series in `routes`; `None` if these series are the same as those of this index.
     pub(crate) fn newer(&self, routes: &RouteTable) -> Option<SeriesIndex> {
         let of = routes.series();
         if Arc::ptr_eq(of, &self.of) || **of == *self.of {
@@ -42,15 +42,15 @@ impl SeriesIndex {
         &self.all
     }
 
-    /// Returns three counts: of series that allocate ids, of retired series, and of series whose shape only a later
-    /// release knows.
+    /// Returns three counts: of the series that allocate ids, of the retired series, and of the series whose shape only
+    /// a later release knows.
     pub(crate) fn counts(&self) -> [usize; 3] {
         let retired = self.all.iter().filter(|series| series.retired).count();
         [self.all.len() - retired, retired, self.of.len() - self.all.len()]
     }
 
-    /// Returns the earliest time at which a series runs out of ids because its ids contain the time, in milliseconds
-    /// since 1970; `None` if there is no such series.
+    /// Returns the earliest time at which a series runs out of ids because the part of its ids for the time is full, in
+    /// milliseconds since 1970. Returns `None` if no series has such a part.
     pub(crate) fn first_end_ms(&self) -> Option<u64> {
         let end = |series: &Arc<IdSeries>| match series.shape {
             Shape::Timed(timed) if !series.retired => timed.end_ms(),
@@ -68,8 +68,8 @@ fn served(series: &Series) -> Option<Arc<IdSeries>> {
     Some(Arc::new(IdSeries::new(series, shape, named_lanes, ahead_ms)))
 }
 
-/// Returns the last number that has an id in the lanes of a section; the last possible number if the section has no
-/// lanes.
+/// Returns the last number for which the lanes of a section have an id. If the section has no lanes, returns
+/// [`Seq::MAX`].
 pub(crate) fn last_number(section: SectionId, routes: &RouteTable) -> Seq {
     // Most sections have uids and no lanes, so this avoids a search.
     if routes.layout().lanes_at(section).is_none() {
@@ -88,7 +88,8 @@ fn series_of(section: SectionId, routes: &RouteTable) -> Option<&Series> {
     routes.series().iter().find(has)
 }
 
-/// Returns the clock of a section, for a new ownership of the section; `None` if the section has no clock.
+/// Returns the clock that the lanes of a section follow, for a new ownership of the section; `None` if the section's
+/// numbers follow no clock.
 pub(crate) fn clock_of(section: SectionId, routes: &RouteTable) -> Option<LaneClock> {
     let clock = routes.layout().clock_of(section)?;
     let shape = series_of(section, routes).and_then(|series| SeriesShape::of(series).ok());
@@ -98,7 +99,7 @@ pub(crate) fn clock_of(section: SectionId, routes: &RouteTable) -> Option<LaneCl
     Some(LaneClock { clock, ahead_ms, spreads, is_chosen })
 }
 
-/// Returns the wall-clock time of a reading, in milliseconds since 1970.
+/// Returns the time of the wall clock in `now`, in milliseconds since 1970.
 pub(crate) fn unix_ms(now: Clocks) -> u64 {
     now.realtime / 1_000_000
 }

@@ -1,23 +1,25 @@
 //! AllocSvr: allocates sequence numbers from memory.
 //!
-//! There are two paths through this crate. The path of a *number* begins at [`Allocator`] (`allocator`), goes through
-//! the table of served sections (`ownership`) to `seq_core::Section::take`, and back. It has no lock, no task switch
+//! Two paths lead through this crate. The path of a *number* begins at [`Allocator`] (`allocator`), goes through the
+//! table of served sections (`ownership`) to `seq_core::Section::take`, and back. This path has no lock, no task switch
 //! and no memory allocation. The path of a *ceiling* begins at the section that needs a raise (`raise_queue`), goes
-//! through `raises` to the store (`store_link`), and back to the section. Other modules have these tasks:
+//! through `raises` to the store (`store_link`), and back to the section. The other modules have these tasks:
 //!
 //! * `session` registers the node and renews its lease; `handover` and `handover_service` hand sections over.
-//! * `pending` keeps calls pending until they can be served. It forwards calls for sections of other owners, including
-//!   owners in other sets (`other_sets`), with the requests of `forward`.
+//! * `pending` lets calls wait until this node can serve them, or forwards them to the owners of their sections, which
+//!   may be in other sets (`other_sets`). `forward` sends these requests.
 //! * `peer_routes` fetches routes from peers while the lease is expired.
-//! * `control_loop` waits for the events of all these tasks except pending calls. Its log shows why an AllocSvr wakes.
-//! * `activity` keeps figures and history of each section; `activity_loop` reads the slots for it, at a slow pace.
-//! * `halt` latches the cause for which a process no longer serves.
+//! * `control_loop` waits for the events of all these tasks except pending calls. Its log shows why an AllocSvr wakes
+//!   up.
+//! * `activity` keeps figures and a history of each section. `activity_loop` slowly reads the slots from which they are
+//!   computed.
+//! * `halt` holds the cause for which a process permanently stopped serving.
 //! * `shared` has the state that all tasks share, grouped by subject.
 //!
-//! **Architecture Invariant:** `seq_core::owner` alone decides which sections are owned and for how long, and only
-//! `ownership` changes them. `seq_core::raises`, `renewals` and `store_calls` decide when the store is called, and
-//! which of its members is called. Numbers are allocated only under a lease that was checked after the call had
-//! arrived, except numbers of lanes that need no lease.
+//! **Architecture Invariant:** `seq_core::owner` alone decides which sections this node owns and for how long, and only
+//! `ownership` carries these decisions out. `seq_core::raises`, `renewals` and `store_calls` decide when the store is
+//! called, and which member of the store. Numbers are allocated only under a lease that was checked after the call had
+//! arrived. Only numbers of lanes that may be served without a lease are an exception.
 
 mod activity;
 mod activity_loop;

@@ -1,6 +1,6 @@
-//! Reports to the store that it lost committed entries, after this process has halted for that cause. Without the
-//! report the store would register a process that starts later. Such a process has received no response from the store
-//! before, so it could not detect the loss.
+//! Reports to the store that the store lost committed entries, after this process has halted because of the loss.
+//! Without the report, the store would register a process that starts later. Such a process could not detect the loss,
+//! because it has no earlier response of the store to compare with.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,11 +13,11 @@ use crate::halt::Halt;
 use crate::shared::Shared;
 use crate::store_link::{StoreError, StoreLink};
 
-/// Pause between two attempts. During it an operator may stop and start members of the store.
+/// Pause between two attempts to report. In the meantime an operator may stop and start members of the store.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// Waits until this process halts. If the cause is a loss of entries, reports it until the store has the report, or
-/// until shutdown.
+/// Waits until this process halts. If the cause is that the store lost entries, sends the report repeatedly until the
+/// store has accepted it or takes no such reports, or until shutdown.
 pub(crate) async fn run(shared: Arc<Shared>, link: Arc<StoreLink>) {
     let stopping = shared.halt.shutdown().clone();
     tokio::select! {

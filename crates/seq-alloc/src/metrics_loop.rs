@@ -29,10 +29,10 @@ impl Shared {
         let now = self.clock.now();
         let lease = self.ownership.lease_left(now);
         let owned = self.ownership.owned();
-        // While there is no lease, sections are owned but not served.
+        // Without a lease, this node owns its sections but does not serve them.
         let served = if lease.is_zero() { 0 } else { owned.iter().count() };
         self.counters.publish_state(served, self.ownership.route_version().0, lease);
-        // Ceilings in ticks are left out, because they are times, which callers do not regard as numbers.
+        // Ceilings in ticks are left out, because callers regard them as times and not as numbers.
         let ceilings = owned.iter().filter(|owned| !owned.is_in_ticks()).map(|owned| owned.ceiling());
         self.counters.publish_ceiling(ceilings.max().unwrap_or(Seq::ZERO));
         self.publish_lanes(now);

@@ -1,14 +1,16 @@
-//! Access to other sets. Each other set has its own connections, routes, health and calls in flight.
+//! Access to the other sets of the cluster. For each other set this module keeps separate connections, routes, a
+//! health, and a count of calls in flight.
 //!
-//! Two sets share no connection, batcher or limit, so a set that does not respond does not slow down calls for other
-//! sets. `probe_loop` finds out whether a set responds, and fetches its routes. Calls only read these results and never
-//! probe.
+//! No two sets share a connection, a batcher or a limit, so a set that does not respond does not slow down calls for
+//! other sets. `probe_loop` finds out whether a set responds, and fetches its routes. Calls only use these results and
+//! never probe a set themselves.
 //!
-//! The addresses of another set come from the routes of this set or from nodes of the other set. In both cases a call
-//! is sent only to an AllocSvr whose certificate has the name that the routes state for the other set.
+//! The addresses of another set's nodes are stated by the routes of this set or by nodes of the other set. In both
+//! cases a call is sent only to an AllocSvr whose certificate has the name that the routes of this set state for the
+//! other set.
 //!
-//! **Invariant:** another set's routes only choose the node that a call is sent to. Any node of that set serves the
-//! call or forwards it.
+//! **Invariant:** another set's routes only decide to which node of that set a call is sent. If that node does not own
+//! the section, it forwards the call to the owner.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -29,15 +31,15 @@ mod probe_loop;
 pub(crate) use other_set::{OtherSet, SetPermit};
 pub(crate) use probe_loop::probe_loop;
 
-/// Limit on the sets that have their own label in the metrics. It is larger than the number of sets of a cluster in
-/// use, and small enough for the storage of metrics.
+/// Limit on the number of sets that have their own label in the metrics. It is larger than the number of sets of usual
+/// clusters, and small enough for the systems that store metrics.
 const MAX_LABELS: usize = 64;
 
 /// Label of the sets beyond [`MAX_LABELS`].
 const REST: &str = "other";
 
-/// Other sets to which calls were forwarded. There are at most as many as in the routes,
-/// [`seq_core::limits::MAX_SETS`].
+/// The other sets to which calls were forwarded. Their number is limited by the number of sets in the routes, which is
+/// at most [`seq_core::limits::MAX_SETS`].
 #[derive(Debug)]
 pub(crate) struct OtherSets {
     /// Name of this set, a label of the metrics.
@@ -50,12 +52,12 @@ pub(crate) struct OtherSets {
     /// Connections to nodes of sets that are not in the routes.
     unnamed: Peers,
     sets: RwLock<BTreeMap<SetId, Arc<OtherSet>>>,
-    /// Notified when a set has to be probed, or when a call uses a set again that was idle.
+    /// Notified when a set has to be probed, or when a call is sent to a set that had no calls for some time.
     probe: Arc<Notify>,
 }
 
 impl OtherSets {
-    /// Creates an empty collection for the node `node` of the set `set`. There will be `connections` connections to
+    /// Creates an empty collection for the node `node` of the set `set`. `connections` is the number of connections to
     /// each node of another set.
     pub(crate) fn new(set: &str, node: &str, connections: usize, dial: Dial) -> OtherSets {
         let (set, node) = (set.to_owned(), node.to_owned());
@@ -63,14 +65,14 @@ impl OtherSets {
         OtherSets { set, node, connections, dial, unnamed, sets: RwLock::default(), probe: Arc::default() }
     }
 
-    /// Returns the connections to AllocSvrs of sets that are not in the routes. For these connections only the role of
-    /// the server is checked, because the name of its set is not known.
+    /// Returns the connections to AllocSvrs of sets that are not in the routes. These connections check only the role
+    /// of the server, because the name of its set is not known.
     pub(crate) fn unnamed(&self) -> &Peers {
         &self.unnamed
     }
 
-    /// Returns another set; `None` if the routes do not have it. If the routes now state another name or other
-    /// addresses for it, a new [`OtherSet`] replaces the old one.
+    /// Returns the other set with the id `id`; `None` if the routes do not have it. If the routes now state another
+    /// name or other addresses for it than its [`OtherSet`] has, a new [`OtherSet`] replaces that one.
     pub(crate) fn get(&self, id: SetId, routes: &RouteTable) -> Option<Arc<OtherSet>> {
         let stated = routes.other_set(id)?;
         if let Some(set) = self.sets.read().get(&id).filter(|set| set.is_stated(stated)) {

@@ -1,10 +1,11 @@
-//! Ownership of this process: the owner's state machine (`seq_core::owner`), the served sections, the routes and the
-//! lease.
+//! What this process owns: the owner's state machine (`seq_core::owner`), the table of served sections, the routes and
+//! the lease.
 //!
-//! **Invariant:** the table of sections, the routes and the lease change in [`Ownership::step`] only, under the
-//! machine's lock, in the order of the machine's effects, with the lease last. Readers use the opposite order:
-//! [`Ownership::serve`] checks the lease and then loads the table. Only a [`Serving`] gives access to a section's
-//! numbers. So an extended lease is never used with an older table.
+//! **Invariant:** the table of served sections, the routes and the lease change in [`Ownership::step`] only, under the
+//! state machine's lock, in the order of the machine's effects, with the lease last. Readers use the opposite order:
+//! [`Ownership::serve`] checks the lease first and then loads the table. So a reader that sees an extended lease never
+//! uses an older table with it. Only a [`Serving`] gives access to a section's numbers, except for sections that may be
+//! served without a lease.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -33,35 +34,37 @@ pub(crate) use section::{OwnedSection, Served, Start};
 pub(crate) use table::Table;
 use table::{Change, SectionTable};
 
-/// State machine of the owner, with the state that readers load without its lock.
+/// State machine of the owner, together with the state that readers load without the state machine's lock.
 #[derive(Debug)]
 pub(crate) struct Ownership {
-    /// Step of raises. It is changed under the machine's lock, together with the step of each section in the table.
+    /// Number of seqs by which a raise moves a ceiling. It is changed under the state machine's lock, together with the
+    /// step of each section in the table.
     step: AtomicU64,
-    /// Time for which a granted lease is used. It is shorter than the lease by the lease margin.
+    /// Time for which this process serves under a granted lease. It is shorter than the lease by the lease margin.
     served: Duration,
     clock: Clock,
-    /// State machine that decides all changes. Its lock is never taken while a number is allocated.
+    /// State machine that decides all changes of ownership. Its lock is never taken for the allocation of a number.
     machine: Mutex<Owner>,
     sections: SectionTable,
     routes: ArcSwapOption<RouteTable>,
     /// The series of the routes.
     series: ArcSwap<SeriesIndex>,
     lease: Lease,
-    /// Send time of the newest request whose response was adopted, in nanoseconds of the boot clock; 0 before the first
-    /// response. It never falls.
+    /// Send time of the newest request to the store whose response was adopted, in nanoseconds of the boot clock; 0
+    /// before the first response. It never falls.
     confirmed: AtomicU64,
 }
 
-/// Effects of one step of the machine that the caller of the step has to carry out.
+/// Effects of one step of the state machine that remain for the caller of [`Ownership::step`] to carry out.
 #[must_use = "requests must be sent, and waiting calls notified"]
 #[derive(Debug, Default)]
 pub(crate) struct Followup {
     /// Steps of handovers to send.
     pub(crate) requests: Vec<HandoverRequest>,
-    /// Whether a renewal has to be sent at once, because its response brings a grant.
+    /// Whether a renewal has to be sent at once, because the store's response to it will grant a section.
     pub(crate) renew_now: bool,
-    /// Whether the table or the routes changed, the lease ended, or a new lease began after the old one had expired.
+    /// Whether pending calls have to be notified, because the table of served sections or the routes changed, a step of
+    /// a handover was requested, the lease ended, or a new lease began after the old lease had expired.
     pub(crate) changed: bool,
     /// Whether the lease was extended.
     pub(crate) extended: bool,
@@ -78,42 +81,43 @@ pub(crate) struct Transitions {
     pub(crate) handed_over: usize,
     /// Number of sections that left.
     pub(crate) left: usize,
-    /// Number of sections that were handed over to this node but started at their ceilings.
+    /// Number of sections that were handed over to this node but started at their ceilings, because their copies could
+    /// not be used.
     pub(crate) copies_lost: usize,
-    /// Number of sections that started at an earlier ceiling above 0, for any cause. The numbers left below this
-    /// ceiling are skipped.
+    /// Number of sections that started at a ceiling above 0 that an earlier ownership had left, for any cause. The
+    /// numbers below this ceiling that the earlier ownership had not allocated are skipped.
     pub(crate) at_ceiling: usize,
-    /// Upper bound of the numbers that these sections have skipped, summed over the sections.
+    /// Upper bound of the count of numbers skipped by the sections of `at_ceiling`, summed over these sections.
     pub(crate) skipped: u64,
     /// Newest epoch of the sections that entered or left.
     pub(crate) epoch: Epoch,
-    /// Last ownership that started at its ceiling because the copy of its handover was not used.
+    /// Last ownership that started at its ceiling because the copy of its handover could not be used.
     lost_last: Option<(SectionId, Epoch)>,
 }
 
-/// Access to the served sections, under a lease that was checked after the current calls arrived. It must not be held
-/// across an await.
+/// Access to the served sections, under a lease that was checked after the current calls had arrived. A value must not
+/// be held across an await.
 pub(crate) struct Serving<'a> {
     table: Guard<Arc<Table>>,
     ownership: PhantomData<&'a Ownership>,
 }
 
-/// Access to the owned sections that need no lease. It must not be held across an await.
+/// Access to the owned sections that may be served without a lease. A value must not be held across an await.
 pub(crate) struct Unleased<'a> {
     table: Guard<Arc<Table>>,
     ownership: PhantomData<&'a Ownership>,
 }
 
 impl Unleased<'_> {
-    /// Returns a section so that numbers can be taken from it; `None` if this node does not own it, or if it needs a
-    /// lease.
+    /// Returns a section for the allocation of numbers; `None` if this node does not own the section, or if the section
+    /// may be served only under a lease.
     pub(crate) fn get(&self, id: SectionId) -> Option<Served<'_>> {
         self.table.get(id).filter(|owned| serves_unleased(owned.clock.as_ref())).map(Served::new)
     }
 }
 
 impl Serving<'_> {
-    /// Returns a section so that numbers can be taken from it; `None` if this node does not serve it.
+    /// Returns a section for the allocation of numbers; `None` if this node does not serve the section.
     #[inline]
     pub(crate) fn get(&self, id: SectionId) -> Option<Served<'_>> {
         self.table.get(id).map(Served::new)
@@ -121,8 +125,8 @@ impl Serving<'_> {
 }
 
 impl Ownership {
-    /// Creates an ownership of no section. `step` is the step of raises, `served` the time for which a granted lease is
-    /// used.
+    /// Creates the state of a process that owns no section. `step` is the number of seqs by which a raise moves a
+    /// ceiling, and `served` the time for which the process serves under a granted lease.
     pub(crate) fn new(machine: Owner, step: Step, served: Duration, clock: Clock) -> Ownership {
         Ownership {
             sections: SectionTable::new(machine.layout().sections()),
@@ -142,7 +146,7 @@ impl Ownership {
         Step(self.step.load(Relaxed))
     }
 
-    /// Changes the step of raises, for owned and future sections.
+    /// Changes the step of raises for the sections that are owned now and for sections that enter later.
     pub(crate) fn set_raise_step(&self, step: Step) {
         let machine = self.machine.lock();
         self.step.store(step.0, Relaxed);
@@ -150,8 +154,8 @@ impl Ownership {
         drop(machine);
     }
 
-    /// Returns access to the served sections if the lease holds at `now`; otherwise `None`. `now` must have been read
-    /// after the current calls arrived.
+    /// Returns access to the served sections if the lease holds at `now`; otherwise `None`. The caller must have read
+    /// `now` after the current calls had arrived.
     #[inline]
     pub(crate) fn serve(&self, now: Clocks) -> Option<Serving<'_>> {
         // The lease is checked first, and the table is loaded afterwards: see `seq_core::lease`.
@@ -161,10 +165,10 @@ impl Ownership {
         Some(Serving { table: self.sections.load(), ownership: PhantomData })
     }
 
-    /// Returns access to the owned sections that may be served without a lease. They are the sections of lanes that the
-    /// node chooses: callers of such lanes are promised no order in real time. Their numbers are unique without a
-    /// lease, because the next ownership begins at the committed ceiling, and no number of this ownership is above that
-    /// ceiling.
+    /// Returns access to the owned sections that may be served without a lease. These are the sections of series for
+    /// which the node chooses the lane of a call, because callers of such series are promised no order in real time.
+    /// The numbers of these sections are unique even without a lease: the next ownership begins at the committed
+    /// ceiling, and no number of this ownership is above that ceiling.
     pub(crate) fn serve_unleased(&self) -> Unleased<'_> {
         Unleased { table: self.sections.load(), ownership: PhantomData }
     }
@@ -174,23 +178,25 @@ impl Ownership {
         self.lease.holds(now)
     }
 
-    /// Returns how long the lease still lasts at `now`; zero once it has expired.
+    /// Returns the remaining time of the lease at `now`, which is zero once the lease has expired.
     pub(crate) fn lease_left(&self, now: Clocks) -> Duration {
         self.lease.left(now)
     }
 
-    /// Returns the send time of the newest request whose response was adopted, in nanoseconds of the boot clock; 0
-    /// before the first response.
+    /// Returns the send time of the newest request to the store whose response was adopted, in nanoseconds of the boot
+    /// clock; 0 before the first response.
     pub(crate) fn confirmed(&self) -> u64 {
         self.confirmed.load(Acquire)
     }
 
-    /// Returns the owned sections, whether or not the lease holds. Must not be held across an await.
+    /// Returns the table of owned sections, whether or not the lease holds. The returned guard must not be held across
+    /// an await.
     pub(crate) fn owned(&self) -> Guard<Arc<Table>> {
         self.sections.load()
     }
 
-    /// Returns the current incarnation and the table of its sections. Between two incarnations the table is empty.
+    /// Returns the current session and the table of the sections that it owns. Between two incarnations the table is
+    /// empty.
     pub(crate) fn session_and_table(&self) -> (Option<Session>, Guard<Arc<Table>>) {
         let machine = self.machine.lock();
         (machine.session(), self.sections.load())
@@ -201,7 +207,8 @@ impl Ownership {
         MachineView(self.machine.lock())
     }
 
-    /// Lets the machine take a step, and carries out the step's effects before the next step begins.
+    /// Runs `step` on the state machine under its lock, and carries out the effects before the lock is released.
+    /// Returns the result of `step`, and the effects that remain for the caller.
     pub(crate) fn step<T>(&self, step: impl FnOnce(&mut Owner, &mut Effects) -> T) -> (T, Followup) {
         let mut machine = self.machine.lock();
         let mut effects = Effects::new();
@@ -218,7 +225,8 @@ impl Ownership {
         (outcome, followup)
     }
 
-    /// Carries out effects, and adds to `frozen` the sections that have to be frozen before they are released.
+    /// Carries out the effects of a step. Adds to `frozen` the sections that the caller has to freeze before it unlocks
+    /// the state machine.
     fn carry_out(&self, machine: &Owner, effects: Effects, frozen: &mut Vec<(SectionId, Epoch)>) -> Followup {
         let mut followup = Followup::default();
         let mut changes = Vec::new();
@@ -276,7 +284,7 @@ impl Ownership {
                 transitions.leave(epoch);
                 changes.push(Change::Leave(section, epoch));
             }
-            // `step` freezes the section, once the table has all changes.
+            // `step` freezes the section after the table has all changes.
             TableEffect::Freeze { .. } => {}
             TableEffect::Thaw { section, epoch } => {
                 changes.extend(self.thaw(machine, section, epoch, transitions).map(Change::Enter));
@@ -284,8 +292,8 @@ impl Ownership {
         }
     }
 
-    /// Creates a section at the begin of its ownership. The section starts at the exact values of a copy, or at its
-    /// ceiling, which is above all numbers that may have been allocated.
+    /// Creates the section for a new ownership. The section starts at the exact values of `copy`, or, without a usable
+    /// copy, at its ceiling, which is above all numbers that may have been allocated.
     fn start(
         &self,
         machine: &Owner,
@@ -310,7 +318,7 @@ impl Ownership {
         let Some(clock) = clock else {
             if exact.is_none() && ceiling > Seq(0) {
                 transitions.at_ceiling += 1;
-                // A uid can have skipped at most all numbers up to the ceiling.
+                // A uid can skip at most all numbers up to the ceiling.
                 transitions.skipped += raise::most_skipped(step).min(ceiling.0);
             }
             let section = exact.unwrap_or_else(|| Section::takeover(uids, ceiling, step));
@@ -322,8 +330,8 @@ impl Ownership {
         OwnedSection::new((id, epoch), Some(clock), section.in_ticks(lead).up_to(last), began)
     }
 
-    /// Creates a section with the values of a section that was frozen for a handover, after this handover failed;
-    /// `None` if the section has left.
+    /// Creates a section from the values of a section that was frozen for a handover, after this handover failed.
+    /// Returns `None` if this node no longer owns the frozen section.
     fn thaw(
         &self,
         machine: &Owner,
@@ -336,7 +344,7 @@ impl Ownership {
     }
 }
 
-/// Locked machine that can only be read. Changes go through [`Ownership::step`].
+/// Locked state machine that can only be read. Changes go through [`Ownership::step`].
 pub(crate) struct MachineView<'a>(MutexGuard<'a, Owner>);
 
 impl std::ops::Deref for MachineView<'_> {
@@ -362,14 +370,15 @@ impl Transitions {
         self.epoch = self.epoch.max(epoch);
     }
 
-    /// Counts and logs a section that starts at its ceiling instead of from a copy. This is safe, but skips numbers.
+    /// Counts and logs a section that starts at its ceiling because the copy of its handover could not be used. Such a
+    /// start is safe, but skips numbers.
     fn lose_copy(&mut self, section: SectionId, epoch: Epoch, why: &CopyLoss) {
         self.copies_lost += 1;
         self.lost_last = Some((section, epoch));
         tracing::warn!(section = section.0, epoch = epoch.0, %why, "a handover leaves a gap: its copy is not used");
     }
 
-    /// Logs the step in one line, for any number of changed sections.
+    /// Logs the changes of one step in a single line, for any number of changed sections.
     pub(crate) fn log(&self, set: &str, name: &str) {
         let Transitions { taken_over, handed_over, left, epoch, .. } = *self;
         if taken_over + handed_over + left > 0 {

@@ -1,9 +1,9 @@
-//! Fetches newer routes from peer AllocSvrs while the lease is expired.
+//! Fetches newer routes from other AllocSvrs of the set while the lease is expired.
 //!
 //! A node that reaches its peers but not the store keeps its sections without a lease, and calls for these sections
-//! stay pending. The peers know whether the sections have got other owners. Peer routes can only revoke sections. They
-//! never grant a section or extend the lease. If a peer's routes have another route for a section under a newer epoch,
-//! the section leaves, and its calls are forwarded.
+//! stay pending. The peers may know that the sections have got other owners. A peer's routes can only take a section
+//! away from this node. They never grant a section or extend the lease. If a peer's routes state another owner or set
+//! for a section, with a larger epoch, this node gives the section up and forwards the pending calls for it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,18 +17,19 @@ use tokio::time::Instant;
 
 use crate::shared::Shared;
 
-/// Timeout of the fetch from one peer. The peer may be as far away as the store.
+/// Timeout of the fetch from one peer. It is long enough even if the peer is as far away as the store.
 const FETCH_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// State of the fetches. While the lease is expired, routes are fetched from one peer after the other.
+/// State of the fetches. While the lease is expired, this node fetches routes from one peer after another.
 pub(crate) struct PeerRoutes {
     shared: Arc<Shared>,
-    /// Number of checks of the lease so far; it selects the peer of the next fetch.
+    /// Number of checks of the lease so far. It selects the peer for the next fetch.
     turn: usize,
-    /// Number of checks of the lease so far. It selects the peer of the next fetch.
+    /// Time of the next check of the lease; `None` while a fetch is in flight.
     due: Option<Instant>,
-    /// Whether the next fetch requests the whole table. It does after a peer's delta could not be applied to the routes
-    /// of this node, because the delta is relative to another version or to another set of nodes.
+    /// Whether the next fetch requests all routes instead of the changes since this node's version. This is so after
+    /// the changes sent by a peer could not be applied to this node's routes, because they are relative to another
+    /// version or to another set of nodes.
     whole: bool,
     repeats: Repeats,
 }
@@ -79,8 +80,8 @@ impl PeerRoutes {
     }
 }
 
-/// Fetches a peer's routes if they are newer than the routes of this node. Fetches only the changed routes, or, if
-/// `whole` is set, all routes.
+/// Fetches the routes of the peer that `turn` selects if they are newer than the routes of this node. Fetches only the
+/// routes that changed since this node's version, or, if `whole` is set, all routes.
 async fn fetch(shared: &Shared, turn: usize, whole: bool) -> Option<RouteUpdate> {
     let (addr, known) = {
         let owner = shared.ownership.machine();

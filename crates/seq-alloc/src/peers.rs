@@ -1,8 +1,8 @@
-//! Connections to the other nodes of a set. Each runtime that sends calls has its own connections.
+//! Connections to the other nodes of a set. Each runtime that sends calls to these nodes has its own connections.
 //!
-//! The thread whose endpoint received a call also forwards the call and receives the response. So a forwarded call
-//! never changes its thread, and the thread that renews the lease and raises ceilings does no work for forwarded calls,
-//! at any rate of them.
+//! A call is forwarded by the thread whose endpoint received it, and the same thread receives the response. So a
+//! forwarded call never changes threads. The thread that renews the lease and raises ceilings has no work with
+//! forwarded calls, however many there are.
 
 use std::sync::Arc;
 
@@ -11,14 +11,15 @@ use seq_channel::batch::{Batchers, Bounds, NodeBatcher};
 use seq_channel::{Dial, Pool};
 use tokio::runtime::{Handle, Id};
 
-/// Limit on the runtimes that have their own connections. It is larger than the number of serving threads. Runtimes
-/// beyond it share the connections of the first runtime.
+/// Limit on the number of runtimes that have their own connections. It is larger than the number of serving threads.
+/// Further runtimes share the connections of the first runtime.
 const MAX_RUNTIMES: usize = 256;
 
 /// Limits on the items that a runtime forwards to a node.
 pub(crate) const FORWARD_BOUNDS: Bounds = Bounds {
-    // These are 26 of the largest calls, or the pipelines of some thousand connections. With 24 bytes for each item and
-    // 24 bytes for its response, they take 12 MiB. A node that is behind by more items is unlikely to catch up.
+    // So many items are in 26 of the largest calls, or in the pipelined requests of some thousand connections. With 24
+    // bytes for each item and 24 bytes for its response, they take 12 MiB. A node with more unanswered items is
+    // unlikely to catch up.
     items: 262_144,
     ..Bounds::DEFAULT
 };
@@ -29,8 +30,8 @@ pub(crate) struct Peers {
     /// Number of connections from each runtime to each node.
     connections: usize,
     dial: Dial,
-    /// Connections by runtime, in the order in which the runtimes first called. There are so few entries that a linear
-    /// search costs less than a hash.
+    /// Connections by runtime, in the order of the runtimes' first calls. There are so few entries that a linear search
+    /// costs less than a hash.
     runtimes: RwLock<Vec<(Id, Arc<Connections>)>>,
 }
 
@@ -74,8 +75,9 @@ impl Peers {
 }
 
 impl Connections {
-    /// Returns the batcher of calls to `addr`. `is_node` returns whether any node has a given address. When a batcher
-    /// is created, the batchers and connections of addresses that no node has any more are dropped.
+    /// Returns the batcher for calls to `addr`, which is created if there is none. Whenever it creates a batcher, it
+    /// drops the batchers and connections of addresses for which `is_node` returns false, because no node has such an
+    /// address any more.
     pub(crate) fn batcher(&self, addr: &str, is_node: impl Fn(&str) -> bool) -> Arc<NodeBatcher> {
         self.batchers.get(addr).unwrap_or_else(|| {
             self.batchers.retain(&is_node);

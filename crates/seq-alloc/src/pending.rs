@@ -1,7 +1,8 @@
-//! Pending calls. This module serves, forwards, delays and counts them, as [`seq_core::calls`] decides.
+//! Carries out pending calls: serves them, forwards them, lets them wait and counts them, as [`seq_core::calls`]
+//! decides.
 //!
-//! All items of a call that are in the same section are processed together, in their order, until each item has its
-//! result.
+//! All items of a call whose uids are in the same section are processed together, in their order, until each item has
+//! its result.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,7 +29,7 @@ mod permits;
 pub(crate) use self::forwarding::PendingGroup;
 
 impl PendingItem {
-    /// Adds the item's earlier attempts to its result.
+    /// Returns the item's result together with the number of the item's earlier attempts with unknown outcome.
     fn result<W: Work>(&self, result: Result<W::Output, Refusal>) -> ItemResult<W::Output> {
         let result = match result {
             Ok(output) => Ok(W::after_unknown(output, self.unknown.count())),
@@ -41,7 +42,7 @@ impl PendingItem {
 /// Result of an item, with the index of the item in its call.
 pub(crate) type ItemResult<T> = (usize, Result<T, Refusal>);
 
-/// Time at which a call became pending, read once for all its sections.
+/// Time at which a call became pending. It is read once for all sections of the call.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Arrived {
     pub(crate) since: Instant,
@@ -50,15 +51,15 @@ pub(crate) struct Arrived {
 }
 
 impl Arrived {
-    /// Creates the state machine of the call's items in a section. `epoch` is the newest epoch of the section in the
-    /// request.
+    /// Creates the state machine for the items of `call` in one section. `epoch` is the newest epoch that the request
+    /// states for the section.
     pub(crate) fn machine(&self, call: &Call, section: SectionId, epoch: Epoch) -> PendingCall {
         let deadline = call.deadline.saturating_duration_since(self.since);
         PendingCall::new(section, (call.hops, epoch), self.clocks, deadline, CallTimeouts::DEFAULTS)
     }
 }
 
-/// Items of one section in one call that have no result yet.
+/// Items of one section in one call that have no result yet, with their state machine.
 #[derive(Debug)]
 pub(crate) struct SectionItems {
     machine: PendingCall,
@@ -78,7 +79,8 @@ impl SectionItems {
         results.extend(self.items.drain(..).map(|item| item.result::<W>(Err(refusal))));
     }
 
-    /// Adopts the results in a response. Items that may succeed soon stay pending.
+    /// Takes the results from the response of another node. Items that were refused but may succeed soon stay pending.
+    /// Returns what the state machine decides for them.
     fn on_response<W: Work>(
         &mut self,
         response: Vec<Result<W::Output, Refusal>>,
@@ -106,15 +108,15 @@ impl Shared {
         Arrived { since: Instant::now(), clocks: self.clock.now() }
     }
 
-    /// Makes an item pending alone.
+    /// Creates the pending state of a single item.
     pub(crate) fn pend(&self, call: &Call, item: PendingItem) -> SectionItems {
         let arrived = self.arrived();
         let machine = arrived.machine(call, item.section, item.item.epoch);
         SectionItems { machine, since: arrived.since, items: vec![item] }
     }
 
-    /// Completes the items of one section in their order. While this node serves the section, the items are completed
-    /// here; otherwise they are forwarded to the owner. Waits no longer than the call's deadline.
+    /// Completes the items of one section in their order. While this node serves the section, it completes them itself;
+    /// otherwise it forwards them to the section's owner. Returns at the call's deadline at the latest.
     pub(crate) async fn complete<W: Work>(
         &self,
         work: &W,
@@ -124,10 +126,11 @@ impl Shared {
         let section = pending.machine.section();
         let mut results = Vec::with_capacity(pending.items.len());
         let mut permit: Option<Permit<'_>> = None;
-        // Span from the first wait to the end of the call, if the call is traced.
+        // Trace span from the first wait to the end of the call; empty if the call is not traced.
         let mut span = Span::none();
         loop {
-            // Created before any state is read, so that no notification after the reading is missed.
+            // The future is created before any state is read, so that it completes if the state changes after the
+            // reading.
             let ownership_changed = self.pending.ownership_changed();
             let owned = self.ownership.owned().get(section).cloned();
             let section_changed = owned.as_ref().map(|owned| owned.changed.notified());
@@ -176,7 +179,7 @@ impl Shared {
         results
     }
 
-    /// Begins the span of a wait, if the call is traced.
+    /// Begins the trace span of a wait, if the call is traced.
     fn waiting(&self, wait: &Wait, section: SectionId) -> Span {
         let mut span = traces::child("wait");
         if !span.is_none() {
@@ -192,7 +195,7 @@ impl Shared {
         span
     }
 
-    /// Evaluates the next step of the items. If they can be served here, serves them.
+    /// Lets the state machine decide the next step of the items. If the step is to serve them here, serves them.
     fn try_here<W: Work>(
         &self,
         work: &W,
@@ -233,7 +236,7 @@ impl Shared {
         }
     }
 
-    /// Serves items from a section, up to the first item that has to wait.
+    /// Serves the items in their order from a section of this node, up to the first item that has to wait.
     fn serve_items<W: Work>(
         &self,
         work: &W,
@@ -267,8 +270,8 @@ impl Shared {
         pending.machine.on_served(pending.now(), blocked)
     }
 
-    /// Returns the destination of items that have just become pending; `None` if this node owns their section, or if
-    /// they have to wait.
+    /// Returns the destination to which items that have just become pending are forwarded; `None` if this node owns
+    /// their section, or if the items have to wait.
     pub(crate) fn first_step(&self, call: &Call, machine: &mut PendingCall) -> Option<Destination> {
         if self.ownership.owned().get(machine.section()).is_some() {
             return None;
@@ -285,12 +288,12 @@ fn too_many_pending(section: SectionId, set: SetId) -> Refusal {
     Refusal::TooManyPendingOfSet { section, set, pending: MAX_PENDING_OF_SET }
 }
 
-/// Returns whether items may succeed soon, on this or another node, although another node refused them with `refusal`.
+/// Returns whether items may succeed soon, on this node or another node, although a node refused them with `refusal`.
 fn stays_pending(refusal: &Refusal) -> bool {
     refusal.is_transient() || matches!(refusal, Refusal::Moved { .. } | Refusal::SetUnavailable { .. })
 }
 
-/// Returns the refusal of a request for several sections in the form for one of these sections.
+/// Converts the refusal of a request for several sections to the refusal for one of these sections.
 fn of_section(refusal: Refusal, section: SectionId) -> Refusal {
     match refusal {
         Refusal::OwnerTimedOut { owner, .. } => Refusal::OwnerTimedOut { section, owner },

@@ -12,6 +12,6 @@ pub(crate) struct PendingItem {
     pub(crate) item: Item,
     pub(crate) section: SectionId,
     pub(crate) slot: SlotIndex,
-    /// Earlier attempts to forward the item that ended with an unknown outcome.
+    /// Number of earlier attempts to forward the item whose outcome is unknown.
     pub(crate) unknown: UnknownAttempts,
 }

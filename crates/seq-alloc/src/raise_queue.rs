@@ -1,8 +1,10 @@
-//! Queue of sections whose ceilings have to be raised, from the threads that allocate numbers to the control loop.
+//! Queue from the threads that allocate numbers to the control loop. Its entries are the sections whose ceilings have
+//! to be raised.
 //!
-//! The queue has at most as many entries as the set has sections, because each section has one ticket. The main queue,
-//! with its batches and retries, is in `seq_core::raises`. The control loop moves the sections from this queue into the
-//! main queue, so that a thread that allocates numbers never waits until a batch has been created.
+//! The queue has at most as many entries as the set has sections, because a section is in the queue only once, with its
+//! only ticket. `seq_core::raises` has the main queue, which makes batches of sections and retries them. The control
+//! loop moves the sections from this queue to the main queue, so that a thread that allocates numbers never waits while
+//! a batch is made.
 
 use std::sync::Arc;
 
@@ -27,7 +29,7 @@ impl RaiseInbox {
         self.arrived.notify_one();
     }
 
-    /// Moves all sections into the main queue, oldest first.
+    /// Moves all sections to the main queue, in the order in which they were enqueued.
     pub(crate) fn drain_into(&self, queue: &mut RaiseQueue<Arc<OwnedSection>>) {
         let pending = std::mem::take(&mut *self.pending.lock());
         for (section, ticket) in pending {
@@ -35,7 +37,7 @@ impl RaiseInbox {
         }
     }
 
-    /// Waits until a section has been enqueued since the last completed wait. Cancel safe.
+    /// Waits until a section has been enqueued since the previous wait completed. Cancel safe.
     pub(crate) async fn arrived(&self) {
         self.arrived.notified().await;
     }

@@ -1,8 +1,8 @@
-//! Raises of ceilings. This module sends the calls that the queue of `seq_core::raises` decides on, and adopts their
-//! outcomes.
+//! Raises ceilings. The module sends the calls to the store that the queue in `seq_core::raises` decides on, and adopts
+//! their outcomes.
 //!
-//! **Invariant:** the queue gets a response, and the sections get its ceilings, before the ownership update in the
-//! response is adopted.
+//! **Invariant:** the outcome of a response is reported to the queue, and the new ceilings to the sections, before the
+//! ownership update in the same response is adopted.
 
 use std::sync::Arc;
 
@@ -54,7 +54,7 @@ type Queue = RaiseQueue<Arc<OwnedSection>>;
 
 type Batch = RaiseBatch<Arc<OwnedSection>>;
 
-/// State of the raises, which keep each ceiling above the numbers that will be needed next.
+/// State of the raises. They keep each section's ceiling above the numbers that will be allocated next.
 pub(crate) struct Raises {
     shared: Arc<Shared>,
     /// Origin of the queue's times.
@@ -70,7 +70,8 @@ pub(crate) struct Raises {
 pub(crate) struct RaiseCall {
     shared: Arc<Shared>,
     batch: Batch,
-    /// Time before the request is sent. If the raise is accepted, it renews the lease from this time on.
+    /// Reading of the clocks before the request is sent. If the store accepts the raise, the lease is renewed from this
+    /// time on.
     sent: Clocks,
 }
 
@@ -79,7 +80,7 @@ pub(crate) struct AnsweredRaise {
     batch: Batch,
     sent: Clocks,
     response: Result<v1::RaiseCeilingsResponse, StoreError>,
-    /// Span from the request until the ceilings are adopted.
+    /// Trace span from the request until the ceilings in the response are adopted.
     span: Span,
 }
 
@@ -115,23 +116,23 @@ impl Raises {
         Raises { shared, origin: Instant::now(), queue, delays: Repeats::default(), failures: Repeats::default() }
     }
 
-    /// Returns the time at which the next batch may be due even if no section is enqueued and no call ends before.
+    /// Returns the time at which the next batch may be due if no section is enqueued and no call ends before that time.
     pub(crate) fn retry_due(&self) -> Option<Instant> {
         self.queue.next_deadline().map(|at| self.origin + at)
     }
 
-    /// Returns the batch to send now; `None` if the queue is empty, or if its next batch has to wait.
+    /// Returns the call for the batch to send now; `None` if the queue is empty, or if its next batch has to wait.
     pub(crate) fn next_call(&mut self) -> Option<RaiseCall> {
         let shared = &self.shared;
-        // The tickets are read before the table, because a section enters the table before its ticket is issued.
+        // The tickets are read before the table, because a section enters the table before a ticket for it is issued.
         shared.raises.drain_into(&mut self.queue);
         let (session, table) = shared.ownership.session_and_table();
         let batch = self.queue.next_batch(self.origin.elapsed(), session, |owned| table.has(owned))?;
         Some(RaiseCall { shared: shared.clone(), batch, sent: shared.clock.now() })
     }
 
-    /// Reports the outcome of a call to the queue. Then adopts the ceilings, and after them the store's ownership
-    /// update.
+    /// Adopts the response to a call. Reports the outcome to the queue first, then adopts the ceilings, and then the
+    /// store's ownership update.
     pub(crate) fn on_done(&mut self, answered: AnsweredRaise) {
         let AnsweredRaise { batch, sent, response, span } = answered;
         let (session, sections) = (batch.session(), batch.sections());
@@ -143,7 +144,7 @@ impl Raises {
                     return self.fail(batch);
                 }
                 self.failures.end();
-                // Noted before the waiting calls are notified, because they decide by it.
+                // This is recorded before the waiting calls are notified, because they use it for their decisions.
                 self.note_cut_short(&batch, &ceilings);
                 let outcome = self.queue.on_response(batch, &ceilings);
                 self.record(&outcome, &ceilings, sent);
@@ -181,7 +182,8 @@ impl Raises {
         }
     }
 
-    /// Counts raises of ticks that the store cut short because this node's clock is ahead of the store's clock.
+    /// Counts the raises of ceilings in ticks that the store cut short because this node's clock is ahead of the
+    /// store's clock, and records this difference of the clocks.
     fn note_cut_short(&self, batch: &Batch, ceilings: &[Option<Seq>]) {
         let shared = &self.shared;
         let short = |(raise, ceiling): (Raise, &Option<Seq>)| {
@@ -195,14 +197,16 @@ impl Raises {
         }
     }
 
-    /// Records the raises that the store committed. `sent` is the time at which the request was sent.
+    /// Adds the raises that the store committed to the recorded activity of their sections. `sent` is the time at which
+    /// the request was sent.
     fn record(&self, outcome: &Outcome, ceilings: &[Option<Seq>], sent: Clocks) {
         let raised = outcome.raised.iter().zip(&outcome.distances).zip(ceilings.iter().flatten());
         let raises = raised.map(|((&(section, _), distance), to)| (section, (Seq(to.0 - distance), *to)));
         self.shared.activity.raised(raises, sent, self.shared.clock.now());
     }
 
-    /// Reports to the owner's state machine which ceilings are committed and which ownerships are over.
+    /// Reports to the owner's state machine the ownerships whose ceilings the store committed, and the ownerships that
+    /// are over.
     fn settle(&self, outcome: Outcome) {
         let Outcome { raised, distances, lost } = outcome;
         let shared = &self.shared;
@@ -225,9 +229,9 @@ impl Raises {
         self.report_failed(&failed);
     }
 
-    /// Reports to the owner's state machine the ownerships whose raises got no usable response. If this lasts, the
-    /// state machine releases such an ownership. A section whose raise the store delays is not reported, because
-    /// another owner could not raise it any sooner.
+    /// Reports to the owner's state machine the ownerships whose raises got no usable response. If a section's raises
+    /// keep failing, the state machine releases the section. Sections whose raises the store delays are not reported,
+    /// because another owner could not raise them any sooner.
     fn report_failed(&self, failed: &[(SectionId, Epoch)]) {
         let now = self.shared.clock.now();
         self.shared.step(|owner, _| owner.on_raise_failed(failed, now));

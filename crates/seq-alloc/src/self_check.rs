@@ -1,12 +1,12 @@
-//! Dials this node as its callers do. If callers cannot reach the node and another node of the set can take over, this
-//! module withdraws the node. `seq_core::self_check` decides.
+//! Checks whether callers can reach this node, by connecting to it as its callers do. If they cannot and another node
+//! of the set can take over, this module withdraws the node. `seq_core::self_check` makes these decisions.
 //!
-//! The node dials a few other nodes in the same way, and its status names the nodes that it cannot reach. So each node
-//! learns whether the other nodes can reach it (`seq_core::peer_reach`).
+//! The node also connects to a few other nodes in the same way, and its status names the nodes that it cannot reach. So
+//! each node learns from the status of other nodes whether they can reach it (`seq_core::peer_reach`).
 //!
-//! Each round makes a new connection, with its handshake, because an open connection would not prove that the next
-//! caller can connect. The request is `Status`, as `seqsvr status` sends it, and the response names the node that sent
-//! it.
+//! Each round makes new connections, with their handshakes, because an open connection would not prove that the next
+//! caller can connect. The request over a connection is `Status`, which `seqsvr status` sends too. The response names
+//! the node that sent it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -30,20 +30,22 @@ use crate::shared::Shared;
 /// Timeout of a connection together with the request over it.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Number of randomly chosen other nodes whose status a round requests. A single response is enough to withdraw this
-/// node, except if the only cause is that other nodes state not to reach it.
+/// Number of other nodes, chosen at random, whose status is requested in a round in which this node found a fault of
+/// its own. The response of a single one of them is enough to withdraw this node. Only if the fault is that other nodes
+/// cannot reach this node, the status of all nodes is requested.
 const ASKED: usize = 3;
 
-/// Limit on the number of unreached nodes that a status names.
+/// Limit on the number of unreachable nodes that this node's status names.
 const NAMED: usize = 64;
 
-/// Returns the expiry of this node's certificate, in seconds since 1970; `None` without TLS.
+/// Function that returns the expiry of this node's certificate, in seconds since 1970, or `None` without TLS.
 type Expiry = dyn Fn() -> Option<u64> + Send + Sync;
 
 impl Allocator {
-    /// Starts a task in `endpoints`, on the current runtime, that checks whether callers can reach this node. `own`
-    /// dials this node if the node does not listen at the address that callers dial, because a machine may not reach
-    /// its own translated address although callers do. `expiry` returns the expiry of the certificate in use, in
+    /// Starts a task in `endpoints`, on the current runtime, that checks whether callers can reach this node. The task
+    /// connects to other nodes with `dial`. It connects to this node with `own`, or with `dial` if `own` is `None`.
+    /// `own` is for a node that does not listen at the address to which callers connect, because a machine may not
+    /// reach its own translated address although callers do. `expiry` returns the expiry of the certificate in use, in
     /// seconds since 1970.
     ///
     /// # Panics
@@ -73,7 +75,8 @@ struct Checking {
     /// Dialer of other nodes.
     dial: Dial,
     expiry: Box<Expiry>,
-    /// Origin of the state machine's times, in nanoseconds of the boot clock; `None` before the first round.
+    /// Origin of the times that the state machine of the checks gets, in nanoseconds of the boot clock; `None` before
+    /// the first round.
     origin: Option<u64>,
     reach: PeerReach,
 }
@@ -131,7 +134,7 @@ impl Checking {
         }
     }
 
-    /// Returns the names of the other nodes of the set, with their addresses for callers.
+    /// Returns the other nodes of the set according to the routes, each with its name and its address for callers.
     fn peers(&self) -> BTreeMap<NodeId, (String, String)> {
         let routes = self.shared.routes();
         let nodes = routes.as_ref().into_iter().flat_map(|routes| routes.nodes());
@@ -139,8 +142,8 @@ impl Checking {
         others.map(|(id, node)| (*id, (node.name.clone(), node.addr.clone()))).collect()
     }
 
-    /// Dials the other nodes whose turn it is, and publishes the names of the nodes that this node cannot reach.
-    /// Returns whether a dialled node states that it cannot reach this node.
+    /// Connects to a few other nodes, as [`PeerReach`] selects them, and publishes the names of the nodes that this
+    /// node cannot reach. Returns whether a node that responded states that it cannot reach this node.
     async fn dial_peers(&mut self) -> bool {
         let peers = self.peers();
         let due = self.reach.due(&peers.keys().copied().collect::<BTreeSet<_>>());
@@ -164,9 +167,9 @@ impl Checking {
         suspected
     }
 
-    /// Requests the status of up to `most` other nodes, chosen at random. Returns the longest remaining validity of the
-    /// certificates of those nodes that respond and serve. Also returns how many of them state that they cannot reach
-    /// this node, and whether any node that responds has withdrawn itself.
+    /// Requests the status of up to `most` other nodes, chosen at random. Considers the nodes that respond and hold a
+    /// lease. Returns the longest remaining validity of their certificates, and the number of them that state that they
+    /// cannot reach this node. Also returns whether any node that responded has withdrawn itself.
     async fn others(&self, most: usize) -> (Option<Duration>, Witnesses) {
         let (peers, own) = (self.peers(), &self.shared.config.name);
         let asked = Rng::new().choose_multiple(peers.values(), most.min(peers.len()));
@@ -188,7 +191,8 @@ impl Checking {
         (longest, witnesses)
     }
 
-    /// Carries out a decision. If it differs from the previous decision, logs it.
+    /// Carries out a decision of the state machine of the checks. If the decision differs from the previous decision,
+    /// logs it.
     fn on_decision(&self, decision: Decision) {
         let shared = &self.shared;
         let before = shared.reachability.decide(decision);

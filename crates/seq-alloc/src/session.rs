@@ -1,12 +1,12 @@
-//! Registration of this process with the store. This module registers the process, renews its lease, and passes each
-//! ownership update to the owner's state machine.
+//! Registers this process with the store, renews its lease, and passes each ownership update from the store to the
+//! owner's state machine.
 //!
-//! An incarnation lasts from a registration until the store reports a newer incarnation. Then every section is dropped,
-//! and a new incarnation begins with a new token. `seq_core::renewals` decides the times of calls, and the control loop
-//! sends them.
+//! An incarnation lasts from a registration until the store reports a newer incarnation of the node. Then this process
+//! drops every section and registers a new incarnation with a new token. `seq_core::renewals` decides when calls are
+//! due, and the control loop sends them.
 //!
-//! **Invariant:** at most one registration or renewal is in flight, and its response is adopted before the next call is
-//! sent.
+//! **Invariant:** at most one registration or renewal is in flight, and its response is adopted before the next
+//! registration or renewal is sent.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,7 +30,7 @@ mod renewal_fault;
 
 pub(crate) use self::renewal::{AnsweredRenewal, RenewalCall};
 
-/// Pause between two checks whether an expired certificate has been renewed.
+/// Pause between two checks whether this node has a new certificate, after its certificate expired.
 const STOPPED_PAUSE: Duration = Duration::from_secs(1);
 
 /// State of this process' incarnations. It registers the process, renews the lease, and retries both.
@@ -49,8 +49,8 @@ pub(crate) struct Sessions {
 enum State {
     /// Pause between two incarnations, until a registration with a new token is due.
     Paused,
-    /// Registration, repeated until it succeeds. Each repetition has the same token, so that it registers the same
-    /// incarnation.
+    /// Registration that is repeated until it succeeds. Each repetition has the same token, so that all of them
+    /// register the same incarnation.
     Registering {
         request: v1::RegisterRequest,
         repeats: Repeats,
@@ -63,14 +63,14 @@ enum State {
     Halted,
 }
 
-/// Call to the store. At most one call is in flight at a time.
+/// Registration or renewal to send to the store. At most one such call is in flight at a time.
 pub(crate) enum SessionCall {
     Register(v1::RegisterRequest),
     Renew(RenewalCall),
 }
 
 impl Sessions {
-    /// Creates the state, with the first registration due at once.
+    /// Creates the state of a process that is not registered. The first registration is due at once.
     pub(crate) fn new(shared: Arc<Shared>, link: Arc<StoreLink>) -> Sessions {
         let (origin, options) = (Instant::now(), shared.config.options.renewals());
         let (registrations, renewals) = (Registrations::new(options), Renewals::new(options));
@@ -89,7 +89,7 @@ impl Sessions {
         matches!(self.state, State::Halted)
     }
 
-    /// Begins an incarnation, or repeats its registration.
+    /// Begins a new incarnation, or repeats the registration of the incarnation that was begun.
     pub(crate) fn on_registration_due(&mut self) -> Option<SessionCall> {
         if let State::Paused = self.state {
             let request = v1::RegisterRequest {
@@ -120,8 +120,8 @@ impl Sessions {
         Some(SessionCall::Register(request.clone()))
     }
 
-    /// Handles the response to a registration. After a success, adopts the incarnation and sends its first renewal at
-    /// once; after a failure, schedules another registration.
+    /// Handles the response to a registration. If the registration succeeded, adopts the incarnation and returns its
+    /// first renewal, which is sent at once. If it failed, schedules another registration.
     pub(crate) fn on_registration_done(
         &mut self,
         response: Result<v1::RegisterResponse, StoreError>,
@@ -130,7 +130,8 @@ impl Sessions {
         let shared = &self.shared;
         match response {
             Ok(response) => self.on_registered(response),
-            // The refusal names the newest incarnation. The next attempt states that it follows that incarnation.
+            // The refusal names the newest incarnation on record. The next attempt states that it follows that
+            // incarnation.
             Err(StoreError::Refused { reason, current, .. })
                 if reason == Reason::OtherPredecessor && self.registrations.on_newer(Incarnation(current)) =>
             {
@@ -166,19 +167,19 @@ impl Sessions {
         self.poll()
     }
 
-    /// Handles a request for a renewal, e.g. because the routes of this node proved stale.
+    /// Handles another task's request for a renewal, e.g. because the routes of this node proved stale.
     pub(crate) fn on_routes_stale(&mut self) -> Option<SessionCall> {
         self.renewals.on_stale();
         self.poll()
     }
 
-    /// Handles a peer's report that a handover to this node is committed.
+    /// Handles a peer's report that the store committed a handover to this node.
     pub(crate) fn on_grant_reported(&mut self) -> Option<SessionCall> {
         self.renewals.on_grant_reported();
         self.poll()
     }
 
-    /// Returns a renewal if one is due; otherwise notes the time at which it is due.
+    /// Returns a renewal if one is due; otherwise records the time at which the next renewal is due.
     fn poll(&mut self) -> Option<SessionCall> {
         let State::Registered { session, .. } = self.state else { return None };
         let shared = &self.shared;
@@ -209,13 +210,13 @@ impl Sessions {
         Some(SessionCall::Renew(RenewalCall { renewal, sent: self.shared.clock.now(), span }))
     }
 
-    /// Adopts the response to a renewal. If there was no response, the renewal is repeated under the same number.
+    /// Adopts the response to a renewal. If there was no response, repeats the renewal under the same number.
     pub(crate) fn on_renewal_done(&mut self, answered: AnsweredRenewal) -> Option<SessionCall> {
         let State::Registered { session, fault } = &mut self.state else { return None };
         let (shared, session) = (&self.shared, *session);
         let AnsweredRenewal { renewal, sent, response, span } = answered;
         let received = shared.clock.now();
-        // Checked even if no attempt failed, because a process that was suspended sends its renewal late.
+        // The lease is checked even if no attempt failed, because a process that was suspended sends its renewal late.
         fault.note_lease(shared, session);
         match response {
             Ok(response) => {
@@ -233,8 +234,8 @@ impl Sessions {
                     });
                 if let Err(error) = &adopted {
                     tracing::error!(%error, "cannot use the store's ownership update");
-                    // If there are routes, the set file was right earlier. Then the store is wrong, and this node lets
-                    // its lease expire.
+                    // If this node already has routes, the store's set agreed with the set file earlier. Then the store
+                    // is wrong, and this node lets its lease expire.
                     if matches!(error, UnusableUpdate::Adopt(AdoptError::OtherSet { .. })) && shared.routes().is_none()
                     {
                         shared.halt.other_set(error.to_string());
@@ -268,8 +269,8 @@ impl Sessions {
         self.state = State::Paused;
     }
 
-    /// Ends the incarnation and begins no other incarnation, because this process may no longer serve. If a call is in
-    /// flight, its response is not adopted.
+    /// Ends the incarnation and registers no other incarnation, because this process may no longer serve. If a call is
+    /// in flight, its response is not adopted.
     pub(crate) fn on_halted(&mut self) {
         let shared = &self.shared;
         let session = shared.ownership.machine().session();
@@ -283,7 +284,7 @@ impl Sessions {
     }
 }
 
-/// Cause for which an ownership update is not used. The unused update extended no lease.
+/// Cause for which an ownership update cannot be used. Such an update has not extended the lease.
 #[derive(Debug, thiserror::Error)]
 enum UnusableUpdate {
     #[error(transparent)]

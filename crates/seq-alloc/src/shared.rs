@@ -34,21 +34,21 @@ pub(crate) use pending_calls::{AwaitsOwner, PendingCalls, PendingPermit};
 pub(crate) use reachability::Reachability;
 pub(crate) use registration::Registration;
 
-/// State of one allocator, in groups. Every group keeps its own invariants. The methods of this type are steps that
-/// involve several groups.
+/// State of one allocator, in groups. Each group keeps its own invariants. The methods of this type are the operations
+/// that involve several groups.
 #[derive(Debug)]
 pub(crate) struct Shared {
     /// Identity and configuration of this node; constant.
     pub(crate) config: NodeConfig,
     pub(crate) clock: Clock,
-    /// Owned sections, routes and lease. Invariant: they are changed by [`Shared::step`] alone, so that the requests
-    /// and notifications that a step causes always follow it.
+    /// Owned sections, routes and lease. Invariant: they are changed by [`Shared::step`] only, so that every change is
+    /// followed by the requests and notifications that it causes.
     pub(crate) ownership: Ownership,
-    /// Registration with the store, and other tasks' requests for renewals.
+    /// Registration of this node with the store, and the requests of other tasks for renewals.
     pub(crate) registration: Registration,
     /// Sections whose ceilings have to be raised.
     pub(crate) raises: RaiseInbox,
-    /// Difference between this node's clock and the store's clock, for as long as it prevents lanes from being served.
+    /// Difference between this node's clock and the store's clock, if it prevents lanes from being served.
     pub(crate) clock_ahead: ClockAhead,
     /// Calls that wait for a ceiling, an owner or a lease.
     pub(crate) pending: PendingCalls,
@@ -62,12 +62,14 @@ pub(crate) struct Shared {
     /// Numbers and raises of the owned sections over time.
     pub(crate) activity: NodeActivity,
     pub(crate) counters: Counters,
-    /// Cause for which this process no longer serves, set at most once, and the token of the allocator's shutdown.
+    /// Cause for which this process no longer serves, which is set at most once, and the token of the allocator's
+    /// shutdown.
     pub(crate) halt: HaltLatch,
 }
 
 impl Shared {
-    /// Lets the owner's state machine take a step, and starts the requests and notifications that the step causes.
+    /// Runs `step` on the owner's state machine, and sends the requests and notifications that it causes. Returns the
+    /// result of `step`.
     pub(crate) fn step<T>(&self, step: impl FnOnce(&mut Owner, &mut Effects) -> T) -> T {
         let (outcome, followup) = self.ownership.step(step);
         self.follow_up(followup);
@@ -91,29 +93,32 @@ impl Shared {
         self.pending.on_ownership_step(changed, extended);
     }
 
-    /// Ends an incarnation if it is still the current one. Afterwards no number is allocated under it.
+    /// Ends the incarnation of `session` if it is still the current incarnation. Afterwards no number is allocated
+    /// under it.
     pub(crate) fn end_session(&self, session: Session) {
         self.step(|owner, effects| owner.on_session_over(session, effects));
         self.registration.request_renewal();
     }
 
-    /// Checks whether a refusal by the store means that this process may no longer serve, and halts it in that case.
+    /// Checks whether `error`, the store's response to a request of `session`, means that this process may no longer
+    /// serve. If so, halts the process.
     pub(crate) fn judge(&self, session: Session, error: &StoreError) {
-        // The machine has the number of the next renewal, which is one more than the number of the last renewal with a
-        // response.
+        // The state machine has the number of the next renewal, which is one more than the number of the last renewal
+        // that got a response.
         let renewal = self.ownership.machine().renewal().filter(|renewal| renewal.session == session);
         let renewed = RenewSeq(renewal.map_or(0, |renewal| renewal.renew_seq.0 - 1));
         self.halt.judge(session, renewed, &self.config.advertise, error);
     }
 
-    /// Adds the names of this node to a span.
+    /// Adds the names of this node and its set to a trace span.
     pub(crate) fn described(&self, mut span: Span) -> Span {
         span.set("seqsvr.set", self.config.set.as_str());
         span.set("seqsvr.node", self.config.name.as_str());
         span
     }
 
-    /// Decodes an ownership update from the store, and adopts the addresses for handovers in it.
+    /// Decodes an ownership update from the store. Also stores the addresses of the planned handovers' targets that the
+    /// update states.
     pub(crate) fn read_update(
         &self,
         update: Option<&v1::OwnershipUpdate>,
@@ -126,13 +131,13 @@ impl Shared {
         Ok(decoded)
     }
 
-    /// Returns the layout in the newest routes; before the first routes, the layout of the set file.
+    /// Returns the layout in the newest routes. Before this node has routes, returns the layout of the set file.
     pub(crate) fn layout(&self) -> Layout {
         self.routes().as_ref().map_or_else(|| self.config.layout.clone(), |routes| routes.layout().clone())
     }
 
-    /// Returns the section and the slot of a uid. A lane has an address in the place of a uid. Callers may not name
-    /// such an address as a uid.
+    /// Returns the section and the slot of a uid, or of a lane, which has an address instead of a uid. A caller that
+    /// names the address of a lane as a uid is refused.
     #[inline]
     pub(crate) fn locate(&self, uid: Uid, via: Via) -> Result<(SectionId, SlotIndex), Refusal> {
         self.config.layout.locate(uid).or_else(|refusal| self.locate_lane(uid, via, refusal))
@@ -148,7 +153,8 @@ impl Shared {
         located.ok_or(Refusal::Unserved { section })
     }
 
-    /// Returns access to the sections that may be served now, for calls that arrived before this call.
+    /// Returns access to the served sections if the lease holds now; otherwise `None`. It is for calls that arrived
+    /// before this function is called.
     #[inline]
     pub(crate) fn serve(&self) -> Option<Serving<'_>> {
         self.ownership.serve(self.clock.now())
@@ -159,18 +165,18 @@ impl Shared {
         self.ownership.is_leased(self.clock.now())
     }
 
-    /// Returns the newest routes, which must not be held across an await.
+    /// Returns the newest routes. The returned guard must not be held across an await.
     #[inline]
     pub(crate) fn routes(&self) -> Guard<Option<Arc<RouteTable>>> {
         self.ownership.routes()
     }
 
-    /// Returns the owner of a section by the newest routes, if it is another node; otherwise `None`.
+    /// Returns the owner of a section according to the newest routes if the owner is another node; otherwise `None`.
     pub(crate) fn other_owner(&self, section: SectionId) -> Option<NodeId> {
         self.ownership.other_owner(section, self.registration.node())
     }
 
-    /// Returns another set; `None` while the routes have no addresses for it.
+    /// Returns the other set with the id `id`; `None` while the routes have no addresses for it.
     pub(crate) fn other_set(&self, id: SetId) -> Option<Arc<OtherSet>> {
         self.other_sets.get(id, self.routes().as_ref()?)
     }

@@ -1,7 +1,8 @@
-//! Calls to the leader of the store, directly or through a follower that forwards them to the leader.
+//! Sends requests to the leader of the store, directly or through a follower that forwards them to the leader.
 //!
-//! `seq_core::store_calls` decides which member is called, and how often. This module makes the attempts, and compares
-//! each response with earlier responses before the response is used.
+//! `seq_core::store_calls` decides to which member a request is sent, and how often. This module makes the attempts. It
+//! compares the store's progress in each response with the progress in earlier responses, to detect a store that lost
+//! entries, before the response is used.
 
 use std::future::Future;
 use std::time::Duration;
@@ -20,8 +21,8 @@ use tonic::transport::Channel;
 use tonic::{Request, Response, Status};
 use tonic_types::StatusExt;
 
-/// Reasons of refusals after which the request's incarnation is over, because the store no longer knows it or never
-/// knew it.
+/// Reasons of refusals that end the incarnation which sent the request, because the store no longer knows the
+/// incarnation or never knew it.
 const SESSION_OVER: [Reason; 3] = [Reason::OtherIncarnation, Reason::OtherRenewal, Reason::UnknownNode];
 
 type Control = ControlServiceClient<Channel>;
@@ -30,14 +31,14 @@ type Control = ControlServiceClient<Channel>;
 pub(crate) trait StoreRequest: Clone + Send + Sync {
     type Response: Send;
 
-    /// Whether the request moves the node's liveness counter.
+    /// Whether the store increments the node's liveness counter when it applies the request.
     const COUNTS: bool;
 
     /// Time for which the store may wait for another server before it responds. It is added to the timeout of the
     /// request.
     const WAITS: Duration = Duration::ZERO;
 
-    /// Returns the state of the store at which the response was made; `None` if the response does not state it.
+    /// Returns the progress of the store when it made the response; `None` if the response does not state it.
     fn mark(response: &Self::Response) -> Option<Mark>;
 
     fn send(
@@ -85,8 +86,8 @@ store_request!(
 
 store_request!(v1::ReportLossRequest => v1::ReportLossResponse, report_loss, false, |_response| None);
 
-/// Limit on how long the store waits until a departed section has arrived at the other set. After this time it responds
-/// in any case.
+/// Limit on how long the store waits for a departed section to arrive at the other set. After this time the store
+/// responds even if the section has not arrived.
 const ARRIVAL_TIMEOUT: Duration = Duration::from_secs(1);
 
 fn update_mark(update: Option<&v1::OwnershipUpdate>) -> Option<Mark> {
@@ -105,9 +106,9 @@ pub(crate) enum StoreError {
     SessionOver {
         reason: String,
         message: String,
-        /// Incarnation or renewal on record in the store that the refusal names; 0 if it names none.
+        /// Incarnation or renewal that the store has on record, if the refusal names it; otherwise 0.
         current: u64,
-        /// Address of the newest incarnation, if the refusal names it; otherwise empty.
+        /// Address of the node's newest incarnation, if the refusal names it; otherwise empty.
         addr: String,
     },
     /// Refusal of the leader.
@@ -121,27 +122,29 @@ pub(crate) enum StoreError {
         after: Duration,
         message: String,
     },
-    /// Response from a state of the store that lacks entries of earlier responses. No part of the response may be used.
+    /// Response of a store whose state lacks entries that earlier responses covered. No part of the response may be
+    /// used.
     #[error(transparent)]
     Behind(#[from] StoreBehind),
-    /// Lack of a response by any member as the leader.
+    /// Lack of a response, because no member responded as the leader.
     #[error("no member of the store responded as its leader; the last one failed with {code:?}: {message}")]
     NoLeader { code: tonic::Code, message: String },
 }
 
-/// Connections to the store's members. A call tries the member that responded last before the other members.
+/// Connections to the store's members. A request is first sent to the member that responded last, and then to the other
+/// members.
 #[derive(Debug)]
 pub(crate) struct StoreLink {
     pool: Pool,
     members: Mutex<StoreMembers<String>>,
-    /// Addresses of the members, the leader first, as the leader's most recent response stated them; empty before the
-    /// first such response.
+    /// Addresses of the members, with the leader's first, as stated by the leader's most recent response; empty before
+    /// the first such response.
     reported: Mutex<Vec<String>>,
     /// Timeout of one attempt.
     timeout: Duration,
     /// Origin of the times in `members`.
     origin: Instant,
-    /// State of the store in the newest response received. It is kept over all incarnations of this process.
+    /// Progress of the store in the newest response received. It is kept over all incarnations of this process.
     high_water: Mutex<HighWater>,
 }
 
@@ -155,7 +158,7 @@ impl StoreLink {
         StoreLink { pool, members, reported: Mutex::default(), timeout, origin: Instant::now(), high_water }
     }
 
-    /// Adopts the addresses of the store's members, the leader first, from a response of the leader.
+    /// Adopts the addresses of the store's members from a response of the leader. The leader's address is the first.
     pub(crate) fn adopt_members(&self, stores: Vec<String>) {
         self.members.lock().adopt(&stores, self.origin.elapsed());
         if !stores.is_empty() {
@@ -163,17 +166,19 @@ impl StoreLink {
         }
     }
 
-    /// Returns the addresses of the store's members, the leader first, as the leader's most recent response stated
-    /// them; empty before the first such response.
+    /// Returns the addresses of the store's members, with the leader's first, as stated by the leader's most recent
+    /// response; empty before the first such response.
     pub(crate) fn reported_members(&self) -> Vec<String> {
         self.reported.lock().clone()
     }
 
-    /// Calls the leader, with the attempts that `seq_core::store_calls` decides on.
+    /// Sends a request to the leader, with as many attempts as `seq_core::store_calls` decides, and returns the
+    /// response.
     pub(crate) async fn call<Q: StoreRequest>(&self, request: Q) -> Result<Q::Response, StoreError> {
         let mut call = self.members.lock().begin();
         loop {
-            // Read before the request is sent, because the response must be from this state or a newer state.
+            // The progress is read before the request is sent, because a response from a state with less progress shows
+            // a loss of entries.
             let seen = self.seen();
             let status = match self.attempt(call.member(), request.clone()).await {
                 Ok(response) => {
@@ -192,7 +197,7 @@ impl StoreLink {
         }
     }
 
-    /// Returns the state of the store in the newest response received.
+    /// Returns the progress of the store in the newest response received.
     pub(crate) fn seen(&self) -> Mark {
         self.high_water.lock().mark()
     }
@@ -209,10 +214,10 @@ impl StoreLink {
     }
 }
 
-/// Returns the failure of an attempt, by which the next member is chosen.
+/// Returns the kind of failure of an attempt, which decides the member for the next attempt.
 ///
 /// # Errors
-/// The error of the call, if no further attempt can help.
+/// The error of the whole call, if no further attempt can help.
 fn failure(status: &Status) -> Result<AttemptFailure<String>, StoreError> {
     let Some(reason) = status::reason(status) else { return Ok(AttemptFailure::NoResponse) };
     let message = status.message().to_owned();
@@ -232,7 +237,8 @@ fn failure(status: &Status) -> Result<AttemptFailure<String>, StoreError> {
     Err(StoreError::Refused { reason, message, current, addr })
 }
 
-/// Decodes the refusal of a raise that is too fast; `None` if it is another refusal, or if it names no section.
+/// Decodes the refusal of a raise because the ceiling would rise too fast. Returns `None` if the status is another
+/// refusal, or if it names no section.
 fn too_fast(status: &Status, reason: &str) -> Option<StoreError> {
     if *reason != Reason::RaiseTooFast {
         return None;
@@ -242,7 +248,7 @@ fn too_fast(status: &Status, reason: &str) -> Option<StoreError> {
     Some(StoreError::TooFast { section: SectionId(section), after, message: status.message().to_owned() })
 }
 
-/// Returns whether a retry at another member, or later at the same member, may succeed.
+/// Returns whether a retry of the request at another member, or later at the same member, may succeed.
 fn is_transient(status: &Status) -> bool {
     matches!(status.code(), tonic::Code::Unavailable | tonic::Code::DeadlineExceeded | tonic::Code::Aborted)
 }
@@ -251,7 +257,8 @@ fn leader_of(status: &Status) -> Option<String> {
     metadata(status, key::LEADER).filter(|leader| !leader.is_empty())
 }
 
-/// Returns the recorded number and the address that a refusal names; 0 and an empty address if it names none.
+/// Returns the incarnation or renewal on record and the address that a refusal names; 0 and an empty address if it
+/// names none.
 fn about(status: &Status) -> (u64, String) {
     let current = metadata(status, key::CURRENT).and_then(|current| current.parse().ok());
     (current.unwrap_or(0), metadata(status, key::ADDR).unwrap_or_default())

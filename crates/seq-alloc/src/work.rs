@@ -1,5 +1,5 @@
-//! Operations on the items of a call: allocations, readings and advances. They are carried out here or forwarded to the
-//! owner.
+//! Operations on the items of a call: allocations, readings and advances. This node carries out an operation itself or
+//! forwards it to the owner of the item's section.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -20,23 +20,24 @@ mod in_lane;
 pub(crate) trait Work: Send + Sync {
     type Output: Send;
 
-    /// Whether an attempt that got no response may have consumed numbers.
+    /// Whether an attempt to forward the operation that got no response may have consumed numbers.
     const CONSUMES: bool = false;
 
     /// Returns how many numbers a completed item allocated.
     fn numbers(item: &PendingItem) -> u64;
 
-    /// Adds the number of attempts with unknown outcome to the output.
+    /// Returns `output` with the number of earlier attempts whose outcome is unknown, if the output has a field for
+    /// this number.
     fn after_unknown(output: Self::Output, _attempts: u32) -> Self::Output {
         output
     }
 
-    /// Serves an item from a section of this node, under a lease that holds; `None` if the item has to wait.
+    /// Serves an item from a section that this node serves; `None` if the item has to wait.
     fn here(&self, shared: &Shared, served: Served<'_>, item: &PendingItem) -> Option<Result<Self::Output, Refusal>>;
 
-    /// Forwards items to their owner in order, over the stream that all requests to this owner share. The reply of an
-    /// item is `None` if the item would have to wait at the owner. If the operation or the owner does not support the
-    /// stream, sends nothing and returns `None` instead of replies.
+    /// Forwards items in their order to their owner, over the stream that all requests to this owner share. The reply
+    /// of an item is `None` if the item would have to wait at the owner. If the operation or the owner does not support
+    /// the stream, sends nothing and returns `None` instead of replies.
     fn there_at_once(
         &self,
         _shared: &Shared,
@@ -47,7 +48,7 @@ pub(crate) trait Work: Send + Sync {
         std::future::ready(None)
     }
 
-    /// Forwards items to their owner in order, in a separate request. In it the items may wait at the owner.
+    /// Forwards items in their order to their owner, in a separate request, for which the owner may let the items wait.
     fn there(
         &self,
         shared: &Shared,
@@ -62,9 +63,10 @@ pub(crate) struct Take;
 
 /// Allocation of numbers of lanes.
 pub(crate) struct TakeInLane {
-    /// Lower bound of the numbers to allocate. All of them are above it.
+    /// Number that is smaller than all numbers to allocate.
     pub(crate) above: Seq,
-    /// Clock of the endpoint. It reads the time once for all calls that arrived together.
+    /// Clock of the endpoint at which the call arrived, if it has one. It is read once for all calls that arrived
+    /// together.
     pub(crate) arrivals: Option<Arc<BatchClock>>,
 }
 

@@ -1,11 +1,13 @@
-//! Clock of leases that is read once for each batch of requests that a thread has read from its connections.
+//! Clock for checking leases. It is read only once for all requests that a thread has read from its connections
+//! together.
 //!
-//! A lease must be checked against a clock reading that was made after the request's bytes were received. With an
-//! earlier reading, a node might not notice that its lease has expired and that another owner serves. Each connection
-//! of a thread increments a counter at every read from the network. A cached reading of the clock stays valid until
-//! this counter changes.
+//! A lease must be checked against a reading of the clock that was made after the request's bytes were received. With
+//! an earlier reading, a node might not notice that its lease has expired and that another node owns the section now.
+//! All connections of a thread increment a common counter at every read from the network. A cached reading of the clock
+//! stays valid until this counter changes.
 //!
-//! Invariant: a reading is used only for bytes that were read before the reading was made, on the same thread.
+//! Invariant: a reading of the clock is used only for requests whose bytes were received before the reading was made,
+//! on the same thread.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -17,15 +19,17 @@ use tokio::runtime::{Handle, RuntimeFlavor};
 use crate::clock::Clock;
 
 thread_local! {
-    /// The cached reading, with the id of its clock and with the value of the read counter when it was made.
+    /// The cached reading, with the id of the [`BatchClock`] that made it and the value of the read counter at that
+    /// time.
     static LAST: Cell<Option<(u64, u64, Clocks)>> = const { Cell::new(None) };
 }
 
-/// A clock for requests whose bytes are all received on one thread.
+/// A clock for checking leases in requests that one thread both receives and handles.
 #[derive(Debug)]
 pub struct BatchClock {
     clock: Clock,
-    /// Number that distinguishes this clock's cached readings from readings of other clocks on the same thread.
+    /// Number that distinguishes the cached readings of this clock from the readings of other clocks on the same
+    /// thread.
     id: u64,
 }
 
@@ -33,8 +37,8 @@ impl BatchClock {
     /// Creates a clock for requests that arrive on [`seq_kit::connection::Connection`]s of the current runtime.
     ///
     /// # Panics
-    /// Outside of a current-thread runtime, because elsewhere a request may be handled on another thread than the
-    /// thread that read it.
+    /// Outside of a current-thread runtime, because in other runtimes a request may be handled on another thread than
+    /// the thread that read it.
     #[must_use]
     pub fn new(clock: Clock) -> BatchClock {
         let flavor = Handle::current().runtime_flavor();
@@ -43,7 +47,7 @@ impl BatchClock {
         BatchClock { clock, id: NEXT.fetch_add(1, Relaxed) }
     }
 
-    /// Returns a reading that is later than every read from the network on this thread.
+    /// Returns a reading of the clock that was made after every read from the network on this thread so far.
     #[inline]
     #[must_use]
     pub fn now(&self) -> Clocks {

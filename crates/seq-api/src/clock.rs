@@ -1,7 +1,8 @@
 //! Clocks of leases.
 //!
-//! They do not use `std::time::Instant`, because on Linux it stops while the machine is suspended, and a lease must not
-//! stop. The clocks are read through libc, so that a test can replace the clock of a real process.
+//! The clocks do not use `std::time::Instant`, because it stops on Linux while the machine is suspended, and the time
+//! of a lease must not stop. The clocks are read through libc, so that a test can replace the clocks of a running
+//! process.
 
 use std::fmt;
 use std::sync::Arc;
@@ -20,8 +21,8 @@ pub enum Clock {
 }
 
 impl Clock {
-    /// Reads all three clocks. This takes about 0.1 us, so the clocks are read once for each received batch of
-    /// requests.
+    /// Reads the boot clock, the raw monotonic clock and the wall clock. This takes about 0.1 us, so a thread reads the
+    /// clocks only once for all requests that it received together.
     #[inline]
     #[must_use]
     pub fn now(&self) -> Clocks {

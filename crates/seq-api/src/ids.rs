@@ -1,4 +1,5 @@
-//! Series in the form that endpoints use: the shape of the ids, and the lanes with their addresses.
+//! Series of the cluster in the form that endpoints use: with the decoded shape of their ids, and the addresses of
+//! their lanes.
 
 use std::sync::Arc;
 
@@ -12,19 +13,19 @@ use seq_ids::Shape;
 pub struct IdSeries {
     /// Name of the series.
     pub name: String,
-    /// The shape of its ids.
+    /// Shape of the series' ids.
     pub shape: Shape,
     /// Whether the caller names the lane; otherwise the node chooses one.
     pub named_lanes: bool,
-    /// Time by which an id may be ahead of the clock, in milliseconds.
+    /// Largest difference between the time in an id of this series and the clock, if the id is ahead, in milliseconds.
     pub ahead_ms: u32,
     /// The lanes.
     pub lanes: Lanes,
     /// The sections of the lanes.
     pub sections: SectionRun,
-    /// Milliseconds since 1970 when it was created.
+    /// Time at which the series was created, in milliseconds since 1970.
     pub created_ms: u64,
-    /// Whether it gives out no more ids.
+    /// Whether the series allocates no more ids.
     pub retired: bool,
 }
 
@@ -37,12 +38,12 @@ pub struct IdRequest {
     pub count: Count,
     /// The lane that the caller names.
     pub lane: Option<u32>,
-    /// Lower bound of the ids, all of which are above it; 0 if there is none.
+    /// Number above which all ids of the request must be; 0 if there is no such bound.
     pub after: u64,
 }
 
 impl IdRequest {
-    /// Returns the lower bound of a lane's numbers: numbers above it have ids above `after`.
+    /// Returns the number above which all numbers of a lane must be so that their ids are above `after`.
     ///
     /// # Errors
     /// [`Refusal::Exhausted`] if no id of the lane is above `after`.
@@ -54,7 +55,7 @@ impl IdRequest {
 }
 
 impl IdSeries {
-    /// Creates a series from its record and from the rules that were decoded from its shape.
+    /// Creates a series from its record and from the rules that were decoded from the shape in the record.
     #[must_use]
     pub fn new(record: &Series, shape: Shape, named_lanes: bool, ahead_ms: u32) -> IdSeries {
         let Series { name, lanes, sections, created_ms, retired, .. } = record.clone();
@@ -72,7 +73,7 @@ impl IdSeries {
         address(SectionId(self.sections.first.0 + lane / per_section), SlotIndex(lane % per_section))
     }
 
-    /// Returns the lane at an address; `None` if the address is of another series, or if it is a uid.
+    /// Returns the lane with this address; `None` if the address belongs to another series or is a uid.
     #[must_use]
     pub fn lane_at(&self, address: Uid) -> Option<u32> {
         let (section, slot) = layout::locate(address)?;
@@ -80,8 +81,8 @@ impl IdSeries {
         (slot.0 < lanes).then_some(first + slot.0)
     }
 
-    /// Returns the first lane of a section, and the number of lanes in the section; `None` if the section is not of
-    /// this series.
+    /// Returns the first lane of a section and the number of lanes in the section; `None` if the section does not
+    /// belong to this series.
     #[must_use]
     pub fn lanes_of(&self, section: SectionId) -> Option<(u32, u32)> {
         let index = section.0.checked_sub(self.sections.first.0).filter(|index| *index < self.sections.sections)?;

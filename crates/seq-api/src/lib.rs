@@ -1,8 +1,8 @@
-//! The API of a sequence service, which endpoints call and allocators implement, and the parts that endpoints and
+//! The interface of a sequence service, which endpoints call and allocators implement, and code that endpoints and
 //! allocators share.
 //!
-//! The catalogue of metrics and the clock of leases are in this crate because every server role uses them and no
-//! infrastructure crate depends on them.
+//! The catalogue of metrics and the clock of leases are in this crate because processes of every role use them, and
+//! because no crate for infrastructure may depend on them.
 
 pub mod batch_clock;
 pub mod clock;

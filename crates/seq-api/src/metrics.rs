@@ -1,8 +1,8 @@
 //! Catalogue of all metrics of the program, in one table.
 //!
-//! A metric is recorded by the constant of its name, as in `metrics::counter!(ALLOCATIONS_TOTAL, "set" => set)`, so
-//! that a name cannot be misspelt. No label ever carries a uid or a section, so that the number of time series does not
-//! grow with the size of a set.
+//! A metric is recorded with the constant that has its name, as in
+//! `metrics::counter!(ALLOCATIONS_TOTAL, "set" => set)`, so that no name can be misspelt. No label has a uid or a
+//! section as its value, so that the number of time series does not grow with the size of a set.
 
 use std::time::Instant;
 
@@ -32,23 +32,27 @@ macro_rules! catalogue {
     };
 }
 
-/// Buckets from the time of a call in memory on one core to the longest time that a caller waits.
+/// Upper bounds of histogram buckets, in seconds, from the duration of an allocation from memory on one core to the
+/// longest time for which a caller waits.
 const LATENCY: &[f64] = &[
     0.000_01, 0.000_025, 0.000_05, 0.000_1, 0.000_25, 0.000_5, 0.001, 0.002, 0.003, 0.005, 0.01, 0.025, 0.05, 0.1,
     0.25, 0.5, 1.0, 2.5, 5.0,
 ];
 
-/// Buckets from the duration of a sync on a fast disk to the duration of a sync on a failing disk.
+/// Upper bounds of histogram buckets, in seconds, from the duration of a sync on a fast disk to the duration of a sync
+/// on a failing disk.
 const DISK: &[f64] =
     &[0.000_05, 0.000_1, 0.000_2, 0.000_3, 0.000_5, 0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0];
 
-/// Buckets from one number per write to a hundred default steps per write.
+/// Upper bounds of histogram buckets, from one number for each write of a ceiling to a hundred default steps for each
+/// write.
 const PER_RAISE: &[f64] = &[1.0, 10.0, 100.0, 1_000.0, 2_500.0, 5_000.0, 10_000.0, 25_000.0, 100_000.0, 1_000_000.0];
 
-/// Buckets from one item to the largest number of items in a message.
+/// Upper bounds of histogram buckets, from one item to the largest number of items in a message.
 const BATCH: &[f64] = &[1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1_024.0, 4_096.0, 10_000.0];
 
-/// Buckets from a millisecond to the longest time by which a series may be ahead of the clock.
+/// Upper bounds of histogram buckets, in seconds, from a millisecond to the longest time by which an id may be ahead of
+/// the clock.
 const AHEAD: &[f64] = &[0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0];
 
 catalogue! {
@@ -265,7 +269,8 @@ pub fn span_counts() -> SpanCounts {
     SpanCounts { exported: of("exported"), dropped: of("dropped"), failed: of("failed") }
 }
 
-/// Returns the counter of a node's unfinished connections that the node dropped in favour of newer connections.
+/// Returns the counter of connections that a node dropped before their handshake was finished, to make room for newer
+/// connections.
 pub fn unfinished_dropped(node: &str) -> metrics::Counter {
     metrics::counter!(HANDSHAKES_REFUSED_TOTAL, "node" => node.to_owned())
 }

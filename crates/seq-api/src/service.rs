@@ -1,7 +1,9 @@
-//! The service behind all endpoints. It allocates and reads numbers of any uid, including uids that another node owns.
+//! The service behind all endpoints. It allocates and reads the numbers of any uid, including uids whose sections
+//! another node owns.
 //!
-//! An endpoint decodes requests into these calls and encodes the replies. The implementation serves the sections that
-//! it owns, forwards the items of other sections, and waits for ceilings up to the deadline. It never allocates above a
+//! An endpoint decodes requests into calls of [`SequenceService`] and encodes the results. The implementation serves
+//! items of sections that its node owns, and forwards the other items. If an item has to wait, e.g. for a raise of a
+//! ceiling, the implementation waits until the request's deadline at the latest. It never allocates a number above a
 //! ceiling.
 
 use std::future::Future;
@@ -14,18 +16,20 @@ use tokio::time::Instant;
 
 use crate::ids::{IdRequest, IdSeries};
 
-/// Number of lanes of a section that a request tries if they are too far ahead of the clock, or if the clock of their
-/// owner is wrong. In the first case it then waits, in the second case it tries lanes of another section.
+/// Number of lanes that a request tries one after another without a wait. It tries the next lane if a lane is too far
+/// ahead of the clock, or if the clock of the lane's owner is wrong. If the last of them is too far ahead, the request
+/// waits and then tries lanes of another section. If the clock of its owner is wrong, the request is refused.
 const TRIED_LANES: u32 = 4;
 
-/// Time for which a request waits if the lanes it tried are too far ahead of the clock. It is the unit of time of most
-/// clocks.
+/// Time for which a request waits if all lanes that it tried are too far ahead of the clock. It is the unit of time in
+/// the ids of most series.
 pub const AHEAD_WAIT: Duration = Duration::from_millis(1);
 
 /// Context of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Call {
-    /// Time at which the client stops waiting. It is not a lease, and only limits how long the request may be pending.
+    /// Time at which the client stops waiting. This time only limits how long the request may be pending. No check of a
+    /// lease uses it.
     pub deadline: Instant,
     /// Number of times that servers have forwarded the request.
     pub hops: u32,
@@ -46,7 +50,7 @@ pub enum Via {
     Json,
     /// From a client, for ids of a series, over any protocol.
     Id,
-    /// From another node, which does not own the section.
+    /// From another node, because that node does not own the section.
     Forwarded,
 }
 
@@ -84,49 +88,51 @@ pub struct Item {
 pub struct Allocation {
     /// The last number allocated.
     pub value: Seq,
-    /// The number of the uid that was allocated before these; 0 if there was none, or if the owner does not know it.
+    /// The number of the uid that was allocated directly before these numbers; 0 if there was none, or if the owner
+    /// does not know it.
     pub prev: Seq,
     /// The epoch of the owner that allocated these numbers.
     pub epoch: Epoch,
-    /// Number of attempts of the same item at owners that were replaced before they responded. Each of them may have
-    /// allocated `count` numbers.
+    /// Number of earlier attempts of the same item at owners that were replaced before they responded. Each of these
+    /// attempts may have allocated `count` numbers, which are then skipped.
     pub lost: u32,
 }
 
 /// A read of a uid's last number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Current {
-    /// The last number, or a bound on it.
+    /// The last number, or an upper bound of it.
     pub reading: Reading,
     /// The epoch of the owner that replied.
     pub epoch: Epoch,
 }
 
-/// An item of a batch in the form in which the endpoint passes it: a decoded item, or the refusal of an invalid item.
+/// An item of a batch as an endpoint passes it to the service: the decoded item, or the endpoint's refusal of an
+/// invalid item.
 pub type DecodedItem = Result<Item, Refusal>;
 
 /// The reply to an item; `None` while the item is pending.
 pub type ItemReply<T> = Option<Result<T, Refusal>>;
 
-/// The service behind the endpoints. Clones of it are handles to the same service.
+/// The service behind the endpoints. Clones of a value are handles to the same service.
 ///
-/// If a returned future is dropped, the request is abandoned. Numbers may have been consumed in that case.
+/// If a future that a method returned is dropped, the request is abandoned. It may have consumed numbers in that case.
 pub trait SequenceService: Clone + Send + Sync + 'static {
     /// Allocates numbers of one uid.
     fn next(&self, call: Call, item: Item) -> impl Future<Output = Result<Allocation, Refusal>> + Send;
 
-    /// Allocates numbers for all items that need neither a wait nor another node. Adds one reply for each item of
-    /// `items` to `replies`, in order. The reply is `None` if the item must wait or another node owns its section. In
-    /// that case the replies to later items of the same section are `None` too, so that the items of a uid stay in
-    /// order. [`SequenceService::complete_batch`] completes these items.
+    /// Allocates numbers for all items that neither have to wait nor have to be forwarded to another node. Adds one
+    /// reply for each item of `items` to `replies`, in order. The reply is `None` if the item must wait or another node
+    /// owns its section. In that case the replies to all later items of the same section are `None` too, so that the
+    /// items of a uid stay in order. [`SequenceService::complete_batch`] completes the items without a reply.
     ///
-    /// Never waits. If it completes all items, it uses no heap memory except `replies`. The clock is read once for all
-    /// items, and all items must have been received before this call.
+    /// Never waits. If it completes all items, it uses no heap memory except that of `replies`. It reads the clock once
+    /// for all items, so all items must have been received before this call.
     fn try_next_batch(&self, via: Via, items: &[DecodedItem], replies: &mut Vec<ItemReply<Allocation>>);
 
-    /// Completes the items that [`SequenceService::try_next_batch`] left pending. For these items it waits, and
-    /// forwards them to other nodes, up to the request's deadline. `items` and `replies` have the same length. When the
-    /// future completes, every reply is `Some`.
+    /// Completes the items that [`SequenceService::try_next_batch`] left without a reply. For these items it waits or
+    /// forwards them to other nodes, until the request's deadline at the latest. `items` and `replies` have the same
+    /// length. When the future completes, every reply is `Some`.
     fn complete_batch(
         &self,
         call: Call,
@@ -134,8 +140,8 @@ pub trait SequenceService: Clone + Send + Sync + 'static {
         replies: &mut [ItemReply<Allocation>],
     ) -> impl Future<Output = ()> + Send;
 
-    /// Allocates numbers for many uids. The items are independent, and their results are in the order of the items. An
-    /// item that the endpoint refused keeps its refusal.
+    /// Allocates numbers for many uids. Each item succeeds or is refused independently of the others. The results are
+    /// in the order of the items. The result of an item that the endpoint refused is that refusal.
     fn next_many(
         &self,
         call: Call,
@@ -154,18 +160,19 @@ pub trait SequenceService: Clone + Send + Sync + 'static {
     /// Reads one uid's last number.
     fn current(&self, call: Call, uid: Uid, epoch: Epoch) -> impl Future<Output = Result<Current, Refusal>> + Send;
 
-    /// Reads the last numbers of many uids. The reads are independent, and their results are in the order of the uids.
-    /// Each uid is paired with the newest epoch of its section that the client has seen.
+    /// Reads the last numbers of many uids. Each read succeeds or is refused independently of the others. The results
+    /// are in the order of `uids`. Each uid is paired with the newest epoch of its section that the client has seen.
     fn current_many(
         &self,
         call: Call,
         uids: Vec<(Uid, Epoch)>,
     ) -> impl Future<Output = Vec<Result<Current, Refusal>>> + Send;
 
-    /// Advances a uid to `to`. Idempotent. Returns the epoch of the owner that advanced the uid. `epoch` is the newest
-    /// epoch of the uid's section that the client has seen.
+    /// Advances a uid to `to`, so that its next number is greater than `to`. It is idempotent. `epoch` is the newest
+    /// epoch of the uid's section that the client has seen. Returns the epoch of the ownership that applied the
+    /// advance.
     ///
-    /// Refuses with [`Refusal::AlreadyPast`] if the uid is past the number, or may be past it.
+    /// Refuses with [`Refusal::AlreadyPast`] if the last number of the uid is greater than `to`, or may be greater.
     fn advance(
         &self,
         call: Call,
@@ -174,11 +181,12 @@ pub trait SequenceService: Clone + Send + Sync + 'static {
         epoch: Epoch,
     ) -> impl Future<Output = Result<Epoch, Refusal>> + Send;
 
-    /// Allocates numbers of one lane of a series. All of them are above `above`, and if the lane has a clock, they are
-    /// not below the time of the clock. A service without series has no lane.
+    /// Allocates numbers of one lane of a series. All of them are greater than `above`, and, if the lane follows a
+    /// clock, none of them is below the present time of the clock. This default implementation is for a service without
+    /// series, which has no lanes.
     ///
     /// Refuses with [`Refusal::LaneAhead`] if the numbers would be too far ahead of the clock, and with
-    /// [`Refusal::AfterTooFar`] if `above` is too far ahead.
+    /// [`Refusal::AfterTooFar`] if `above` itself is too far ahead of the clock.
     fn next_in_lane(
         &self,
         call: Call,
@@ -189,13 +197,13 @@ pub trait SequenceService: Clone + Send + Sync + 'static {
         self.next(call, item)
     }
 
-    /// Allocates the numbers from which the ids for a request are made. They are of the lane that the caller names, or
-    /// of a lane that the service chooses. Returns the lane together with the numbers. If the numbers of a chosen lane
-    /// would be too far ahead of the clock, the service tries other lanes. If this does not help, or if the caller
-    /// named the lane, it waits.
+    /// Allocates the numbers from which the ids for a request are made, all of them in one lane. It is the lane that
+    /// the caller names, or else a lane that the service chooses. Returns the lane together with the numbers. If the
+    /// numbers of a chosen lane would be too far ahead of the clock, the service tries a few other lanes. If the lanes
+    /// that it tried are all too far ahead, or if the caller named the lane, the service waits and then tries again.
     ///
-    /// Refuses in the same cases as [`SequenceService::next_in_lane`], and with [`Refusal::Exhausted`] if the lane has
-    /// no such id.
+    /// Refuses in the same cases as [`SequenceService::next_in_lane`], and with [`Refusal::Exhausted`] if no id that
+    /// the request allows is left in the lane.
     fn next_in_series(
         &self,
         call: Call,
@@ -230,18 +238,18 @@ pub trait SequenceService: Clone + Send + Sync + 'static {
         Vec::new()
     }
 
-    /// Returns a lane of a series that can be served now, in the common case without another node; `None` if no lane
-    /// has an owner. Repeated calls return different lanes. `attempt` is the number of sections whose lanes the request
-    /// has tried and found too far ahead of the clock.
+    /// Returns a lane of a series that can be served now, if possible by this node; `None` if no lane has an owner.
+    /// Repeated calls return different lanes. `attempt` is the number of sections whose lanes the request has already
+    /// tried and found too far ahead of the clock.
     fn choose_lane(&self, series: &IdSeries, attempt: u32) -> Option<u32> {
         let _ = (series, attempt);
         None
     }
 
-    /// Returns the version of the route table; 0 if there is no route table yet. The call is cheap enough for every
-    /// request.
+    /// Returns the version of the node's route table; 0 if the node has no route table yet. This is cheap enough to be
+    /// called for every request.
     fn route_version(&self) -> RouteVersion;
 
-    /// Returns the routes newer than the version `since`; `None` if there are none.
+    /// Returns the routes that are newer than the version `since`; `None` if there are none.
     fn routes_since(&self, since: RouteVersion) -> Option<RouteUpdate>;
 }

@@ -1,5 +1,5 @@
-//! The trusted authorities of a cluster, for callers that have no certificate of their own and prove their identity
-//! with a token.
+//! The trusted authorities of a cluster, as used by callers that have no certificate of their own. Such a caller proves
+//! its identity with a token.
 
 use std::fmt;
 use std::io;
@@ -17,15 +17,17 @@ use crate::dialing::Dialing;
 use crate::expected::ExpectedServer;
 use crate::verify::Accepted;
 
-/// Checks the nodes of a cluster, and presents no certificate itself. Clones share their state.
+/// Trusted authorities and revocations, with which a caller checks the certificates of a cluster's nodes. The caller
+/// itself presents no certificate. Clones share one state.
 #[derive(Clone)]
 pub struct Authorities(Arc<Dialing>);
 
 impl Authorities {
-    /// Reads the bundle and the list of revocations, once. Later changes of the files have no effect.
+    /// Reads the bundle and the list of revocations from `files`. Later changes of these files have no effect on the
+    /// returned value.
     ///
     /// # Errors
-    /// A file is missing or damaged.
+    /// A file cannot be read or is damaged, or no authority of the bundle signed the list of revocations.
     pub fn load(files: &Files) -> Result<Authorities, CredentialsError> {
         let damaged = |source| CredentialsError::Damaged { path: files.bundle.clone(), source };
         let authorities = chain(&files.read_bundle()?).map_err(damaged)?;
@@ -66,10 +68,11 @@ pub enum Trust {
 }
 
 impl Trust {
-    /// Makes the handshake of a connection to the expected server at `host`, as [`Credentials::connect`] does.
+    /// Makes the TLS handshake on `stream` with the server at `host`, and checks that it is the `expected` server, as
+    /// [`Credentials::connect`] does.
     ///
     /// # Errors
-    /// As [`Credentials::connect`].
+    /// The errors of [`Credentials::connect`].
     pub async fn connect<S>(
         &self,
         host: &str,

@@ -1,7 +1,9 @@
-//! The certificate authority of a cluster, which makes and revokes certificates, and makes its own successor.
+//! The certificate authority of a cluster. It makes certificates, lists of revoked certificates, and the authority that
+//! succeeds it.
 //!
-//! Keys are ECDSA on P-256, which every TLS library supports. An authority never signs an existing key. It makes a new
-//! key for each certificate, so that rotating a certificate also replaces a key that may have leaked unnoticed.
+//! Keys are ECDSA on P-256, which every TLS library supports. An authority never signs a key that exists already. It
+//! makes a new key for each certificate, so that replacing a certificate also replaces a private key that may have
+//! leaked unnoticed.
 
 use std::net::IpAddr;
 use std::time::{Duration, SystemTime};
@@ -20,11 +22,11 @@ use zeroize::Zeroizing;
 use crate::certificate::{CertificateError, chain, hexadecimal, parse, time};
 use crate::identity::{Identity, IdentityError, name};
 
-/// Time between the start of a certificate's validity and its creation. The validity starts earlier because the clocks
-/// of other machines may be behind.
+/// Time from the start of a certificate's validity to its creation. The validity starts before the creation because the
+/// clocks of machines that check the certificate may be slow.
 const BACKDATED: Duration = Duration::from_secs(5 * 60);
 
-/// Validity of a list of revocations; older lists are still used.
+/// Validity that a list of revocations states. Processes use a list even after its stated validity has ended.
 const LIST_VALIDITY: Duration = Duration::from_secs(10 * 365 * DAY);
 
 /// Longest validity of a certificate. No key is in use for so long.
@@ -39,7 +41,8 @@ const COMMON_NAME: &str = "seqsvr certificate authority";
 /// An authority with its private key.
 pub struct Authority {
     cluster: String,
-    /// The authority's certificate, followed by the certificates of former authorities that are still valid, in PEM.
+    /// Certificate of the authority, followed by the certificates of its predecessors that have not expired. All of
+    /// them are in PEM.
     bundle: String,
     issuer: Issuer<'static, KeyPair>,
     not_after: SystemTime,
@@ -58,7 +61,7 @@ pub struct Issued {
 pub struct Request {
     /// Identity of the holder.
     pub identity: Identity,
-    /// DNS names and IP addresses at which clients may dial the holder.
+    /// DNS names and IP addresses at which clients connect to the holder. They are written into the certificate.
     pub hosts: Vec<String>,
     /// Length of the validity, from now on.
     pub validity: Duration,
@@ -84,10 +87,11 @@ impl Authority {
         Ok(Authority { cluster, bundle, issuer, not_after: now + validity })
     }
 
-    /// Reads an authority's key and bundle from the output of [`Authority::to_pem`].
+    /// Reads an authority from the output of [`Authority::to_pem`], which contains its private key and its bundle.
     ///
     /// # Errors
-    /// A part is missing or damaged, or the key belongs to another certificate.
+    /// `pem` contains no certificate or no private key, or a damaged one, or its first certificate is not an
+    /// authority's, or the private key does not belong to this certificate.
     pub fn from_pem(pem: &str) -> Result<Authority, AuthorityError> {
         let first = chain(pem)?.remove(0);
         let parsed = parse(&first)?;
@@ -103,11 +107,11 @@ impl Authority {
         Ok(Authority { cluster, bundle, issuer, not_after })
     }
 
-    /// Makes the successor of this authority, with a new key. The successor's bundle also contains the unexpired
-    /// certificates of this authority's bundle, so that certificates signed by the former authorities stay valid.
+    /// Makes the successor of this authority, with a new private key. The successor's bundle also contains the
+    /// unexpired certificates of this authority's bundle, so that certificates signed by former authorities stay valid.
     ///
     /// # Errors
-    /// As [`Authority::create`].
+    /// The errors of [`Authority::create`].
     pub fn succeed(&self, validity: Duration, now: SystemTime) -> Result<Authority, AuthorityError> {
         let mut next = Authority::create(&self.cluster, validity, now)?;
         for (der, pem) in chain(&self.bundle)?.iter().zip(sections(&self.bundle)) {
@@ -125,7 +129,7 @@ impl Authority {
         &self.cluster
     }
 
-    /// Returns the certificates to trust, in PEM; the first is this authority's own.
+    /// Returns the certificates of the trusted authorities, in PEM. The first is the certificate of this authority.
     #[must_use]
     pub fn bundle(&self) -> &str {
         &self.bundle
@@ -138,16 +142,18 @@ impl Authority {
         Zeroizing::new(format!("{}{}", *key, self.bundle))
     }
 
-    /// Returns the time when the authority expires. All certificates that it signed have expired by then too.
+    /// Returns the time when this authority's certificate expires. Every certificate that the authority signed expires
+    /// at that time or earlier.
     #[must_use]
     pub fn not_after(&self) -> SystemTime {
         self.not_after
     }
 
-    /// Makes a certificate with a new key.
+    /// Makes a key and a certificate of this key for the requested holder.
     ///
     /// # Errors
-    /// The identity is of another cluster, a host is invalid, or the certificate would outlive the authority.
+    /// The identity belongs to another cluster, a host is neither a DNS name nor an IP address, the validity is out of
+    /// range, or the certificate would outlive the authority.
     pub fn issue(&self, request: &Request, now: SystemTime) -> Result<Issued, AuthorityError> {
         let mut usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
         if request.identity.role().serves() {
@@ -156,8 +162,8 @@ impl Authority {
         self.issue_for(request, usages, now)
     }
 
-    /// Makes a certificate as [`Authority::issue`] does, but for the given usages. If `usages` is empty, the
-    /// certificate may be used for any purpose.
+    /// Makes a certificate as [`Authority::issue`] does, but with `usages` as its extended key usages, instead of those
+    /// of the holder's role. If `usages` is empty, the certificate may be used for any purpose.
     pub(crate) fn issue_for(
         &self,
         request: &Request,
@@ -186,8 +192,8 @@ impl Authority {
         Ok(Issued { certificate, key: Zeroizing::new(key.serialize_pem()) })
     }
 
-    /// Returns a list of revocations in PEM, with `serials` and the serials of the list `former`. The number of the
-    /// list, by which lists are ordered, is the time `now` in seconds.
+    /// Returns a list of revoked certificates (CRL) in PEM, which contains `serials` and the serials of the list
+    /// `former`. The CRL number, which orders the lists, is the time `now` in seconds since 1970.
     ///
     /// # Errors
     /// `former` is not a list of revocations, or a serial is invalid.
@@ -214,26 +220,27 @@ impl Authority {
     }
 }
 
-/// Returns the serials in a list of revocations, in hexadecimal.
+/// Returns the serials of the certificates that a list of revocations revokes, in hexadecimal. Does not check the
+/// signature of the list.
 ///
 /// # Errors
-/// The text is not a list of revocations in PEM.
+/// `pem` is not a list of revocations in PEM.
 pub fn revoked(pem: &str) -> Result<Vec<String>, AuthorityError> {
     let der = CertificateRevocationListDer::from_pem_slice(pem.as_bytes()).map_err(|_| AuthorityError::NoList)?;
     let (_, list) = CertificateRevocationList::from_der(&der).map_err(|_| AuthorityError::NoList)?;
     Ok(list.iter_revoked_certificates().map(|revoked| hexadecimal(revoked.raw_serial())).collect())
 }
 
-/// Returns the time when the first authority of a PEM bundle expires. All certificates that it signed have expired by
-/// then too.
+/// Returns the time when the first certificate of a PEM bundle, which is an authority's certificate, expires. Every
+/// certificate that this authority signed expires at that time or earlier.
 ///
 /// # Errors
-/// The text has no certificate.
+/// `bundle` contains no certificate, or a damaged one.
 pub fn not_after(bundle: &str) -> Result<SystemTime, AuthorityError> {
     Ok(time(parse(&chain(bundle)?[0])?.validity().not_after))
 }
 
-/// Returns the serials as [`revoked`] does, after checking that one of `authorities` signed the list.
+/// Checks that one of `authorities` signed the list of revocations `pem`, and returns its serials as [`revoked`] does.
 pub(crate) fn revoked_by(pem: &str, authorities: &[CertificateDer<'_>]) -> Result<Vec<String>, AuthorityError> {
     let der = CertificateRevocationListDer::from_pem_slice(pem.as_bytes()).map_err(|_| AuthorityError::NoList)?;
     let (_, list) = CertificateRevocationList::from_der(&der).map_err(|_| AuthorityError::NoList)?;
@@ -283,7 +290,7 @@ fn bytes_of(serial: &str) -> Result<Vec<u8>, AuthorityError> {
     bytes.filter(|bytes| !bytes.is_empty()).ok_or_else(|| AuthorityError::Serial { serial: serial.to_owned() })
 }
 
-/// Reason for not making a certificate, or for not reading an authority.
+/// Reason why a certificate cannot be made, or why the files of an authority cannot be read.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AuthorityError {
     /// The cluster's name is invalid.

@@ -12,13 +12,13 @@ use x509_parser::time::ASN1Time;
 
 use crate::identity::{Identity, IdentityError};
 
-/// The contents of a certificate. Reading them does not check the authority's signature; the handshake of a connection
-/// checks it.
+/// Contents of a certificate, read without a check of the authority's signature. The TLS handshake of a connection
+/// checks the signature.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Certificate {
     /// Identity of the holder.
     pub identity: Identity,
-    /// DNS names and IP addresses at which clients may dial the holder.
+    /// DNS names and IP addresses at which clients connect to the holder, as written in the certificate.
     pub hosts: Vec<String>,
     /// Number of the certificate within its authority, in hexadecimal.
     pub serial: String,
@@ -34,7 +34,7 @@ impl Certificate {
     /// Reads a certificate.
     ///
     /// # Errors
-    /// The bytes are not a certificate, or the certificate does not have exactly one identity.
+    /// `der` is not a certificate, or the certificate does not have exactly one identity.
     pub fn read(der: &CertificateDer<'_>) -> Result<Certificate, CertificateError> {
         let parsed = parse(der)?;
         let names = names(&parsed)?;
@@ -60,25 +60,25 @@ impl Certificate {
         })
     }
 
-    /// Reads the first certificate of a PEM file, which is the holder's own.
+    /// Reads the first certificate of a PEM text. In the file of a holder this is the holder's own certificate.
     ///
     /// # Errors
-    /// The errors of [`Certificate::read`], or the text has no certificate.
+    /// The errors of [`Certificate::read`], or `pem` has no certificate.
     pub fn from_pem(pem: &str) -> Result<Certificate, CertificateError> {
         Certificate::read(&chain(pem)?[0])
     }
 
-    /// Returns the remaining validity at `now`; zero if the certificate has expired.
+    /// Returns the time from `now` until the certificate expires, or zero if it has expired.
     #[must_use]
     pub fn left(&self, now: SystemTime) -> Duration {
         self.not_after.duration_since(now).unwrap_or_default()
     }
 }
 
-/// Returns the certificates of a PEM text, at least one.
+/// Returns the certificates of a PEM text, in their order. There is at least one.
 ///
 /// # Errors
-/// There is no certificate, or a section is damaged.
+/// `pem` has no certificate, or a section of it is damaged.
 pub fn chain(pem: &str) -> Result<Vec<CertificateDer<'static>>, CertificateError> {
     let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem.as_bytes()).collect();
     match all {
@@ -109,7 +109,7 @@ fn host(name: &GeneralName<'_>) -> Option<String> {
     }
 }
 
-/// Converts a time of a certificate; times before 1970 count as 1970.
+/// Converts a time that a certificate states. A time before 1970 becomes the start of 1970.
 pub(crate) fn time(time: ASN1Time) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(u64::try_from(time.timestamp()).unwrap_or(0))
 }

@@ -1,8 +1,9 @@
-//! The credentials of a process, which are its certificate, its key and its trusted authorities. The process reads them
-//! from files, and reads them again when the files change.
+//! The credentials of a process, which are its certificate, its private key and its trusted authorities.
+//! [`Credentials::load`] reads them from files, and [`Credentials::reload`] reads the files again and adopts their
+//! changes.
 //!
-//! Only TLS 1.3 is used. A reload takes effect for new connections. An open connection keeps the credentials that it
-//! began with, and is closed only if the reload revokes the certificate of its peer.
+//! Only TLS 1.3 is used. A reload takes effect for new connections. An open connection keeps the credentials with which
+//! it began. The server closes it only if the reload revokes the certificate of the client.
 
 use std::fmt;
 use std::io;
@@ -31,11 +32,12 @@ use crate::identity::Identity;
 use crate::provider::{TlsError, provider};
 use crate::verify::{Accepted, Clients};
 
-/// Application protocols of a server, in its order of preference. A Redis client does not offer any.
+/// Application protocols (ALPN) that a server supports, in its order of preference. A client that offers none, such as
+/// a Redis client, is accepted too.
 const SERVER_PROTOCOLS: [&[u8]; 2] = [b"h2", b"http/1.1"];
 
-/// Text of the error for a private key that is encrypted with a password. Such keys are refused, because no operator is
-/// at a terminal to enter the password when a server starts.
+/// Error text for a private key that is encrypted with a password. Such keys are refused, because no operator is at a
+/// terminal to enter the password when a server starts.
 const ENCRYPTED_KEY: &str = "the private key is encrypted; `openssl pkey -in FILE` writes it without its password";
 
 /// Files of a process' credentials.
@@ -50,8 +52,8 @@ pub struct Files {
 }
 
 impl Files {
-    /// Returns the paths of the files that `seqsvr cert` writes to `dir` for a holder. `holder` is the short form of an
-    /// identity, e.g. `store/im-a/s1`.
+    /// Returns the paths of the files that `seqsvr cert` writes into `dir` for a holder. `holder` is the short form of
+    /// the holder's identity, e.g. `store/im-a/s1`.
     #[must_use]
     pub fn in_dir(dir: &Path, holder: &str) -> Files {
         Files {
@@ -71,7 +73,7 @@ impl Files {
         read(&self.bundle)
     }
 
-    /// Reads the text of the revocations; returns `None` if there is no file.
+    /// Reads the text of the list of revocations. Returns `None` if the file does not exist.
     pub(crate) fn read_revocations(&self) -> Result<Option<Zeroizing<String>>, CredentialsError> {
         match read(&self.revocations) {
             Err(CredentialsError::Unreadable { source, .. }) if source.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -100,8 +102,8 @@ pub struct Credentials(Arc<Inner>);
 struct Inner {
     files: Files,
     current: ArcSwap<Current>,
-    /// Counts the readings of the files, from 1. It is increased after `current` was replaced by the result of the new
-    /// reading.
+    /// Number of times that changed files were read and adopted. The first reading counts as 1. It is increased once
+    /// `current` contains the result of the new reading.
     reading: AtomicU64,
 }
 
@@ -120,27 +122,28 @@ struct Current {
 pub enum ClientCertificate {
     /// The port requires a certificate.
     Required,
-    /// The port requires no certificate, but checks a certificate that a client presents.
+    /// The port does not require a certificate. If a client presents a certificate, the port checks it.
     Optional,
 }
 
 impl Credentials {
-    /// Reads the files.
+    /// Reads the credentials of this process from `files`.
     ///
     /// # Errors
-    /// A file is missing or damaged, no authority of the bundle signed the certificate, or the key belongs to another
-    /// certificate.
+    /// A file cannot be read or is damaged, no authority of the bundle signed the list of revocations, or the private
+    /// key does not belong to the certificate.
     pub fn load(files: Files) -> Result<Credentials, CredentialsError> {
         let current = Current::new(&files, files.read()?)?;
         Ok(Credentials(Arc::new(Inner { files, current: ArcSwap::from_pointee(current), reading: AtomicU64::new(1) })))
     }
 
-    /// Reads the files again; returns whether they have changed. Open connections stay open, except connections of
-    /// revoked holders: see [`Standing`](crate::Standing).
+    /// Reads the files again, and adopts their contents for new connections. Returns whether the contents have changed.
+    /// Open connections stay open, except the connections of holders whose certificates are revoked, which
+    /// [`Standing`](crate::Standing) ends.
     ///
     /// # Errors
-    /// The errors of [`Credentials::load`]; or the file has a new certificate that belongs to another holder, has
-    /// expired or is not yet valid. On an error the credentials loaded before stay in use.
+    /// The errors of [`Credentials::load`]; or the file contains a new certificate that belongs to another holder, has
+    /// expired or is not yet valid. On an error, the credentials that were in use before the call stay in use.
     pub fn reload(&self) -> Result<bool, CredentialsError> {
         let contents = self.0.files.read()?;
         let before = self.0.current.load();
@@ -197,8 +200,8 @@ impl Credentials {
         self.0.current.load().accepted.revoked.contains(serial)
     }
 
-    /// Begins the handshake of an accepted connection. Dropping the future closes the connection, and has no other
-    /// effect.
+    /// Begins the server's side of a TLS handshake on the accepted connection `stream`. Dropping the future closes the
+    /// connection, and has no other effect.
     pub fn accept<S: AsyncRead + AsyncWrite + Unpin>(&self, clients: ClientCertificate, stream: S) -> Accept<S> {
         let current = self.0.current.load();
         let config = match clients {
@@ -208,12 +211,13 @@ impl Credentials {
         TlsAcceptor::from(config.clone()).accept(stream)
     }
 
-    /// Makes the handshake of a connection to the expected server at `host`, which is a DNS name or an IP address.
-    /// Dropping the future closes the connection, and has no other effect.
+    /// Makes the client's side of a TLS handshake on `stream`, and checks that the peer is the `expected` server and
+    /// that its certificate names `host`, which is a DNS name or an IP address. Dropping the future closes the
+    /// connection, and has no other effect.
     ///
     /// # Errors
-    /// `host` is invalid; the connection ends; or the peer does not prove that it is the expected server at `host`. In
-    /// the last case [`rejection`](crate::rejection) returns the cause.
+    /// `host` is invalid, the connection ends, or the peer does not prove that it is the expected server at `host`. In
+    /// the last case [`rejection`](crate::rejection) may return the cause.
     pub async fn connect<S>(
         &self,
         host: &str,
@@ -229,19 +233,20 @@ impl Credentials {
     }
 }
 
-/// Returns the identity of the peer of an accepted connection; `None` if the peer presented no certificate.
+/// Returns the identity of the client that made an accepted connection, or `None` if the client presented no
+/// certificate.
 #[must_use]
 pub fn peer<S>(stream: &server::TlsStream<S>) -> Option<Identity> {
     let presented = stream.get_ref().1.peer_certificates()?.first()?;
     Certificate::read(presented).ok().map(|certificate| certificate.identity)
 }
 
-/// Checks that the certificate of an accepted connection's peer has not expired, because the handshake of a resumed TLS
-/// session does not check this. It need not check revocations: after a reload with new revocations, no earlier TLS
-/// session can be resumed.
+/// Checks that the certificate of the client that made an accepted connection has not expired. The handshake of a
+/// resumed TLS session does not check this. Revocations need no check here, because no TLS session from before a reload
+/// of the credentials can be resumed after it.
 ///
 /// # Errors
-/// The certificate has expired.
+/// The client's certificate has expired.
 pub fn check_validity<S>(stream: &server::TlsStream<S>) -> io::Result<()> {
     let presented = stream.get_ref().1.peer_certificates().and_then(|chain| Certificate::read(chain.first()?).ok());
     match presented.filter(|certificate| certificate.left(now()).is_zero()) {
@@ -252,7 +257,7 @@ pub fn check_validity<S>(stream: &server::TlsStream<S>) -> io::Result<()> {
     }
 }
 
-/// Returns the current time in whole seconds, for comparison with the times of certificates.
+/// Returns the current time, truncated to whole seconds. Certificates state their times in whole seconds.
 pub(crate) fn now() -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(UnixTime::now().as_secs())
 }
@@ -261,8 +266,8 @@ fn whole_seconds(later: SystemTime, earlier: SystemTime) -> Duration {
     Duration::from_secs(later.duration_since(earlier).unwrap_or_default().as_secs())
 }
 
-/// Returns whether a connection resumed an earlier TLS session. If so, the certificate of its peer was not checked
-/// again.
+/// Returns whether a client's connection resumed an earlier TLS session. If so, the handshake of this connection did
+/// not check the server's certificate.
 #[must_use]
 pub fn is_resumed<S>(stream: &client::TlsStream<S>) -> bool {
     stream.get_ref().1.handshake_kind() == Some(rustls::HandshakeKind::Resumed)
@@ -341,7 +346,7 @@ fn serving(
     Ok(Arc::new(config))
 }
 
-/// Reason for not using credentials.
+/// Reason why credentials cannot be loaded, or cannot replace the credentials in use.
 #[derive(Debug, thiserror::Error)]
 pub enum CredentialsError {
     /// A file is missing or may not be read.
@@ -360,16 +365,17 @@ pub enum CredentialsError {
         /// The fault in the file.
         source: CertificateError,
     },
-    /// The list of revocations is damaged, or no authority of the bundle signed it.
+    /// The list of revocations is damaged, or none of the bundle's authorities signed it.
     #[error("{}: no list of revocations that an authority of the bundle signed", path.display())]
     Revocations {
         /// The file.
         path: PathBuf,
     },
-    /// Certificate, key and bundle do not belong together.
+    /// The certificate, the private key or the bundle cannot be used, e.g. because the key belongs to another
+    /// certificate.
     #[error("{}: {why}", path.display())]
     Unusable {
-        /// The file with the process' own certificate.
+        /// File with the process' own certificate, or the bundle if the process has no certificate.
         path: PathBuf,
         /// Description of the mismatch.
         why: String,

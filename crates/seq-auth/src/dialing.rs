@@ -1,8 +1,8 @@
 //! TLS for connections to servers. Each [`ExpectedServer`], here called an expectation, has its own TLS configuration.
 //!
-//! **Invariant:** a TLS session is resumed only for the same expectation that the server's certificate met in the
-//! session's full handshake. In a resumed handshake the server presents no certificate to check, so each expectation
-//! has its own configuration, with its own verifier and its own cache of sessions.
+//! **Invariant:** a TLS session is resumed only for the expectation that its full handshake checked. In the handshake
+//! of a resumed session the server presents no certificate, so the expectation cannot be checked again. Therefore each
+//! expectation has its own configuration, with its own verifier and its own cache of sessions.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -20,15 +20,17 @@ use crate::expected::ExpectedServer;
 use crate::provider::{TlsError, provider};
 use crate::verify::{Accepted, Rejected, Servers};
 
-/// Maximum number of expectations whose sessions can be resumed. It suffices for two roles in 64 sets, more sets than
-/// clusters have. Connections for further expectations make full handshakes.
+/// Maximum number of expectations, except "any server", whose TLS sessions can be resumed. It suffices for two roles in
+/// each of 64 sets, and clusters have fewer sets. Connections for expectations above this number make full handshakes.
 pub(crate) const MAX_RESUMED_EXPECTATIONS: usize = 128;
 
-/// Maximum number of cached sessions per expectation. It suffices for one session to each host of the largest usual
-/// set. If a session is dropped because of the limit, the next connection to its host makes a full handshake.
+/// Maximum number of TLS sessions in the cache of one expectation. It suffices for one session with each host of the
+/// largest usual set. If the cache drops a session because of this limit, the next connection to the session's host
+/// makes a full handshake.
 const MAX_SESSIONS: usize = 64;
 
-/// The process' own certificate with its chain, which it presents to servers, and its private key.
+/// The chain of certificates that this process presents to servers, beginning with its own certificate, and the private
+/// key of its own certificate.
 pub(crate) type Own = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
 
 /// Makes the handshakes of connections to servers.
@@ -38,12 +40,14 @@ pub(crate) struct Dialing {
     accepted: Arc<Accepted>,
     /// Configuration for any server.
     any: Arc<ClientConfig>,
-    /// Configurations for the other expectations, made on first use. At most [`MAX_RESUMED_EXPECTATIONS`].
+    /// Configurations for all other expectations, each made on first use. There are at most
+    /// [`MAX_RESUMED_EXPECTATIONS`].
     restricted: Mutex<BTreeMap<ExpectedServer, Arc<ClientConfig>>>,
 }
 
 impl Dialing {
-    /// Prepares connections of a client with its own certificate, or without a certificate.
+    /// Creates the configuration for connections of a client that trusts `roots`. The client presents the certificate
+    /// `own`, or none if `own` is `None`.
     pub(crate) fn new(
         roots: &Arc<RootCertStore>,
         accepted: &Arc<Accepted>,
@@ -83,8 +87,9 @@ impl Dialing {
         config
     }
 
-    /// Makes the handshake of a connection to the expected server at `host`, which is a DNS name or an IP address.
-    /// Dropping the future closes the connection, and has no other effect.
+    /// Makes the client's side of a TLS handshake on `stream`, and checks that the peer is the `expected` server and
+    /// that its certificate names `host`, which is a DNS name or an IP address. Dropping the future closes the
+    /// connection, and has no other effect.
     pub(crate) async fn connect<S>(
         &self,
         host: &str,
@@ -102,8 +107,9 @@ impl Dialing {
     }
 }
 
-/// Returns why a server was rejected, from the error of [`Trust::connect`](crate::Trust::connect); `None` if the
-/// handshake failed for another cause.
+/// Returns this crate's reason for rejecting a server, from the error of [`Trust::connect`](crate::Trust::connect).
+/// Returns `None` if the server's certificate is revoked, if the TLS library rejected it, or if the handshake failed
+/// for another cause.
 #[must_use]
 pub fn rejection(failed: &io::Error) -> Option<&Rejected> {
     match failed.get_ref()?.downcast_ref()? {
@@ -112,10 +118,10 @@ pub fn rejection(failed: &io::Error) -> Option<&Rejected> {
     }
 }
 
-/// Returns the name of the alert with which the other side ended a connection (RFC 8446, section 6.2), such as
-/// `CertificateRevoked`; `None` if the connection ended for another cause. In TLS 1.3 the handshake is complete for the
-/// client before the server checks the client's certificate, so a refusal appears only as an error of the client's
-/// first read.
+/// Returns the name of the TLS alert (RFC 8446, section 6.2) with which the peer ended a connection, such as
+/// `CertificateRevoked`. Returns `None` if the connection ended for another cause. In TLS 1.3 a client completes its
+/// handshake before the server checks the client's certificate. The refusal of this certificate is therefore an error
+/// of the client's first read, not of its handshake.
 #[must_use]
 pub fn alert(failed: &io::Error) -> Option<String> {
     match failed.get_ref()?.downcast_ref()? {
@@ -124,7 +130,7 @@ pub fn alert(failed: &io::Error) -> Option<String> {
     }
 }
 
-/// Returns whether a handshake failed because the certificate of the server has expired.
+/// Returns whether the error `failed` of a handshake states that the server's certificate has expired.
 #[must_use]
 pub fn is_expired(failed: &io::Error) -> bool {
     use CertificateError::{Expired, ExpiredContext};

@@ -1,22 +1,23 @@
 //! The server that a dialer expects at an address.
 //!
 //! A valid certificate of the cluster proves that a server is a node of the cluster, but not that it is the node that
-//! the dialer means. A node of another set may listen there, with a certificate that is just as valid, because it took
-//! over the address or because another node reported a wrong address. A dialer that knows its target therefore states
-//! the role and the set of the server.
+//! the dialer means to reach. Another node may listen at the address because it took over the address, or because some
+//! node reported a wrong address, and the certificate of a node of another set is just as valid. A dialer that knows
+//! its target therefore states the expected role and set.
 
 use std::fmt;
 use std::sync::Arc;
 
 use crate::identity::{Identity, Role};
 
-/// The role that a dialer expects of a server, and the server's set if the dialer knows its name. The default accepts
-/// any server of the cluster.
+/// Role that a dialer expects of a server, and set that it expects if it knows the set's name. The default value
+/// expects any server of the cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ExpectedServer {
     /// Expected role; `None` for every role that serves.
     role: Option<Role>,
-    /// Name of the expected set, never empty; `None` accepts servers of every set, and servers that belong to no set.
+    /// Name of the expected set, never empty. `None` accepts servers of every set, and servers that belong to no set,
+    /// such as proxies.
     set: Option<Arc<str>>,
 }
 
@@ -39,8 +40,8 @@ impl ExpectedServer {
         ExpectedServer { role: Some(Role::Alloc), set: None }
     }
 
-    /// Restricts the expectation to one set. An empty `name` stands for a set whose name is not known yet and restricts
-    /// nothing.
+    /// Restricts the expectation to servers of the set `name`. An empty `name` means that the dialer does not know the
+    /// set's name yet, and restricts nothing.
     #[must_use]
     pub fn of_set(self, name: &str) -> ExpectedServer {
         ExpectedServer { set: (!name.is_empty()).then(|| name.into()), ..self }

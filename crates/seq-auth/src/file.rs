@@ -1,17 +1,18 @@
-//! Reads whole files that an operator wrote, up to a maximum length.
+//! Reads a whole file that an operator wrote, if it does not exceed a maximum length.
 
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
-/// Maximum length of a file with keys, certificates, settings or nodes. Proper files are far shorter.
+/// Maximum length, in bytes, of a file with keys, certificates, settings or addresses of nodes. Valid files of these
+/// kinds are far shorter.
 pub const MAX_BYTES: u64 = 1 << 20;
 
-/// Reads a file of at most `most` bytes.
+/// Reads the text of a file of at most `most` bytes. `/dev/null` counts as an empty file.
 ///
 /// # Errors
-/// The file cannot be read, is longer than `most`, is not text, or is a pipe or a device, whose contents may never end.
-/// `/dev/null` counts as an empty file.
+/// The file cannot be read, is longer than `most` bytes, or is not text in UTF-8. Or `path` is not a regular file but,
+/// for example, a pipe or a device, whose contents may never end.
 pub fn read_text(path: &Path, most: u64) -> io::Result<String> {
     if path == Path::new("/dev/null") {
         return Ok(String::new());

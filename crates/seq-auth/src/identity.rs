@@ -1,4 +1,4 @@
-//! Identities, which are the names of certificates' holders within a cluster.
+//! Identities. An identity is the name of a certificate's holder, which is a process or a person, within a cluster.
 //!
 //! An identity is written as a URI, which must be the only URI among a certificate's subject alternative names:
 //!
@@ -8,8 +8,8 @@
 //! | an allocator | `seqsvr://CLUSTER/alloc/SET/NODE` |
 //! | a proxy, an operator, a viewer, a client, a reader of metrics | `seqsvr://CLUSTER/ROLE/NAME` |
 //!
-//! Common names are ignored. If a common name doubled as a user name, a certificate made for another purpose could be
-//! used to log in, as in CVE-2018-16886 of etcd.
+//! Common names of certificates are ignored. If they served as the names of users, a certificate made for another
+//! purpose could be used to log in, as in CVE-2018-16886 of etcd.
 
 use std::fmt;
 use std::str::FromStr;
@@ -17,7 +17,8 @@ use std::str::FromStr;
 /// The scheme of the URI.
 const SCHEME: &str = "seqsvr://";
 
-/// Maximum length of a cluster's, set's or node's name in bytes, the same as in set files.
+/// Maximum length, in bytes, of the name of a cluster, a set, a node or another holder. Names in set files have the
+/// same limit.
 pub const MAX_NAME_BYTES: usize = 63;
 
 /// Role of a holder.
@@ -58,15 +59,15 @@ impl Role {
         }
     }
 
-    /// Returns whether holders with this role accept connections. If so, their certificates are valid for servers as
-    /// well as for clients.
+    /// Returns whether holders with this role accept connections. If so, their certificates can be used as the
+    /// certificate of a server and of a client, and otherwise only of a client.
     #[must_use]
     pub fn serves(self) -> bool {
         matches!(self, Role::Store | Role::Alloc | Role::Proxy)
     }
 
-    /// Returns whether holders with this role belong to a set. If so, the set's name precedes the node's name in an
-    /// identity.
+    /// Returns whether holders with this role belong to a set. If so, their identities contain the name of the set
+    /// before the name of the node.
     #[must_use]
     pub fn is_of_set(self) -> bool {
         matches!(self, Role::Store | Role::Alloc)
@@ -90,10 +91,10 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// Creates the identity of a set's node.
+    /// Creates the identity of a node that belongs to a set.
     ///
     /// # Errors
-    /// The role is not a role of a set's nodes, or a name is invalid.
+    /// The nodes of sets do not have this role, or one of the names is invalid.
     pub fn of_node(cluster: &str, role: Role, set: &str, node: &str) -> Result<Identity, IdentityError> {
         if !role.is_of_set() {
             return Err(IdentityError::Set { role });
@@ -105,7 +106,7 @@ impl Identity {
     /// Creates the identity of a holder that belongs to no set.
     ///
     /// # Errors
-    /// The role is a role of a set's nodes, or a name is invalid.
+    /// The holders with this role belong to sets, or one of the names is invalid.
     pub fn of_cluster(cluster: &str, role: Role, holder: &str) -> Result<Identity, IdentityError> {
         if role.is_of_set() {
             return Err(IdentityError::NoSet { role });
@@ -113,10 +114,10 @@ impl Identity {
         Ok(Identity { cluster: name("cluster", cluster)?, role, set: None, name: name("holder", holder)? })
     }
 
-    /// Creates an identity of this cluster from its short form, `ROLE/NAME` or `ROLE/SET/NODE`.
+    /// Creates an identity in `cluster` from its short form, which is `ROLE/NAME` or `ROLE/SET/NODE`.
     ///
     /// # Errors
-    /// As [`Identity::from_str`].
+    /// The errors of [`Identity::from_str`].
     pub fn in_cluster(cluster: &str, short: &str) -> Result<Identity, IdentityError> {
         format!("{SCHEME}{cluster}/{short}").parse()
     }
@@ -133,7 +134,7 @@ impl Identity {
         self.role
     }
 
-    /// Returns the set; `None` unless the holder is a store member or an allocator.
+    /// Returns the set of a store member or an AllocSvr, or `None` for all other roles.
     #[must_use]
     pub fn set(&self) -> Option<&str> {
         self.set.as_deref()
@@ -145,7 +146,7 @@ impl Identity {
         &self.name
     }
 
-    /// Returns the identity without its cluster, in the form that [`Identity::in_cluster`] reads.
+    /// Returns the identity without its cluster, in the short form that [`Identity::in_cluster`] reads.
     #[must_use]
     pub fn short(&self) -> String {
         match &self.set {
@@ -178,8 +179,9 @@ impl FromStr for Identity {
     }
 }
 
-/// Checks a name. A valid name has no separators, no wildcards and only lower-case ASCII letters, because names are
-/// compared byte by byte and other alphabets have letters that look the same.
+/// Returns the name `text` if it is valid. `what` is the kind of the name, for the error. A valid name has no
+/// separators, no wildcards and no letters except lower-case ASCII letters, because names are compared byte by byte,
+/// and some letters of other alphabets look like ASCII letters.
 pub(crate) fn name(what: &'static str, text: &str) -> Result<String, IdentityError> {
     let valid = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-_.@".contains(&byte);
     let bounds = text.bytes().next().is_some_and(|byte| byte.is_ascii_alphanumeric());
@@ -211,13 +213,13 @@ pub enum IdentityError {
         /// The text in place of the role.
         role: String,
     },
-    /// The URI names no set, but its role is a role of a set's nodes.
+    /// The URI contains no set, but holders with its role belong to sets.
     #[error("{role} is a role of a set's nodes: write {role}/SET/NODE")]
     NoSet {
         /// The role.
         role: Role,
     },
-    /// The URI names a set for a role whose holders belong to no set.
+    /// The URI contains a set, but holders with its role belong to no set.
     #[error("{role} is no role of a set's nodes: write {role}/NAME")]
     Set {
         /// The role.

@@ -1,8 +1,8 @@
 //! Certificates of a cluster, and the identities that they prove on connections.
 //!
-//! [`identity`] names holders, [`certificate`] reads certificates, [`authority`] makes certificates, and
-//! [`credentials`] proves this process' identity to its peers and checks the identities of the peers. An
-//! [`ExpectedServer`] states which servers a dialer accepts.
+//! [`identity`] names the holders of certificates, [`certificate`] reads certificates, and [`authority`] makes
+//! certificates. With its [`credentials`] a process proves its identity to its peers and checks the identities of the
+//! peers. A dialer, the process that makes a connection, states with an [`ExpectedServer`] which servers it accepts.
 
 pub mod authorities;
 pub mod authority;

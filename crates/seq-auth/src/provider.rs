@@ -1,4 +1,4 @@
-//! Cryptography of the TLS library.
+//! Choice of the cipher suites for TLS.
 
 use std::sync::Arc;
 
@@ -7,8 +7,8 @@ use rustls::crypto::aws_lc_rs::cipher_suite::{
 };
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 
-/// Returns the cryptography of connections, with the cheapest cipher first. AES-128 precedes AES-256 because it needs
-/// 10 rounds instead of 14, and no practical attack on either is known.
+/// Returns the cryptography provider of all TLS connections. Its cipher suites are ordered by cost, the cheapest first.
+/// AES-128 precedes AES-256 because it needs 10 rounds instead of 14, and no practical attack on either is known.
 pub(crate) fn provider() -> Arc<CryptoProvider> {
     let cipher_suites = vec![TLS13_AES_128_GCM_SHA256, TLS13_AES_256_GCM_SHA384, TLS13_CHACHA20_POLY1305_SHA256];
     Arc::new(CryptoProvider { cipher_suites, ..aws_lc_rs::default_provider() })

@@ -1,10 +1,12 @@
-//! Checks whether the peer of an open connection is still accepted. A server closes the connections of a holder whose
-//! certificate is revoked, and a store also closes the connections of an AllocSvr whose certificate has expired.
+//! Checks on an open connection whether the server still accepts the client. A server closes the connections of a
+//! client whose certificate is revoked. A store also closes the connections of an AllocSvr whose certificate has
+//! expired.
 //!
-//! No process accepts new connections to an AllocSvr whose certificate has expired. Without the expiry check such an
-//! AllocSvr would nevertheless keep its sections, because it could renew its lease for as long as its connections to
-//! the store last. Connections of other holders survive the expiry of their certificates. Otherwise all members of a
-//! store could be disconnected at the same time, and the store would have no majority.
+//! A handshake with an AllocSvr fails once the AllocSvr's certificate has expired, but a connection that is open
+//! already would stay open. An AllocSvr renews its lease on its connections to the store, so without this check it
+//! could keep its sections for as long as these connections last. Connections of other holders survive the expiry of
+//! their certificates. Otherwise all members of a store could be disconnected at the same time, and the store would
+//! have no majority.
 
 use std::io;
 use std::sync::atomic::Ordering::Acquire;
@@ -16,20 +18,21 @@ use crate::certificate::Certificate;
 use crate::credentials::{Credentials, now};
 use crate::identity::Role;
 
-/// The peer of an open connection, and the state of its last check.
+/// Certificate of the client on an open connection, and the state of the last check of this certificate.
 pub struct Standing {
     credentials: Credentials,
-    /// Certificate of the peer; `None` if the peer did not present any.
+    /// Certificate of the client, or `None` if the client did not present any.
     presented: Option<Certificate>,
-    /// Number of the reading of the credentials' files that the last check used.
+    /// Value of the counter [`Credentials::reading`] at the last check of the revocations; 0 before the first check.
     reading: u64,
-    /// Time at which the connection must end; `None` if it may stay open without a limit.
+    /// Time at which the store must end the connection of an AllocSvr, because the AllocSvr's certificate expires then.
+    /// `None` for all other connections.
     ends: Option<SystemTime>,
 }
 
 impl Credentials {
-    /// Returns a [`Standing`] for an accepted connection, which can check again and again whether the peer is still
-    /// accepted.
+    /// Returns the [`Standing`] of the client on the accepted connection `stream`. The server must call
+    /// [`Standing::check`] while the connection is open, and close the connection once it fails.
     #[must_use]
     pub fn follow<S>(&self, stream: &TlsStream<S>) -> Standing {
         Standing::new(self.clone(), stream)
@@ -48,10 +51,12 @@ impl Standing {
         Standing { credentials, presented, reading: 0, ends }
     }
 
-    /// Checks the peer again if the files have changed. If they have not, the check costs one load of an atomic.
+    /// Checks that the certificate of an AllocSvr on a connection to a store has not expired. If the files of the
+    /// credentials have changed since the last check, also checks that the client's certificate is not revoked.
+    /// Otherwise the call costs only one load of an atomic.
     ///
     /// # Errors
-    /// The peer's certificate was revoked, or it has expired and the connection is from an AllocSvr to a store.
+    /// The client's certificate was revoked, or it has expired and the connection is from an AllocSvr to a store.
     #[inline]
     pub fn check(&mut self) -> io::Result<()> {
         if self.ends.is_some_and(|end| now() >= end) {

@@ -1,7 +1,8 @@
 //! Decides whether this process accepts the certificate of a peer.
 //!
-//! rustls checks the chain, the validity, the use and the host. This module checks the cluster and the revocations, and
-//! for a server also whether it has the role and the set that the dialer expects.
+//! The TLS library checks the chain of signatures, the validity, the usage and the host of the certificate. This module
+//! checks its cluster and whether it is revoked, and for a server also that the certificate has the role and the set
+//! that the dialer expects.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -89,8 +90,8 @@ impl Accepted {
     }
 }
 
-/// Converts a rejection to a TLS error. The peer receives only the kind of the fault; the log of this process has the
-/// details.
+/// Converts a rejection to an error of the TLS library. The peer receives only the kind of the fault. The log of this
+/// process has the details at level debug.
 fn rejected(rejected: Rejected) -> rustls::Error {
     let error = match &rejected {
         Rejected::Revoked { .. } => TlsCertificateError::Revoked,

@@ -1,4 +1,4 @@
-//! Access of a caller to the nodes of a cluster: with or without TLS, with or without a token.
+//! Access of a caller to the nodes of a cluster, with or without TLS, and with or without a tenant's token.
 
 use std::io;
 
@@ -14,11 +14,11 @@ use crate::tls;
 /// A connection without an application protocol, with or without TLS.
 pub type Socket = Either<TcpStream, Box<ClientStream<TcpStream>>>;
 
-/// The means by which a caller makes connections, and its token. Clones are equal.
+/// Settings with which a caller connects to nodes, and the token that it sends. Clones are equal to the original.
 #[derive(Clone, Debug, Default)]
 pub struct Access {
-    /// Trust that checks the nodes, and that may present the caller's own certificate; `None` for connections without
-    /// TLS.
+    /// Trust with which the certificates of nodes are checked. It may also contain the caller's own certificate. `None`
+    /// for connections without TLS.
     pub trust: Option<Trust>,
     /// Token that is sent with requests for numbers; `None` to send no token.
     pub bearer: Option<Bearer>,
@@ -40,8 +40,9 @@ impl Access {
         Pool::of_caller(connections, self.dial(), self.bearer.clone())
     }
 
-    /// Connects to `addr`, given as `host:port`, for an application protocol that the caller implements. Over TLS,
-    /// `protocol` is negotiated. Cancel safe: dropping the future closes the connection.
+    /// Opens a connection to `addr`, given as `host:port`, for a caller that itself implements the application
+    /// protocol. If the connection uses TLS, its handshake negotiates `protocol`. Cancel safe: dropping the future
+    /// closes the connection.
     ///
     /// # Errors
     /// The address is invalid, no process listens at it, or the handshake fails.

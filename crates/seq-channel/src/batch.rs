@@ -1,21 +1,21 @@
-//! Batching of calls for numbers. Concurrent calls share the messages of one `NextStream` per node.
+//! Batching of calls for numbers. Concurrent calls to a node share the messages of one `NextStream` to this node.
 //!
-//! A round trip costs a hundred times as much as the allocation of a number. Calls are not delayed to fill a message: a
-//! call that finds the queue empty is sent at once, and calls that arrive while the sender is busy form its next
-//! message. On a runtime with a single thread, all calls that tasks enqueue in one turn of its event loop are in one
-//! message.
+//! Calls share messages because processing a message takes a hundred times as long as the allocation of a number. But
+//! no call is delayed to fill a message. A call is sent at once if the queue is empty. Calls that arrive while the
+//! sender is busy are sent together in the next message. On a runtime with a single thread, all calls that tasks
+//! enqueue in one turn of the event loop are in one message.
 //!
-//! No call waits for the items of another call. Messages set `now_only`, so an item that would have to wait, or whose
-//! section another node owns, is refused with `WOULD_WAIT`. The caller of the item then sends it again in a unary
-//! request.
+//! No call waits for the items of another call. Messages set `now_only`, so the node refuses an item with `WOULD_WAIT`
+//! if the item would have to wait there, or if another node owns its section. The caller of the item then sends it
+//! again in a unary request.
 //!
 //! The SDK coalesces its calls with this module (docs/adr/0009-coalescing.md), and AllocSvrs forward calls with it
 //! (docs/adr/0012-forwarding-over-streams.md).
 //!
-//! Each module uses only modules before it in this list. [`response`] is a call's part of a response. [`queue`] has the
-//! pending and the in-flight calls, without any I/O. [`shared_queue`] shares the queue between the callers and the
-//! stream. [`stream`] is the task between the queue and the connection. [`node_batcher`] is the entry point for the
-//! calls to one node, and owns the task of its stream.
+//! Each module uses only modules before it in this list. [`response`] is the part of a response that belongs to one
+//! call. [`queue`] has the pending calls and the calls in flight, without any I/O. [`shared_queue`] shares the queue
+//! between the callers and the stream. [`stream`] is the task between the queue and the connection. [`node_batcher`] is
+//! the entry point for the calls to one node, and owns the task of its stream.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -49,14 +49,14 @@ impl Batchers {
         Batchers { bounds, pool, by_addr: RwLock::default() }
     }
 
-    /// Returns the batcher of a node, given as `host:port`; `None` if there is no batcher for it.
+    /// Returns the batcher for the node at `addr`, given as `host:port`; `None` if there is no batcher for it.
     #[must_use]
     pub fn get(&self, addr: &str) -> Option<Arc<NodeBatcher>> {
         self.by_addr.read().get(addr).cloned()
     }
 
-    /// Returns the batcher of a node, given as `host:port`. Creates it if there is none. The number of batchers is not
-    /// limited here, so the caller has to drop unused batchers by [`Batchers::retain`].
+    /// Returns the batcher for the node at `addr`, given as `host:port`. Creates it if there is none. The number of
+    /// batchers is not limited here, so the caller has to drop unused batchers with [`Batchers::retain`].
     pub fn get_or_create(&self, addr: &str) -> Arc<NodeBatcher> {
         if let Some(batcher) = self.get(addr) {
             return batcher;

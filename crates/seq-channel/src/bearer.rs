@@ -12,7 +12,7 @@ use tonic::transport::{Channel, Error};
 /// Prefix of the header's value.
 const SCHEME: &str = "Bearer ";
 
-/// The token of a tenant, stored as the value of a header. Clones are equal.
+/// The token of a tenant, stored as the value of an HTTP header. Clones are equal to the original.
 #[derive(Clone)]
 pub struct Bearer(HeaderValue);
 
@@ -58,7 +58,7 @@ impl fmt::Debug for Bearer {
     }
 }
 
-/// A channel whose requests carry a token, if there is one.
+/// A channel to a node whose requests carry a tenant's token, if it has one.
 #[derive(Clone, Debug)]
 pub struct CallerChannel {
     channel: Channel,

@@ -1,17 +1,17 @@
-//! Classification of a failed request by its connection: the request was not processed, its connection broke, or a
-//! server failed it.
+//! Classification of a failed request by what its connection shows: the request was not processed, the connection
+//! broke, or a server responded with a failure.
 //!
-//! Invariant: a request counts as not processed only if the connection proves this. Any other request may have been
-//! processed.
+//! Invariant: a request counts as not processed only if the connection proves that no server processed it. Any other
+//! failed request may have been processed.
 
 use std::error::Error;
 
 use tonic::Status;
 
-/// Returns whether a failed request was certainly not processed. This is so if the dial failed, if the connection
-/// closed before the request was sent, or if the server rejected the request's stream before it processed the stream,
-/// e.g. at the server's shutdown (GOAWAY that names an earlier last stream, or REFUSED_STREAM). Such a request can be
-/// retried without risk.
+/// Returns whether a failed request was certainly not processed. This is so if no connection could be made, if the
+/// connection closed before the request was sent, or if the server rejected the HTTP/2 stream of the request before
+/// processing it, e.g. when the server shuts down (GOAWAY that names an earlier last stream, or REFUSED_STREAM). Such a
+/// request can be retried without risk.
 #[must_use]
 pub fn not_processed(status: &Status) -> bool {
     causes(status).any(|error| {
@@ -21,22 +21,24 @@ pub fn not_processed(status: &Status) -> bool {
     })
 }
 
-/// Returns whether the peer rejected the stream without processing it. A GOAWAY fails only the streams after the last
-/// stream that it names. Earlier streams continue, and fail only if the connection does.
+/// Returns whether the peer rejected the HTTP/2 stream of a request without processing it. A GOAWAY makes only those
+/// streams fail that are later than the last stream that it names. Earlier streams continue, and fail only if the
+/// connection fails.
 fn is_rejected_stream(error: &h2::Error) -> bool {
     let refused = error.is_reset() && error.reason() == Some(h2::Reason::REFUSED_STREAM);
     error.is_remote() && (error.is_go_away() || refused)
 }
 
 /// Returns whether a request failed in the connection, before a server responded. Returns `false` if a server refused
-/// it.
+/// the request.
 #[must_use]
 pub fn is_transport(status: &Status) -> bool {
-    // Only an error that was created on this side has a source. A status from a server has none.
+    // Only a status that was created in this process has a source. A status that a server sent has none.
     status.source().is_some()
 }
 
-/// Returns whether a request failed because its connection broke, not because of its timeout.
+/// Returns whether a request failed because its connection broke or could not be made, and not because its timeout
+/// passed.
 #[must_use]
 pub fn is_broken(status: &Status) -> bool {
     is_transport(status) && !caused_by::<tonic::TimeoutExpired>(status)
@@ -48,13 +50,13 @@ pub fn has_expired_certificate(status: &Status) -> bool {
     causes(status).any(|error| error.downcast_ref().is_some_and(seq_auth::is_expired))
 }
 
-/// Returns whether an error of type `E` is among the sources of a status.
+/// Returns whether the chain of errors that caused a status contains an error of type `E`.
 #[must_use]
 pub fn caused_by<E: Error + 'static>(status: &Status) -> bool {
     causes(status).any(|error| error.is::<E>())
 }
 
-/// Returns the chain of sources of a status, nearest first.
+/// Returns the chain of errors that caused a status, the direct cause first.
 fn causes(status: &Status) -> impl Iterator<Item = &(dyn Error + 'static)> {
     std::iter::successors(status.source(), |&error| error.source())
 }
@@ -68,8 +70,8 @@ mod tests {
     use super::*;
     use crate::Pool;
 
-    /// Returns the status of a request to a server that reads the request, sends the frames, if there are any, and
-    /// closes the connection.
+    /// Sends a request to a test server that reads the request, sends the frames that `frames` returns, and closes the
+    /// connection. Returns the status with which the request failed.
     async fn status_after(frames: impl Fn([u8; 4]) -> Vec<u8> + Send + 'static) -> Status {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let pool = Pool::with_connections(1);

@@ -1,10 +1,11 @@
-//! gRPC channels to nodes: a [`Pool`] of connections by address, the [`Dial`] that makes them, the classification of
-//! failed requests by their connection, and [`batch`], the stream that concurrent calls to a node share.
+//! gRPC channels to nodes. The crate has a [`Pool`] of connections by address, the [`Dial`] that makes connections, the
+//! classification of failed requests by what their connection shows, and [`batch`], the stream that concurrent calls to
+//! a node share.
 //!
 //! The SDK uses this crate for its calls, and servers use it for requests to each other.
 //!
-//! **Architecture Invariant:** this crate decides nothing about a call. Its users decide which failures are retried, at
-//! which node, and how a refusal is handled.
+//! **Architecture Invariant:** this crate makes no decision about a call. Its users decide which failed calls are
+//! retried, to which node they are sent, and how a refusal is handled.
 
 mod access;
 pub mod batch;

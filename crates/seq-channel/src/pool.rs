@@ -1,20 +1,21 @@
-//! Connection pool by address. Connections are dialled on first use, are shared by all callers, and are dropped when
-//! their address is in no routes any more.
+//! Pool of connections by address. A connection is made at its first use and is shared by all callers. It is dropped
+//! when its address is no longer in any routes.
 //!
-//! Each node has a few connections, which are used round-robin. If a connection is broken, the next request on it dials
-//! again. HTTP/2 pings detect a half-open connection. An address that was recently unreachable is *suspect*: requests
-//! are sent to another address if possible.
+//! Each node has a few connections, which are used in rotation. If a connection is broken, the next request on it
+//! connects again. HTTP/2 pings detect a half-open connection, that is, one whose peer has disappeared. An address that
+//! was recently unreachable is *suspect*: requests are sent to another address if possible.
 //!
 //! **Runtime:** the tokio runtime in which the pool was created drives every connection, even if other threads send the
-//! requests. A server that has a runtime per core creates a pool on each of them, so that no request leaves its core.
-//! Requests hang while the runtime of their pool is not running, and fail once it has shut down.
+//! requests. A server with one runtime for each core creates a pool in each of them, so that no request leaves its
+//! core. Requests hang while the runtime of their pool is not running, and fail after it has shut down.
 //!
-//! **Servers:** each address has one expected server. When the expectation for an address changes, the pool no longer
-//! returns connections that were made under the previous expectation. Over TLS the server is checked on every dial.
+//! ***Servers:** the caller states which server it expects at each address, e.g. an AllocSvr of a given set. When the
+//! expectation for an address changes, the pool no longer returns connections that were made under the previous
+//! expectation. With TLS, the server's certificate is checked against the expectation whenever a connection is made.
 //!
-//! **Tasks:** the pool owns the tasks of its connections. Dropping the pool's last handle aborts these tasks. Then
-//! requests in flight on its channels fail, and later requests cannot dial. If [`Pool::retain`] drops an address, the
-//! tasks of its connections end when the last clones of their channels are dropped.
+//! **Tasks:** the pool owns the tasks of its connections. When the last handle of the pool is dropped, these tasks are
+//! aborted. Requests in flight on the pool's channels then fail, and later requests cannot connect. If [`Pool::retain`]
+//! drops an address, the tasks of its connections end when the last clones of their channels are dropped.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -30,30 +31,30 @@ use crate::bearer::{Bearer, CallerChannel};
 use crate::tasks::ConnectionTasks;
 use crate::{Dial, ExpectedServer};
 
-/// Default number of connections to a node. There are enough of them that the task of one connection does not limit the
-/// throughput, and so few that 1,000 clients do not exhaust a node's file descriptors.
+/// Default number of connections to a node. It is so large that the task of one connection does not limit the
+/// throughput, and so small that 1,000 clients do not exhaust a node's file descriptors.
 pub const CONNECTIONS: usize = 4;
 
 /// Most connections to a node.
 pub const MAX_CONNECTIONS: usize = 64;
 
-/// Limit on the addresses in a pool: the number of nodes of four full sets.
+/// Limit on the addresses in a pool. It is the number of nodes of four sets of the largest size.
 pub const MAX_ADDRESSES: usize = 4 * seq_core::limits::MAX_NODES;
 
-/// Timeout of a dial. It is shorter than two SYN retransmissions take, because another node can serve the request
-/// instead.
+/// Timeout for making a connection. It is shorter than the time that two retransmissions of a SYN packet take, because
+/// another node can serve the request instead.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Interval of pings on a connection, even if the connection is idle. A half-open connection is detected within this
-/// interval plus [`KEEP_ALIVE_TIMEOUT`]. The sections of a lost host get a new owner later than that, so no request
-/// waits longer for the detection than for the new owner.
+/// interval plus [`KEEP_ALIVE_TIMEOUT`]. This time is shorter than the time until the sections of a failed host have
+/// new owners, so no request waits longer for the detection than for the new owner.
 pub const KEEP_ALIVE_EVERY: Duration = Duration::from_millis(500);
 
-/// Timeout of a ping. It is longer than the time for which a busy node leaves its sockets unread.
+/// Timeout of a ping. It is longer than the time for which a busy node may leave its sockets unread.
 pub const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_millis(1_500);
 
-/// Time for which an address is suspect after a failure. Afterwards, the next request tries the address again, so a
-/// node that stays unreachable gets about one request per second.
+/// Time for which an address is suspect after a failure. After this time, the next request is sent to the address in
+/// spite of the failure. So about one request per second is sent to a node that stays unreachable.
 pub const SUSPECT_FOR: Duration = Duration::from_secs(1);
 
 /// Connections by address. Clones are handles to the same pool.
@@ -65,7 +66,8 @@ pub struct Pool {
 #[derive(Debug)]
 struct Inner {
     connections: usize,
-    /// Connector of the pool. The server it expects is expected at every address that has no entry in `expected`.
+    /// Connector with which the pool makes connections. At each address without an entry in `expected`, the pool
+    /// expects the server that this connector expects.
     dial: Dial,
     /// Expectations for single addresses.
     expected: RwLock<BTreeMap<Box<str>, ExpectedServer>>,
@@ -74,7 +76,7 @@ struct Inner {
     tasks: ConnectionTasks,
     /// Origin of the pool's times, which are in milliseconds.
     made: Instant,
-    /// Connections by address. They are ordered for deterministic simulation: connections that end together, e.g.
+    /// Connections by address. The map is ordered for deterministic simulation: connections that end together, e.g.
     /// because the pool is dropped, end in a fixed order.
     nodes: RwLock<BTreeMap<Box<str>, Node>>,
 }
@@ -117,7 +119,7 @@ impl Pool {
         Pool::with_connections(CONNECTIONS)
     }
 
-    /// Creates a pool with `connections` connections to each node. The number is limited to `1 ..=`
+    /// Creates a pool with `connections` connections to each node. The number is clamped to the range `1 ..=`
     /// [`MAX_CONNECTIONS`].
     ///
     /// # Panics
@@ -136,7 +138,7 @@ impl Pool {
         Pool::of_caller(connections, dial, None)
     }
 
-    /// As [`Pool::with_dial`], for a caller whose requests for numbers carry a token.
+    /// Does the same as [`Pool::with_dial`], for a caller that sends the token `bearer` with its requests for numbers.
     ///
     /// # Panics
     /// If called outside of a tokio runtime.
@@ -154,17 +156,17 @@ impl Pool {
         Pool { inner: Arc::new(inner) }
     }
 
-    /// Returns a connection to `addr`, given as `host:port`. Does not block, because the connection is dialled by the
-    /// first request on it.
+    /// Returns a connection to `addr`, given as `host:port`. Does not block, because the connection is made only when
+    /// the first request is sent on it.
     ///
     /// # Errors
-    /// [`PoolError`]. An unreachable address is not an error of this call, but of the request.
+    /// [`PoolError`]. If the address is unreachable, this function succeeds, but requests on the connection fail.
     pub fn get(&self, addr: &str) -> Result<Channel, PoolError> {
         if let Some(node) = self.inner.nodes.read().get(addr) {
             return Ok(node.next());
         }
-        // The lock is held until the insertion. So a concurrent `expect` either finds the node, or is finished before
-        // the node is opened.
+        // The lock is held until the node is inserted. So a concurrent call of `expect` either finds the node in the
+        // map, or has ended before the node's connections are created.
         let mut nodes = self.inner.nodes.write();
         let node = self.inner.open(addr)?;
         if nodes.len() >= MAX_ADDRESSES && !nodes.contains_key(addr) {
@@ -173,7 +175,8 @@ impl Pool {
         Ok(nodes.entry(addr.into()).or_insert(node).next())
     }
 
-    /// As [`Pool::get`], for requests for numbers. These requests carry the token of the pool's caller.
+    /// Does the same as [`Pool::get`], but requests on the returned channel carry the token that the pool was created
+    /// with.
     ///
     /// # Errors
     /// As [`Pool::get`].
@@ -181,14 +184,15 @@ impl Pool {
         Ok(CallerChannel::new(self.get(addr)?, self.inner.bearer.clone()))
     }
 
-    /// Drops the addresses for which `keep` returns `false`. Requests on connections to them still run to completion.
+    /// Drops the addresses for which `keep` returns `false`. Requests in flight on their connections still run to
+    /// completion.
     pub fn retain(&self, keep: impl Fn(&str) -> bool) {
         self.inner.nodes.write().retain(|addr, _| keep(addr));
     }
 
-    /// Replaces the expectations for single addresses. For all other addresses, the expectation of the pool's dial
-    /// applies. Drops the addresses whose expectation has changed, and returns them. Requests on connections to them
-    /// still run to completion.
+    /// Replaces the expectations of servers for single addresses. For all other addresses, the expectation of the
+    /// pool's connector applies. Drops the addresses whose expectation has changed, and returns them. Requests in
+    /// flight on their connections still run to completion.
     pub fn expect(&self, expected: BTreeMap<Box<str>, ExpectedServer>) -> Vec<Box<str>> {
         let mut nodes = self.inner.nodes.write();
         *self.inner.expected.write() = expected;

@@ -1,6 +1,7 @@
 //! The tasks that drive a pool's connections.
 //!
-//! Invariant: all tasks of a pool are in one set, and dropping this set aborts them. So no task outlives its pool.
+//! Invariant: all tasks of a pool are in one set, and they are aborted when this set is dropped. So no task outlives
+//! its pool.
 
 use std::pin::Pin;
 use std::sync::{Arc, Weak};
@@ -17,7 +18,7 @@ pub(crate) struct ConnectionTasks {
 }
 
 /// Executor that adds tasks to the set as long as the set exists. Its reference to the set is weak, because the tasks
-/// hold the executor and must not keep the set alive.
+/// hold the executor and would otherwise keep the set alive.
 #[derive(Clone, Debug)]
 pub(crate) struct Spawner {
     runtime: Handle,
@@ -43,10 +44,10 @@ impl ConnectionTasks {
 
 impl hyper::rt::Executor<Pin<Box<dyn Future<Output = ()> + Send>>> for Spawner {
     fn execute(&self, task: Pin<Box<dyn Future<Output = ()> + Send>>) {
-        // The set no longer exists, so the task is dropped, which closes its connection.
+        // If the set no longer exists, the task is dropped, which closes its connection.
         let Some(tasks) = self.tasks.upgrade() else { return };
         let mut tasks = tasks.lock();
-        // Removes the tasks that have ended, so that the size of the set is limited by the number of connections.
+        // Removes the tasks that have ended, so that the set does not grow beyond the number of connections.
         while tasks.try_join_next().is_some() {}
         tasks.spawn_on(task, &self.runtime);
     }

@@ -20,24 +20,24 @@ use tonic::transport::Endpoint;
 /// The application protocol of gRPC.
 const HTTP2: &[u8] = b"h2";
 
-/// Time after which the next address of a host is tried in parallel with the previous address. It is the default of RFC
-/// 8305.
+/// Time after which the next address of a host is tried in parallel with the previous address. The value is the default
+/// of RFC 8305.
 const STAGGER: Duration = Duration::from_millis(250);
 
-/// Interval of log lines about an address with an unexpected server. Without this limit there would be about one line
-/// per second, because a dialer tries again at that rate as long as the fault lasts.
+/// Minimum interval between two log lines of a connector about servers that it did not accept. Without this limit there
+/// would be about one line each second for each such address, because the connection is tried again at that rate.
 const REPEAT_EVERY: Duration = Duration::from_secs(60);
 
-/// Returns a connector over TLS. It presents the certificate of `trust`, if there is one. It accepts only expected
-/// servers of the cluster, whose certificates have the host in the address. After a reload of the certificate files,
-/// new connections use the new certificate.
+/// Returns a connector over TLS. The connector presents the certificate in `trust`, if there is one. It accepts only
+/// servers of the cluster that are expected at their address and whose certificate has the host in this address. After
+/// a reload of the certificate files, new connections use the new certificate.
 #[must_use]
 pub fn dial(trust: impl Into<Trust>) -> Dial {
     dial_via(trust.into(), None)
 }
 
-/// Returns a connector like [`dial()`] that connects to `via` instead of the address of a server, for every address. If
-/// `trust` is `None`, it does not use TLS.
+/// Returns a connector like [`dial()`] that connects to the address `via` for every server, instead of the server's own
+/// address. If `trust` is `None`, the connector does not use TLS.
 #[must_use]
 pub fn via(trust: Option<impl Into<Trust>>, via: &str) -> Dial {
     let via: Arc<str> = via.into();
@@ -70,8 +70,8 @@ fn dial_via(trust: Trust, via: Option<Arc<str>>) -> Dial {
     })
 }
 
-/// Connects to the expected server at `addr`, given as `host:port`, over TLS. The error for an unexpected server names
-/// the server's identity, the expectation and the address.
+/// Connects to the expected server at `addr`, given as `host:port`, over TLS. If another server is found there, the
+/// error names its identity, the expectation and the address.
 pub(crate) async fn connect(
     trust: &Trust,
     addr: &str,
@@ -81,7 +81,8 @@ pub(crate) async fn connect(
     connect_via(trust, addr, addr, expected, protocol).await
 }
 
-/// As [`connect`], but connects to `via`, whose server has to have the certificate for `addr`.
+/// Does the same as [`connect`], but connects to the address `via`. The server there must have a certificate for
+/// `addr`.
 async fn connect_via(
     trust: &Trust,
     via: &str,
@@ -102,17 +103,17 @@ async fn connect_via(
     })
 }
 
-/// Error of a dialer that did not accept the server at an address.
+/// Error of a connector that did not accept the server at an address.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{addr}: {rejected}")]
 pub struct ServerRefused {
     /// The address as `host:port`.
     pub addr: String,
-    /// The reason, with the identity in the server's certificate.
+    /// The reason for which the server was not accepted, with the identity in its certificate.
     pub rejected: seq_auth::Rejected,
 }
 
-/// Rate limit on the log lines about refused servers of one channel.
+/// Rate limit on the log lines of one connector about servers that it did not accept.
 #[derive(Debug, Default)]
 struct Refusals {
     /// Time of the last log line.
@@ -120,8 +121,8 @@ struct Refusals {
 }
 
 impl Refusals {
-    /// Logs the refusal of a server, the first time at once and then at most once every [`REPEAT_EVERY`]. Other errors
-    /// are logged by the callers.
+    /// Logs that a server was not accepted. The first such error is logged at once, and later errors at most once every
+    /// [`REPEAT_EVERY`]. Does nothing for other errors, which the callers log.
     fn log(&self, error: &io::Error) {
         let Some(refused) = error.get_ref().and_then(|cause| cause.downcast_ref::<ServerRefused>()) else { return };
         let mut logged = self.logged.lock();
@@ -134,8 +135,9 @@ impl Refusals {
     }
 }
 
-/// Connects to `addr`, given as `host:port`. If the host has several addresses, the next address is tried in addition
-/// when an attempt has failed or has taken [`STAGGER`]. The first connection that succeeds is used (RFC 8305).
+/// Connects to `addr`, given as `host:port`. If the host has several addresses, tries the next address as soon as an
+/// attempt has failed or has taken longer than [`STAGGER`], in parallel with earlier attempts. Uses the first
+/// connection that succeeds (RFC 8305).
 pub(crate) async fn tcp(addr: &str) -> io::Result<TcpStream> {
     let mut left = by_turns(lookup_host(addr).await?.collect()).into_iter().peekable();
     let (mut attempts, mut failed) = (FuturesUnordered::new(), None);
@@ -162,12 +164,12 @@ pub(crate) async fn tcp(addr: &str) -> io::Result<TcpStream> {
             () = staggered => {}
         }
     };
-    // A small message could otherwise wait 40 ms for the acknowledgement of the previous message.
+    // Without this option, a small message could wait 40 ms for the acknowledgement of the previous message.
     stream.set_nodelay(true)?;
     Ok(stream)
 }
 
-/// Orders addresses so that the two address families alternate. The family of the first address comes first.
+/// Orders addresses so that IPv4 and IPv6 addresses alternate, beginning with the kind of the first address.
 fn by_turns(addrs: Vec<SocketAddr>) -> Vec<SocketAddr> {
     let first_is_v6 = addrs.first().is_some_and(SocketAddr::is_ipv6);
     let (first, second): (Vec<_>, Vec<_>) = addrs.into_iter().partition(|addr| addr.is_ipv6() == first_is_v6);

@@ -1,10 +1,10 @@
-//! The command `bench`. It sends a load of `seq-load` to one endpoint, shows a progress bar, and reports the latency,
-//! the CPU time of the servers, and whether the numbers were in order.
+//! The command `bench`, which measures one endpoint of the service under load. It sends the load, shows a progress bar,
+//! and reports the latency, the CPU time of the servers, and whether the numbers were in order.
 //!
-//! Without `--rate`, each worker sends its next round after all responses to its previous round (a closed loop), so the
-//! load adapts to the service. With `--rate`, calls are scheduled at the given rate (an open loop), and latency is
-//! counted from the scheduled time. All workers share one thread. A run costs about as much CPU time in the client as
-//! in the server.
+//! Without `--rate`, each worker sends a round of calls once it has received all responses to its previous round (a
+//! closed loop), so that the load adapts to the service. With `--rate`, calls are scheduled at the given rate, and the
+//! latency of a call is counted from the scheduled time (an open loop). All workers share one thread. The command uses
+//! about as much CPU time as the servers.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -34,13 +34,13 @@ const REDIS: &str = "127.0.0.1:7179";
 /// The default of the setting `redis.prefix`.
 const KEY_PREFIX: &str = "seq:";
 
-/// Connections to each node, for endpoints whose workers share them.
+/// Number of connections to each node, if the workers of an endpoint share connections.
 const CONNECTIONS: usize = 4;
 
 /// Interval of drawing the progress bar.
 const TICK: Duration = Duration::from_millis(200);
 
-/// Limit on the uids whose order is checked. Each uid takes 24 bytes, so the limit corresponds to 1.5 GiB.
+/// Maximum number of uids whose order is checked. The check of one uid takes 24 bytes, so the maximum takes 1.5 GiB.
 const MAX_WATCHED: u32 = 1 << 26;
 
 /// An endpoint of the service and its protocol.
@@ -106,7 +106,7 @@ pub struct BenchArgs {
     /// Name of the series, for --endpoint id.
     #[arg(long, value_name = "NAME", required_if_eq("endpoint", "id"))]
     series: Option<String>,
-    /// The lane, for --endpoint id and a series whose callers name it.
+    /// The lane, for --endpoint id and a series whose callers name the lane.
     #[arg(long, value_name = "N", requires = "series")]
     lane: Option<u32>,
     /// Workers, each with a round of calls in flight at a time.
@@ -122,7 +122,8 @@ pub struct BenchArgs {
     /// Sends each call of the SDK as a separate message, to measure the benefit of coalescing.
     #[arg(long)]
     no_coalescing: bool,
-    /// Connections to each node, for the gRPC endpoints; the others have one for each worker [default: 4]
+    /// Connections to each node, for the gRPC endpoints; the other endpoints have one connection for each worker
+    /// [default: 4]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=64))]
     connections: Option<u8>,
     /// Uids in one call, or ids; 1 sends calls for one number.
@@ -179,7 +180,7 @@ fn rate(text: &str) -> Result<f64, String> {
 }
 
 impl BenchArgs {
-    /// Checks the combination of flags. A flag that would have no effect is an error.
+    /// Checks that the flags can be combined. A flag that would have no effect is an error.
     fn check(&self) -> Result<(), Failure> {
         let is_resp = self.endpoint == EndpointArg::Resp;
         let is_id = self.endpoint == EndpointArg::Id;
@@ -256,8 +257,8 @@ pub async fn run(args: BenchArgs, output: &Output) -> anyhow::Result<Exit> {
     Ok(report.exit())
 }
 
-/// The CSV file for the figures of each second. It is opened before the run, so that a path that cannot be written
-/// causes an error before the run.
+/// The CSV file to which the figures of each second are written. It is opened before the run, so that a path that
+/// cannot be written is reported before the run.
 struct Csv<'a> {
     path: &'a Path,
     file: File,
@@ -275,7 +276,8 @@ impl Csv<'_> {
     }
 }
 
-/// Runs a load with a progress bar, until the load or Ctrl-C ends it.
+/// Sends a load to an endpoint and shows a progress bar, until the load is complete or Ctrl-C ends it. Returns the
+/// report and the results on which it is based.
 pub(crate) async fn measure(
     endpoint: Endpoint,
     options: &EndpointOptions,
@@ -317,8 +319,8 @@ impl From<DistributionArg> for Distribution {
     }
 }
 
-/// Runs the load with its progress bar. A signal ends the load early, and a second signal ends the process. Returns
-/// whether a signal ended the load.
+/// Runs the load and shows its progress. The first SIGINT or SIGTERM ends the load early, and the second ends the
+/// process. Returns whether a signal ended the load.
 async fn watch(load: &Load<AnyTransport>, plan: Plan, output: &Output, mut interrupts: Interrupts) -> bool {
     let mut interrupted = false;
     let mut ticks = tokio::time::interval(TICK);

@@ -1,8 +1,9 @@
-//! The command `cert`, which makes, shows, renews and revokes the certificates of a cluster.
+//! The command `cert`, which makes, shows, renews and revokes certificates of a cluster.
 //!
-//! An authority is a directory. In it, `ca.crt` contains the certificates to trust, `ca.key` the same certificates and
-//! the signing key, `crl.pem` the revocations, and every other `.pem` file a holder's private key followed by the
-//! certificate. Key and certificate are in one file, so that a process never reads them from two different rotations.
+//! The files of a certificate authority are in one directory. The file `ca.crt` contains the certificates of the
+//! trusted authorities. `ca.key` contains the same certificates and the authority's private key, and `crl.pem` the list
+//! of revocations. Every other `.pem` file contains the private key of a holder, followed by the holder's certificate.
+//! Both are in one file, so that a process never reads a key and a certificate that do not belong together.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -153,7 +154,7 @@ fn revoke(args: &RevokeArgs, output: &Output) -> anyhow::Result<Exit> {
     Ok(Exit::Ok)
 }
 
-/// Prints the paths of the written files, with the times at which they expire.
+/// Prints the paths of the files that the command wrote, each with the time when its certificate expires.
 fn print(output: &Output, written: &[(PathBuf, std::time::SystemTime)]) -> anyhow::Result<Exit> {
     #[derive(serde::Serialize)]
     struct Written {

@@ -1,4 +1,4 @@
-//! The command `check perf`, which runs a load profile against a cluster and prints PASS or FAIL.
+//! The command `check perf`, which sends a typical load to a cluster and prints PASS or FAIL.
 
 use std::time::Duration;
 
@@ -67,15 +67,15 @@ impl Load {
 /// Number of uids of the load.
 const UIDS: u32 = 100_000;
 
-/// Limit on calls in flight. It suffices for the largest load if a call takes 20 ms.
+/// Maximum number of calls in flight. It suffices for the highest load if each call takes 20 ms.
 const IN_FLIGHT: usize = 1_024;
 
-/// Highest p99 with which the check passes, in microseconds. It is about half the time of a display frame, a delay that
-/// the sender of a message does not notice.
+/// Highest 99th percentile of the calls' latency with which the check passes, in microseconds. It is shorter than the
+/// time for which a display shows one frame, so the sender of a message does not notice it.
 const P99_US: u32 = 10_000;
 
-/// Longest time of the slowest call with which the check passes, in microseconds. It is a tenth of the delay that a
-/// person perceives as an interruption.
+/// Highest latency of any call with which the check passes, in microseconds. It is a tenth of the delay that a person
+/// perceives as an interruption.
 const SLOWEST_US: u32 = 500_000;
 
 /// Runs the check.

@@ -1,8 +1,8 @@
-//! Connects to any set of a cluster, starting from any node of the cluster.
+//! Connects to the store of any set of a cluster, starting from any node of the cluster.
 //!
-//! The node from which a command starts need not belong to the set that the command names. Every store knows all sets
-//! of its cluster and the addresses of their stores, and each store reports its admin port. So the command finds the
-//! named set's store by way of the first store.
+//! The command line names one node of the cluster to start from, and may name a set to which this node does not belong.
+//! Every store knows all sets of its cluster and the addresses of their StoreSvrs, and every StoreSvr reports its admin
+//! port. So the command finds the named set's store through the store of the node's set.
 
 use std::time::Duration;
 
@@ -11,8 +11,8 @@ use seq_command::store_client::{SetAddress, StoreClient};
 use seq_proto::reason::Reason;
 use seq_proto::v1::{MigrationStatus, SetInfo, SetState};
 
-/// Timeout of requests to the store of a closed set. It is short because the store's processes have probably been
-/// stopped.
+/// Timeout of requests to the store of a closed set. It is short because an operator has probably stopped the store's
+/// processes.
 const CLOSED_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// A cluster as one of its stores knows it.
@@ -27,7 +27,7 @@ pub(crate) struct Cluster {
 /// A set, and a client of the set's store.
 pub(crate) struct SetClient {
     pub(crate) store: StoreClient,
-    /// The set itself, followed by the other sets that its store knows.
+    /// The set itself, followed by all other sets that the set's store knows.
     pub(crate) sets: Vec<SetInfo>,
 }
 
@@ -37,26 +37,26 @@ impl SetClient {
         &self.sets[0]
     }
 
-    /// Returns the record, in this set's store, of the set with a name or a decimal id.
+    /// Returns the set with the given name or decimal id, as this set's store knows it.
     pub(crate) fn find(&self, name: &str) -> Result<&SetInfo, Failure> {
         find(&self.sets, name)
     }
 }
 
 impl Cluster {
-    /// Connects to the store that the command line names, and requests its list of sets.
+    /// Connects to the store that the command line names, and requests the list of the sets that the store knows.
     pub(crate) async fn connect(target: &SetAddress, timeout: Duration) -> anyhow::Result<Cluster> {
         let mut seed = target.client(timeout)?;
         let Some(sets) = seed.sets().await? else { return Err(undefined().into()) };
         Ok(Cluster { seed, sets, timeout })
     }
 
-    /// Returns the sets of the cluster. The first is the set of the store that the command line names.
+    /// Returns the sets of the cluster. The first is the set whose store the command line names.
     pub(crate) fn sets(&self) -> &[SetInfo] {
         &self.sets
     }
 
-    /// Returns the record, in the store that the command line names, of the set with a name or a decimal id.
+    /// Returns the set with the given name or decimal id, as the store that the command line names knows it.
     pub(crate) fn find(&self, name: &str) -> Result<&SetInfo, Failure> {
         find(&self.sets, name)
     }
@@ -66,14 +66,14 @@ impl Cluster {
         SetClient { store: self.seed, sets: self.sets }
     }
 
-    /// Connects to the store of the set with a name or a decimal id.
+    /// Connects to the store of the set with the given name or decimal id.
     pub(crate) async fn into_set(self, name: &str) -> anyhow::Result<SetClient> {
         let set = find(&self.sets, name)?;
         if set.id == self.sets[0].id { Ok(self.into_own()) } else { self.open(set, self.timeout).await }
     }
 
-    /// Finds the layout writer, which is the set that creates the series of the cluster, by requesting the dry run of a
-    /// change of a series from one set after another. Only the layout writer accepts the dry run; all other sets refuse
+    /// Finds the layout writer, the only set that creates series for the cluster. Requests the dry run of a change of a
+    /// series from the open sets, one after another. The layout writer accepts the dry run, and every other set refuses
     /// it with LAYOUT_WRITER. Returns a client of the layout writer's store, and its response to the dry run.
     pub(crate) async fn into_series_writer<T>(
         mut self,
@@ -99,7 +99,7 @@ impl Cluster {
         Err(refusal)
     }
 
-    /// Connects to the store of a set other than the set of `seed`.
+    /// Connects to the store of the set `set`, which is not the set of `seed`.
     async fn open(&self, set: &SetInfo, timeout: Duration) -> anyhow::Result<SetClient> {
         if set.stores.is_empty() {
             let message = format!("no address of a store of set {} is known to set {}", set.name, self.sets[0].name);
@@ -123,8 +123,8 @@ impl Cluster {
         Ok(SetClient { store, sets })
     }
 
-    /// Requests the migrations that began in any set of the cluster. Prints a note on stderr for each set that does not
-    /// respond, and counts these sets.
+    /// Requests a list of migrations from every set of the cluster. Each set lists the migrations that began in it. If
+    /// an open set does not respond, prints an error on stderr and counts the set.
     pub(crate) async fn migrations(&mut self) -> anyhow::Result<Found> {
         let mut found = Found { migrations: self.seed.migrations(None).await?, silent: 0 };
         for set in &self.sets[1..] {
@@ -147,7 +147,8 @@ impl Cluster {
         Ok(found)
     }
 
-    /// Finds the migration whose id begins with `digits`. Returns it with a client of the set in which it began.
+    /// Finds the only migration whose id is `digits` or begins with `digits`. Returns the migration, and a client of
+    /// the set in which it began.
     pub(crate) async fn into_migration(mut self, digits: &str) -> anyhow::Result<(SetClient, MigrationStatus)> {
         let found = self.migrations().await?;
         let mut named: Vec<MigrationStatus> =
@@ -193,10 +194,10 @@ fn find<'a>(sets: &'a [SetInfo], name: &str) -> Result<&'a SetInfo, Failure> {
     })
 }
 
-/// Returns the error if it is the refusal of a set that is not the layout writer.
+/// Returns `error` as a value if it is the refusal of a set because the set is not the layout writer.
 ///
 /// # Errors
-/// `error` itself, if it is any other error.
+/// `error` itself, if it has any other cause.
 fn of_other_set(error: anyhow::Error) -> anyhow::Result<anyhow::Error> {
     let is_refusal = error.downcast_ref::<Failure>().is_some_and(|failure| failure.is(Reason::LayoutWriter));
     if is_refusal { Ok(error) } else { Err(error) }

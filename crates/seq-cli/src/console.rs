@@ -1,4 +1,4 @@
-//! The command `console`: serves pages about a cluster to a browser on this machine.
+//! The command `console`, which serves web pages about a cluster to a browser on this machine.
 
 use std::io::{BufRead, IsTerminal};
 use std::net::SocketAddr;
@@ -44,7 +44,7 @@ pub struct ConsoleArgs {
 struct Opened<'a> {
     listen: String,
     url: &'a str,
-    /// Whether the address is valid once and for five minutes.
+    /// Whether the URL contains a login, which is valid for one use within five minutes.
     has_login: bool,
 }
 
@@ -101,8 +101,8 @@ fn print(addresses: &Addresses, has_login: bool, output: &Output) -> std::io::Re
     output.line("  Ctrl-C ends it")
 }
 
-/// Reads lines of a terminal on a thread of its own, which blocks until the process ends. Sends one value for each
-/// line, and none if the input is no terminal.
+/// Starts a thread that reads lines from the terminal, and returns the receiver of one value for each line. The thread
+/// ends with the process. If stdin is not a terminal, no thread is started.
 fn lines() -> mpsc::Receiver<()> {
     let (send, lines) = mpsc::channel(1);
     if std::io::stdin().is_terminal() {

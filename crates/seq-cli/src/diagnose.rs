@@ -1,9 +1,9 @@
-//! The command `diagnose`, which collects the state of sets, of their nodes and of this host in an archive for analysis
-//! elsewhere.
+//! The command `diagnose`, which writes the state of sets, of their nodes and of this host to an archive for analysis
+//! on another machine.
 //!
-//! The command changes nothing. If a node does not respond, the command continues, and lists the missing files in the
-//! summary. The archive contains no secrets, because set files contain none and the secrets of the settings are left
-//! out.
+//! The command changes nothing in the sets. If a node does not respond, the command continues, and the summary in the
+//! archive lists the missing files. The archive contains no secrets, because set files contain none and the command
+//! leaves out the secrets in the settings.
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -28,13 +28,14 @@ use seq_command::{security, utc};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::Command;
 
-/// Maximum size of a file in the archive. The metrics of a node take a tenth of this size.
+/// Maximum size of a file in the archive, in bytes. The metrics of a node take a tenth of it.
 const MAX_BYTES: usize = 16 << 20;
 
-/// Maximum number of log lines. It suffices for an hour on a busy host.
+/// Maximum number of log lines in the archive. A busy host logs fewer lines per hour.
 const LOG_LINES: &str = "50000";
 
-/// Commands whose output shows the state of a set. The first element is the name of the output's file in the archive.
+/// Commands of this program whose output shows the state of a set. The first element of each pair is the name of the
+/// file with the output in the archive.
 const OF_SETS: [(&str, &[&str]); 7] = [
     ("status.json", &["status", "-o", "json"]),
     ("status.txt", &["status", "-o", "wide"]),
@@ -45,13 +46,13 @@ const OF_SETS: [(&str, &[&str]); 7] = [
     ("audit.json", &["audit", "list", "-o", "json"]),
 ];
 
-/// Commands whose output shows the state of this host. The first element is the name of the output's file in the
-/// archive.
+/// Commands of this program whose output shows the state of this host. The first element of each pair is the name of
+/// the file with the output in the archive.
 const OF_HOST: [(&str, &[&str]); 2] =
     [("version.json", &["version", "-o", "json"]), ("settings.json", &["config", "show", "-o", "json"])];
 
-/// Paths that are requested from a node's port for metrics. The first element is the name of the response's file in the
-/// archive.
+/// Paths that are requested from the port for metrics of each node. The first element of each pair is the name of the
+/// file with the response in the archive.
 const OF_NODES: [(&str, &str); 3] = [("metrics.txt", "/metrics"), ("readyz.txt", "/readyz"), ("livez.txt", "/livez")];
 
 #[derive(Debug, Args)]
@@ -73,10 +74,10 @@ pub struct DiagnoseArgs {
     timeout: Duration,
 }
 
-/// A file of the archive, as its name, and its content or the reason why it was not read.
+/// A file of the archive. It has a name, and either its content or the reason why the content could not be read.
 type Named = (String, Result<Vec<u8>, String>);
 
-/// An archive that is being written. Its summary has a line for each file that could not be read.
+/// An archive while it is being written. For each file that could not be read, `summary` has a line.
 struct Archive {
     tar: tar::Builder<GzEncoder<File>>,
     /// The directory in the archive.
@@ -97,7 +98,8 @@ impl Archive {
         self.tar.append_data(&mut header, format!("{}/{name}", self.dir), content)
     }
 
-    /// Adds a file to the archive. If the file was not read, adds the reason to the summary instead.
+    /// Adds a file to the archive. If its content could not be read, adds a line with the reason to the summary
+    /// instead.
     fn add_read(&mut self, name: &str, read: Result<Vec<u8>, String>) -> io::Result<()> {
         match read {
             Ok(content) => self.add(name, &content),
@@ -155,8 +157,8 @@ pub async fn run(args: DiagnoseArgs, output: &Output) -> anyhow::Result<Exit> {
     Ok(Exit::Ok)
 }
 
-/// Returns a future for each file of the archive, in the order of the archive. The caller runs the futures at the same
-/// time, so that several nodes that do not respond cost only one timeout together.
+/// Returns a future for each file of the archive, in the order of the files. The caller runs all futures at the same
+/// time, so that it waits for only one timeout, even if several nodes do not respond.
 fn reads<'a>(sets: &'a [(&'a PathBuf, SetFile)], timeout: Duration) -> Vec<BoxFuture<'a, Named>> {
     let mut reads: Vec<BoxFuture<'a, Named>> = Vec::new();
     for (name, command) in OF_HOST {
@@ -186,11 +188,11 @@ fn read(path: &Path) -> Result<Vec<u8>, String> {
     std::fs::read(path).map_err(|error| error.to_string())
 }
 
-/// Runs a command of this program and returns its output. The output of a command that fails is also returned, because
-/// it may show the state of the set, as the output of `status` does.
+/// Runs a command of this program as a separate process, and returns its output on stdout. Also returns the output of a
+/// command that fails, because it may show the state of the set, as the output of `status` does.
 ///
 /// # Errors
-/// The command printed nothing or only an error, or it did not end within the timeout.
+/// The command printed nothing or only an error, or did not end within `timeout`.
 async fn command_output(args: &[&str], set: Option<&Path>, timeout: Duration) -> Result<Vec<u8>, String> {
     let program = std::env::current_exe().map_err(|error| error.to_string())?;
     let mut command = Command::new(program);
@@ -210,13 +212,14 @@ async fn command_output(args: &[&str], set: Option<&Path>, timeout: Duration) ->
     }
 }
 
-/// Returns whether the output of a command with `-o json` contains only an error.
+/// Returns whether the output of a command in JSON contains nothing but an error.
 fn is_error(printed: &[u8]) -> bool {
     let page = serde_json::from_slice::<serde_json::Map<String, serde_json::Value>>(printed);
     page.is_ok_and(|page| page.len() == 1 && page.contains_key("error"))
 }
 
-/// Returns the body of the response to a request to a node's port for metrics. The status of the response is ignored.
+/// Requests `path` from the port for metrics at `addr`, and returns the body of the response. The status of the
+/// response does not matter.
 async fn get(addr: &str, path: &str, timeout: Duration) -> Result<Vec<u8>, String> {
     let exchange = async {
         let mut stream = security::access()

@@ -1,7 +1,8 @@
-//! The command `doctor`, which checks whether the nodes of a set can run on this machine. It may be run before their
-//! first start and at any later time.
+//! The command `doctor`, which checks whether the nodes of a set can run on this machine. An operator may run it before
+//! the first start of the nodes, and at any later time.
 //!
-//! **Invariant:** the command changes nothing. It opens ports and closes them at once, and writes to no data directory.
+//! **Invariant:** the command changes nothing. It opens the ports of the nodes only to close them again immediately,
+//! and writes to no data directory.
 
 use std::net::IpAddr;
 use std::os::unix::fs::PermissionsExt;
@@ -49,8 +50,9 @@ pub struct DoctorArgs {
 
 const DAY_SECONDS: u64 = 24 * 3600;
 
-/// Kinds of ports that show on which machine a node runs, because other nodes dial them. Admin ports are excluded,
-/// because they may have the same loopback address on every machine.
+/// Kinds of ports by which the command finds out on which machine a node runs. Other nodes connect to these ports, so
+/// their addresses are different on every machine. Other kinds, such as admin ports, may have the same loopback address
+/// on all machines.
 const MAIN: [&str; 2] = ["peers", "callers"];
 
 /// A port of a node in the set file.
@@ -59,11 +61,11 @@ struct Port<'a> {
     /// Kind of the port, such as `callers`.
     what: &'static str,
     addr: &'a str,
-    /// Listen address of the node, if it differs from the address that other nodes dial.
+    /// Address on which the node listens, if it differs from the address to which other nodes connect.
     listen: Option<&'a str>,
 }
 
-/// The finding about a port, and whether the port belongs to this machine.
+/// Finding about a port of a node, and whether the address of the port belongs to this machine.
 struct Looked {
     finding: Finding,
     is_here: bool,
@@ -124,8 +126,8 @@ fn ports(set: &SetFile) -> Vec<Port<'_>> {
     stores.chain(allocs).flatten().collect()
 }
 
-/// Checks whether an address resolves. If the address belongs to this machine, checks whether the port is free;
-/// otherwise, whether the port can be reached.
+/// Checks the address of a port. It must resolve. If it belongs to this machine, the port must be free, or the finding
+/// is a warning. Otherwise the address must be reachable from this machine.
 async fn look(port: &Port<'_>, timeout: Duration) -> Looked {
     let of = format!("{} {} {}", port.node, port.what, port.addr);
     let problem =
@@ -182,13 +184,13 @@ async fn look(port: &Port<'_>, timeout: Duration) -> Looked {
     Looked { finding, is_here: false }
 }
 
-/// Returns whether an address belongs to this machine. If it does, a port of the address can be opened.
+/// Returns whether an address belongs to this machine, which is the case if a port can be opened on it.
 async fn is_own(addr: IpAddr) -> bool {
     TcpListener::bind((addr, 0)).await.is_ok()
 }
 
-/// Returns the finding about a data directory, or if the directory does not exist yet, about the directory in which it
-/// will be created.
+/// Returns the finding about a data directory. If it does not exist yet, the finding is about the closest directory
+/// above it that exists.
 fn data(dir: &Path) -> Finding {
     let Some(there) =
         std::path::absolute(dir).unwrap_or_default().ancestors().find(|path| path.exists()).map(Path::to_owned)
@@ -210,7 +212,7 @@ fn data(dir: &Path) -> Finding {
     }
 }
 
-/// Requests the versions of all nodes that are running, and compares them with the version of this binary.
+/// Requests the versions of all nodes that are running, and compares them with the version of this program.
 async fn versions(set: &SetFile, ports: &[Port<'_>], looked: &[Looked], timeout: Duration) -> Vec<Finding> {
     let is_up = |port: &Port<'_>, looked: &Looked| {
         MAIN.contains(&port.what) && ["in use", "responds"].contains(&&*looked.finding.text)

@@ -1,4 +1,4 @@
-//! The command `events`, which lists or watches the events of a set.
+//! The command `events`, which lists the events of a set or watches for new ones.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -36,7 +36,7 @@ struct FilterArgs {
     /// Only events of this severity or above.
     #[arg(long, value_enum, value_name = "SEVERITY", default_value_t = SeverityArg::Info)]
     severity: SeverityArg,
-    /// Only events whose sections lie around this section.
+    /// Only events in whose range of sections this section lies.
     #[arg(long, value_name = "SECTION")]
     section: Option<u32>,
     #[command(flatten)]
@@ -134,8 +134,8 @@ async fn list(args: &ListArgs, output: &Output) -> anyhow::Result<Exit> {
     Ok(output.table(&table)?).map(|()| Exit::Ok)
 }
 
-/// Requests all events that the store keeps and that match the filter. Returns them in the order of their indexes,
-/// whether the store records events, and the number of the last change that the events include.
+/// Requests all events that the store still keeps and that match the filter. Returns them in the order of their
+/// indexes, whether the store records events, and the number of the newest change that they include.
 async fn fetch(store: &mut StoreClient, filter: &FilterArgs) -> anyhow::Result<(Vec<SetEvent>, bool, u64)> {
     // The map removes duplicates. If an event is changed while the pages are requested, it is in two pages.
     let (mut events, mut after) = (BTreeMap::new(), 0);
@@ -171,8 +171,8 @@ async fn watch(args: &WatchArgs, output: &Output) -> anyhow::Result<Exit> {
     }
 }
 
-/// Prints events until the connection ends. If the store does not respond, for example because it has no leader, only a
-/// note is printed, because the caller tries again.
+/// Prints new and changed events until the connection to the store's member ends. If the store does not respond, e.g.
+/// because it has no leader, prints a note instead of returning an error, because the caller tries again.
 async fn follow(store: &mut StoreClient, filter: &FilterArgs, after: &mut u64, output: &Output) -> anyhow::Result<()> {
     let ListSetEventsRequest { kinds, min_severity, section, .. } = filter.page_after(0);
     let request = WatchSetEventsRequest { after: *after, kinds, min_severity, section };

@@ -1,5 +1,5 @@
-//! The command `explain`, which prints the meaning of a reason. Servers, clients and `docs/reference/reasons.md` use
-//! the same table of reasons.
+//! The command `explain`, which prints the meaning of a reason. It reads the same table of reasons as the servers, the
+//! clients and `docs/reference/reasons.md`.
 
 use clap::Args;
 use seq_command::exit::{Exit, Failure};
@@ -21,12 +21,12 @@ pub struct ExplainArgs {
 #[derive(Debug, Serialize)]
 struct Entry {
     reason: &'static str,
-    /// The requests that are refused with the reason, or `Clients` if only clients report the reason.
+    /// Kind of the requests that a server refuses with this reason, or `Clients` if only clients report it.
     subject: &'static str,
-    /// The gRPC codes of the reason; empty if no server sends the reason.
+    /// gRPC codes with which servers send this reason. It is empty if no server sends the reason.
     codes: Vec<String>,
     retryable: bool,
-    /// Milliseconds after which a repeated request may succeed; absent if the server suggests no time.
+    /// Milliseconds after which the request may succeed if it is repeated. It is absent if the server suggests no time.
     #[serde(skip_serializing_if = "Option::is_none")]
     retry_after_ms: Option<u64>,
     /// `unchanged`, or `unknown` if the request may have taken effect.
@@ -60,7 +60,7 @@ fn all() -> impl Iterator<Item = Entry> {
     Reason::ALL.iter().map(|reason| Entry::of_server(*reason)).chain(ClientReason::ALL.map(Entry::of_client))
 }
 
-/// Finds a reason by its name. Case does not matter, and `-` may replace `_`.
+/// Returns the reason with the given name, in which case does not matter and `-` may stand for `_`.
 fn find(given: &str) -> Result<Entry, Failure> {
     let name = given.to_ascii_uppercase().replace('-', "_");
     if let Some(reason) = Reason::parse(&name) {

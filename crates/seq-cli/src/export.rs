@@ -1,5 +1,5 @@
 //! The command `export`, which writes the last numbers of a range of users, or the last ids of counter series. The
-//! output is CSV or JSON lines, in the formats that `import` reads.
+//! output is CSV or lines of JSON, which the command `import` can read.
 
 use std::io::{self, BufWriter, Write};
 use std::ops::Range;
@@ -63,13 +63,13 @@ struct CounterArgs {
     all_series: bool,
 }
 
-/// The users or series whose numbers are written. All of them exist in the cluster.
+/// The users or series whose last numbers the command writes. All of them exist in the cluster.
 enum Counters {
     Users(Range<u64>),
     Series(Vec<Series>),
 }
 
-/// The number of users in the range, or the number of series.
+/// Number of users in the requested range, or number of requested series.
 #[derive(Serialize)]
 #[serde(rename_all = "snake_case")]
 enum Total {
@@ -82,7 +82,7 @@ enum Total {
 struct Written {
     #[serde(flatten)]
     total: Total,
-    /// Number of users or series that were written because they have a number.
+    /// Number of users or series in the output. Users and series that have no number yet are left out.
     written: u64,
 }
 
@@ -93,7 +93,7 @@ impl ExportArgs {
     }
 }
 
-/// Parses a range of uids. Digits may be separated by `_`, as in set files.
+/// Parses a range of uids such as `0..1_000`, in which digits may be separated by `_` as in set files.
 fn uids(text: &str) -> Result<Range<u64>, String> {
     let number = |text: &str| text.replace('_', "").parse::<u64>().ok();
     let range = text.split_once("..").and_then(|(start, end)| Some(number(start)?..number(end)?));
@@ -144,10 +144,10 @@ pub async fn run(args: ExportArgs, output: &Output) -> anyhow::Result<Exit> {
 }
 
 impl CounterArgs {
-    /// Finds the users or series, before anything is written.
+    /// Finds the requested users or series in the cluster, before the command writes anything.
     ///
     /// # Errors
-    /// A user or a series does not exist in the cluster.
+    /// A requested user is in no set of the cluster, or a requested series does not exist or is not a counter series.
     async fn find(self, client: &Client) -> Result<Counters, Failure> {
         if let Some(uids) = self.uids {
             check_range(&uids, &client.known_uids())?;
@@ -187,7 +187,8 @@ fn check_range(uids: &Range<u64>, known: &[Range<u64>]) -> Result<(), Failure> {
     Err(Failure::new(Exit::Usage, message).hint(format!("the cluster has uids {known}; nothing was written")))
 }
 
-/// Writes the numbers of users in the order of their uids. Returns how many users have a number.
+/// Writes the last number of each user in the order of the uids, except users without a number. Returns the number of
+/// users written.
 async fn write_users(
     uids: &Range<u64>,
     format: Format,
@@ -221,7 +222,7 @@ async fn write_users(
     Ok(written)
 }
 
-/// Writes the last ids of series. Returns how many series have allocated an id.
+/// Writes the last id of each series that has allocated an id. Returns the number of series written.
 async fn write_series(series: &[Series], format: Format, client: &Client, to: &mut dyn Write) -> anyhow::Result<u64> {
     let mut written = 0;
     for series in series {

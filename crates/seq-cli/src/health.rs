@@ -1,7 +1,7 @@
-//! The command `health`, which reports whether nodes serve, for scripts and container probes. It uses the gRPC health
-//! protocol.
+//! The command `health`, which reports to scripts and to probes of containers whether nodes serve. It sends requests of
+//! the gRPC health protocol.
 //!
-//! Unlike `status`, the command queries only the nodes that the user named, and only they determine the exit code.
+//! Unlike `status`, the command queries only the nodes that the user named, and its exit code depends on them alone.
 
 use std::time::{Duration, Instant};
 
@@ -44,7 +44,7 @@ pub struct HealthArgs {
 #[serde(rename_all = "snake_case")]
 enum Health {
     Serving,
-    /// The node responds but does not serve, because it is starting or stopping, or has lost its lease or its leader.
+    /// The node responds but does not serve. It is starting or stopping, or it has no lease or knows no leader.
     NotServing,
     Unreachable,
 }

@@ -1,8 +1,8 @@
-//! The command `host`, which prepares all nodes on one machine for a stop of the machine, in all sets that have nodes
-//! on it.
+//! The command `host`, which prepares all nodes on one machine for the stop of that machine. It applies to all sets
+//! that have nodes there.
 //!
-//! `host drain` makes the same changes as `node drain` and `store lead`. If it is interrupted, repeating it completes
-//! the drain.
+//! `host drain` makes the changes that `node drain` and `store lead` make for single nodes. If it is interrupted, the
+//! user can repeat it to complete the drain.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -92,12 +92,13 @@ struct Outcome<'a> {
     /// The changes in each set.
     sets: &'a [SetPlan],
     seconds: f64,
-    /// The fingerprint of the plan; absent if there was nothing to do, or if a store compares no plans.
+    /// Fingerprint of the plan for all sets. It is absent if there was nothing to do, or if a store's release has no
+    /// fingerprints.
     #[serde(skip_serializing_if = "Option::is_none")]
     plan: Option<String>,
 }
 
-/// An allocator whose drain was ended, so that it may own sections again.
+/// An AllocSvr that was drained until the command ended its drain. It may own sections again.
 #[derive(Serialize)]
 struct Undrained {
     set: String,
@@ -180,8 +181,8 @@ async fn plans(host: &str, clients: &mut [StoreClient]) -> anyhow::Result<Vec<Se
     Ok(plans)
 }
 
-/// Requests dry runs of all steps in one set, and returns their fingerprints. A drain that is already in progress is
-/// not a step, because it is only watched.
+/// Requests a dry run of each change in one set, stores the fingerprints in `plan`, and returns them. An AllocSvr whose
+/// drain is already in progress needs no change, because the command only watches its drain.
 async fn foresee(client: &mut StoreClient, plan: &mut SetPlan, args: PlanArgs) -> anyhow::Result<Vec<Fingerprint>> {
     let mut fingerprints = Vec::new();
     let names = plan.names();
@@ -198,8 +199,8 @@ async fn foresee(client: &mut StoreClient, plan: &mut SetPlan, args: PlanArgs) -
     Ok(fingerprints)
 }
 
-/// Computes the fingerprint of a change from the fingerprints of its steps. Returns [`Fingerprint::NONE`] if there is
-/// no step, or if a store compares no plans.
+/// Computes one fingerprint of the whole change from the fingerprints of its steps. Returns [`Fingerprint::NONE`] if
+/// there are no steps, or if a store's release has no fingerprints.
 fn of_all(change: &str, steps: &[Fingerprint]) -> Fingerprint {
     if steps.is_empty() || steps.contains(&Fingerprint::NONE) {
         return Fingerprint::NONE;

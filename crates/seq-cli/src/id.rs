@@ -1,5 +1,5 @@
-//! The commands `id`. `id next` requests ids of a series from a cluster; the other commands explain the parts of ids
-//! and need no cluster.
+//! The commands `id`. `id next` requests ids of a series from a cluster. The other commands list the shapes of ids,
+//! show the parts of an id or make an id, and need no cluster unless they name a series.
 
 mod decode;
 mod encode;

@@ -1,8 +1,9 @@
-//! The client of `IdService`. It sends a request to one AllocSvr after another until one responds, and repeats the
-//! request if a refusal is transient.
+//! The client of the gRPC service `IdService`. It sends a request to one AllocSvr after another until one of them
+//! responds, and sends the request again if a refusal is transient.
 //!
-//! **Invariant:** no command runs longer than its deadline. If a request for ids is sent again, ids may be skipped, but
-//! no id is returned twice. If the request fails in the end, the failure states that ids may have been consumed.
+//! **Invariant:** no command runs longer than its time limit. If a request for ids is sent again, ids may be skipped,
+//! but no id is returned twice. If the request fails in the end and ids may have been allocated, the failure states
+//! this.
 
 use std::time::{Duration, Instant};
 
@@ -22,10 +23,11 @@ use seq_proto::v1::{
 };
 use tonic::{Code, Request, Response, Status};
 
-/// Pause before the next attempt, unless a refusal states a longer pause.
+/// Pause before the next attempt, unless the refusal states another pause.
 const RETRY_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Limit on the bytes of a response. It suffices for a list of all series of a cluster, and for a whole route table.
+/// Maximum size of a response, in bytes. It suffices for a list of all series of a cluster, and for a whole route
+/// table.
 const MAX_RESPONSE_BYTES: usize = 64 << 20;
 
 /// Sends requests for ids and series to the AllocSvrs of a cluster.
@@ -41,18 +43,18 @@ pub(crate) struct IdClient {
 /// The failure of a request.
 struct Failed {
     failure: Failure,
-    /// Whether a server may have processed the request, although no response arrived.
+    /// Whether a server may have allocated ids for the request, although the client received no response.
     may_have_applied: bool,
 }
 
 impl IdClient {
-    /// Returns a client of the cluster that the command line names. Does not connect yet.
+    /// Creates a client of the cluster that the command line names. It does not connect yet.
     pub(crate) fn new(target: &Target, timeout: Duration) -> anyhow::Result<IdClient> {
         let addrs = target.addrs()?.iter().map(|addr| host_port(addr).to_owned()).collect();
         Ok(IdClient { pool: security::access()?.pool(1), addrs, since: Instant::now(), timeout })
     }
 
-    /// Requests the series of the cluster, in the order of their creation.
+    /// Requests a list of all series of the cluster, which is ordered by their creation.
     pub(crate) async fn list(&self) -> anyhow::Result<Vec<Series>> {
         let list = async |to, limit| {
             let mut client = IdServiceClient::new(to).max_decoding_message_size(MAX_RESPONSE_BYTES);
@@ -61,10 +63,10 @@ impl IdClient {
         Ok(self.call(list).await.map_err(|failed| failed.failure)?.series)
     }
 
-    /// Requests the series with a name.
+    /// Requests the series with the given name.
     ///
     /// # Errors
-    /// `UNKNOWN_SERIES`, or the failure of the request.
+    /// `UNKNOWN_SERIES` if there is none, or the failure of the request.
     pub(crate) async fn series(&self, name: &str) -> anyhow::Result<Series> {
         let found = self.list().await?.into_iter().find(|series| series.name == name);
         Ok(found.ok_or_else(|| {
@@ -102,8 +104,8 @@ impl IdClient {
         self.timeout.saturating_sub(self.since.elapsed())
     }
 
-    /// Sends a request to one node after another, until a node responds or refuses it permanently, or the time of the
-    /// command ends.
+    /// Sends a request to one AllocSvr after another until one of them responds. Returns an error if one refuses the
+    /// request permanently, if none of them responds, or if the time limit of the command ends.
     async fn call<T>(
         &self,
         send: impl AsyncFn(CallerChannel, Duration) -> Result<Response<T>, Status>,
@@ -150,10 +152,10 @@ impl IdClient {
     }
 }
 
-/// Returns the shape of a series.
+/// Converts the shape of a series from its protobuf form.
 ///
 /// # Errors
-/// The series has a shape of a later release.
+/// The shape is of a later release, which this program does not know.
 pub(crate) fn shape_of(series: &Series) -> Result<SeriesShape, Failure> {
     let shape = series.shape.as_ref().and_then(|shape| SeriesShape::try_from(shape).ok());
     shape.ok_or_else(|| {
@@ -162,14 +164,15 @@ pub(crate) fn shape_of(series: &Series) -> Result<SeriesShape, Failure> {
     })
 }
 
-/// Sets the deadline of a request, so that the server stops its work when the client stops waiting.
+/// Sets the deadline of a request, so that the server stops working on the request when the client stops waiting for
+/// the response.
 fn timed<T>(request: T, limit: Duration) -> Request<T> {
     let mut request = Request::new(request);
     request.set_timeout(limit);
     request
 }
 
-/// Converts a refusal to a failure of the command, with an exit code and a hint.
+/// Converts a refusal by a server to a failure of the command, with an exit code and a hint.
 fn refused(reason: &str, status: &Status) -> Failure {
     let known = Reason::parse(reason);
     let exit = match known {
@@ -188,7 +191,8 @@ fn refused(reason: &str, status: &Status) -> Failure {
     }
 }
 
-/// Returns the failure for a port without the service. The port is of another kind, or its node has an earlier release.
+/// Returns the failure of a command whose server lacks the gRPC service. Either the port at `addr` is of another kind,
+/// or its node runs an earlier release.
 async fn not_served(addr: &str) -> Failure {
     let kind = port_kind::identify(addr).await;
     kind.and_then(|kind| kind.failure(addr, Needed::Alloc)).unwrap_or_else(|| {

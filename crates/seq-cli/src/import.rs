@@ -1,10 +1,10 @@
-//! The command `import`, which takes over the numbers of another system. It raises users to their numbers in a file or
-//! a Redis server, or counter series to their last ids in a file.
+//! The command `import`, which takes over numbers from another system. It raises users to their numbers in a file or a
+//! Redis server, or raises counter series to their last ids in a file.
 //!
-//! **Invariant:** an import only raises numbers. Before the first number is raised, all records are checked. Every user
-//! must be in a set, or every series must be a counter series that has the id of its record. A number that is equal to
-//! its record or above it is not changed. So an import can be repeated, for example while the former system still
-//! serves and again after it has stopped.
+//! **Invariant:** an import only raises numbers. Before it raises the first number, it checks all records. Every user
+//! must be in a set of the cluster, and every series must be a counter series that can have the id in its record. It
+//! does not change a number that is at least as high as the number in the record. So an import can be repeated, for
+//! example first while the former system still serves, and again after it has stopped.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -102,16 +102,16 @@ pub struct ImportArgs {
     timeout: Duration,
 }
 
-/// Result of comparing the records with the present numbers of their users or series.
+/// Result of the comparison of the records with the present numbers of their users or series.
 #[derive(Debug)]
 struct Survey {
-    /// Records whose users or series have a lower number at present, in the order of their keys.
+    /// Records with a higher number than their user or series has at present, in the order of their keys.
     below: Vec<Record>,
     /// Sum of the differences between these records and the present numbers.
     distance: u128,
 }
 
-/// The number of users or series in the source.
+/// Number of users or series that have a record in the source.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 enum Total {
@@ -125,11 +125,12 @@ struct Report {
     source: Facts,
     #[serde(flatten)]
     total: Total,
-    /// Number of users or series that an earlier run finished, according to the progress file.
+    /// Number of users or series that an earlier run of the import finished, according to the progress file.
     resumed: u64,
-    /// Number of users or series that were raised, or with `--dry-run`, that would be raised.
+    /// Number of users or series that the command raised, or would raise if there were no `--dry-run`.
     raised: u64,
-    /// Number of users or series that were not raised because their number was not below the record.
+    /// Number of users or series that were not raised, because their present number was at least as high as the number
+    /// in the record.
     kept: u64,
     refused: u64,
     dry_run: bool,
@@ -196,10 +197,10 @@ async fn read(source: &Source, args: &ImportArgs, output: &Output) -> Result<Con
     contents
 }
 
-/// Requests the present numbers of the users or series, and compares them with the records.
+/// Requests the present numbers of the users or series, and compares the records with these numbers.
 ///
 /// # Errors
-/// A user is in no set, or a number cannot be read.
+/// A user is in no set of the cluster, or a present number cannot be read.
 async fn survey(
     args: &ImportArgs,
     client: &Client,
@@ -238,7 +239,8 @@ async fn survey(
     Ok(survey)
 }
 
-/// Raises the users or series in the order of their records, with several calls in flight.
+/// Raises the users or series of the records `below` in their order, with several calls in flight. Ctrl-C ends it
+/// early.
 async fn apply(
     args: &ImportArgs,
     client: &Client,

@@ -1,5 +1,5 @@
-//! The results of a call for several uids, and the failure of the command. In JSON, each uid has an item with its
-//! result or its refusal, in the order of the command line.
+//! The results of one call for several uids, and the failure of the command that made the call. As JSON, the report has
+//! one item for each uid, in the order of the command line. An item is a result or a refusal.
 
 use seq_client::{CallError, Client};
 use seq_command::exit::{Exit, Failure, report_error};
@@ -30,29 +30,30 @@ enum Outcome<T> {
 /// The refusal of an item, as the SDK reports it.
 #[derive(Serialize)]
 struct Refusal {
-    /// The reason in capitals, from the SDK, such as `UID_OUTSIDE`, or from the server.
+    /// Reason of the refusal in capitals. It comes from the SDK, e.g. `UID_OUTSIDE`, or from the server.
     reason: String,
     message: String,
     /// Whether the same request may succeed later.
     retryable: bool,
-    /// Whether numbers may have been allocated although the call failed. If they were, they are skipped.
+    /// Whether the server may have allocated numbers although the call failed. If it has, these numbers are skipped.
     may_have_applied: bool,
 }
 
-/// The results that the command must still print as plain output, and the failure of the command.
+/// Results that the command must print as plain output, and the failure that it must return after that, if any.
 pub(crate) struct Printable<T> {
     replies: Vec<(u64, T)>,
     failure: Option<Failure>,
 }
 
 impl<T> Printable<T> {
-    /// Returns the results to print, and the outcome that the command must return after printing them.
+    /// Returns the results to print, and the outcome that the command must return after it has printed them.
     pub(crate) fn split(self) -> (Vec<(u64, T)>, anyhow::Result<Exit>) {
         (self.replies, self.failure.map_or(Ok(Exit::Ok), |failure| Err(failure.into())))
     }
 }
 
-/// Determines the failure of the command. If JSON is requested, also prints all items.
+/// Separates results from refusals, and determines the failure of the command. If the command prints JSON, the function
+/// prints all items, and the returned value contains no results.
 pub(crate) fn items<T: Serialize>(
     uids: &[u64],
     results: Vec<Result<T, CallError>>,
@@ -88,8 +89,9 @@ fn outcome<T>(result: Result<T, CallError>) -> Outcome<T> {
     }
 }
 
-/// Returns the failure of a call with `items` items, and prints all refusals except the last. The exit code is that of
-/// the first refusal if all items were refused, otherwise [`Exit::Partial`]. Returns `None` if no item was refused.
+/// Returns the failure of a command whose call had `items` items, of which `refused` were refused. Returns `None` if
+/// none was refused. Prints up to [`REFUSALS_SHOWN`] refusals except the last of them, which is the text of the
+/// failure. The exit code is that of the first refusal if all items were refused, and otherwise [`Exit::Partial`].
 fn failure_of(refused: &[CallError], items: usize, client: &Client) -> Option<Failure> {
     let exit = if refused.len() < items { Exit::Partial } else { exit_of(refused.first()?) };
     let shown = &refused[..refused.len().min(REFUSALS_SHOWN)];

@@ -1,5 +1,5 @@
-//! The commands for clients and operators, and the commands `replay` and `bench`. None of them needs the code of a
-//! server.
+//! The commands of the program that need no code of a server. They are the commands for clients and operators, and the
+//! tools `replay`, `bench`, `check` and `sim`.
 
 #![allow(missing_docs, reason = "the public items are commands: their help is at the variants of the command line")]
 

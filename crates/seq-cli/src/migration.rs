@@ -1,8 +1,8 @@
 //! The command `migration`, which shows and changes migrations of sections between sets.
 //!
-//! The commands find a migration from any node of its cluster. The id of a migration may be shortened to its first
-//! digits, if no other id begins with them. All changes are idempotent, so repeating an interrupted command completes
-//! it.
+//! Each command finds a migration from any node of the cluster. The user may shorten the id of a migration to its first
+//! digits, if no other id begins with them. All changes are idempotent, so an interrupted command can be repeated to
+//! complete the change.
 
 use std::time::Duration;
 
@@ -106,18 +106,18 @@ pub struct ResumeArgs {
 /// The pace of a migration.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct PaceArgs {
-    /// Sections per second; by default 200 for a new migration, or as before.
+    /// Sections per second; by default 200 for a new migration, and otherwise unchanged.
     #[arg(long, value_name = "N", value_parser = rate)]
     rate: Option<u32>,
     /// Accepted pause of a section in milliseconds; a longer pause halves the rate for a while. By default 100 for a
-    /// new migration, or as before.
+    /// new migration, and otherwise unchanged.
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u32).range(1..))]
     max_pause_ms: Option<u32>,
 }
 
 impl PaceArgs {
-    /// Returns the pace for a request. In it, 0 stands for a value that the user did not give, and which stays
-    /// unchanged.
+    /// Returns the pace for a request to the store. A value that the user did not give is 0, so that the store leaves
+    /// it unchanged or uses its default.
     pub(crate) fn pace(self, paused: bool) -> MigrationPace {
         MigrationPace { rate: self.rate.unwrap_or(0), max_pause_ms: self.max_pause_ms.unwrap_or(0), paused }
     }
@@ -262,10 +262,10 @@ async fn watch(args: &WatchArgs, output: &Output) -> anyhow::Result<Exit> {
     report(&migration, &options.flags, output)
 }
 
-/// Returns the id of the only migration in progress.
+/// Returns the id of the migration that is in progress, if there is exactly one in the cluster.
 ///
 /// # Errors
-/// No migration is in progress, or several migrations are in progress.
+/// No migration or several migrations are in progress.
 async fn only_one(cluster: &mut Cluster) -> anyhow::Result<String> {
     let found = cluster.migrations().await?;
     let moving: Vec<String> = (found.migrations.iter())
@@ -283,8 +283,8 @@ async fn only_one(cluster: &mut Cluster) -> anyhow::Result<String> {
     }
 }
 
-/// Prints the outcome of a watched migration. Prints nothing for JSON, because the watch has already printed the last
-/// status.
+/// Prints the outcome of a migration that the command has watched to its end. Prints nothing if the command prints
+/// JSON, because the watch has printed the migration's last status already.
 pub(crate) fn report(migration: &MigrationStatus, flags: &str, output: &Output) -> anyhow::Result<Exit> {
     if output.is_json() {
         return Ok(Exit::Ok);

@@ -1,4 +1,4 @@
-//! The commands `next`, `current` and `advance`. Each command sends one call and prints the results.
+//! The commands `next`, `current` and `advance`, each of which sends one call to the cluster and prints the results.
 
 use std::time::Duration;
 
@@ -124,10 +124,10 @@ struct Read {
     epoch: u64,
 }
 
-/// An advance that was made, or with `--dry-run`, that would be made.
+/// An advance of a user that the command made, or would make if there were no `--dry-run`.
 #[derive(Serialize)]
 struct Advanced {
-    /// The last number before the advance, or an upper bound of the last number.
+    /// Last number of the user before the advance, or an upper bound of it.
     #[serde(serialize_with = "digits")]
     from: u64,
     exactness: &'static str,
@@ -207,8 +207,8 @@ pub async fn advance(args: AdvanceArgs, output: &Output) -> anyhow::Result<Exit>
     end
 }
 
-/// Returns the error that the advance would return, if a read has shown that the user is past the number. The result is
-/// final, because numbers never go back.
+/// Returns the error that an advance to `to` would cause, if `current` shows that the user has a higher number than
+/// `to`. The error is certain, because the numbers of a user never fall.
 fn check_past(uid: u64, current: Current, to: u64) -> Result<(), Failure> {
     if current.exact && current.value > to {
         let message = format!("uid {uid} is at {}, past {to} ({})", current.value, Reason::AlreadyPast);

@@ -1,7 +1,7 @@
 //! The command `node`, which lists, drains and undrains the allocators of a set.
 //!
-//! A drain is part of the replicated state of the set, so it continues when the command is interrupted. If the command
-//! is repeated, it shows the progress of the drain.
+//! A drain is part of the replicated state of the set, so it continues after the command has ended. If the user repeats
+//! the command, it shows the progress of the drain.
 
 use std::time::{Duration, Instant};
 
@@ -86,10 +86,10 @@ struct Outcome<'a> {
     drained: bool,
     dry_run: bool,
     changed: bool,
-    /// Number of sections that were handed over, or with `--dry-run`, that would be handed over.
+    /// Number of sections that the command handed over, or would hand over if there were no `--dry-run`.
     sections: u32,
     seconds: f64,
-    /// The fingerprint of the plan; absent if there was nothing to do.
+    /// Fingerprint of the plan of this change. It is absent if there was nothing to do.
     #[serde(skip_serializing_if = "Option::is_none")]
     plan: Option<String>,
 }
@@ -210,7 +210,7 @@ async fn undrain(args: &UndrainArgs, output: &Output) -> anyhow::Result<Exit> {
     Ok(Exit::Ok)
 }
 
-/// Waits until a node owns no section, with a progress bar on a terminal.
+/// Waits until the AllocSvr `node` owns no section. Draws a progress bar if stderr is a terminal.
 pub(crate) async fn wait_drained(
     client: &mut StoreClient,
     node: &str,

@@ -1,4 +1,4 @@
-//! The verdict on the order of a history, as text and as JSON.
+//! The verdict on whether the numbers of a recorded run were in order, as text and as JSON.
 
 use std::io;
 
@@ -14,9 +14,9 @@ pub(crate) struct Verdict {
     decreases: u64,
     duplicates: u64,
     chain_breaks: u64,
-    /// Number of missing numbers; 0 for a run in which numbers may be missing.
+    /// Number of missing numbers. It is 0 if the checker allows missing numbers in this run.
     gaps: u64,
-    /// Number of refused items; 0 for a run in which items may be refused.
+    /// Number of refused items. It is 0 if the checker allows refusals in this run.
     unserved: u64,
     malformed: u64,
     foreign_prevs: u64,
@@ -41,8 +41,9 @@ struct Broken {
 }
 
 impl Verdict {
-    /// Evaluates the history of `checker`. `uid` returns the uid of a user of the history. `exclusive` states that no
-    /// other client used these uids, so that a `prev` that was in no response is a chain break.
+    /// Evaluates the numbers that `checker` has recorded. `uid` converts a user of the checker to the user's uid. If
+    /// `exclusive` is true, no other client used these uids. A `prev` that no response contained as a number then
+    /// counts as a chain break.
     pub(crate) fn new(checker: &Checker, uid: impl Fn(User) -> Uid, exclusive: bool) -> Verdict {
         let mut tally = checker.tally();
         if exclusive {
@@ -85,7 +86,7 @@ impl Verdict {
         self.pass
     }
 
-    /// Prints a summary line, and one line for each of the first violations.
+    /// Prints a line with the totals, and a line for each of the first violations.
     pub(crate) fn print(&self, output: &Output) -> io::Result<()> {
         let mut more = String::new();
         for (count, what) in [(self.malformed, "malformed"), (self.gaps, "gaps"), (self.unserved, "unserved")] {

@@ -1,9 +1,10 @@
-//! The command `replay`. With `seq-load`, it sends the requests for a recorded trace of messages to the service, and
-//! checks every response.
+//! The command `replay`, which sends the requests for a recorded trace of messages to the service, and checks every
+//! response.
 //!
-//! For each message, one call allocates a number for every member of the message's group. The order of numbers is
-//! checked over the whole run, and with `--floors` over several runs. The exit code is 1 if the order was violated.
-//! Ctrl-C ends the run early; the report is printed, and the exit code is 130 if the order held.
+//! For each message, it sends one call that allocates a number for every member of the message's group. It checks the
+//! order of the numbers over the whole run, and with `--floors` over several runs. The exit code is 1 if the order was
+//! violated. Ctrl-C ends the run early. The command then prints the report, and the exit code is 130 if the numbers
+//! were in order.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -28,7 +29,7 @@ mod report;
 
 use report::Report;
 
-/// Interval at which the progress bar is drawn and the number of ceiling raises is requested.
+/// Interval at which the command draws the progress bar and requests the counts of ceiling raises from the nodes.
 const TICK: Duration = Duration::from_millis(250);
 
 /// Arguments of `replay`.
@@ -71,7 +72,7 @@ pub struct ReplayArgs {
     exclusive: bool,
 }
 
-/// Speed of the replay, as a factor of the recorded time; `None` means as fast as responses arrive.
+/// Speed of the replay, as a multiple of the recorded speed. `None` means as fast as responses arrive.
 #[derive(Clone, Copy, Debug)]
 struct Speed(Option<f64>);
 
@@ -139,8 +140,8 @@ fn cannot_write(file: &Path, error: std::io::Error) -> anyhow::Error {
     anyhow::Error::from(error).context(format!("cannot write {}", file.display()))
 }
 
-/// Runs the replay, draws its progress bar and counts the ceiling raises. A signal ends the replay early, and a second
-/// signal ends the process. Returns whether a signal ended the replay.
+/// Runs the replay, draws its progress bar and counts the raises of ceilings. The first SIGINT or SIGTERM ends the
+/// replay early, and the second ends the process. Returns whether a signal ended the replay.
 async fn watch(
     drive: &Drive<'_, AnyTransport>,
     raises: &mut RaiseWatch,
@@ -173,8 +174,8 @@ async fn watch(
     interrupted
 }
 
-/// Returns the high-water marks after a run. The marks of the trace's uids are taken from the run, and the marks of all
-/// other uids from `floors`.
+/// Returns the high-water marks of all uids after a run. A uid that the run used has the mark from the run, and all
+/// other uids keep their marks in `floors`.
 fn joined(mut floors: HighWaterMarks, trace: &Trace, checker: &Checker) -> HighWaterMarks {
     floors.extend(trace.users().map(|(user, uid)| (uid, Seq(checker.floor(user)))).filter(|(_, floor)| floor.0 > 0));
     floors

@@ -1,5 +1,5 @@
-//! The command `section`, which lists and shows sections with their sets and owners, moves sections, and pauses
-//! balancing.
+//! The command `section`, which lists and shows sections with their sets and owners. It also moves sections to other
+//! AllocSvrs, and pauses balancing.
 
 use clap::{Args, Subcommand, ValueEnum};
 use seq_command::exit::{Exit, Failure};
@@ -145,7 +145,7 @@ pub(crate) struct SectionView {
 struct ShownView {
     #[serde(flatten)]
     section: SectionView,
-    /// State of the section at its owner; absent if the section has no owner, or if the owner does not respond.
+    /// State of the section at its owner. It is absent if the section has no owner, or if the owner does not respond.
     #[serde(skip_serializing_if = "Option::is_none")]
     activity: Option<activity::Described>,
 }
@@ -196,8 +196,8 @@ pub fn run(command: SectionCommand, output: &Output) -> anyhow::Result<Exit> {
     })
 }
 
-/// Requests the records of sections page by page, from the first section of `request` up to `end`, or to the last
-/// section.
+/// Requests the records of sections, page by page, beginning with the first section of `request`. Stops after the page
+/// that reaches the section `end`, or after the last page if `end` is `None`.
 pub(crate) async fn fetch(
     store: &mut StoreClient,
     mut request: ListSectionsRequest,
@@ -239,7 +239,8 @@ async fn list(args: &ListArgs, output: &Output) -> anyhow::Result<Exit> {
 }
 
 impl ListArgs {
-    /// Returns the order and the count of the sections to list if only the busiest are listed; otherwise `None`.
+    /// Returns the order and the number of the sections to list, if the user requested only the busiest sections.
+    /// Otherwise returns `None`.
     fn top(&self) -> Option<(TopArg, u32)> {
         let by_writes = self.top_writes.map(|count| (TopArg::Writes, count));
         self.top.map(|by| (by, self.count)).or(by_writes)
@@ -275,7 +276,8 @@ async fn select(args: &ListArgs, client: &mut SetClient, layout: &Sections) -> a
     Ok(records)
 }
 
-/// Returns the part of a record about sections in `first..end`; `None` if the record has no such sections.
+/// Returns the part of a record that concerns the sections `first..end`. Returns `None` if the record concerns none of
+/// them.
 fn cut(mut record: SectionInfo, layout: &Sections, first: u64, end: u64) -> Option<SectionInfo> {
     let range = record.range.as_mut()?;
     let (start, past) = (u64::from(range.first_section), u64::from(range.first_section) + u64::from(range.sections));
@@ -310,7 +312,8 @@ fn table(records: &[SectionInfo]) -> Table {
     table
 }
 
-/// Returns a text with the owner of a section, and whether an operator moved the section.
+/// Returns a text with the owner of a section and, if an operator moved the section, the AllocSvr to which it was
+/// moved.
 fn owner(record: &SectionInfo) -> String {
     let owner = if record.owner.is_empty() { "-" } else { &record.owner };
     match record.moved_to.as_str() {
@@ -320,7 +323,8 @@ fn owner(record: &SectionInfo) -> String {
     }
 }
 
-/// Returns a table of records that each stand for several sections. It has no owners and ceilings.
+/// Returns a table of records that each concern several sections. It has no columns for owners and ceilings, which
+/// differ from section to section.
 pub(crate) fn summary(records: &[SectionInfo]) -> Table {
     let mut table = Table::new(&["sections", "count", "uids", "state", "set", "migration"]).right(&[1]);
     for record in records {

@@ -1,7 +1,7 @@
-//! The commands `series`, which create, list, show and retire the series of a cluster.
+//! The commands `series`, which create, list, show and retire series of a cluster.
 //!
-//! Only the store of the layout writer creates and retires series, at its admin port. The layout writer is the set with
-//! which the cluster began, until `seqsvr set layout-writer` names another set. Every AllocSvr can list the series.
+//! Only the store of the layout writer creates and retires series. The layout writer is the first set of the cluster,
+//! until the command `seqsvr set layout-writer` names another set. Every AllocSvr of the cluster can list the series.
 
 use clap::Subcommand;
 use seq_command::exit::Exit;

@@ -1,4 +1,5 @@
-//! The command `services`, which lists the services of a gRPC port by server reflection.
+//! The command `services`, which lists the gRPC services that are registered on a port. It requests them by server
+//! reflection.
 
 use std::time::Duration;
 

@@ -1,7 +1,8 @@
-//! The command `set`, which defines, lists and closes the sets of a cluster, and migrates sections between them.
+//! The command `set`, which defines, lists and closes sets of a cluster, and migrates sections between them.
 //!
-//! The stores plan each change. A command shows the plan and prompts for confirmation. It then requests the change as a
-//! compare-and-set, for which the store compares the preconditions of the plan when it applies the change.
+//! The stores plan the changes. A command first requests and shows a plan, and prompts the user for confirmation. It
+//! then requests the change together with the fingerprint of the plan. The store applies the change only if its state
+//! still has this fingerprint.
 
 use clap::Subcommand;
 use seq_command::exit::Exit;

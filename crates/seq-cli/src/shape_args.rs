@@ -1,5 +1,5 @@
-//! Arguments for the shape of ids. A shape is given by its name, by the numbers of bits of its fields, or by a series
-//! with this shape.
+//! Arguments that describe a shape of ids. They give the name of the shape, the numbers of bits of its fields, or the
+//! name of a series with this shape.
 
 use std::time::Duration;
 
@@ -29,8 +29,8 @@ pub(crate) struct ShapeArgs {
     unit: u32,
 }
 
-/// The shape of the ids that a command decodes or encodes. It is the shape of a series, or a shape given on the command
-/// line.
+/// The shape by which a command decodes or encodes ids. It is the shape of a series, or a shape that the command line
+/// describes.
 #[derive(Debug, Args)]
 pub(crate) struct ShapeOrSeriesArgs {
     #[command(flatten)]
@@ -50,7 +50,7 @@ pub(crate) struct ShapeOrSeriesArgs {
 pub(crate) struct NamedShape {
     /// The name of the shape, or of the series.
     pub(crate) name: String,
-    /// Name of the shape in errors, such as `the shape snowflake` or `series tweets`.
+    /// Description of the shape in errors, such as `the shape snowflake` or `series tweets`.
     pub(crate) title: String,
     /// Whether it is the shape of a series.
     pub(crate) is_series: bool,
@@ -58,10 +58,10 @@ pub(crate) struct NamedShape {
 }
 
 impl ShapeArgs {
-    /// Returns the shape; `None` if no shape was given.
+    /// Returns the shape that the arguments describe, or `None` if they describe none.
     ///
     /// # Errors
-    /// The bits do not form a usable shape.
+    /// The numbers of bits do not form a valid shape.
     pub(crate) fn find(&self) -> Result<Option<Preset>, Failure> {
         let (Some([time_bits, lane_bits, seq_bits]), Some(epoch_ms)) = (self.bits, self.epoch) else {
             return Ok(self.shape.copied());
@@ -73,17 +73,18 @@ impl ShapeArgs {
         Ok(Some(Preset { name: "custom", shape, ahead_ms: AHEAD_MS, ..WITHOUT_NAME }))
     }
 
-    /// Returns whether the shape is given by bits instead of a name.
+    /// Returns whether the arguments describe the shape by numbers of bits instead of a name.
     pub(crate) fn is_custom(&self) -> bool {
         self.bits.is_some()
     }
 }
 
 impl ShapeOrSeriesArgs {
-    /// Returns the shape; `None` if neither a shape nor a series was given.
+    /// Returns the shape that the arguments describe, or `None` if they name neither a shape nor a series. If they name
+    /// a series, requests it from the cluster.
     ///
     /// # Errors
-    /// The bits do not form a usable shape, or no node returned the series.
+    /// The numbers of bits do not form a valid shape, or no node of the cluster returned the series.
     pub(crate) fn find(&self) -> anyhow::Result<Option<NamedShape>> {
         let Some(name) = &self.series else {
             let named = |preset: Preset| NamedShape {
@@ -119,7 +120,7 @@ fn bits(text: &str) -> Result<[u8; 3], String> {
     three.ok_or_else(|| "it must be three numbers of bits, as 41/10/12".to_owned())
 }
 
-/// Parses a unit of time. A unit without a number, such as `ms`, means one unit, such as `1ms`.
+/// Parses a unit of time of the shape, in milliseconds. A unit without a number, such as `ms`, means `1ms`.
 fn unit_ms(text: &str) -> Result<u32, String> {
     let has_number = text.starts_with(|letter: char| letter.is_ascii_digit());
     let unit = if has_number { time_limit::time(text)? } else { time_limit::time(&format!("1{text}"))? };

@@ -1,7 +1,7 @@
-//! The command `sim`, which runs many seeds of the simulator, replays one seed, or measures how many seeds it takes to
-//! detect planted bugs.
+//! The command `sim`, which runs the simulator with many seeds, replays one seed, or measures how many seeds the
+//! simulator needs to detect planted bugs.
 //!
-//! A seed determines every event of a run. The events are the same on every machine.
+//! A seed determines all events of a run, which are the same on every machine.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -17,8 +17,8 @@ use serde::Serialize;
 /// Number of searches for each planted bug.
 const HUNTS: u64 = 5;
 
-/// Distance between the first seeds of two searches. It is far larger than the number of seeds that a search usually
-/// takes, so that two searches do not use the same seeds.
+/// Distance between the first seeds of two searches for the same bug. It is far larger than the number of seeds that a
+/// search usually needs, so that no two searches use the same seed.
 const HUNT_STRIDE: u64 = 1_000_000;
 
 /// The figures of a progress bar.
@@ -116,7 +116,7 @@ struct Broken {
     seed: u64,
     weather: &'static str,
     what: String,
-    /// Descriptions of the faults in the smallest set of faults that was found to cause the violation.
+    /// Descriptions of the faults that cause the violation, in the smallest set of faults that was found to cause it.
     faults: Vec<String>,
     again: String,
 }

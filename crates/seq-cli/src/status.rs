@@ -1,11 +1,11 @@
-//! The command `status`, which requests the status of the seed nodes and of the nodes that they list, and shows each
-//! set.
+//! The command `status`, which shows the state of each set. It requests the status of the seed nodes, which the user
+//! named, and of the nodes that their responses list.
 //!
-//! If the seeds are given as addresses, the command also queries the other sets of the cluster, whose addresses it gets
-//! from AllocSvrs and proxies. If the seeds are from a set file, only the set of the file is shown.
+//! If the user gives addresses, the command also queries the other sets of the cluster, whose addresses AllocSvrs and
+//! proxies report. If the user gives a set file, the command shows only the set of this file.
 //!
-//! A section counts as served while its owner has a lease that has not expired. A node that does not respond is shown,
-//! but does not count as missing if it was removed from its store.
+//! A section counts as served while its owner has an unexpired lease. A node that does not respond is shown. It does
+//! not count as missing if its store does not list it any more.
 
 use std::time::{Duration, Instant};
 

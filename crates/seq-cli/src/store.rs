@@ -1,4 +1,5 @@
-//! The command `store`, which lists and changes the members of a set's store, and changes its terms and format.
+//! The command `store`, which lists and changes the members of a set's store. It also changes the set's lease terms and
+//! the format of the store's log and state.
 
 use clap::Subcommand;
 use seq_command::client_runtime;
@@ -33,10 +34,10 @@ pub enum StoreCommand {
     Upgrade(UpgradeArgs),
 }
 
-/// Runs a command for the members of a store.
+/// Runs one of the commands for the members, the terms or the format of a store.
 ///
 /// # Errors
-/// The command failed. The error has the exit code.
+/// The command failed. The error contains the exit code.
 pub fn run(command: StoreCommand, output: &Output) -> anyhow::Result<Exit> {
     client_runtime()?.block_on(async {
         match command {

@@ -1,7 +1,8 @@
-//! The command `top`, which shows nodes, sections, migrations and events live in a terminal.
+//! The command `top`, which shows the nodes, sections, migrations and events of a cluster live in a terminal.
 //!
-//! [`observing`] makes one observation after another, a thread reads keys, and a loop draws the page. [`page::page`]
-//! computes the rows of the page from the last observation, the state of the screen and the size of the terminal.
+//! [`observing`] makes one observation of the cluster after another, a thread reads the keys that the user presses, and
+//! a loop draws the page. [`page::page`] computes the rows of the page from the last observation, the state of the
+//! screen and the size of the terminal.
 
 use std::io::IsTerminal;
 use std::sync::Arc;
@@ -35,14 +36,14 @@ mod row;
 mod screen;
 mod tables;
 
-/// Pause between the two observations of `--once`. Rates are computed from the difference between the two observations.
+/// Pause between the two observations that `--once` makes. Rates are computed from the difference between the two.
 const ONCE_PAUSE: Duration = Duration::from_secs(1);
 
-/// Time after which the page is drawn again even without a new observation, because the page shows the age of the
+/// Interval at which the page is drawn even if there is no new observation, because the page shows the age of the last
 /// observation.
 const REDRAW: Duration = Duration::from_secs(1);
 
-/// Maximum number of pending keys. It is more than a user presses while a request is in flight.
+/// Maximum number of keys that wait to be handled. A user presses fewer keys while one request is in flight.
 const KEYS: usize = 64;
 
 #[derive(Debug, Args)]
@@ -112,7 +113,7 @@ async fn once(observer: &mut Observer, screen: &Screen, output: &Output) -> anyh
     Ok(Exit::Ok)
 }
 
-/// Draws the observations of a cluster until the user ends the command.
+/// Makes observations of a cluster and draws them, until the user ends the command.
 async fn live(
     terminal: &mut DefaultTerminal,
     observer: Observer,
@@ -167,7 +168,8 @@ async fn live(
     }
 }
 
-/// Reads events of the terminal on a separate thread, which may block until the process ends.
+/// Starts a thread that reads keys and other events from the terminal, and returns their receiver. The thread ends with
+/// the process.
 fn events() -> mpsc::Receiver<Event> {
     let (send, keys) = mpsc::channel(KEYS);
     std::thread::spawn(move || {
@@ -180,8 +182,8 @@ fn events() -> mpsc::Receiver<Event> {
     keys
 }
 
-/// Returns the style of a row. If colours are turned off, all rows have the same style, and only the marks in their
-/// text distinguish them.
+/// Returns the style of a row. If `plain` is true, colours are turned off, and only the marks in the texts of the rows
+/// distinguish faults from other rows.
 fn style(row: &Row, plain: bool) -> Style {
     let style = Style::new();
     match row.look {

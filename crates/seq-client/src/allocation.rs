@@ -1,4 +1,4 @@
-//! Results of calls, validated while they are decoded.
+//! Results of calls for numbers. They are validated when a response is decoded.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -7,32 +7,36 @@ use seq_proto::v1;
 
 use crate::error::CallError;
 
-/// Numbers allocated for one uid: [`Allocation::first`] `..=` [`Allocation::value`]. No other request gets them.
+/// Numbers allocated for one uid: all numbers from [`Allocation::first`] to [`Allocation::value`]. No other request
+/// gets any of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Allocation {
-    /// The last number, `1 ..= 2^63-1`; the only number if `count` is 1.
+    /// The last of the allocated numbers, `1 ..= 2^63-1`. If `count` is 1, it is the only number.
     pub value: u64,
-    /// The number of the uid that was allocated before [`Allocation::first`]. 0 if there was none, if the owner does
-    /// not know it, or if the uid has been advanced since. A receiver that has not seen `prev` has missed a message,
-    /// unless `prev` was consumed by an attempt that `lost` counts.
+    /// The number that was allocated for the uid directly before [`Allocation::first`]; 0 if there was none, if the
+    /// owner does not know it, or if the uid has been advanced since. A receiver that has not seen `prev` has missed a
+    /// message, unless `prev` was consumed by an attempt that `lost` counts.
     pub prev: u64,
-    /// Epoch of the ownership that allocated the numbers, 1 or above; it never falls for one uid.
+    /// Epoch of the ownership that allocated the numbers, 1 or above. For one uid, no later allocation has a smaller
+    /// epoch.
     pub epoch: u64,
     /// Count of the numbers, `1 ..= 1_000_000`.
     pub count: u32,
-    /// Number of earlier attempts of this call that got no response, sent by this client or by a node that forwarded
-    /// the call. Each of them may have consumed `count` numbers, which are then skipped. 0 unless a failure occurred.
+    /// Number of earlier attempts of this call that got no response, whether this client sent them or a node that
+    /// forwarded the call. Each such attempt may have consumed `count` numbers, which are then skipped. 0 unless a
+    /// failure occurred.
     pub lost: u32,
 }
 
 /// The last number of a uid, or an upper bound of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Current {
-    /// The last number allocated, or an upper bound of it, `0 ..= 2^63-1`. It is never below a value returned before.
+    /// The last number allocated, or an upper bound of this number, `0 ..= 2^63-1`. It is never smaller than a value
+    /// that was returned earlier for the same uid.
     pub value: u64,
-    /// Whether `value` is the last number allocated. An exact 0 means that the uid never had a number. If `false`,
-    /// `value` is an upper bound, and no number above it was allocated. That is the state after an owner's crash until
-    /// the uid's next allocation.
+    /// Whether `value` is exactly the last number allocated. An exact 0 means that the uid never had a number. If
+    /// `false`, `value` is an upper bound: no number above it was allocated. This is so after a crash of the section's
+    /// owner, until the next number of the uid is allocated.
     pub exact: bool,
     /// Epoch of the ownership that responded, 1 or above.
     pub epoch: u64,
@@ -51,7 +55,8 @@ impl Allocation {
         self.first()..=self.value
     }
 
-    /// Validates the fields of a response. The first number must exist and be above `prev`.
+    /// Creates the allocation from the fields of a response, after validating them. The first number must be 1 or
+    /// greater and greater than `prev`.
     pub(crate) fn checked(
         value: u64,
         prev: u64,
@@ -85,8 +90,8 @@ impl Current {
     }
 }
 
-/// Returns the numbers of attempts with unknown outcome that nodes made for items of a batch, as `(item index,
-/// attempts)`.
+/// Decodes the list `lost` of a response to a batch. Returns the pair `(item index, number of attempts)` for each item
+/// for which nodes made forwarding attempts with an unknown outcome.
 pub(crate) fn lost(lost: Option<&v1::LostAttempts>) -> impl Iterator<Item = (usize, u32)> {
     lost.into_iter()
         .flat_map(|lost| lost.indexes.iter().map(|index| *index as usize).zip(lost.attempts.iter().copied()))

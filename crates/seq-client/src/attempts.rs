@@ -1,13 +1,13 @@
-//! The attempts of one call under one deadline: their targets, the backoff between them, and the error of the last
-//! attempt.
+//! The attempts of one call under one deadline. This module chooses the node for each attempt, waits for the backoff
+//! before the next attempt, and keeps the error of the last attempt.
 //!
-//! An attempt is repeated only after a retryable refusal or a failed connection. The backoff doubles, is jittered, and
-//! is never shorter than the server requested. If the deadline leaves no time for the next backoff and attempt, the
-//! call fails at once with the last error.
+//! An attempt is repeated only after a retryable refusal or a failed connection. The backoff doubles with each attempt,
+//! is jittered, and is never shorter than the server requested. If the time until the deadline is too short for the
+//! next backoff and attempt, the call fails at once with the error of the last attempt.
 //!
-//! If a refusal states that a section moved to another set, the next attempt goes to that set at once and does not
+//! If a refusal states that a section moved to another set, the next attempt is sent to that set at once and does not
 //! spend from the retry budget. This happens only if the stated epoch is greater than the epoch of the route by which
-//! the request was sent, so a call cannot circle between two nodes with old routes.
+//! the refused request was sent, so a call cannot circle between two nodes with outdated routes.
 
 use std::iter;
 use std::sync::Arc;
@@ -31,19 +31,20 @@ use crate::error::{CallError, Refused, SetUnavailable, Unreachable};
 use crate::node_client;
 use crate::shared::Shared;
 
-/// First backoff. It is longer than the time that a node needs to adopt a route that it just received.
+/// First backoff. It is longer than the time that a node needs to adopt a route that it has just received.
 pub(crate) const FIRST_BACKOFF: Duration = Duration::from_millis(10);
 
-/// Longest backoff, unless a server requests a longer one. It is short compared with the time that a change of owner
-/// takes.
+/// Longest backoff, unless a server requests a longer one. It is short compared with the time that a change of a
+/// section's owner takes.
 pub(crate) const MAX_BACKOFF: Duration = Duration::from_millis(500);
 
-/// Minimum time for an attempt. An attempt with less time would usually exceed its deadline. The call would then return
-/// that error instead of the refusal that it already has, and would not know whether the attempt was applied.
+/// Minimum time until the deadline for another attempt to be made. With less time, the attempt would usually exceed the
+/// deadline. The call would then return the error of this attempt instead of the refusal that it already has, and its
+/// caller would not know whether numbers were consumed.
 pub(crate) const LEAST_ATTEMPT: Duration = Duration::from_millis(20);
 
-/// Largest number of refusals after which a call continues at once in another set. It is larger than the number of
-/// times that a section moves during a call.
+/// Limit on the refusals after which one call continues at once in another set. It is larger than the number of times
+/// that a section moves during a call.
 pub(crate) const MAX_FOLLOWED: u32 = 8;
 
 /// The attempts of one call.
@@ -52,27 +53,27 @@ pub(crate) struct Attempts<'a> {
     shared: &'a Shared,
     deadline: Instant,
     made: u32,
-    /// Attempts with unknown outcome, which may have changed a counter.
+    /// Number of attempts with unknown outcome, each of which may have changed a counter.
     lost: u32,
-    /// Address of the last attempt that failed. Other addresses are preferred to it.
+    /// Address of the last attempt that failed. The next attempt is sent to another address if there is one.
     excluded: Option<Arc<str>>,
-    /// Route of the last attempt; `None` before the first attempt.
+    /// Route by which the last attempt was sent; `None` before the first attempt.
     route: Option<SectionRoute>,
-    /// Number of refusals after which the call continued at once in another set.
+    /// Number of responses after which the call continued at once in another set.
     followed: u32,
-    /// Whether the call fails without retries if the set is unreachable. It does if its caller also waits for items of
-    /// other sets.
+    /// Whether the call fails without retries if no node of the section's set can be reached. This is so if the caller
+    /// also waits for items of other sets.
     fails_fast: bool,
-    /// End of the time for the only attempt. The failure of this attempt is the call's error. `None` for calls with
-    /// retries.
+    /// If the call is limited to one attempt, the time at which this attempt has to end. The failure of the attempt is
+    /// then the error of the call. `None` for calls with retries.
     once: Option<Instant>,
 }
 
-/// Node to which an attempt is sent, and the route information in its request.
+/// Node to which an attempt is sent, with the route version and the epoch that the request states.
 pub(crate) struct Target {
     pub(crate) addr: Arc<str>,
     pub(crate) client: SequenceServiceClient<CallerChannel>,
-    /// The client's version of the routes of the node's set, as in [`v1::NextRequest`].
+    /// Version of the client's routes of the node's set, as in [`v1::NextRequest`].
     pub(crate) route_version: Option<u64>,
     /// Newest known epoch of the uid's section.
     pub(crate) epoch: u64,
@@ -84,27 +85,29 @@ pub(crate) struct IdTarget {
     pub(crate) client: IdServiceClient<CallerChannel>,
 }
 
-/// Batcher of a uid's owner, and the route information of the call that uses it.
+/// Batcher for the owner of a uid's section, with the route version and the epoch that a call through this batcher
+/// states.
 #[derive(Debug)]
 pub(crate) struct StreamTarget {
     pub(crate) batcher: Arc<NodeBatcher>,
-    /// The client's version of the routes of the owner's set.
+    /// Version of the client's routes of the owner's set.
     pub(crate) route_version: Option<u64>,
     /// Newest known epoch of the uid's section.
     pub(crate) epoch: u64,
 }
 
-/// The set that a refusal names, and the epoch under which the section arrived in that set.
+/// The set that a refusal names, and the epoch under which the section arrived in that set, as far as the refusal
+/// states them.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct NamedSet {
     pub(crate) set: Option<SetId>,
     pub(crate) since: Option<Epoch>,
 }
 
-/// A refusal, with its consequences for the retry.
+/// A refusal of an item, with its consequences for the retry of the item.
 pub(crate) struct Classified {
     pub(crate) error: CallError,
-    /// Whether the call continues at once in the set to which the section moved.
+    /// Whether the call continues at once in the set to which the item's section moved.
     pub(crate) moved: bool,
     /// Set whose budget pays for a retry.
     pub(crate) charged: Option<SetIndex>,
@@ -128,34 +131,35 @@ impl<'a> Attempts<'a> {
         }
     }
 
-    /// With `yes`, makes the call fail without retries if the set is unreachable. It is used for a part of a call whose
-    /// other items are in other sets.
+    /// If `yes` is true, makes the call fail without retries when no node of the section's set can be reached. It is
+    /// used for the items of a batch whose other items are in other sets.
     pub(crate) fn failing_fast(self, yes: bool) -> Attempts<'a> {
         Attempts { fails_fast: yes, ..self }
     }
 
-    /// Limits the call to one attempt, which ends at `until`, and whose failure is the call's error. The caller decides
-    /// on retries, with [`Attempts::pause`]. `made` is the number of attempts that the caller has already made.
+    /// Limits the call to one attempt, which ends at `until`. If the attempt fails, the call returns its error, and the
+    /// caller decides with [`Attempts::pause`] whether to make another call. `made` is the number of attempts that the
+    /// caller has already made.
     pub(crate) fn once(self, until: Instant, made: u32) -> Attempts<'a> {
         Attempts { once: Some(until.min(self.deadline)), made, ..self }
     }
 
-    /// Returns a copy of this state, with which some items of the call continue separately. `charged` is the set whose
-    /// budget pays for their next retry.
+    /// Returns a copy of this state, with which some items of the call are retried separately. If `charged` is a set,
+    /// the next retry of these items spends from the retry budget of this set.
     pub(crate) fn fork(&self, charged: Option<SetIndex>) -> Attempts<'a> {
         let mut fork = Attempts { shared: self.shared, excluded: self.excluded.clone(), ..*self };
         fork.charge(charged);
         fork
     }
 
-    /// Makes the budget of the set `set` pay for the next retry.
+    /// Makes the next retry spend from the retry budget of the set `set`. Does nothing if `set` is `None`.
     fn charge(&mut self, set: Option<SetIndex>) {
         if let (Some(route), Some(set)) = (&mut self.route, set) {
             route.set = set;
         }
     }
 
-    /// Returns the node of the next attempt for a uid.
+    /// Returns the node to which the next attempt for a uid is sent.
     pub(crate) fn target(&mut self, uid: u64) -> Result<Target, CallError> {
         let shared = self.shared;
         let directory = shared.routes.load();
@@ -165,7 +169,7 @@ impl<'a> Attempts<'a> {
         let excluded = self.excluded.as_deref();
         let is_suspect = |addr: &str| shared.pool.is_suspect(addr);
         let own = set.host(route.owner, excluded, is_suspect).map(|addr| (addr, set));
-        // If no address of the set is known, the request goes to a node of another set, which forwards it.
+        // If no address of the uid's set is known, the request is sent to a node of another set, which forwards it.
         let other = || directory.others(set).find_map(|set| Some((set.host(None, excluded, is_suspect)?, set)));
         let Some((addr, set)) = own.or_else(other) else {
             let named = NamedSet { set: Some(set.id()), since: None };
@@ -177,9 +181,8 @@ impl<'a> Attempts<'a> {
         }
     }
 
-    /// Returns the node of the next attempt of a call for ids. It is a node of the set that was the first to send the
-    /// cluster's routes, or a node of another set while no node of that set can be reached. Any node forwards to the
-    /// owners of lanes.
+    /// Returns the node to which the next attempt of a call for ids is sent. It is a node of the set `home`, or of
+    /// another set while no node of `home` can be reached. Any node forwards the call to the owner of the lane.
     pub(crate) fn id_target(&mut self, home: SetIndex) -> Result<IdTarget, CallError> {
         let shared = self.shared;
         let directory = shared.routes.load();
@@ -199,8 +202,8 @@ impl<'a> Attempts<'a> {
         }
     }
 
-    /// Returns the batcher of the uid's owner; `None` while the owner is unknown or was recently unreachable, or if
-    /// coalescing is off.
+    /// Returns the batcher for the owner of the uid's section; `None` if the owner is unknown or was recently
+    /// unreachable, or if coalescing is off.
     #[inline]
     pub(crate) fn stream_target(&mut self, uid: u64) -> Option<StreamTarget> {
         let batchers = self.shared.batchers.as_ref()?;
@@ -217,26 +220,27 @@ impl<'a> Attempts<'a> {
         Some(StreamTarget { batcher, route_version, epoch: route.epoch.0 })
     }
 
-    /// Begins an attempt. The first attempt of a call adds to the retry budget of its set.
+    /// Begins an attempt that is sent by `route`. If it is the first attempt of the call, counts the call in the retry
+    /// budget of the route's set.
     fn begin(&mut self, directory: &Directory, route: SectionRoute) {
         if self.route.replace(route).is_none() {
             directory.set(route.set).state().budget.earn();
         }
     }
 
-    /// Returns the newest known epoch of each uid's section, 0 if none is known.
+    /// Returns the newest known epoch of each uid's section; 0 for a section of which no epoch is known.
     pub(crate) fn epochs(&self, uids: &[u64]) -> Vec<u64> {
         let directory = self.shared.routes.load();
         uids.iter().map(|uid| directory.route(*uid).map_or(0, |route| route.epoch.0)).collect()
     }
 
-    /// Returns the set of each uid's section, `None` outside every cluster.
+    /// Returns the set of each uid's section; `None` for a uid that is in no known cluster.
     pub(crate) fn sets(&self, uids: impl Iterator<Item = u64>) -> Vec<Option<SetIndex>> {
         let directory = self.shared.routes.load();
         uids.map(|uid| directory.route(uid).map(|route| route.set)).collect()
     }
 
-    /// Creates a request whose timeout is the remaining time of the call.
+    /// Creates a request. Its timeout is the remaining time for the attempt.
     pub(crate) fn request<M>(&self, message: M) -> Request<M> {
         let mut request = Request::new(message);
         request.set_timeout(self.attempt_until().saturating_duration_since(Instant::now()));
@@ -265,8 +269,8 @@ impl<'a> Attempts<'a> {
         self.shared.adopt(routes, from);
     }
 
-    /// Classifies a failed attempt, and waits for the backoff before the next attempt. Returns the call's error if
-    /// there is no next attempt. `uid` is `None` for a call for ids, which any node serves.
+    /// Handles the failure of an attempt that was sent to `addr`. Waits for the backoff if the call has another
+    /// attempt. Otherwise returns the call's error. `uid` is `None` for a call for ids, which any node serves.
     pub(crate) async fn prepare_retry(
         &mut self,
         uid: Option<u64>,
@@ -290,8 +294,8 @@ impl<'a> Attempts<'a> {
         }
     }
 
-    /// As [`Attempts::prepare_retry`], for a call in a stream that ended. `sent` is whether the call had been sent
-    /// before the stream ended.
+    /// As [`Attempts::prepare_retry`], after the stream in which the call was made has ended. `sent` is whether the
+    /// call had been sent before the stream ended.
     pub(crate) async fn prepare_stream_retry(
         &mut self,
         uid: u64,
@@ -307,7 +311,7 @@ impl<'a> Attempts<'a> {
         }
     }
 
-    /// As [`Attempts::prepare_retry`], for an item that was refused in the response to a batch.
+    /// As [`Attempts::prepare_retry`], after a single item was refused in a response.
     pub(crate) async fn prepare_item_retry(
         &mut self,
         uid: u64,
@@ -321,7 +325,8 @@ impl<'a> Attempts<'a> {
         self.retry_after_refusal(addr, refused, named).await
     }
 
-    /// Returns the error of a call in a stream that got no response before the call's deadline.
+    /// Returns the error of a call that was made in a stream and got no response before its deadline. `sent` is whether
+    /// the call had been sent.
     pub(crate) fn timed_out(&mut self, sent: bool) -> CallError {
         self.made += u32::from(sent);
         self.lost += u32::from(sent);
@@ -353,8 +358,8 @@ impl<'a> Attempts<'a> {
         self.retry(error, None, at_once).await
     }
 
-    /// Returns the set of the last attempt, if none of its nodes can be reached and its cluster has other sets;
-    /// otherwise `None`.
+    /// Returns the set to which the last attempt was sent if none of this set's nodes can be reached and its cluster
+    /// has other sets; otherwise `None`.
     fn down_set(&self) -> Option<(SetIndex, SetId)> {
         let SectionRoute { set: index, .. } = self.route?;
         let directory = self.shared.routes.load();
@@ -363,8 +368,8 @@ impl<'a> Attempts<'a> {
         is_down.then(|| (index, set.id()))
     }
 
-    /// Returns whether, by the newest routes, the uid's section has moved to another set since the last attempt, and
-    /// the call may continue there at once.
+    /// Returns whether the call may continue at once in another set, because the newest routes show that the uid's
+    /// section has moved there since the last attempt.
     fn has_moved(&self, uid: Option<u64>) -> bool {
         let now = uid.and_then(|uid| self.shared.routes.load().route(uid));
         let moved = now.zip(self.route).is_some_and(|(now, by)| now.set != by.set && now.epoch > by.epoch);
@@ -392,14 +397,14 @@ impl<'a> Attempts<'a> {
         if let (Some(charged), Some(by)) = (charged, sent_by)
             && charged != by.set
         {
-            // Fetched so that the next attempt can go directly to the set that the node could not reach.
+            // With newer routes, the next attempt can be sent directly to the set that the node could not reach.
             discovery::refresh_from_others(self.shared, charged, Some((by.set, addr))).await;
         }
         self.retry(error, retry_after, at_once).await
     }
 
-    /// Classifies the refusal of an item, and adopts the new location of the section if the refusal states one.
-    /// `sent_by` is the epoch of the route by which the item was sent.
+    /// Classifies the refusal of an item. If the refusal states that the section moved to another set, adopts this
+    /// route. `sent_by` is the epoch of the route by which the item was sent.
     pub(crate) fn classify(&self, refused: Refused, named: NamedSet, sent_by: Option<Epoch>) -> Classified {
         self.suspect_owner(refused.uid, &refused.reason);
         let retry_after = refused.retry_after;
@@ -418,18 +423,18 @@ impl<'a> Attempts<'a> {
         Classified { error: CallError::Refused(Box::new(refused)), moved, charged: None, retry_after }
     }
 
-    /// Returns whether an error fails the call although the error is retryable.
+    /// Returns whether the call fails with `error` at once even though the error is retryable.
     pub(crate) fn is_final(&self, error: &CallError) -> bool {
         self.fails_fast && matches!(error, CallError::SetUnavailable(_))
     }
 
-    /// Counts a response after which items continue at once in another set.
+    /// Counts a response after which items are sent to another set at once.
     pub(crate) fn count_followed(&mut self) {
         self.followed += 1;
     }
 
-    /// Excludes an address from further attempts, instead of the address excluded before. Returns `true` for the first
-    /// exclusion of the call, whose retry needs no backoff.
+    /// Excludes `addr` from the following attempts, in place of the address that was excluded before. Returns whether
+    /// it is the first address that the call excludes. The retry after a first exclusion needs no backoff.
     fn exclude(&mut self, addr: &Arc<str>) -> bool {
         self.excluded.replace(addr.clone()).is_none()
     }
@@ -439,8 +444,8 @@ impl<'a> Attempts<'a> {
         if retries && self.pause(wait_for, at_once).await { Ok(()) } else { Err(error) }
     }
 
-    /// Waits for the backoff before the next attempt. Returns `false` at once if the deadline or the retry budget
-    /// allows no further attempt.
+    /// Waits for the backoff before the next attempt. The backoff is at least `at_least`, and zero if `at_once` is set.
+    /// Returns `false` without waiting if the deadline or the retry budget allows no further attempt.
     pub(crate) async fn pause(&self, at_least: Option<Duration>, at_once: bool) -> bool {
         let wait = if at_once { Duration::ZERO } else { backoff(self.made, at_least, fastrand::f64()) };
         let now = Instant::now();
@@ -451,12 +456,13 @@ impl<'a> Attempts<'a> {
         true
     }
 
-    /// Takes a retry from the budget of the set to which the last attempt was sent.
+    /// Takes a retry from the budget of the set to which the last attempt was sent. Returns `false` if the budget is
+    /// exhausted.
     fn spend(&self, now: Instant) -> bool {
         self.route.is_some_and(|route| self.shared.routes.load().set(route.set).state().budget.spend(now))
     }
 
-    /// Converts an item's error, in the response to a batch, to a refusal.
+    /// Converts the error of one item in a response to a refusal.
     pub(crate) fn item(&self, uid: u64, item: v1::ItemError) -> Refused {
         Refused {
             uid: Some(uid),
@@ -470,8 +476,9 @@ impl<'a> Attempts<'a> {
         }
     }
 
-    /// Marks the owner as suspect (recently unreachable) if another node could not reach it, because a direct request
-    /// would probably time out too.
+    /// Marks the owner of the uid's section as suspect, that is, recently unreachable, if the reason of a refusal
+    /// states that another node could not reach the owner. A request that this client sent to the owner directly would
+    /// probably time out too.
     fn suspect_owner(&self, uid: Option<u64>, reason: &str) {
         use Reason::{OwnerConnectionLost, OwnerTimedOut, OwnerUnreachable};
 
@@ -509,8 +516,8 @@ impl<'a> Attempts<'a> {
         Refused {
             uid,
             code: failed.code(),
-            // If a refusal has no reason, its message may be empty. Then only the gRPC code indicates where the refusal
-            // comes from.
+            // The message of a refusal without a reason may be empty. Then only the gRPC code indicates where the
+            // refusal comes from.
             message: if reason.is_empty() {
                 format!("{:?}: {}", failed.code(), failed.message())
             } else {
@@ -562,7 +569,7 @@ fn number(failed: &Status, key: &str) -> Option<u64> {
 
 /// Kinds of failed attempts.
 enum FailureKind {
-    /// The call's deadline passed, as this client or a server noticed.
+    /// The call's deadline passed. Either this client or a server noticed this first.
     TimedOut,
     /// The connection failed.
     Connection,
@@ -581,7 +588,8 @@ impl FailureKind {
         if seq_channel::is_transport(failed) {
             return FailureKind::Connection;
         }
-        // Only the timeout of the request cancels this call, but a server may notice the timeout before the client.
+        // Only the timeout of the request can cause this code, but a server may notice the timeout before the client
+        // does.
         match failed.code() {
             Code::Cancelled | Code::DeadlineExceeded => FailureKind::TimedOut,
             _ => FailureKind::Refusal { reason: String::new() },
@@ -589,14 +597,15 @@ impl FailureKind {
     }
 }
 
-/// Returns whether a refusal with this reason may have changed a counter. This is so if a forwarded request got no
-/// response, or if the refusal does not come from the sequence service itself.
+/// Returns whether the request may have changed a counter although it was refused with this reason. This is so if a
+/// node forwarded the request and got no response, or if the refusal does not come from the sequence service itself.
 pub(crate) fn is_outcome_unknown(reason: &str) -> bool {
     reason.is_empty() || Reason::parse(reason).is_some_and(|reason| reason.outcome() == Outcome::Unknown)
 }
 
-/// Returns the backoff after `made` attempts. `jitter` is in `0.0 .. 1.0`. It shortens the doubled backoff by up to
-/// half, or lengthens a backoff that a server requested by up to half.
+/// Returns the backoff after `made` attempts. `at_least` is the backoff that a server requested. `jitter` is in
+/// `0.0 .. 1.0`. It shortens the client's own, doubling backoff by up to half, and lengthens a requested backoff by up
+/// to half. The longer of the two is returned.
 fn backoff(made: u32, at_least: Option<Duration>, jitter: f64) -> Duration {
     let doubled = FIRST_BACKOFF.saturating_mul(1 << made.saturating_sub(1).min(16)).min(MAX_BACKOFF);
     let own = doubled.mul_f64(1.0 - jitter / 2.0);

@@ -1,8 +1,8 @@
-//! Batch calls: encodes `NextMany` and `CurrentMany` requests, decodes the responses, and retries items that got a
-//! retryable error.
+//! Sends the requests of batch calls: encodes `NextMany` and `CurrentMany` requests, decodes the responses, and retries
+//! items that got a retryable error.
 //!
-//! Invariant: items of different sets are retried separately, each under the budget of its set. So a set that is down
-//! does not delay items of another set.
+//! Invariant: items of different sets are retried separately, each under the retry budget of its own set. So a set that
+//! is down does not delay items of another set.
 
 use std::time::Duration;
 
@@ -22,12 +22,12 @@ pub(crate) trait BatchMethod {
     /// Result of one item.
     type Answer: Send;
 
-    /// Adds to a result the number of earlier attempts with unknown outcome, which may have consumed numbers of the
-    /// item.
+    /// Adds the number of earlier attempts with unknown outcome to the item's result. Each such attempt may have
+    /// consumed numbers for the item.
     fn add_lost(answer: &mut Self::Answer, attempts: u32);
 
-    /// Sends one request and decodes its response. If `counts` is empty, each item gets one number. `epochs` are the
-    /// newest known epochs of the uids' sections.
+    /// Sends one request with the items to `target` and decodes the response. If `counts` is empty, each item gets one
+    /// number. `epochs` are the newest known epochs of the uids' sections.
     fn attempt(
         attempts: &mut Attempts<'_>,
         target: &mut Target,
@@ -39,8 +39,8 @@ pub(crate) trait BatchMethod {
 
 /// A decoded response to a batch.
 pub(crate) struct BatchResponse<T> {
-    /// Results in the order of the request. The value of a refused item has no meaning. `None` if the lists in the
-    /// response do not have the lengths that the request requires.
+    /// Results of the items, in the order of the request. The result of a refused item has no meaning. `None` if the
+    /// lists in the response do not have the lengths that the request requires.
     pub(crate) items: Option<Vec<Result<T, CallError>>>,
     pub(crate) errors: Vec<v1::ItemError>,
     pub(crate) routes: Option<v1::Routes>,
@@ -127,13 +127,13 @@ impl BatchMethod for CurrentMany {
 
 /// Outcome of one request.
 enum Sent<T> {
-    /// A response, with the result of each item and the items that have to be sent again.
+    /// A response arrived. `results` has the result of each item, and `retries` the items that have to be sent again.
     Response { results: Vec<Result<T, CallError>>, retries: Vec<Retry> },
-    /// No response to the request, so all its items are sent again.
+    /// The request got no response, so all its items are sent again.
     Again,
-    /// No response to the request, and no retry.
+    /// The request got no response and is not retried.
     Failed(CallError),
-    /// No request, because the deadline or the retry budget allowed no retry.
+    /// No request was sent, because the deadline or the retry budget allowed no retry.
     Nothing,
 }
 
@@ -143,7 +143,7 @@ struct Retry {
     index: usize,
     group: RetryGroup,
     retry_after: Option<Duration>,
-    /// Whether the item may have been applied in spite of its refusal.
+    /// Whether the item may have consumed numbers although it was refused.
     is_unknown: bool,
 }
 
@@ -152,7 +152,7 @@ struct Retry {
 struct RetryGroup {
     /// Set of the items' sections.
     set: Option<SetIndex>,
-    /// Set whose budget pays for the retry; `None` for the set of the last attempt.
+    /// Set whose retry budget pays for the retry; `None` if it is the set to which the last attempt was sent.
     charged: Option<SetIndex>,
     /// Whether the items are sent without a backoff, because their sections moved to another set.
     moved: bool,
@@ -166,11 +166,11 @@ struct Part<'a, T> {
     sent: Sent<T>,
 }
 
-/// Sends requests until every item has a result or a permanent refusal, or until the deadline or the retry budget is
-/// exhausted. Returns one result per item, in order.
+/// Sends requests until every item has a result or a permanent refusal, or until the deadline has passed or the retry
+/// budget is exhausted. Returns one result for each item, in the order of `uids`.
 ///
-/// After the first attempt only items with a retryable refusal are sent again. There is one request for each set with
-/// such items, because any node of a set forwards items to their owners. `uids` must not be empty and must fit one
+/// After the first request, only items with a retryable refusal are sent again. They are sent in one request for each
+/// set, because any node of a set forwards items to their owners. `uids` must not be empty and must fit into one
 /// request.
 pub(crate) async fn send_with_retries<A: BatchMethod>(
     mut attempts: Attempts<'_>,
@@ -187,14 +187,14 @@ pub(crate) async fn send_with_retries<A: BatchMethod>(
     }
 }
 
-/// Retries the items that have no final result after the first request. Each group is retried separately.
+/// Retries the items that have no final result after the first request. The items of each set are retried separately.
 async fn send_remaining<A: BatchMethod>(
     first: Part<'_, A::Answer>,
     uids: &[u64],
     counts: &[u32],
 ) -> Vec<Result<A::Answer, CallError>> {
     let mut results: Vec<Option<Result<A::Answer, CallError>>> = uids.iter().map(|_| None).collect();
-    // Number of refusals with unknown outcome, for each item.
+    // For each item, the number of refusals after which the item may have consumed numbers.
     let mut unknown = vec![0; uids.len()];
     let mut running = FuturesUnordered::new();
     let mut next = Some(first);
@@ -221,7 +221,7 @@ async fn send_remaining<A: BatchMethod>(
                 let sets: Vec<_> =
                     attempts.sets(indexes.iter().map(|index| uids[*index])).into_iter().zip(indexes).collect();
                 for (set, items) in grouped(&sets, |(set, _)| *set) {
-                    // `prepare_retry` has already waited for the backoff.
+                    // These items are sent without a backoff, because `prepare_retry` has already waited for it.
                     let group = RetryGroup { set, charged: None, moved: true };
                     running.push(again(group, None, items.iter().map(|(_, index)| *index).collect()));
                 }
@@ -245,7 +245,8 @@ async fn send_remaining<A: BatchMethod>(
     finished.collect()
 }
 
-/// Groups the items. Both the groups and the items in each group keep their order.
+/// Groups the items by the value that `group` returns. The groups are in the order of their first items, and the items
+/// in each group keep their order.
 fn grouped<T, G: PartialEq>(items: &[T], group: impl Fn(&T) -> G) -> Vec<(G, Vec<&T>)> {
     let mut groups: Vec<(G, Vec<&T>)> = Vec::new();
     for item in items {
@@ -259,7 +260,8 @@ fn grouped<T, G: PartialEq>(items: &[T], group: impl Fn(&T) -> G) -> Vec<(G, Vec
     groups
 }
 
-/// Sends some items again. Waits for a backoff before, unless `wait` is `None`.
+/// Sends the items with the given indexes again, in one request. If `wait` has a time, first waits for a backoff of at
+/// least this time.
 async fn send_again<'a, A: BatchMethod>(
     mut attempts: Attempts<'a>,
     indexes: Vec<usize>,
@@ -281,14 +283,14 @@ async fn send_again<'a, A: BatchMethod>(
     Part { attempts, indexes, sent }
 }
 
-/// Replaces the result of an item by a later one. If the earlier result may have been applied, the later one is marked
-/// in the same way.
+/// Replaces the result of an item by the result of a later attempt. If both results are errors, and the replaced error
+/// states that numbers may have been consumed, the later error is marked to state this too.
 fn replace<T>(result: &mut Option<Result<T, CallError>>, later: Result<T, CallError>) {
     let moved = matches!(result, Some(Err(error)) if error.may_have_applied());
     *result = Some(if moved { later.map_err(CallError::having_applied) } else { later });
 }
 
-/// Sends a request once. If it gets no response, waits for the backoff before the retry.
+/// Sends a request with the items once. If the request gets no response and may be retried, waits for the backoff.
 async fn send_once<A: BatchMethod>(attempts: &mut Attempts<'_>, uids: &[u64], counts: &[u32]) -> Sent<A::Answer> {
     let mut target = match attempts.target(uids[0]) {
         Ok(target) => target,
@@ -310,7 +312,7 @@ async fn send_once<A: BatchMethod>(attempts: &mut Attempts<'_>, uids: &[u64], co
 /// Results of the items of a request, and the items to send again.
 type Results<T> = (Vec<Result<T, CallError>>, Vec<Retry>);
 
-/// Reads the response to a request.
+/// Reads the response to a request with the items `uids`, which was sent to `target`.
 ///
 /// # Errors
 /// A description of the way in which the response violates the protocol.
@@ -343,7 +345,7 @@ fn read<A: BatchMethod>(
     if retries.iter().any(|retry| retry.group.moved) {
         attempts.count_followed();
     }
-    // Computed after the routes of the response and all claims in it were adopted.
+    // The sets are computed after the response's routes and all its statements about moved sections were adopted.
     let sets = attempts.sets(retries.iter().map(|retry| uids[retry.index]));
     for (retry, set) in retries.iter_mut().zip(sets) {
         retry.group.set = set;

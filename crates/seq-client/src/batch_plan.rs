@@ -1,7 +1,8 @@
-//! Splits a batch into one group per owner, and merges the results of the groups into the order of the request.
+//! Splits the items of a batch call into one group for each owner, and merges the results of the groups into the order
+//! of the call.
 //!
-//! Invariant: all items of a uid are in one group, in the order of the request. A batch with only one owner, the common
-//! case, is not copied.
+//! Invariant: all items of a uid are in the same group, in the order of the call. In the common case that all items
+//! have the same owner, the batch is not copied.
 
 use std::borrow::Cow;
 
@@ -9,7 +10,7 @@ use seq_core::NodeId;
 
 use crate::directory::sections::SetIndex;
 
-/// Destination of requests for a uid: the index of its section's set, and the owner of the section, if it is known.
+/// Destination of requests for a uid: the index of the set of its section, and the section's owner if it is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Destination {
     pub(crate) set: SetIndex,
@@ -30,7 +31,7 @@ pub(crate) struct Group<'a> {
 #[derive(Debug)]
 pub(crate) struct Plan<'a> {
     pub(crate) groups: Vec<Group<'a>>,
-    /// Index of each item's group; empty if there is only one group.
+    /// Index of the group of each item in [`Plan::groups`]; empty if there is only one group.
     group_of: Vec<u32>,
 }
 
@@ -38,7 +39,8 @@ pub(crate) struct Plan<'a> {
 const OUTSIDE: u32 = u32::MAX;
 
 impl<'a> Plan<'a> {
-    /// Splits a batch, which must not be empty. `destination` returns `None` for a uid outside every set.
+    /// Splits the items of a batch call, of which there must be at least one. `destination` returns `None` for a uid
+    /// that is in no known set.
     pub(crate) fn new(
         uids: &'a [u64],
         counts: &'a [u32],
@@ -83,7 +85,8 @@ impl<'a> Plan<'a> {
         self.groups.windows(2).any(|pair| pair[0].set != pair[1].set)
     }
 
-    /// Merges the groups' results, in the order of [`Plan::groups`], into one list in the order of the batch.
+    /// Merges the results of all groups into one list in the order of the call. `results` has the list of each group,
+    /// in the order of [`Plan::groups`]. `outside` returns the result for a uid that is in no known set.
     pub(crate) fn merge<T>(&self, uids: &[u64], results: Vec<Vec<T>>, outside: impl Fn(u64) -> T) -> Vec<T> {
         assert_eq!(results.len(), self.groups.len());
         if self.group_of.is_empty() {
@@ -104,7 +107,8 @@ mod tests {
 
     use super::*;
 
-    /// Returns a destination in one of three sets with gaps between them, as a function of the uid alone.
+    /// Returns the destination of a uid in one of three sets, or `None` for a uid between two sets. The result depends
+    /// only on the uid.
     fn destination(uid: u64) -> Option<Destination> {
         let owner = NodeId((uid % 3) as u32);
         (uid % 7 != 6)

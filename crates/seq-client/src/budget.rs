@@ -1,8 +1,8 @@
-//! The retry budget of a set. Because of it, a client's retries add at most 20 % to its other requests to the set.
+//! The retry budget of a set. It limits a client's retries to about 20 % of the client's other requests to the set.
 //!
-//! When a node or a set fails, every caller retries. Without a limit these retries would keep the node or set
-//! overloaded. Each call adds to the balance of the budget, and each retry takes from it. A small income per second
-//! lets an idle client retry during a change of owner.
+//! When a node or a set fails, all its callers retry their requests. Without a limit, these retries would keep the node
+//! or the set overloaded. Each call adds to the budget's balance, and each retry takes from it. The balance also grows
+//! by a small amount each second, so that a client that makes few calls can retry during a change of owner.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -12,17 +12,19 @@ use tokio::time::Instant;
 /// Retries that each call earns: 20 %.
 pub(crate) const RETRY_RATIO: f64 = 0.2;
 
-/// Retries that each second adds to the balance. They are enough for several callers that retry at the longest backoff.
+/// Retries that are added to the balance each second. They are enough for several callers that retry at the longest
+/// backoff.
 pub(crate) const RETRIES_PER_SECOND: f64 = 10.0;
 
-/// Largest balance, in retries, which is also the balance of a new client. It allows one retry for each caller of a
-/// busy process. A broken stream spends as many at once, because it carried the requests of all callers.
+/// Largest balance, in retries. It is also the first balance of a new client. It allows one retry for each caller in a
+/// busy process, because the break of a stream causes a retry of all calls in the stream at once.
 pub(crate) const MAX_SAVED_RETRIES: f64 = 1_000.0;
 
 /// Retries that a client may still make to a set.
 #[derive(Debug)]
 pub(crate) struct Budget {
-    /// Calls since the account was last updated. A call that succeeds at its first attempt writes only this field.
+    /// Number of calls that have not been added to the balance yet. A call whose first attempt succeeds changes only
+    /// this field.
     calls: AtomicU64,
     account: Mutex<Account>,
 }

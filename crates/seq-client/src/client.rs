@@ -1,4 +1,4 @@
-//! The client and its public calls, which are built on routes, attempts and batches.
+//! The client and its public calls. They are implemented with the modules for routes, attempts and batches.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -18,49 +18,54 @@ use crate::error::CallError;
 use crate::shared::Shared;
 use crate::stream_call;
 
-/// Default deadline of a call. It is longer than the time until sections of a lost host have their next owner.
+/// Default deadline of a call. It is longer than the time until the sections of a node whose host failed have new
+/// owners.
 pub const DEADLINE: Duration = Duration::from_secs(5);
 
-/// Longest deadline of a call. A longer deadline is reduced to it, because an [`Instant`] must not overflow.
+/// Longest deadline of a call. A longer deadline is reduced to this one, so that the computation of an [`Instant`] does
+/// not overflow.
 pub(crate) const MAX_DEADLINE: Duration = Duration::from_secs(24 * 3_600);
 
-/// Results of a batch, one per item in request order. The outer error means that no item got a response.
+/// Results of a batch call, one for each item, in the order of the items. The outer error means that no item got a
+/// response.
 pub type BatchResult<T> = Result<Vec<Result<T, CallError>>, CallError>;
 
-/// A handle to the sequence service. Clones share connections, routes and retry budgets; create one client per process.
+/// A handle to the sequence service. Clones share connections, routes and retry budgets, so one client for each process
+/// is enough.
 ///
 /// # Deadline
-/// Each call has one deadline for all its attempts, [`crate::DEADLINE`] by default. Requests carry it, and servers stop
-/// working on a request when it passes.
+/// Each call has one deadline for all its attempts, [`crate::DEADLINE`] by default. Each request carries the remaining
+/// time, and a server stops working on a request when this time has passed.
 ///
 /// # Retries
-/// Retryable failures are retried until the deadline, within a retry budget for each set: the number of retries is at
-/// most a fifth of the number of calls to the set, plus ten per second. After a connection failure the next attempt
-/// goes to another node of the set, because any node serves any uid.
+/// A call with a retryable failure is retried until its deadline, within a retry budget for each set. The number of
+/// retries is at most a fifth of the number of calls to the set, plus ten for each second. After a failed connection,
+/// the next attempt is sent to another node of the set, because any node of a set serves any of its uids.
 ///
 /// # Sets
-/// Sections of uids migrate between the sets of a cluster, under load. The client merges the routes of all sets. If a
-/// section has moved, it sends the request to the new set without a backoff. If no node of a set can be reached, it
-/// requests routes from the other sets. Each set has its own connections and retry budget. So only the calls and items
-/// of a set that is down fail, with [`CallError::SetUnavailable`] if the cluster has other sets, and calls and items of
-/// other sets are not delayed.
+/// Sections of uids can migrate between the sets of a cluster while calls are served. The client merges the routes of
+/// all sets. If a section has moved, the client sends the request to the new set without a backoff. If no node of a set
+/// can be reached, the client requests routes from the other sets. Connections and retry budget are separate for each
+/// set. So only calls and items for a set that is down fail, with [`CallError::SetUnavailable`] if the cluster has
+/// other sets, and calls and items for other sets are not delayed.
 ///
 /// # Concurrency
-/// Concurrent calls of [`Client::next`] and [`Client::next_n`] share the messages of one stream per node; see
+/// Concurrent calls of [`Client::next`] and [`Client::next_n`] share the messages of one stream to each node; see
 /// [`crate::ClientBuilder::coalesce`]. No call is delayed to fill a message, and no call waits for the response to
-/// another call. At most 65,536 calls per node are in flight; further calls wait for a permit, up to their deadline.
+/// another call. At most 65,536 calls to one node are in flight. Further calls wait, up to their deadlines, until
+/// another call has completed.
 ///
 /// # Cancel safety
-/// Dropping the future of any call abandons the call and leaves the client usable. Numbers may have been consumed. Such
-/// numbers are skipped, and never allocated again.
+/// Dropping the future of any call abandons the call and leaves the client usable. The call may have consumed numbers.
+/// Such numbers are skipped and never allocated again.
 ///
 /// # Runtime
-/// The tokio runtime in which [`Client::connect`] was called drives the connections. Calls may come from other
+/// The connections are driven by the tokio runtime in which [`Client::connect`] was called. Calls may be made in other
 /// runtimes.
 ///
 /// # Tasks
-/// The client owns the tasks of its connections and streams. Dropping its last clone aborts these tasks, and nothing
-/// has to be awaited.
+/// The client owns the tasks of its connections and streams. When its last clone is dropped, these tasks are aborted.
+/// Nothing has to be awaited.
 #[derive(Clone, Debug)]
 pub struct Client {
     shared: Arc<Shared>,
@@ -76,13 +81,14 @@ impl Client {
         &self.shared
     }
 
-    /// Returns a handle to the same client whose calls have another deadline, at most a day.
+    /// Returns another handle to the same client. Calls of this handle have the deadline `deadline`, at most a day.
     #[must_use]
     pub fn with_deadline(&self, deadline: Duration) -> Client {
         Client { shared: self.shared.clone(), deadline: deadline.min(MAX_DEADLINE) }
     }
 
-    /// Returns the uid ranges of the clusters known so far, in order. The end of a range is exclusive.
+    /// Returns the uid ranges of the clusters that the client knows so far, in the order of uids. The end of a range is
+    /// exclusive.
     #[must_use]
     pub fn known_uids(&self) -> Vec<Range<u64>> {
         self.shared.routes.load().uids().collect()
@@ -91,7 +97,8 @@ impl Client {
     /// Allocates the next number of a uid.
     ///
     /// # Errors
-    /// [`CallError`]. With [`CallError::may_have_applied`], a number may be lost to a gap.
+    /// [`CallError`]. If [`CallError::may_have_applied`] returns `true`, a number may have been consumed, which is then
+    /// skipped.
     ///
     /// # Cancel safety
     /// Dropping the future may consume a number.
@@ -99,10 +106,11 @@ impl Client {
         self.next_n(uid, 1).await
     }
 
-    /// Allocates the next `count` numbers of a uid, `1 ..= 1_000_000`; they are contiguous.
+    /// Allocates the next `count` numbers of a uid, which are contiguous. `count` is in `1 ..= 1_000_000`.
     ///
     /// # Errors
-    /// [`CallError`]. With [`CallError::may_have_applied`], numbers may be lost to a gap.
+    /// [`CallError`]. If [`CallError::may_have_applied`] returns `true`, numbers may have been consumed, which are then
+    /// skipped.
     ///
     /// # Cancel safety
     /// Dropping the future may consume the numbers.
@@ -141,18 +149,19 @@ impl Client {
         }
     }
 
-    /// Allocates one number for each uid, with one request to each owner of their sections. A uid that occurs twice
-    /// gets two numbers. The first occurrence gets the smaller number, unless its item had to be retried. The number of
-    /// uids is not limited. If more than 10,000 uids have the same owner, they are sent to it in several requests, one
-    /// after the other.
+    /// Allocates one number for each uid. Sends one request to each node that owns sections of these uids. A uid that
+    /// occurs twice gets two numbers, of which the first occurrence gets the smaller one, unless its item had to be
+    /// retried. The number of uids is not limited. If more than 10,000 of the uids have the same owner, they are sent
+    /// to the owner in several requests, one after another.
     ///
-    /// If the uids are in several sets, items of a set without a reachable node are not retried until the deadline.
-    /// They fail with [`CallError::SetUnavailable`] as soon as the nodes of that set have failed, and the other items
-    /// do not wait for them.
+    /// If the uids are in several sets and no node of one of these sets can be reached, the items of this set fail with
+    /// [`CallError::SetUnavailable`] as soon as the connections to all nodes of the set have failed. They are not
+    /// retried, so the call does not wait for them until its deadline.
     ///
     /// # Errors
-    /// Each inner error, including [`CallError::UidOutside`], is the error of its item. The outer error means that no
-    /// item got a response. In that case its [`CallError::may_have_applied`] covers all items.
+    /// Each inner error, including [`CallError::UidOutside`], concerns one item. The outer error means that no item got
+    /// a response. If its [`CallError::may_have_applied`] returns `true`, numbers of any of the items may have been
+    /// consumed.
     ///
     /// # Cancel safety
     /// Dropping the future may consume numbers of any of the uids.
@@ -160,11 +169,12 @@ impl Client {
         self.batch::<NextMany>(uids, &[]).await
     }
 
-    /// Allocates `count` numbers for each `(uid, count)`, in the same way as [`Client::next_many`]. Each count is in `1
-    /// ..= 1_000_000`.
+    /// Allocates `count` numbers for each pair `(uid, count)`, otherwise as [`Client::next_many`]. Each count is in
+    /// `1 ..= 1_000_000`.
     ///
     /// # Errors
-    /// As [`Client::next_many`], and an outer [`CallError::CountOutOfRange`] before any request is sent.
+    /// As [`Client::next_many`]. If a count is out of range, the outer error is [`CallError::CountOutOfRange`], and no
+    /// request is sent.
     ///
     /// # Cancel safety
     /// Dropping the future may consume numbers of any of the uids.
@@ -176,13 +186,14 @@ impl Client {
         self.batch::<NextMany>(&uids, &counts).await
     }
 
-    /// Raises a uid to a number, `0 ..= 2^62`, so that its next number is above it. It is used by imports. Idempotent.
-    /// Returns the epoch of the ownership that applied the advance, 1 or above.
+    /// Raises the counter of a uid to `to`, which is in `0 ..= 2^62`, so that the uid's next number is greater than
+    /// `to`. This is used to import counters. It is idempotent. Returns the epoch of the ownership that applied the
+    /// advance, 1 or above.
     ///
     /// # Errors
-    /// [`CallError`]. The refusal `ALREADY_PAST` means that the uid is above the number. An earlier attempt of the same
-    /// call can be the cause, if it was applied and another call then allocated a number.
-    /// [`CallError::may_have_applied`] reports whether there was such an attempt.
+    /// [`CallError`]. The refusal `ALREADY_PAST` means that the last number of the uid is greater than `to`. One
+    /// possible cause is an earlier attempt of this same call that was applied before another call allocated a number.
+    /// [`CallError::may_have_applied`] returns whether there may have been such an attempt.
     ///
     /// # Cancel safety
     /// Dropping the future may raise the uid.
@@ -208,8 +219,8 @@ impl Client {
         }
     }
 
-    /// Reads the last number of a uid. Changes no counter, so [`CallError::may_have_applied`] has no meaning for this
-    /// call.
+    /// Reads the last number of a uid. The call changes no counter, so [`CallError::may_have_applied`] has no meaning
+    /// for its errors.
     ///
     /// # Errors
     /// [`CallError`].
@@ -237,7 +248,8 @@ impl Client {
         }
     }
 
-    /// Reads the last number of each uid, with one request to each owner of their sections. Changes no counter.
+    /// Reads the last number of each uid. Sends one request to each node that owns sections of these uids. Changes no
+    /// counter.
     ///
     /// # Errors
     /// As [`Client::next_many`].
@@ -281,8 +293,8 @@ impl Client {
         Attempts::new(&self.shared, Instant::now() + self.deadline)
     }
 
-    /// If a uid is outside every known set, fetches the routes of the seeds' sets once, because new sets may have been
-    /// added.
+    /// If a uid is in no known set, fetches the routes of the seeds' sets once more, because the cluster may have new
+    /// sets.
     async fn refresh_if_outside(&self, uid: u64, attempts: &Attempts<'_>) {
         let known = self.shared.routes.load().route(uid).is_some();
         if !known {
@@ -291,8 +303,8 @@ impl Client {
     }
 }
 
-/// Sends the items of one owner, in as many requests as they need. The requests are sent one after the other, so the
-/// items of a uid stay in order.
+/// Sends the items of one group, in as many requests as they need, and returns their results. The requests are sent one
+/// after another, so the items of a uid are processed in order.
 async fn group_results<'a, A: BatchMethod>(
     group: &Group<'_>,
     attempts: impl Fn() -> Attempts<'a>,
@@ -303,7 +315,7 @@ async fn group_results<'a, A: BatchMethod>(
         let counts = counts.next().unwrap_or_default();
         let mut chunk = batch_call::send_with_retries::<A>(attempts(), uids, counts).await;
         if results.is_empty() {
-            // In the common case the group fits one request, whose results are not copied.
+            // In the common case the group fits into one request, and the results are not copied.
             results = chunk;
         } else {
             results.append(&mut chunk);
@@ -316,8 +328,8 @@ fn check_count(uid: u64, count: u32) -> Result<(), CallError> {
     if (1..=MAX_COUNT).contains(&count) { Ok(()) } else { Err(CallError::CountOutOfRange { uid: Some(uid), count }) }
 }
 
-/// Returns the error of a batch in which no item got a response. It is the error of the first item, with
-/// `may_have_applied` set if it is set for any item.
+/// Returns the error of a batch call in which no item got a response. It is the error of the first item. It is marked
+/// as possibly applied if the error of any item is.
 fn batch_error<T>(results: Vec<Result<T, CallError>>) -> CallError {
     let mut errors = results.into_iter().filter_map(Result::err);
     let first = errors.next().expect("a batch has items");

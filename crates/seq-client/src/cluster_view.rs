@@ -1,4 +1,4 @@
-//! The client's view of its cluster. Proxies, which forward the requests of their callers, use it.
+//! The client's view of its cluster, for proxies, which forward the requests of their callers.
 
 use std::time::Duration;
 
@@ -11,12 +11,12 @@ use crate::directory::Directory;
 use crate::discovery;
 use crate::error::ConnectError;
 
-/// The section of a uid by the client's newest routes.
+/// The section of a uid according to the client's newest routes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SectionView {
     /// Id of the section.
     pub section: SectionId,
-    /// Owner of the section in its set; `None` if it has no owner, or if the owner is not known.
+    /// Owner of the section in the section's set; `None` if the section has no owner, or if the owner is not known.
     pub owner: Option<NodeId>,
 }
 
@@ -35,18 +35,19 @@ impl Client {
         self.shared().routes.load().home().map_or(RouteVersion(0), |(_, home)| home.version())
     }
 
-    /// Returns the merged routes in the form of a whole table of one set. This set is the home of the first cluster,
-    /// that is, the first set that sent the cluster's routes. Sections of other sets are `away` in the table. `None`
-    /// before any routes arrived.
+    /// Returns the merged routes of all sets in the form of the whole route table of one set. This set is the first
+    /// that sent routes of the cluster to this client. Sections of other sets are marked as `away` in the table.
+    /// Returns `None` before the client has any routes.
     #[must_use]
     pub fn routes(&self) -> Option<RouteUpdate> {
         self.shared().routes.load().whole_table()
     }
 
-    /// Requests newer routes from one node of each of up to eight sets. Returns at the first response.
+    /// Requests newer routes from one node of each of up to eight sets, and returns when the first of them responds.
     ///
     /// # Errors
-    /// [`ConnectError::Unreachable`] with the address of a node that failed, if no node responded within `timeout`.
+    /// [`ConnectError::Unreachable`] if no node responded within `timeout`. The error contains the address of a node
+    /// that did not respond.
     ///
     /// # Cancel safety
     /// Dropping the future has no effect.
@@ -91,6 +92,6 @@ impl Directory {
     }
 }
 
-/// Limit on the addresses of another set in a table. It is large enough that one of the addresses usually reaches a
-/// running node.
+/// Limit on the addresses of each other set in the route table that [`Client::routes`] returns. It is large enough that
+/// one of these addresses usually reaches a running node.
 const MAX_NAMED_ADDRS: usize = 16;

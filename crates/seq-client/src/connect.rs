@@ -1,4 +1,5 @@
-//! Settings of a client, and its connecting. A connected client has the routes of at least one set.
+//! Settings of a client, and the connection to the cluster with these settings. A connected client has the routes of at
+//! least one set.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,8 +16,8 @@ use crate::discovery::fetch_routes;
 use crate::error::ConnectError;
 use crate::shared::Shared;
 
-/// Limit on the seeds of a client: half of the addresses that the pool can hold. The other half is for the nodes in the
-/// seeds' routes.
+/// Limit on the seeds of a client. It is half of the number of addresses that the connection pool can hold. The other
+/// half is for the nodes in the routes that the seeds send.
 pub(crate) const MAX_SEEDS: usize = seq_channel::MAX_ADDRESSES / 2;
 
 /// Settings of a new client.
@@ -49,9 +50,9 @@ impl ClientBuilder {
         }
     }
 
-    /// Adds a node to fetch routes from, as `host:port`, `http://host:port` or `https://host:port`; `https` needs
-    /// [`ClientBuilder::tls`]. One node of any set of a cluster is enough, because its routes name the nodes of the
-    /// other sets. With more seeds the client can start while some of them are down.
+    /// Adds a node from which routes are fetched, as `host:port`, `http://host:port` or `https://host:port`. A seed
+    /// with `https` needs [`ClientBuilder::tls`]. One node of any set of a cluster is enough, because its routes name
+    /// the nodes of the other sets. With several seeds, the client can start while some of them are down.
     pub fn seed(mut self, url: impl AsRef<str>) -> ClientBuilder {
         self.seeds.push(url.as_ref().to_owned());
         self
@@ -71,7 +72,7 @@ impl ClientBuilder {
     }
 
     /// Sets whether concurrent calls of [`Client::next`] and [`Client::next_n`] share the messages of one stream to
-    /// each node. The default is `true`. With either setting, no call waits for another call.
+    /// each node. The default is `true`. In either case no call waits for another call.
     pub fn coalesce(mut self, coalesce: bool) -> ClientBuilder {
         self.coalesce = coalesce;
         self
@@ -90,15 +91,16 @@ impl ClientBuilder {
         ClientBuilder { tls: true, ..self.dial(seq_channel::tls::dial(trust)) }
     }
 
-    /// Accepts only AllocSvrs, over TLS. If the routes state an address for a set, the node at this address must be of
-    /// that set. A seed whose address is in no routes may be of any set. By default any node is accepted, because
-    /// callers may reach a cluster through its proxies. The proxies themselves need this stricter check.
+    /// Makes the client accept a server only if its certificate is that of an AllocSvr. This needs TLS. If the routes
+    /// state the server's address for a set, the AllocSvr must also belong to that set. A seed whose address is in no
+    /// routes may belong to any set. By default any server of the cluster is accepted, because callers may reach a
+    /// cluster through its proxies. The proxies themselves need this stricter check.
     pub fn allocs_only(self) -> ClientBuilder {
         ClientBuilder { allocs_only: true, ..self }
     }
 
-    /// Sends a tenant's token with every request. A party that reads the token in transit can use it, so send it over
-    /// [`ClientBuilder::tls`] only.
+    /// Sends a tenant's token with every request. Use it together with [`ClientBuilder::tls`] only, because any party
+    /// that reads the token in transit can use it.
     pub fn token(self, token: Bearer) -> ClientBuilder {
         ClientBuilder { bearer: Some(token), ..self }
     }
@@ -109,11 +111,11 @@ impl ClientBuilder {
         self
     }
 
-    /// Fetches the routes of every seed's set. Succeeds if at least one seed has routes. If all seeds that respond have
-    /// no routes yet, they are polled until the deadline.
+    /// Connects the client: fetches the routes of every seed's set. Succeeds if at least one seed has routes. If seeds
+    /// respond but none of them has routes yet, requests the routes repeatedly until the deadline.
     ///
     /// # Errors
-    /// [`ConnectError`]. If no seed can be reached, it is returned at once.
+    /// [`ConnectError`]. If no seed can be reached, the error is returned at once.
     ///
     /// # Panics
     /// If called outside of a tokio runtime.

@@ -1,12 +1,14 @@
-//! The client's routes. They map a uid to its section, the section to its set and owner, and the owner to its address.
+//! The client's routes. They map each uid to its section, each section to its set and its owner, and each owner to its
+//! address.
 //!
-//! Sections migrate between the sets of a cluster. Therefore the routes of all its sets are merged into one table that
-//! has the cluster's layout ([`sections`]). Each set keeps its nodes and the version of its own routes
-//! ([`set_routes`]). The uids of different clusters do not overlap.
+//! Sections can migrate between the sets of a cluster. Therefore the routes of all sets of a cluster are merged into
+//! one table, which has the cluster's layout ([`sections`]). Separately for each set, the directory keeps the addresses
+//! of its nodes and the version of its own routes ([`set_routes`]). The uids of different clusters do not overlap.
 //!
-//! Readers load a snapshot without a lock, and newer routes arrive in responses. Invariants: the clusters of a
-//! directory do not overlap and are in order of uid. The list of sets only grows, so the index of a set is valid in any
-//! later snapshot. The route version of a set and the route of a section never fall.
+//! Readers load a snapshot of the directory without a lock. Responses bring newer routes, from which a new snapshot is
+//! made. Invariants: the clusters of a directory do not overlap and are in the order of their uids. The list of sets
+//! only grows, so the index of a set is valid in every later snapshot. The route version of a set and the epoch of a
+//! section never fall.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -28,15 +30,17 @@ pub(crate) mod set_routes;
 #[cfg(test)]
 mod tests;
 
-/// Limit on the sets in a directory, which is the limit of a store. If each of so many sets had
-/// [`seq_core::limits::MAX_NODES`] nodes, a pool could not hold all addresses, but it can for sets of usual size.
+/// Limit on the number of sets in a directory. It is the same as the limit in a store. The client's connection pool can
+/// hold the addresses of this number of sets if the sets have the usual number of nodes, but not if each set has
+/// [`seq_core::limits::MAX_NODES`] nodes.
 pub(crate) const MAX_SETS: usize = seq_core::limits::MAX_SETS;
 
 /// The newest directory, shared by all calls of a client.
 #[derive(Debug, Default)]
 pub(crate) struct Routes {
     current: ArcSwap<Directory>,
-    /// Lock of the writers. They run one at a time, because each builds a new directory from the current one.
+    /// Lock that a writer holds. Only one writer runs at a time, because each writer builds the new directory from the
+    /// current directory.
     writer: Mutex<()>,
 }
 
@@ -49,19 +53,21 @@ pub(crate) struct Directory {
     sets: Vec<Arc<SetRoutes>>,
 }
 
-/// A cluster: a range of uids that some sets share, and the location of each of its sections.
+/// A cluster: a range of uids that several sets share, with the route of each of its sections.
 #[derive(Clone, Debug)]
 struct Cluster {
     layout: Layout,
     sections: Sections,
-    /// The set that was the first to send the layout. If a section has no route, any node of this set forwards requests
-    /// for it.
+    /// The set that was the first to send this cluster's layout. Requests for a section without a route are sent to any
+    /// node of this set, which forwards them.
     home: SetIndex,
-    /// The series, in the order in which they were created. A cluster only adds series, so a longer list is newer.
+    /// The series of the cluster, in the order of their creation. A cluster only adds series, so of two lists the
+    /// longer one is newer.
     series: Arc<[Arc<KnownSeries>]>,
 }
 
-/// A refusal's statement that a section has been in a set since an epoch. The section may have moved again since then.
+/// Statement, contained in a refusal, that a section has been in the set `set` since the epoch `since`. The section may
+/// have moved to a further set in the meantime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Claim {
     pub(crate) set: SetId,
@@ -84,15 +90,15 @@ pub enum RoutesError {
     /// The message is not a route table.
     #[error(transparent)]
     Bad(#[from] seq_proto::convert::RoutesError),
-    /// The table has changes relative to a version that this client does not have, or is of a set that it does not
-    /// know.
+    /// The received table contains only the changes since a version that this client does not have, or belongs to a set
+    /// that this client does not know.
     #[error("the routes of set {set:?} build on a version that is not known here")]
     Mismatch {
         /// Name of the table's set.
         set: String,
     },
-    /// The uids overlap the uids of another set that has a different layout, so the two sets belong to different
-    /// clusters.
+    /// The uids of the table overlap the uids of a known set that has a different layout. Therefore the two sets belong
+    /// to different clusters, whose uids must not overlap.
     #[error("set {set:?} with uids {}..{} overlaps set {other:?} with uids {}..{}", uids.start, uids.end, other_uids.start, other_uids.end)]
     Overlap {
         /// Name of the table's set.
@@ -113,18 +119,19 @@ pub enum RoutesError {
 }
 
 impl Routes {
-    /// Returns the newest snapshot, which must not be held across an await.
+    /// Returns the newest snapshot. The returned guard must not be held across an await.
     #[inline]
     pub(crate) fn load(&self) -> Guard<Arc<Directory>> {
         self.current.load()
     }
 
-    /// Adopts newer routes, and returns the changes. `seed` is the sender of the routes if the sender is a seed.
+    /// Adopts the routes that a set sent if they are newer than the known routes of this set. Returns which parts of
+    /// the directory changed. `seed` is the sender of the routes if the sender is a seed.
     pub(crate) fn adopt(&self, routes: &v1::Routes, seed: Option<&Arc<str>>) -> Result<Change, RoutesError> {
         if !self.load().would_change(routes, seed) {
             return Ok(Change::default());
         }
-        // Calls for ids may go to any node, so the routes of lanes are left out.
+        // Calls for ids may be sent to any node, so the routes of the lanes' sections are left out.
         let update = RouteUpdate::try_from(routes)?.declared();
         let _writer = self.writer.lock();
         let mut directory = Directory::clone(&self.load());
@@ -139,8 +146,8 @@ impl Routes {
         Ok(change)
     }
 
-    /// Adopts claims that the sections of uids are in other sets. A claim is ignored if the known route of its section
-    /// is as new as the claim or newer.
+    /// Adopts claims, each together with a uid of the claimed section. A claim is ignored if its epoch is not larger
+    /// than the epoch of the section's known route.
     pub(crate) fn adopt_claims(&self, claims: &[(u64, Claim)]) {
         let is_news = |directory: &Directory, (uid, claim): &(u64, Claim)| {
             claim.set != SetId(0) && directory.route(*uid).is_some_and(|route| route.epoch < claim.since)
@@ -160,7 +167,7 @@ impl Routes {
 }
 
 impl Directory {
-    /// Returns the route of a uid's section; `None` outside every cluster.
+    /// Returns the route of a uid's section; `None` if the uid is in no known cluster.
     #[inline]
     pub(crate) fn route(&self, uid: u64) -> Option<SectionRoute> {
         let (cluster, section) = self.locate(uid)?;
@@ -169,7 +176,7 @@ impl Directory {
         Some(sections.get(section).unwrap_or(unknown))
     }
 
-    /// Returns the section of a uid in its cluster; `None` outside every cluster.
+    /// Returns the section of a uid; `None` if the uid is in no known cluster.
     pub(crate) fn section_of(&self, uid: u64) -> Option<SectionId> {
         self.locate(uid).map(|(_, section)| section)
     }
@@ -184,7 +191,7 @@ impl Directory {
         self.clusters.first().and_then(|cluster| cluster.sections.get(section))
     }
 
-    /// Returns the series of all clusters. Each is together with the set that was the first to send the layout of its
+    /// Returns the series of all clusters, each with the set that was the first to send the layout of the series'
     /// cluster.
     pub(crate) fn series(&self) -> impl Iterator<Item = (SetIndex, &Arc<KnownSeries>)> {
         self.clusters.iter().flat_map(|cluster| cluster.series.iter().map(|series| (cluster.home, series)))
@@ -231,8 +238,8 @@ impl Directory {
         self.sets.iter().flat_map(|set| set.all_addrs()).map(|addr| &**addr).collect()
     }
 
-    /// Returns the name of the set at each address that any routes assign to a set. If a set's own routes and another
-    /// set's routes assign an address to different sets, the former take precedence.
+    /// Returns a map from each address that routes assign to a set to the name of that set. If a set's own routes and
+    /// the routes of another set assign an address to different sets, the set's own routes take precedence.
     pub(crate) fn sets_by_addr(&self) -> BTreeMap<&str, &str> {
         let named = || self.sets.iter().filter(|set| !set.name().is_empty());
         let learned = named().flat_map(|set| set.learned().map(|addr| (addr, set.name())));
@@ -247,8 +254,8 @@ impl Directory {
         self.clusters[index].layout.locate(Uid(uid)).ok().map(|(section, _)| (index, section))
     }
 
-    /// Checks, before any conversion or copy, whether routes are new. The check is cheap because the routes in most
-    /// responses are not new.
+    /// Returns whether the routes are new to this client, or whether `seed` is a new address for their set. This is
+    /// checked before the routes are converted or copied, because the routes in most responses are not new.
     fn would_change(&self, routes: &v1::Routes, seed: Option<&Arc<str>>) -> bool {
         self.by_id(SetId(routes.set_id))
             .is_none_or(|set| set.version.0 < routes.version || seed.is_some_and(|seed| !set.has_seed(seed)))
@@ -256,7 +263,7 @@ impl Directory {
 
     fn adopt(&mut self, update: &RouteUpdate, seed: Option<&Arc<str>>) -> Result<Change, RoutesError> {
         let mismatch = || RoutesError::Mismatch { set: update.set.clone() };
-        // Only a seed or a known set can add a set, so that every set has an address to send requests to.
+        // A set is added only if a seed sent its routes, so that each set has an address to which requests can be sent.
         if self.by_id(update.id).is_none() && seed.is_none() {
             return Err(mismatch());
         }
@@ -297,8 +304,8 @@ impl Directory {
         Some(())
     }
 
-    /// Merges the newer routes that a set sent, including its routes and addresses for other sets. Returns whether an
-    /// address changed.
+    /// Merges the routes that the set with the index `own` sent into the routes of its cluster, including this set's
+    /// statements about the routes and addresses of other sets. Returns whether an address changed.
     fn adopt_sections(&mut self, own: SetIndex, update: &RouteUpdate) -> bool {
         let cluster = self.cluster(update).unwrap_or_else(|| self.add_cluster(own, &update.layout));
         let mut addrs_changed = false;
@@ -314,8 +321,8 @@ impl Directory {
                 None => Some(own),
             };
             let is_claim = set != Some(own);
-            // If the claim's set is new and the number of sets is at its limit, the claim is left out. The section then
-            // keeps its route, and nodes forward its requests.
+            // If the section is in a set that is not known yet and the number of sets is at its limit, this route is
+            // left out. The section then keeps its former route, and nodes forward requests for it.
             let route = set.map(|set| SectionRoute { epoch: run.route.epoch, set, owner: run.route.owner, is_claim });
             routes.extend(route.map(|route| (run.first, run.sections, route)));
         }
@@ -335,7 +342,7 @@ impl Directory {
         }
     }
 
-    /// Returns the index of the cluster with the layout of an update.
+    /// Returns the index of the cluster that has the same layout as `update`.
     fn cluster(&self, update: &RouteUpdate) -> Option<usize> {
         self.clusters.iter().position(|cluster| cluster.layout == update.layout)
     }
@@ -348,9 +355,9 @@ impl Directory {
         at
     }
 
-    /// Removes the cluster that has the layout `left`, after a set changed from this layout to `layout`. Does nothing
-    /// if another set has sent routes of the cluster. Sets that are known only from the statements of other sets change
-    /// to `layout` too.
+    /// Removes the cluster with the layout `left`, after a set changed from this layout to `layout`. Does nothing if
+    /// another set has sent routes with the layout `left`. Sets that are known only from the statements of other sets
+    /// get the layout `layout`.
     fn leave(&mut self, left: &Layout, layout: &Layout) {
         let stays = |set: &Arc<SetRoutes>| set.version > RouteVersion(0) && *set.layout() == *left;
         if self.sets.iter().any(stays) {
@@ -362,8 +369,8 @@ impl Directory {
         }
     }
 
-    /// Checks that the uids of an update do not overlap the uids of another set that has a different layout and has
-    /// sent routes. Sets with the same layout are in the same cluster.
+    /// Checks that the uids of an update do not overlap the uids of another set that has sent routes with a different
+    /// layout. Sets with the same layout belong to the same cluster.
     fn check_overlap(&self, update: &RouteUpdate) -> Result<(), RoutesError> {
         let uids = update.layout.uids();
         let overlaps = |other: &SetRoutes| {
@@ -382,8 +389,8 @@ impl Directory {
         }
     }
 
-    /// Returns the index of a set. If the set is not in the list, adds it, without routes or addresses. Returns `None`
-    /// if the number of sets is at its limit.
+    /// Returns the index of the set with this id. If the list of sets does not have this set, adds it without routes
+    /// and addresses. Returns `None` if the number of sets is at its limit.
     fn index_or_insert(&mut self, id: SetId, layout: &Layout) -> Option<SetIndex> {
         if let Some(index) = self.index_of(id) {
             return Some(index);

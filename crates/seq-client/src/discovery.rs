@@ -1,6 +1,6 @@
-//! Discovery of the sets. Routes are fetched from the seeds when a client connects, and when a uid is outside every
-//! known set. They are fetched from other sets if no node of a section's set can be reached, because the section may
-//! have migrated.
+//! Discovery of the cluster's sets and their routes. Routes are fetched from the seeds when a client connects, and when
+//! a uid is in no known set. They are fetched from other sets if no node of a section's set can be reached, because the
+//! section may have migrated to one of them.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -19,15 +19,15 @@ use crate::error::ConnectError;
 use crate::node_client;
 use crate::shared::Shared;
 
-/// Minimum interval between two fetches from the seeds that uids outside every known set cause.
+/// Minimum interval between two fetches of routes from the seeds that are made because a uid is in no known set.
 pub(crate) const MIN_REFRESH_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Timeout of a request for routes to another set. It is short, because a call waits for this request before its next
+/// Timeout of a request for routes to another set. It is short, because a call waits for the response before its next
 /// attempt.
 const OTHERS_TIMEOUT: Duration = Duration::from_millis(250);
 
-/// Fetches routes from the seeds again, because a uid is outside every known set. If a fetch is in progress, waits for
-/// it. If the last fetch ended less than [`MIN_REFRESH_INTERVAL`] ago, does nothing.
+/// Fetches routes from the seeds again, because a uid is in no known set. If such a fetch is in progress, waits for its
+/// end instead. If the last fetch ended less than [`MIN_REFRESH_INTERVAL`] ago, does nothing.
 pub(crate) async fn refresh(shared: &Shared, deadline: Instant) {
     let refreshed = async {
         let mut refreshed = shared.refreshed.lock().await;
@@ -43,8 +43,8 @@ pub(crate) async fn refresh(shared: &Shared, deadline: Instant) {
     let _ = tokio::time::timeout_at(deadline, refreshed).await;
 }
 
-/// Fetches the routes of every seed and adopts the valid ones. Fails if no set is known afterwards, if some routes are
-/// invalid, or if some routes overlap another set's.
+/// Fetches the routes of every seed and adopts the valid ones. Fails if no set is known afterwards, if the routes of a
+/// seed are invalid, or if they overlap the routes of another set.
 pub(crate) async fn fetch_routes(shared: &Shared, deadline: Instant) -> Result<(), ConnectError> {
     let (mut bad, mut failed) = (None, None);
     let responses = join_all(shared.seeds.iter().map(|seed| get_routes(shared, seed, 0, deadline))).await;
@@ -72,9 +72,10 @@ pub(crate) async fn fetch_routes(shared: &Shared, deadline: Instant) -> Result<(
     }
 }
 
-/// Fetches newer routes from another set, or from the node `from`, because no node of the set `down` can be reached.
-/// Does nothing while such a fetch for `down` is in progress, or if the last fetch began less than
-/// [`MIN_REFRESH_INTERVAL`] ago. So a set that is down causes only one small request per second to the other sets.
+/// Fetches newer routes because no node of the set `down` can be reached. Fetches them from the node `from`, or, if it
+/// is `None`, from another set. Does nothing while such a fetch for `down` is in progress, or if the last such fetch
+/// began less than [`MIN_REFRESH_INTERVAL`] ago. So a set that is down causes only one small request per second to the
+/// other sets.
 pub(crate) async fn refresh_from_others(shared: &Shared, down: SetIndex, from: Option<(SetIndex, &Arc<str>)>) {
     let state = shared.routes.load().set(down).state().clone();
     let Ok(mut asked) = state.others_asked.try_lock() else { return };
@@ -82,7 +83,7 @@ pub(crate) async fn refresh_from_others(shared: &Shared, down: SetIndex, from: O
         return;
     }
     let Some((addr, version)) = source(shared, down, from) else { return };
-    // Set before the request, because a request whose future is dropped counts too.
+    // The time is set before the request is sent, because a request whose future is dropped counts too.
     *asked = Some(Instant::now());
     match get_routes(shared, &addr, version, Instant::now() + OTHERS_TIMEOUT).await {
         Ok(response) => shared.adopt(response.routes.as_ref(), &addr),
@@ -90,16 +91,16 @@ pub(crate) async fn refresh_from_others(shared: &Shared, down: SetIndex, from: O
     }
 }
 
-/// Limit on the sets from which a round of a probe requests routes.
+/// Limit on the number of sets from which one round of [`probe`] requests routes.
 const PROBED_SETS: usize = 8;
 
-/// Limit on the rounds of a probe. A node that has just stopped costs a round, and a rolling restart stops one node at
-/// a time.
+/// Limit on the rounds of [`probe`]. A round fails if the nodes that it asks have just stopped. The next round asks
+/// other nodes, which run, because a rolling restart stops only one node at a time.
 const PROBE_ROUNDS: usize = 4;
 
-/// Requests newer routes from one node of each of several sets, and returns at the first response. If none of these
-/// nodes responds, requests routes from other nodes of the sets, because a set still serves if only one of its nodes
-/// has just stopped.
+/// Requests newer routes from one node of each of several sets, and returns when the first of them responds. If none of
+/// these nodes responds, requests routes from other nodes of the sets, because a set is still served if only one of its
+/// nodes has just stopped.
 pub(crate) async fn probe(shared: &Shared, deadline: Instant) -> Result<(), ConnectError> {
     let (mut failed, mut tried) = (ConnectError::NoSeeds, HashSet::new());
     for _ in 0..PROBE_ROUNDS {
@@ -129,8 +130,8 @@ pub(crate) async fn probe(shared: &Shared, deadline: Instant) -> Result<(), Conn
     Err(failed)
 }
 
-/// Returns for several sets one node that was not tried yet, with the route version of the set that this client has.
-/// Reachable sets come first.
+/// Returns one node for each of several sets, with the version of that set's routes that this client has. None of the
+/// nodes is in `tried`. Reachable sets come first.
 fn probed(shared: &Shared, tried: &HashSet<Arc<str>>) -> Vec<(Arc<str>, u64)> {
     let directory = shared.routes.load();
     let mut sets: Vec<_> = directory.sets().iter().collect();
@@ -146,8 +147,9 @@ fn probed(shared: &Shared, tried: &HashSet<Arc<str>>) -> Vec<(Arc<str>, u64)> {
     sets.into_iter().filter_map(node).take(PROBED_SETS).collect()
 }
 
-/// Returns the address from which routes are fetched while no node of the set `down` can be reached, and the route
-/// version that this client has of the set at that address.
+/// Returns the address from which routes are fetched while no node of the set `down` can be reached, and the version of
+/// the routes that this client has of the set at that address. `from` is the address to use, with its set; if it is
+/// `None`, a reachable node of another set is chosen.
 fn source(shared: &Shared, down: SetIndex, from: Option<(SetIndex, &Arc<str>)>) -> Option<(Arc<str>, u64)> {
     let is_suspect = |addr: &str| shared.pool.is_suspect(addr);
     let directory = shared.routes.load();

@@ -1,4 +1,4 @@
-//! Errors of calls and of connecting, with the facts that a caller needs to decide about a retry.
+//! Errors of calls, and errors of connecting a client. They state what a caller needs to know to decide about a retry.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,11 +26,11 @@ pub enum CallError {
         /// The requested count.
         count: u32,
     },
-    /// A server refused the request. Retries failed too, or would have been useless.
+    /// A server refused the request. The client's retries were refused too, or a retry would have been useless.
     #[error(transparent)]
     Refused(Box<Refused>),
-    /// No node of the section's set could be reached by this client, or by a node that forwarded the request. Calls for
-    /// sections of other sets are unaffected.
+    /// No node of the section's set could be reached, either by this client or by a node that forwarded the request.
+    /// Calls for sections of other sets are unaffected.
     #[error(transparent)]
     SetUnavailable(Box<SetUnavailable>),
     /// Every connection failed before a response arrived.
@@ -44,7 +44,8 @@ pub enum CallError {
         /// Whether numbers may have been consumed.
         may_have_applied: bool,
     },
-    /// A server sent a response that does not match the request, because it implements another protocol or has a bug.
+    /// A server sent a response that does not match the request, because the server implements another protocol or has
+    /// a bug.
     #[error("{addr} sent an invalid response: {what}")]
     BadAnswer {
         /// The server's address.
@@ -54,7 +55,8 @@ pub enum CallError {
     },
 }
 
-/// A server's refusal. It changed no counter, unless [`CallError::may_have_applied`] returns `true`.
+/// A server's refusal of a request or an item. The refused request or item changed no counter, unless
+/// [`CallError::may_have_applied`] returns `true`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}{message}", of(*.uid))]
 pub struct Refused {
@@ -62,18 +64,20 @@ pub struct Refused {
     pub uid: Option<u64>,
     /// The gRPC code.
     pub code: Code,
-    /// The reason in capitals, e.g. `UNSERVED`; empty if the refusal does not come from the sequence service itself.
+    /// The reason of the refusal in capitals, e.g. `UNSERVED`; empty if the refusal does not come from the sequence
+    /// service itself.
     pub reason: String,
-    /// Description for humans. If a request for ids was refused, it names the series.
+    /// Description of the refusal for humans. If a request for ids was refused, the description names the series.
     pub message: String,
     /// Time after which the server expects a retry to succeed; `None` if the refusal is permanent, or if the deadline
     /// has passed.
     pub retry_after: Option<Duration>,
-    /// Highest number to which an advance may raise the uid at present; `None` unless the reason is `ADVANCE_TOO_FAR`.
+    /// Highest number to which an advance may raise the uid at present, if the reason is `ADVANCE_TOO_FAR`; otherwise
+    /// `None`.
     pub bound: Option<u64>,
     /// Number of times that the item was sent.
     pub attempts: u32,
-    /// Whether this attempt or an earlier one may have consumed numbers.
+    /// Whether the refused attempt or an earlier attempt of the call may have consumed numbers.
     pub may_have_applied: bool,
 }
 
@@ -82,8 +86,8 @@ fn of(uid: Option<u64>) -> String {
     uid.map(|uid| format!("uid {uid}: ")).unwrap_or_default()
 }
 
-/// Failure to reach any node of a set, by this client or by a node that forwarded the request. The cluster has other
-/// sets.
+/// Failure to reach any node of a section's set. The failure occurred in this client or in a node that forwarded the
+/// request. The cluster has other sets.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}the section is in set {}, of which no node can be reached", of(*.uid), self.shown())]
 pub struct SetUnavailable {
@@ -94,9 +98,9 @@ pub struct SetUnavailable {
     /// Name of the set; empty if unknown.
     pub name: String,
     /// Time after which a retry may succeed, as stated by the node that forwarded the request; `None` if this client
-    /// itself could not connect.
+    /// itself could not connect to the set.
     pub retry_after: Option<Duration>,
-    /// Number of times that the item was sent, or that connecting to send it failed.
+    /// Number of attempts to send the item, including attempts that failed because no connection was made.
     pub attempts: u32,
     /// Whether numbers may have been consumed.
     pub may_have_applied: bool,
@@ -108,7 +112,7 @@ pub struct SetUnavailable {
 pub struct Unreachable {
     /// Address of the last attempt.
     pub addr: Arc<str>,
-    /// Number of times that the request was sent, or that connecting to send it failed.
+    /// Number of attempts to send the request, including attempts that failed because no connection was made.
     pub attempts: u32,
     /// Whether numbers may have been consumed.
     pub may_have_applied: bool,
@@ -117,7 +121,7 @@ pub struct Unreachable {
 }
 
 impl CallError {
-    /// Returns whether the same call may succeed later. A retry never yields a duplicate. If
+    /// Returns whether the same call may succeed later. A retry never returns a number that was returned before. If
     /// [`CallError::may_have_applied`] returns `true`, a retry can skip numbers.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
@@ -141,7 +145,8 @@ impl CallError {
         }
     }
 
-    /// Returns the same error, marked so that it also reports an earlier attempt that may have consumed numbers.
+    /// Returns this error, marked so that [`CallError::may_have_applied`] returns `true`, because of an earlier
+    /// attempt.
     pub(crate) fn having_applied(mut self) -> CallError {
         match &mut self {
             CallError::Refused(refused) => refused.may_have_applied = true,
@@ -153,7 +158,7 @@ impl CallError {
         self
     }
 
-    /// Returns the time after which the server expects a retry to succeed; `None` if the server stated none.
+    /// Returns the time after which the server expects a retry to succeed; `None` if the server stated no such time.
     pub(crate) fn retry_after(&self) -> Option<Duration> {
         match self {
             CallError::Refused(refused) => refused.retry_after,
@@ -162,7 +167,7 @@ impl CallError {
         }
     }
 
-    /// Returns whether there was no valid response, that is, neither numbers nor a refusal.
+    /// Returns whether the call got no valid response, that is, neither numbers nor a refusal.
     pub(crate) fn is_unanswered(&self) -> bool {
         let is_refusal = matches!(self, CallError::SetUnavailable(unavailable) if unavailable.retry_after.is_some());
         let is_unreachable = matches!(self, CallError::Unreachable(_) | CallError::SetUnavailable(_)) && !is_refusal;
@@ -200,7 +205,7 @@ pub enum ConnectError {
         /// Description of the fault.
         what: &'static str,
     },
-    /// There are more seeds than the client can hold connections for.
+    /// There are more seeds than a client can have.
     #[error("{seeds} seeds are more than a client can hold")]
     TooManySeeds {
         /// Number of seeds given.
@@ -214,7 +219,7 @@ pub enum ConnectError {
         /// Error of the request to that seed.
         source: Status,
     },
-    /// Seeds responded, but none of them had routes before the deadline, because their set is still starting.
+    /// Seeds responded, but none of them had routes before the deadline, because the seeds' sets were still starting.
     #[error("{addr} responds, but has no routes yet")]
     NoRoutes {
         /// Address of one of the seeds.

@@ -1,5 +1,5 @@
-//! A server for tests of code that uses this crate. It has the real protocol on a loopback port, counters in memory,
-//! and faults that a test can inject.
+//! A server for tests of code that uses this crate. It serves the real protocol on a loopback port, keeps its counters
+//! in memory, and has faults that a test can inject.
 //!
 //! ```
 //! # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
@@ -14,8 +14,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Each server runs on its own thread and runtime, so a test may pause its own clock. The servers of a cluster share
-//! their counters, so each of them serves any uid, as if it had forwarded the request to the owner.
+//! Each server runs in its own runtime on its own thread, so a test may pause the clock of the test's runtime. The
+//! servers of a cluster share their counters. So each of them serves any uid, as if it had forwarded the request to the
+//! owner.
 
 mod ids;
 mod series;
@@ -65,7 +66,7 @@ pub struct FakeCluster {
     /// Uids per section, `1 ..= 16_777_216`. Each set starts with an equal number of neighbouring sections, in the
     /// order of the sets. The sections of a set are assigned to its servers in rotation.
     pub section_size: u32,
-    /// Name of each set, which is a DNS label, and number of the set's servers, 1 or above.
+    /// Each set's name, which is a DNS label, and the number of the set's servers, which is 1 or above.
     pub sets: Vec<(String, usize)>,
 }
 
@@ -148,8 +149,8 @@ impl FakeServer {
         format!("http://{}", self.addr)
     }
 
-    /// Closes the port and every connection, as if the process had been killed. The counters and routes of the set
-    /// remain.
+    /// Closes the server's port and every connection to it, as if the process had been killed. The counters and routes
+    /// of the server's set are kept.
     pub fn stop(&self) {
         if let Some(Running { stop, thread }) = self.running.lock().take() {
             self.world.stopped(self.set);
@@ -161,14 +162,14 @@ impl FakeServer {
         }
     }
 
-    /// Refuses the next requests. Each request is refused with the next of these statuses, in order. Refused requests
-    /// change no counter.
+    /// Makes the server refuse its next requests. Each of these requests is refused with the next one of the given
+    /// statuses. Refused requests change no counter.
     pub fn refuse(&self, refusals: impl IntoIterator<Item = Status>) {
         self.node.faults.lock().refusals.extend(refusals);
     }
 
-    /// Refuses the next items of a uid, in any requests. Each item is refused with the next of these refusals, and does
-    /// not change the uid's counter.
+    /// Makes the server refuse the next items of a uid, whether they are in the same request or in different ones. Each
+    /// of these items is refused with the next one of the given refusals and does not change the uid's counter.
     pub fn refuse_uid(&self, uid: u64, refusals: impl IntoIterator<Item = Refusal>) {
         self.node.faults.lock().uids.entry(uid).or_default().extend(refusals);
     }
@@ -178,25 +179,26 @@ impl FakeServer {
         self.node.faults.lock().delay = delay;
     }
 
-    /// With `true`, holds every request after the request was recorded and before it changes a counter, until this
-    /// method is called with `false`.
+    /// If `hold` is true, makes the server hold each request after it recorded the request and before the request
+    /// changes a counter. The requests are held until this method is called with `false`.
     pub fn hold(&self, hold: bool) {
         self.node.held.send_replace(hold);
     }
 
-    /// Sets whether the server has routes. With `false` it behaves like a server of a set that is still starting.
+    /// Sets whether the server has routes. A server without routes behaves like a server of a set that is still
+    /// starting.
     pub fn know_routes(&self, known: bool) {
         self.node.faults.lock().no_routes = !known;
     }
 
-    /// Sets whether the server implements `NextStream`. With `false` it behaves like an older version. Open streams
-    /// stay open.
+    /// Sets whether the server implements `NextStream`. With `false`, it behaves like a server of an older release.
+    /// Streams that are open stay open.
     pub fn know_streams(&self, known: bool) {
         self.node.faults.lock().no_streams = !known;
     }
 
-    /// Moves the uid's section to this server without skipping numbers, as a handover does, or, if the section is in
-    /// another set, as a migration does. The section gets a new epoch, and the routes get a new version.
+    /// Moves the uid's section to this server without skipping numbers. Within a set this acts like a handover, and
+    /// between two sets like a migration. The section gets a new epoch, and the routes get a new version.
     ///
     /// # Panics
     /// If the uid is not in the cluster.
@@ -204,8 +206,8 @@ impl FakeServer {
         self.world.assign(uid, self.set, Some(self.index));
     }
 
-    /// Assigns the uid's section to this server's set, without an owner. Requests for the section are refused until a
-    /// server takes it.
+    /// Assigns the uid's section to this server's set, without an owner. Requests for the section are refused until
+    /// [`FakeServer::take_section_of`] gives it an owner.
     ///
     /// # Panics
     /// If the uid is not in the cluster.
@@ -213,7 +215,8 @@ impl FakeServer {
         self.world.assign(uid, self.set, None);
     }
 
-    /// Sets whether the routes of this server's set follow moves of sections between other sets. The default is `true`.
+    /// Sets whether the routes of this server's set are updated when a section moves between two other sets. The
+    /// default is `true`.
     pub fn learn_moves(&self, learn: bool) {
         self.world.learn(self.set, learn);
     }
@@ -238,8 +241,9 @@ impl FakeServer {
         self.world.set_id(self.set).0
     }
 
-    /// Moves the uid's section to this server, as a takeover after a crash of the section's owner does. The section
-    /// gets a new epoch, every uid is at the ceiling, and reads of a uid are inexact until its next allocation.
+    /// Moves the uid's section to this server, as if the section's owner had crashed and this server had taken the
+    /// section over. The section gets a new epoch, every uid starts at the ceiling, and reads of a uid are inexact
+    /// until its next allocation.
     ///
     /// # Panics
     /// If the uid is not in the cluster.

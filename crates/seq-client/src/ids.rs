@@ -1,4 +1,4 @@
-//! Results of calls for ids, validated while they are decoded.
+//! Results of calls for ids. They are validated when a response is decoded.
 
 use std::iter::FusedIterator;
 use std::sync::Arc;
@@ -10,7 +10,8 @@ use seq_proto::v1;
 
 use crate::error::CallError;
 
-/// Ids of one call, in ascending order. This iterator computes each id when it is needed. No other call gets these ids.
+/// Ids that one call allocated, in ascending order. This iterator computes each id when it is requested. No other call
+/// gets any of these ids.
 #[derive(Clone, Debug)]
 pub struct Ids {
     /// The run that the next id is from.
@@ -29,10 +30,10 @@ pub struct Ids {
 /// The last id of a counter, or an upper bound of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CurrentId {
-    /// The last id, or an upper bound of it; `None` if the counter never had one.
+    /// The last id of the counter, or an upper bound of this id; `None` if the counter never had an id.
     pub id: Option<Id>,
-    /// Whether `id` is exactly the last id. If `false`, `id` is an upper bound. That is the state after an owner's
-    /// crash until the next id is allocated.
+    /// Whether `id` is exactly the last id. If `false`, `id` is an upper bound. This is so after a crash of the
+    /// section's owner, until the next id is allocated.
     pub exact: bool,
     /// Epoch of the ownership that responded, 1 or above.
     pub epoch: u64,
@@ -52,7 +53,8 @@ pub struct DecodedId {
 }
 
 impl Ids {
-    /// Validates a response. It must have `count` ids in ascending order, all of them above `after`.
+    /// Creates the ids from a response, after validating it. The response must have `count` ids in ascending order, all
+    /// of them greater than `after`.
     pub(crate) fn checked(
         response: v1::NextIdsResponse,
         count: u32,
@@ -75,7 +77,7 @@ impl Ids {
         }
     }
 
-    /// Returns the last id of the call, even after the iteration has passed it.
+    /// Returns the last id of the call, even after the iterator has returned it.
     #[must_use]
     pub fn last_id(&self) -> Id {
         self.last
@@ -104,7 +106,7 @@ impl Iterator for Ids {
         let id = Id::new(self.run.first);
         self.run.count -= 1;
         self.left -= 1;
-        // After the last id of a run, this value is not an id.
+        // After the last id of a run, this value is not an id and is not used.
         self.run.first = self.run.first.wrapping_add(self.step);
         id
     }

@@ -1,8 +1,10 @@
-//! The Rust SDK: routes, deadlines, retries with a budget.
+//! The Rust client of the sequence service. It routes requests to owners, and retries them within a deadline and a
+//! retry budget.
 //!
-//! A [`Client`] fetches the routes, which map uids to owners, from its seed nodes. It sends each request to the owner,
-//! and adopts newer routes from the responses. Sections migrate between the sets of a cluster. The routes of each set
-//! name all sets of its cluster, so a client that has a seed in any set can reach all of them.
+//! A [`Client`] fetches the routes, which map uids to owners, from its seed nodes. It sends each request to the owner
+//! of the request's uid, and adopts newer routes from the responses. Sections can migrate between the sets of a
+//! cluster. The routes of each set name all sets of its cluster, so a client that has a seed in one set can reach all
+//! of them.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -41,8 +43,9 @@
 //! # }
 //! ```
 //!
-//! Ids of a series are unique in the cluster: message ids, order numbers, or ids with a shard ([`Series`]).
-//! [`Segments`] fetches ids before they are needed. [`Tickets`] takes ids from counters in several sets by rotation:
+//! Ids of a series are unique in the cluster. They are used e.g. as message ids, order numbers, or ids that contain a
+//! shard ([`Series`]). [`Segments`] fetches ids before they are needed. [`Tickets`] takes ids from counters in several
+//! sets in rotation:
 //!
 //! ```no_run
 //! # async fn example(client: seq_client::Client) -> Result<(), seq_client::CallError> {
@@ -56,18 +59,18 @@
 //!
 //! # Order of the modules
 //! Each module uses only modules further up in this list:
-//! * `budget` (retries), `directory` (routes of all sets, each with its budget), `batch_plan`, `node_client`.
+//! * `budget`: the limit on retries. `directory`: the routes of all sets, each with its budget. `batch_plan`,
+//!   `node_client`.
 //! * `error`, then `allocation`: results.
 //! * `shared`: the state of a client; `discovery`: routes from seeds and other sets.
 //! * `attempts`: targets and retries of one call.
 //! * `stream_call`, `batch_call`: the requests of a call. `ids`: results of calls for ids.
-//! * `client`: the calls; `connect`: settings of a client and its connecting; `cluster_view`: the client's routes, for
+//! * `client`: the calls. `connect`: settings of a client, and connecting it. `cluster_view`: the client's routes, for
 //!   proxies.
-//! * `series`: the calls for ids; `segments`: ids that are fetched ahead; `tickets`: ids of several
-//!   counters.
+//! * `series`: the calls for ids. `segments`: ids that are fetched ahead. `tickets`: ids from several counters.
 //!
-//! **Architecture Invariant:** the client keeps no state per uid. The servers guarantee order and uniqueness. If a
-//! client fetched numbers before they are needed or cached them, it could break the order between two processes that
+//! **Architecture Invariant:** the client keeps no state for single uids. The servers guarantee order and uniqueness. A
+//! client that fetched numbers before they are needed, or cached them, could break the order between two processes that
 //! use the same uid.
 
 mod allocation;

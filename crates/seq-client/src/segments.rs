@@ -1,4 +1,5 @@
-//! Segments: a handle that fetches ranges of ids before they are needed, and returns ids from them without a request.
+//! Segments of ids: a handle that fetches ranges of ids before they are needed, and then returns ids from a range
+//! without a request.
 
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use buffer::{Buffer, Fetch, Limits, Taken};
 
 mod buffer;
 
-/// Default time for which a fetched range lasts. It is longer than any change of owner.
+/// Default time for which a fetched range of ids lasts. It is longer than any change of owner takes.
 const HOLD: Duration = Duration::from_secs(10);
 
 /// Age above which fetched ids that contain a time are dropped.
@@ -45,13 +46,13 @@ pub struct SegmentsBuilder {
 /// # }
 /// ```
 ///
-/// The ids of one handle are unique and increase. Ids of different handles are unique too, but in no order. Fetched ids
-/// that are never used are skipped. Their number is at most twice the number of used ids, plus 2. A handle from which
-/// only one id is taken skips none.
+/// The ids of one handle are unique and increasing. The ids of different handles are unique too, but in no order
+/// relative to each other. Fetched ids that are never used are skipped. Their number is at most twice the number of
+/// used ids, plus 2. A handle from which only one id is taken skips none.
 ///
 /// A range has enough ids for the time [`SegmentsBuilder::hold`] at the present rate of use, and the next range is
-/// fetched when half of the present range is used. So a handle in use still returns ids for a while if no node
-/// responds. If ids contain a time, unused ids are dropped a second after they were fetched.
+/// fetched when half of the present range is used. So a handle that is in use still returns ids for a while if no node
+/// responds. If the ids of the series contain a time, unused ids are dropped a second after they were fetched.
 #[derive(Debug)]
 pub struct Segments {
     series: Series,
@@ -71,15 +72,16 @@ struct Fetching {
 type Fetched = Result<(Ids, Instant), CallError>;
 
 impl Series {
-    /// Returns the settings of a handle that fetches ids before they are needed. The ids are of this series, of its
-    /// lane and above its `after` id. The handle sends no request before its first id is taken.
+    /// Returns the settings of a handle that fetches ids of this series before they are needed. If this [`Series`] was
+    /// restricted to a lane or to ids above an id, the handle's ids are restricted in the same way. The handle sends no
+    /// request before its first id is taken.
     pub fn segments(&self) -> SegmentsBuilder {
         SegmentsBuilder { series: self.clone(), hold: HOLD }
     }
 }
 
 impl SegmentsBuilder {
-    /// Sets the time for which a range lasts at the present rate of use. The default is 10 s.
+    /// Sets the time for which a range of ids lasts at the present rate of use. The default is 10 s.
     pub fn hold(self, hold: Duration) -> SegmentsBuilder {
         SegmentsBuilder { hold, ..self }
     }
@@ -90,8 +92,8 @@ impl SegmentsBuilder {
         let SegmentsBuilder { series, hold } = self;
         let limits = match series.shape() {
             Shape::Counter(_) => Limits { hold, max_age: None, max_size: MAX_COUNT },
-            // The next range is fetched while half of the present range is left. With half of the maximum age, it is
-            // used up before its ids are too old.
+            // The next range is fetched while half of the present range is left. If a range lasts for half of the
+            // maximum age, its ids are used up before they are too old.
             Shape::Timed(_) => Limits { hold: hold.min(MAX_AGE / 2), max_age: Some(MAX_AGE), max_size: MAX_TIMED },
         };
         Segments { buffer: Buffer::new(limits, series.floor()), series, fetch: None }
@@ -99,8 +101,8 @@ impl SegmentsBuilder {
 }
 
 impl Segments {
-    /// Takes the next id if one has been fetched. Returns `None` while ids are being fetched and none is left. This
-    /// happens before the first id of the handle, and when the fetched ids run out while no node responds.
+    /// Takes the next id if an id has been fetched. Returns `None` if none is left. This is so before the first range
+    /// has been fetched, and when the fetched ids run out while no node responds.
     #[inline]
     pub fn try_next(&mut self) -> Option<Id> {
         match self.buffer.quick() {
@@ -112,7 +114,7 @@ impl Segments {
     /// Takes the next id. Waits only if no fetched id is left.
     ///
     /// # Errors
-    /// [`CallError`] of the fetch. A later call fetches again.
+    /// [`CallError`] of the fetch of a range. A later call of this method starts another fetch.
     ///
     /// # Cancel safety
     /// Dropping the future loses no id.
@@ -126,14 +128,14 @@ impl Segments {
                     let fetched = (&mut fetch.result).await;
                     self.collect(fetched.ok())?;
                 }
-                // A fetch has just failed, so the next fetch has to wait.
+                // The last fetch failed, so the next fetch begins only after a pause.
                 None => tokio::time::sleep_until(self.buffer.retry_at().unwrap_or_else(Instant::now)).await,
             }
         }
     }
 
-    /// Returns the number of ids that were fetched and not used. Ids that were dropped because of their age are
-    /// included. Ids of a fetch in flight are not.
+    /// Returns the number of ids that were fetched but not used, including ids that were dropped because of their age,
+    /// but not ids of a fetch in flight.
     #[must_use]
     pub fn unused(&self) -> u64 {
         self.buffer.unused()
@@ -148,7 +150,8 @@ impl Segments {
         let finished = self.fetch.as_mut().map(|fetch| fetch.result.try_recv());
         match finished {
             None | Some(Err(oneshot::error::TryRecvError::Empty)) => {}
-            // If a fetch failed while ids are left, it is repeated. If no id is left, `next` reports the failure.
+            // If a fetch failed while fetched ids are left, the failure is ignored and the fetch is repeated later. If
+            // no id is left, `next` reports the failure.
             Some(result) => drop(self.collect(result.ok())),
         }
         let (taken, fetch) = self.buffer.take(Instant::now());
@@ -172,8 +175,8 @@ impl Segments {
         self.fetch = Some(Fetching { result, _task: AbortOnDropHandle::new(task) });
     }
 
-    /// Adds the result of the fetch in flight to the buffer. `fetched` is `None` if the task of the fetch ended with
-    /// its runtime.
+    /// Adds the result of the fetch that was in flight to the buffer. `fetched` is `None` if the task of the fetch
+    /// ended because its runtime ended.
     fn collect(&mut self, fetched: Option<Fetched>) -> Result<(), CallError> {
         self.fetch = None;
         match fetched {

@@ -1,4 +1,5 @@
-//! Series: ids from any node of the cluster. A call makes its attempts in the same way as every other call.
+//! Calls for the ids of a series. They can be sent to any node of the cluster. Deadlines and retries are the same as
+//! those of calls for numbers.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -23,8 +24,8 @@ use crate::ids::{CurrentId, DecodedId, Ids};
 /// The client of the node to which an attempt is sent.
 type Node = IdServiceClient<CallerChannel>;
 
-/// A series of ids. Clones share the connections of the client that opened it; [`Series::lane`] and [`Series::after`]
-/// return handles with other settings.
+/// A series of ids. Clones share the connections of the client that opened the series. [`Series::lane`] and
+/// [`Series::after`] return handles of the same series with other settings.
 ///
 /// ```no_run
 /// # async fn example(client: seq_client::Client) -> Result<(), seq_client::CallError> {
@@ -41,11 +42,11 @@ type Node = IdServiceClient<CallerChannel>;
 /// ```
 ///
 /// # Retries
-/// Any node serves a call. Failed attempts are repeated in the same way as by [`Client`]. The ids of a lost response
-/// are skipped and never allocated again.
+/// Any node serves a call. A failed attempt is repeated in the same way as by [`Client`]. If a response is lost, the
+/// ids in it are skipped and never allocated again.
 ///
 /// # Cancel safety
-/// Dropping the future of a call abandons the call. Ids may have been consumed.
+/// Dropping the future of a call abandons the call. The call may have consumed ids.
 #[derive(Clone, Debug)]
 pub struct Series {
     client: Client,
@@ -54,7 +55,7 @@ pub struct Series {
     known: Arc<KnownSeries>,
     shape: SeriesShape,
     lane: Option<u32>,
-    /// Lower bound of the ids, all of which are above it; 0 if there is none.
+    /// Number above which all ids of this handle are; 0 if there is no such bound.
     after: u64,
 }
 
@@ -62,8 +63,8 @@ impl Client {
     /// Returns the series with the name `name`. Sends a request only if the client does not know the series yet.
     ///
     /// # Errors
-    /// [`CallError::Refused`] with `UNKNOWN_SERIES` if the seeds know no such series. The seeds know a new series
-    /// within a second.
+    /// [`CallError::Refused`] with `UNKNOWN_SERIES` if the seeds do not know a series of this name. They know a new
+    /// series within a second of its creation.
     ///
     /// # Cancel safety
     /// Dropping the future has no effect.
@@ -108,7 +109,7 @@ impl Series {
         &self.known.record
     }
 
-    /// Returns the shape of this series and the rules of allocating its ids. Proxies use them.
+    /// Returns the shape of this series and the rules by which its ids are allocated. Proxies use them.
     #[must_use]
     pub fn rules(&self) -> SeriesShape {
         self.shape
@@ -126,14 +127,14 @@ impl Series {
         self.shape.shape
     }
 
-    /// Returns a handle of the same series for the ids of one lane. The lane is required if callers of the series name
-    /// lanes, and refused otherwise.
+    /// Returns a handle of the same series that allocates ids of the given lane. In a series whose callers name lanes,
+    /// calls without a lane are refused. In any other series, calls with a lane are refused.
     #[must_use]
     pub fn lane(&self, lane: u32) -> Series {
         Series { lane: Some(lane), ..self.clone() }
     }
 
-    /// Returns a handle of the same series whose ids are all above `id`.
+    /// Returns a handle of the same series that allocates only ids greater than `id`.
     #[must_use]
     pub fn after(&self, id: Id) -> Series {
         Series { after: id.get(), ..self.clone() }
@@ -142,21 +143,24 @@ impl Series {
     /// Takes the next id.
     ///
     /// # Errors
-    /// [`CallError`]. With [`CallError::may_have_applied`], an id may be lost to a gap.
+    /// [`CallError`]. If [`CallError::may_have_applied`] returns `true`, an id may have been consumed, which is then
+    /// skipped.
     pub async fn next(&self) -> Result<Id, CallError> {
         self.take(1).await.map(|ids| ids.last_id())
     }
 
-    /// Takes the next `count` ids. `count` is in `1 ..= 1_000_000`, or in `1 ..= 10_000` if the ids contain a time. The
-    /// ids are of one lane and ascending.
+    /// Takes the next `count` ids. `count` is in `1 ..= 1_000_000`, or in `1 ..= 10_000` if the ids of the series
+    /// contain a time. All these ids are of the same lane and in ascending order.
     ///
     /// # Errors
-    /// [`CallError`]. With [`CallError::may_have_applied`], ids may be lost to a gap.
+    /// [`CallError`]. If [`CallError::may_have_applied`] returns `true`, ids may have been consumed, which are then
+    /// skipped.
     pub async fn take(&self, count: u32) -> Result<Ids, CallError> {
         self.take_by(&mut self.client.attempts(), count).await
     }
 
-    /// Takes ids, within the attempts that the call has left.
+    /// Takes the next `count` ids as [`Series::take`] does, but with the attempts of `attempts`, which the caller
+    /// created.
     pub(crate) async fn take_by(&self, attempts: &mut Attempts<'_>, count: u32) -> Result<Ids, CallError> {
         if !(1..=MAX_COUNT).contains(&count) {
             return Err(CallError::CountOutOfRange { uid: None, count });
@@ -176,7 +180,7 @@ impl Series {
     /// Reads the last id of a counter. Changes nothing.
     ///
     /// # Errors
-    /// [`CallError`]. It is the refusal `NOT_A_COUNTER` for a series whose ids contain a time.
+    /// [`CallError`]. A series whose ids contain a time is refused with `NOT_A_COUNTER`.
     pub async fn current(&self) -> Result<CurrentId, CallError> {
         let request = v1::CurrentIdRequest { series: self.name().to_owned() };
         let current = |mut node: Node, request| async move { node.current(request).await };
@@ -189,16 +193,17 @@ impl Series {
         }
     }
 
-    /// Raises a counter to one of its ids, so that its next id is above this id. It is used by imports. Idempotent.
-    /// Returns the epoch of the ownership that applied the advance, 1 or above.
+    /// Raises a counter to one of its ids, so that the counter's next id is greater than `id`. This is used to import
+    /// counters. It is idempotent. Returns the epoch of the ownership that applied the advance, 1 or above.
     ///
     /// # Errors
-    /// [`CallError`]. `ALREADY_PAST` means that the counter is above the id; see [`Client::advance`].
+    /// [`CallError`]. `ALREADY_PAST` means that the last id of the counter is greater than `id`; see
+    /// [`Client::advance`].
     pub async fn advance(&self, id: Id) -> Result<u64, CallError> {
         self.advance_by(&mut self.client.attempts(), id).await
     }
 
-    /// Raises a counter, within the attempts that the call has left.
+    /// Raises a counter as [`Series::advance`] does, but with the attempts of `attempts`, which the caller created.
     pub(crate) async fn advance_by(&self, attempts: &mut Attempts<'_>, id: Id) -> Result<u64, CallError> {
         let request = v1::AdvanceIdRequest { series: self.name().to_owned(), to: id.get() };
         let advance = |mut node: Node, request| async move { node.advance(request).await };
@@ -236,7 +241,7 @@ impl Series {
     }
 
     /// Sends a request to one node of the cluster after another until a node responds. Returns the response and the
-    /// node's address.
+    /// address of the node that responded.
     async fn call<M: Clone, R, F: Future<Output = Result<Response<R>, Status>>>(
         &self,
         attempts: &mut Attempts<'_>,
@@ -254,7 +259,7 @@ impl Series {
     }
 }
 
-/// Returns a refusal that this client makes itself, without sending the request.
+/// Returns a refusal that the client itself creates, without sending a request.
 pub(crate) fn refusal(reason: &str, code: Code, message: String) -> CallError {
     CallError::Refused(Box::new(Refused {
         uid: None,

@@ -1,5 +1,5 @@
-//! State that all calls of a client share: the connections, the routes with the retry budget of each set, and the
-//! batchers.
+//! State that all calls of a client share: the connections, the batchers, and the routes with the retry budget of each
+//! set.
 
 use std::sync::Arc;
 
@@ -17,21 +17,21 @@ pub(crate) struct Shared {
     pub(crate) pool: Pool,
     pub(crate) routes: Routes,
     pub(crate) seeds: Vec<Arc<str>>,
-    /// Batchers of calls; `None` if coalescing is off. Then every call is a unary request.
+    /// Batchers of calls; `None` if coalescing is off, so that every call is a unary request.
     pub(crate) batchers: Option<Batchers>,
-    /// Time of the last fetch of routes from the seeds. It is locked during the fetch.
+    /// Time of the last fetch of routes from the seeds. The lock is held during the fetch.
     pub(crate) refreshed: tokio::sync::Mutex<Option<Instant>>,
-    /// Whether only AllocSvrs are accepted as nodes. If the routes state an address for a set, the AllocSvr at this
-    /// address must also be of that set.
+    /// Whether a server is accepted only if it is an AllocSvr. If the routes state the server's address for a set, the
+    /// AllocSvr must also belong to that set.
     pub(crate) allocs_only: bool,
-    /// Lock that is held while the connections are adjusted to the addresses in the newest routes, so that older routes
-    /// cannot be applied last.
+    /// Lock that is held while the connections are adjusted to the addresses in the newest routes, so that an
+    /// adjustment to older routes never comes last.
     pub(crate) addrs: Mutex<()>,
 }
 
 impl Shared {
-    /// Adopts the routes in a response. If the routes are invalid, logs and ignores them, because the response itself
-    /// is valid.
+    /// Adopts the routes in a response from the address `from`. If the routes are invalid, logs and ignores them,
+    /// because the rest of the response is valid.
     pub(crate) fn adopt(&self, routes: Option<&v1::Routes>, from: &str) {
         let Some(routes) = routes else { return };
         match self.routes.adopt(routes, None) {
@@ -41,8 +41,8 @@ impl Shared {
         }
     }
 
-    /// Closes the connections to addresses that are in no route table any more, and to addresses that now belong to
-    /// another set.
+    /// Closes the connections to addresses that are no longer in the routes of any set, and to addresses that now
+    /// belong to another set than before.
     pub(crate) fn follow_addrs(&self) {
         let _addrs = self.addrs.lock();
         let directory = self.routes.load();

@@ -1,8 +1,8 @@
-//! The first attempt of a call for one uid, which is made in the stream to the owner. Concurrent calls share the
-//! messages of this stream ([`seq_channel::batch`]).
+//! The first attempt of a call for one uid. It is made in the stream to the owner, whose messages are shared by
+//! concurrent calls ([`seq_channel::batch`]).
 //!
-//! Only the first attempt is coalesced, and only if it is sent to the owner. Retries, and requests to a node that
-//! forwards them, are unary (docs/adr/0009-coalescing.md).
+//! Only the first attempt is coalesced with other calls, and only if it is sent to the owner itself. Retries, and
+//! requests to a node that forwards them, are unary (docs/adr/0009-coalescing.md).
 
 use seq_channel::batch::{Call, CallItems, Item, Outcome};
 use seq_proto::Reason;
@@ -11,8 +11,8 @@ use crate::allocation::Allocation;
 use crate::attempts::{Attempts, StreamTarget};
 use crate::error::CallError;
 
-/// Makes the first attempt of a call in the stream to the owner. Returns `None` if it allocated no number and the call
-/// has to continue with unary requests.
+/// Makes the first attempt of a call in the stream to the owner. Returns `None` if the attempt allocated no number and
+/// the call has to continue with unary requests.
 pub(crate) async fn next(attempts: &mut Attempts<'_>, uid: u64, count: u32) -> Result<Option<Allocation>, CallError> {
     let Some(StreamTarget { batcher, route_version, epoch }) = attempts.stream_target(uid) else { return Ok(None) };
     let addr = batcher.addr();

@@ -1,4 +1,5 @@
-//! Tickets: ids from several counters by rotation, as ticket servers allocate them.
+//! Tickets. These are ids that are taken from several counters in rotation, as ticket servers of other systems allocate
+//! them.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
@@ -15,11 +16,11 @@ use crate::error::CallError;
 use crate::ids::Ids;
 use crate::series::{Series, refusal};
 
-/// Time for which a counter is left out after it failed, as long as another counter responds.
+/// Time for which a counter is left out of the rotation after it failed, as long as another counter responds.
 const LEFT_OUT: Duration = Duration::from_secs(1);
 
-/// Ids from several counters by rotation. The counters are, for example, in two sets or clusters, so that ids are still
-/// available while one set or cluster is down.
+/// Ids that are taken from several counters in rotation. For example, the counters are in two sets or clusters, so that
+/// ids are still available while one set or cluster is down.
 ///
 /// ```no_run
 /// # async fn example(client: seq_client::Client) -> Result<(), seq_client::CallError> {
@@ -32,14 +33,15 @@ const LEFT_OUT: Duration = Duration::from_secs(1);
 /// # }
 /// ```
 ///
-/// Ids are unique, because no two counters have an id in common. If a call begins after another call ended, its ids are
-/// greater. If the counter of a call is unavailable, the call continues with the next counter, and the unavailable
-/// counter is left out for a second. Retries spend from the retry budget of the counter's set.
+/// Ids are unique, because no two counters have an id in common. The ids of a call are greater than the ids of every
+/// call that ended before it began. If the counter of a call is unavailable, the call continues with the next counter,
+/// and the unavailable counter is left out for a second. Retries spend from the retry budget of the set to which they
+/// are sent.
 #[derive(Debug)]
 pub struct Tickets {
     counters: Box<[Counter]>,
-    /// Number of calls so far. Modulo the number of counters, it is the index of the counter that the next call tries
-    /// first.
+    /// Number of calls so far. This number modulo the number of counters is the index of the counter that the next call
+    /// tries first.
     turn: AtomicUsize,
     /// The highest id in any response so far.
     last: AtomicU64,
@@ -56,8 +58,8 @@ impl Tickets {
     /// Creates tickets over several counters.
     ///
     /// # Errors
-    /// [`CallError::Refused`], with `NOT_A_COUNTER` for a series whose ids contain a time, and with `LANES_OVERLAP` if
-    /// two counters could allocate the same id.
+    /// [`CallError::Refused`]. The reason is `NOT_A_COUNTER` for a series whose ids contain a time, and `LANES_OVERLAP`
+    /// if two counters could allocate the same id.
     ///
     /// # Panics
     /// If there is no series.
@@ -82,10 +84,11 @@ impl Tickets {
         Ok(Tickets { counters: counters.into(), turn: AtomicUsize::new(0), last: AtomicU64::new(0) })
     }
 
-    /// Takes the next id. It is above the ids of all calls that have ended.
+    /// Takes the next id. It is greater than the ids of all calls that ended before this call began.
     ///
     /// # Errors
-    /// [`CallError`] of the last attempt. With [`CallError::may_have_applied`], an id may be lost to a gap.
+    /// [`CallError`] of the last attempt. If [`CallError::may_have_applied`] returns `true`, an id may have been
+    /// consumed, which is then skipped.
     ///
     /// # Cancel safety
     /// Dropping the future may consume an id.
@@ -93,8 +96,8 @@ impl Tickets {
         self.take(1).await.map(|ids| ids.last_id())
     }
 
-    /// Takes the next `count` ids of one counter, `1 ..= 1_000_000`. They are above the ids of all calls that have
-    /// ended.
+    /// Takes the next `count` ids of one counter. `count` is in `1 ..= 1_000_000`. The ids are greater than the ids of
+    /// all calls that ended before this call began.
     ///
     /// # Errors
     /// As [`Tickets::next`].
@@ -108,7 +111,8 @@ impl Tickets {
         for made in 0_u32.. {
             let place = made as usize % order.len();
             let counter = order[place];
-            // The time is limited, so that a counter that does not respond leaves time for the other counters.
+            // The time for an attempt is limited, so that after a counter that does not respond there is time left for
+            // the other counters.
             let left = deadline.saturating_duration_since(Instant::now()) / (order.len() - place) as u32;
             let attempts = Attempts::new(counter.series.client().shared(), deadline);
             let mut attempts = attempts.once(Instant::now() + left, made / order.len() as u32);
@@ -135,18 +139,19 @@ impl Tickets {
         unreachable!("the deadline ends the call")
     }
 
-    /// Returns the counters in the order in which a call tries them. Successive calls begin with successive counters,
-    /// and counters that are left out come last.
+    /// Returns the counters in the order in which a call tries them. Successive calls begin with successive counters.
+    /// Counters that are left out of the rotation come last.
     fn order(&self) -> Vec<&Counter> {
         let (front, back) = self.counters.split_at(self.turn.fetch_add(1, Relaxed) % self.counters.len());
         let now = Instant::now();
         let mut order: Vec<&Counter> = back.iter().chain(front).collect();
-        // The sort is stable, so the order is otherwise unchanged.
+        // The sort is stable, so the order of the other counters is unchanged.
         order.sort_by_key(|counter| counter.left_out_until.lock().is_some_and(|until| now < until));
         order
     }
 
-    /// Takes ids of one counter. If the counter is too far behind the other counters, raises it first.
+    /// Takes ids of one counter. If the counter is so far behind the other counters that the call is refused, raises
+    /// the counter first.
     async fn take_from(&self, counter: &Counter, attempts: &mut Attempts<'_>, count: u32) -> Result<Ids, CallError> {
         let last = Id::new(self.last.load(Relaxed));
         let series = last.map_or_else(|| counter.series.clone(), |last| counter.series.after(last));
@@ -166,8 +171,7 @@ fn is(error: &CallError, reason: Reason) -> bool {
     matches!(error, CallError::Refused(refused) if *refused.reason == reason)
 }
 
-/// Returns whether two unbounded counters with these shapes have an id in common. The last ids of the counters are not
-/// taken into account.
+/// Returns whether two counters with these shapes would have an id in common if their ids had no upper limit.
 fn overlap(one: CounterShape, other: CounterShape) -> bool {
     let (mut a, mut b) = (one.increment, other.increment);
     while b > 0 {
@@ -176,7 +180,8 @@ fn overlap(one: CounterShape, other: CounterShape) -> bool {
     one.offset % a == other.offset % a
 }
 
-/// Returns the highest id of a counter that is at most `id`; `None` if the counter begins above `id`.
+/// Returns the highest id of a counter that is not greater than `id`; `None` if the first id of the counter is greater
+/// than `id`.
 fn at_most(shape: CounterShape, id: Id) -> Option<Id> {
     let CounterShape { offset, increment, max_id } = shape;
     let above = id.get().min(max_id).checked_sub(offset)?;

@@ -1,4 +1,4 @@
-//! Finds the migrations that were open in the backup of a restored set. The restore ends them.
+//! Finds the migrations that a restore of a set ends. They are the migrations that were open in the restored backup.
 
 use seq_core::state::{Phase, Scope, State};
 use serde::Serialize;
@@ -6,7 +6,7 @@ use serde::Serialize;
 use crate::output::digits;
 use crate::selection::sections_text;
 
-/// A migration that was open in the backup.
+/// A migration that was open in the backup of a set.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub struct EndedMigration {
     #[serde(serialize_with = "digits")]
@@ -14,12 +14,12 @@ pub struct EndedMigration {
     /// The other set.
     to: String,
     sections: u32,
-    /// `rolled_back` if the sections that arrived in the other set return without a request, or `completed` if the
-    /// migration itself was returning sections, which then stay where they are.
+    /// `rolled_back` if the sections that arrived in the other set return without a command of the operator.
+    /// `completed` if the migration is itself a return; the sections that it brought back then stay.
     becomes: &'static str,
 }
 
-/// Returns the migrations that end when a set is restored from a backup with this state.
+/// Returns the migrations that end when a set is restored from a backup that contains `state`.
 pub fn ended_migrations(state: &State) -> Vec<EndedMigration> {
     let open = state.migrations.iter().filter(|(_, migration)| migration.phase == Phase::Open);
     let ended = open.map(|(id, migration)| {

@@ -1,49 +1,50 @@
-//! Reads environment variables of the process. Variables that stand for arguments are read by clap instead, by
-//! `env = "..."`.
+//! Reads the environment variables of the process. Variables that set an argument of the command line are read by clap
+//! instead, because the argument's definition contains `env = "..."`.
 //!
-//! Invariant: no other code of the product reads the environment. `cargo xtask tidy` checks this.
+//! Invariant: no other code of the product reads environment variables. `cargo xtask tidy` checks this.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use std::time::Duration;
 
-/// Returns the variables whose name and value are UTF-8. Other variables cannot be settings.
+/// Returns the variables whose names and values are valid UTF-8. All other variables cannot be settings.
 pub fn utf8_variables() -> impl Iterator<Item = (String, String)> {
     env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
 }
 
-/// Returns whether a variable is set, and not empty.
+/// Returns whether the variable `name` is set and not empty.
 pub fn is_set(name: &str) -> bool {
     env::var_os(name).is_some_and(|value| !value.is_empty())
 }
 
-/// Returns whether a variable is set and empty, which counts as unset.
+/// Returns whether the variable `name` is set but empty. Such a variable counts as unset.
 pub fn is_empty(name: &OsStr) -> bool {
     env::var_os(name).is_some_and(|value| value.is_empty())
 }
 
-/// Returns whether the user has turned colours off, or the terminal has none.
+/// Returns whether output must have no colours, because the user has turned them off (`NO_COLOR`) or the terminal has
+/// none.
 pub fn refuses_color() -> bool {
     env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
         || env::var_os("TERM").is_some_and(|term| term == "dumb")
 }
 
-/// Returns the notification socket of the supervisor that started the process (`sd_notify(3)`); `None` without such a
-/// supervisor.
+/// Returns the socket at which the supervisor that started the process expects notifications (`sd_notify(3)`). Returns
+/// `None` if no such supervisor started the process.
 pub fn notify_socket() -> Option<OsString> {
     env::var_os("NOTIFY_SOCKET").filter(|socket| !socket.is_empty())
 }
 
-/// Returns the timeout of the supervisor's watchdog for this process (`sd_watchdog_enabled(3)`); `None` without a
-/// watchdog.
+/// Returns the time within which this process must notify its supervisor's watchdog (`sd_watchdog_enabled(3)`). Returns
+/// `None` if the supervisor has no watchdog for this process.
 pub fn watchdog() -> Option<Duration> {
     let number = |name| env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     let is_other = number("WATCHDOG_PID").is_some_and(|pid| pid != u64::from(std::process::id()));
     number("WATCHDOG_USEC").filter(|us| *us > 0 && !is_other).map(Duration::from_micros)
 }
 
-/// Returns whether the PATH contains the directory `dir`, so that a shell finds the programs in it.
+/// Returns whether the variable PATH contains the directory `dir`, so that a shell finds the programs in `dir`.
 pub fn is_on_path(dir: &Path) -> bool {
     env::var_os("PATH").is_some_and(|dirs| env::split_paths(&dirs).any(|on_path| on_path == dir))
 }

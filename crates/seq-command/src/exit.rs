@@ -9,17 +9,18 @@ use serde::Serialize;
 
 use crate::output::{Color, Output, heading, note};
 
-/// A problem of a set file or of the settings, as JSON. For a problem of the settings, `text` contains the file and the
-/// line.
+/// A problem in a set file or in the settings, as JSON. The file and the line of a problem in the settings are only in
+/// `text`.
 #[derive(Clone, Debug, Serialize)]
 pub struct ProblemView {
-    /// The set file; `None` for settings, whose text names their file.
+    /// Path of the set file. It is `None` for settings, whose `text` names their file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
     /// The line in the file, from 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub line: Option<usize>,
-    /// The key, such as `alloc[1].addr`, with the index of a list entry in the file.
+    /// Key of the value with the problem, such as `alloc[1].addr`. The index in the key is the position of the list
+    /// entry in the file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
     /// The description of the problem, without file, line and key.
@@ -41,22 +42,22 @@ pub enum Exit {
     Unhealthy = 3,
     /// No node responded.
     CannotConnect = 4,
-    /// The preconditions of a plan have changed since the plan was made, so the command changed nothing.
+    /// The state on which a plan rests has changed since the plan was made, so the command changed nothing.
     StalePlan = 5,
     /// The user declined.
     Declined = 6,
-    /// The deadline passed; the work may continue on the server.
+    /// The deadline of the command passed. The server may still complete the change.
     Deadline = 7,
     /// Some items succeeded, and some failed.
     Partial = 8,
-    /// The configuration of a server is wrong; no socket was opened. The code differs from [`Exit::Usage`], so that a
-    /// supervisor can refrain from restarting the server.
+    /// The configuration of a server is wrong, so the server opened no socket. The code differs from [`Exit::Usage`] so
+    /// that a supervisor can be configured not to restart the server.
     Config = 64,
-    /// The member of the store was removed and its id is retired, so it must not be restarted.
+    /// The member of the store was removed and its id is retired, so its process must not be started again.
     Removed = 65,
-    /// Another process took over this AllocSvr's name and serves in its place.
+    /// Another process registered under the name of this AllocSvr and serves in its place.
     Evicted = 66,
-    /// Ctrl-C ended a measurement early. The code is the same as a shell reports for SIGINT.
+    /// Ctrl-C ended a measurement early. A shell reports the same code for a program that SIGINT ended.
     Interrupted = 130,
 }
 
@@ -85,7 +86,8 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// An error with an exit code, a hint, and, if the error is a refusal, the reason of the refusal.
+/// An error of a command, with an exit code and a hint. If a server refused a request, the error also has the reason of
+/// the refusal.
 #[derive(Debug)]
 pub struct Failure {
     exit: Exit,
@@ -94,12 +96,12 @@ pub struct Failure {
     reason: Option<String>,
     /// All problems of the wrong files.
     problems: Vec<ProblemView>,
-    /// Whether the JSON that the command printed already states the error.
+    /// Whether the result that the command printed as JSON already states the error.
     in_result: bool,
 }
 
 impl Failure {
-    /// Creates a failure without a hint. The message is a fragment that starts in lower case.
+    /// Creates a failure without a hint. `message` is a fragment of a sentence that starts in lower case.
     pub fn new(exit: Exit, message: impl Into<String>) -> Failure {
         Failure { exit, message: message.into(), hint: None, reason: None, problems: Vec::new(), in_result: false }
     }
@@ -109,7 +111,7 @@ impl Failure {
         self.exit
     }
 
-    /// Returns whether the failure is a refusal for this reason.
+    /// Returns whether the failure is a refusal with this reason.
     pub fn is(&self, reason: Reason) -> bool {
         self.reason.as_deref() == Some(reason.name())
     }
@@ -120,27 +122,27 @@ impl Failure {
         self
     }
 
-    /// Marks a failure as stated in the result that the command has printed, so that no separate JSON object is printed
+    /// Marks the failure as stated in the result that the command has printed. No separate JSON object is then printed
     /// for the failure.
     pub fn in_result(mut self) -> Failure {
         self.in_result = true;
         self
     }
 
-    /// Sets the reason of a refusal, in capitals as in `docs/reference/reasons.md`. The message must also contain the
-    /// reason.
+    /// Sets the reason of a refusal, in capitals as in `docs/reference/reasons.md`. The message of the failure must
+    /// contain the reason too.
     pub fn reason(mut self, reason: impl Into<String>) -> Failure {
         self.reason = Some(reason.into());
         self
     }
 
-    /// Sets the list of problems for JSON output. The message contains the same problems as one text.
+    /// Sets the list of problems for output as JSON. The message of the failure contains the same problems as text.
     pub fn problems(mut self, problems: Vec<ProblemView>) -> Failure {
         self.problems = problems;
         self
     }
 
-    /// Adds a hint about the next step that the user can take.
+    /// Adds a hint, which names the next step that the user can take.
     pub fn hint(mut self, hint: impl Into<String>) -> Failure {
         self.hint = Some(hint.into());
         self
@@ -155,8 +157,8 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-/// Prints an error with its causes on one line, and its hint on the next line. If the command prints JSON, the error is
-/// also printed as one JSON object. Returns the exit code.
+/// Prints an error with its causes on one line of stderr, and its hint on the next line. If the command prints JSON,
+/// the function also prints the error as one JSON object. Returns the exit code.
 pub fn report(error: &anyhow::Error, output: &Output) -> Exit {
     // An I/O error that is no cause of another error is a failure to write to stdout.
     let stdout = error.downcast_ref::<std::io::Error>();
@@ -183,14 +185,15 @@ struct ErrorView<'a> {
     message: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     hint: Option<&'a str>,
-    /// Problems of files. Each problem has its file, line and key if they are known.
+    /// Problems in set files or settings. It is empty for all other errors.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     problems: &'a [ProblemView],
     exit: u8,
 }
 
-/// If the command prints JSON, prints its error as one JSON object with the key `error`. The object is the last line,
-/// after the command's result if it has printed a result. It is omitted if the result already states the error.
+/// Prints the error of a command as one JSON object with the key `error`, if the command prints JSON. The object
+/// follows the result of the command, if the command has printed a result. It is omitted if this result already states
+/// the error.
 pub fn print_json(error: &anyhow::Error, output: &Output) {
     #[derive(Serialize)]
     struct Refused<'a> {

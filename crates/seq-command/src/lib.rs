@@ -1,5 +1,5 @@
-//! Parts that the commands of the program share, such as exit codes and errors, output, the set file, credentials,
-//! signals, and clients of the store.
+//! Code that the commands of the program share. It handles exit codes and errors, output, set files, credentials and
+//! signals, and contains clients of a set's store.
 
 pub mod ended_migrations;
 pub mod environment;
@@ -21,11 +21,11 @@ pub mod utc;
 pub mod version;
 pub mod whole_file;
 
-/// Makes the runtime of a client. It has one thread, because a call then costs half as much CPU time as with several
-/// threads.
+/// Creates the async runtime of a client. The runtime has one thread, because a call then costs half as much CPU time
+/// as with several threads.
 ///
 /// # Errors
-/// The system does not grant the resources that the runtime needs.
+/// The operating system refuses a resource that the runtime needs.
 pub fn client_runtime() -> anyhow::Result<tokio::runtime::Runtime> {
     Ok(tokio::runtime::Builder::new_current_thread().enable_all().build()?)
 }

@@ -1,4 +1,4 @@
-//! The output of commands. Results are written to stdout, and everything else to stderr.
+//! Output of commands. A command writes its result to stdout, and all other lines to stderr.
 
 use std::borrow::Cow;
 use std::fmt::Display;
@@ -45,13 +45,14 @@ impl Output {
         self.format == Format::Wide
     }
 
-    /// Returns a progress bar as wide as the terminal, followed by `figures`. It is hidden if stderr is not a terminal.
+    /// Returns a progress bar on stderr, as wide as the terminal, followed by `figures`. It is hidden if stderr is not
+    /// a terminal.
     pub fn progress_bar(&self, length: u64, figures: &str) -> ProgressBar {
         progress(Some(length), &format!("[{{wide_bar}}] {figures}"))
     }
 
-    /// Returns a progress line, whose message is cut at the width of the terminal. It is hidden if stderr is not a
-    /// terminal.
+    /// Returns a progress line on stderr, whose message is cut at the width of the terminal. It is hidden if stderr is
+    /// not a terminal.
     pub fn progress_line(&self) -> ProgressBar {
         progress(None, "{spinner} {elapsed:>4}  {wide_msg}")
     }
@@ -59,12 +60,13 @@ impl Output {
     /// Prints one line of a result.
     ///
     /// # Errors
-    /// Stdout cannot be written, for example because the pipe is closed.
+    /// Stdout cannot be written, for example because the reader has closed the pipe.
     pub fn line(&self, line: impl Display) -> io::Result<()> {
         self.text(&format!("{line}\n"))
     }
 
-    /// Prints text as it is, without adding a line end.
+    /// Prints a text to stdout without adding a line end. Escapes the control characters in the text, as [`printable`]
+    /// does.
     ///
     /// # Errors
     /// Stdout cannot be written.
@@ -72,8 +74,9 @@ impl Output {
         io::stdout().lock().write_all(printable(text).as_bytes())
     }
 
-    /// Begins a new page of a repeated display. On a terminal the screen is cleared; otherwise an empty line separates
-    /// the pages. JSON objects get no separator, because each object is one line.
+    /// Begins a new page of a display that is printed repeatedly. If stdout is a terminal, the function clears the
+    /// screen, otherwise it prints an empty line. For JSON it does nothing, because each object is on a line of its
+    /// own.
     ///
     /// # Errors
     /// Stdout cannot be written.
@@ -93,8 +96,8 @@ impl Output {
         self.text(&table.render())
     }
 
-    /// Prints a list as a JSON object with the key `items`. The output is an object so that it has the same form for
-    /// any number of items, and so that later releases can add keys.
+    /// Prints a list as a JSON object with the key `items`. It prints an object instead of an array so that later
+    /// releases can add keys.
     ///
     /// # Errors
     /// Stdout cannot be written.
@@ -106,7 +109,8 @@ impl Output {
         self.json(&List { items })
     }
 
-    /// Prints one JSON object on its own line, and flushes stdout, because a program may be waiting for the object.
+    /// Prints a value as one JSON object on a line of its own. Flushes stdout, because a program may be waiting for the
+    /// object.
     ///
     /// # Errors
     /// Stdout cannot be written.
@@ -124,13 +128,13 @@ fn progress(length: Option<u64>, template: &str) -> ProgressBar {
     ProgressBar::with_draw_target(length, target).with_style(style)
 }
 
-/// Prints a line to stderr, separate from the results. Ignores a closed stderr.
+/// Prints a line to stderr, so that it is separate from the result on stdout. Ignores an error if stderr is closed.
 pub fn note(line: impl Display) {
     let _ = io::stderr().lock().write_all(printable(&format!("{line}\n")).as_bytes());
 }
 
-/// Returns text with its control characters escaped. The text may come from another node or a file, and a terminal
-/// would execute its control sequences. Line ends, tabs and the colours of [`heading`] are not escaped.
+/// Returns the text with its control characters escaped. The text may come from another node or from a file, and a
+/// terminal would obey the control sequences in it. Line ends, tabs and the colours of [`heading`] are not escaped.
 pub fn printable(text: &str) -> Cow<'_, str> {
     let is_unsafe = |char: char| {
         let turns = matches!(char, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
@@ -171,7 +175,8 @@ pub enum Color {
     Yellow = 33,
 }
 
-/// Returns a label such as `error:` for a line on stderr. It is in clap's colours if stderr is a terminal with colours.
+/// Returns a label such as `error:` for the start of a line on stderr. The label has a colour if stderr is a terminal
+/// with colours.
 pub fn heading(word: &str, color: Color) -> String {
     if takes_color() { colored(word, color) } else { word.to_owned() }
 }
@@ -180,24 +185,24 @@ fn colored(word: &str, color: Color) -> String {
     format!("\x1b[1m\x1b[{}m{word}\x1b[0m", color as u8)
 }
 
-/// Returns whether stderr is a terminal and the environment sets neither `NO_COLOR` nor `TERM=dumb`.
+/// Returns whether stderr is a terminal and neither the variable `NO_COLOR` nor `TERM=dumb` is set.
 fn takes_color() -> bool {
     io::stderr().is_terminal() && !environment::refuses_color()
 }
 
-/// Serialises a 64-bit number as a string of its digits, as proto3 JSON does.
+/// Serialises a 64-bit number as a string of its decimal digits, as JSON of proto3 does.
 pub fn digits<S: Serializer>(number: &u64, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(number)
 }
 
-/// A table whose columns are aligned with spaces only, so that `awk` and `cut` can process it.
+/// A table whose columns are aligned with spaces and have no borders, so that `awk` and `cut` can process it.
 #[derive(Debug)]
 pub struct Table {
     table: comfy_table::Table,
 }
 
 impl Table {
-    /// Creates a table with a header row, or without one if `heading` is empty.
+    /// Creates a table with a header row, or without a header row if `heading` is empty.
     pub fn new(heading: &[&str]) -> Table {
         let mut table = comfy_table::Table::new();
         table.load_preset(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);

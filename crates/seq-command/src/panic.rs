@@ -1,9 +1,11 @@
-//! The panic hook. A violated invariant aborts the process, because a wrong number is worse than a restart.
+//! Panic hook, which aborts the process. A panic means that an invariant is violated, and a wrong number is worse than
+//! a restart.
 
 use std::backtrace::Backtrace;
 
-/// Installs a hook that logs a panic on any thread and aborts the process. Without the hook, a panic would end only its
-/// task or thread, and the other threads of a server would keep serving from a state that has failed an assertion.
+/// Installs a hook that logs a panic on any thread and then aborts the process. Without the hook, a panic would end
+/// only its task or thread. The other threads of a server would continue to serve, although the state of the server is
+/// wrong.
 pub fn abort_on_panic() {
     std::panic::set_hook(Box::new(|info| {
         let thread = std::thread::current();

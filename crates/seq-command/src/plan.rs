@@ -1,11 +1,12 @@
-//! Plans of changes, with their arguments, confirmations and output.
+//! Plans of changes. This module has the arguments by which a command requests or requires a plan, the prompts for
+//! confirmation, and the output of plans.
 //!
-//! A command first requests a dry run. The store's leader returns the effects of the change, and a fingerprint of its
-//! preconditions. The command then sends the change with this fingerprint, and the leader makes the change only if its
-//! preconditions still have this fingerprint.
+//! A command first requests a dry run of the change. The leader of the store returns the effects of the change, and a
+//! fingerprint of the state on which the plan rests. The command then requests the change with this fingerprint. The
+//! leader makes the change only if the state still has this fingerprint.
 //!
-//! **Invariant:** the change that is made is the change that was shown. If the state was changed between the dry run
-//! and the request, for example by another operator, no change is made.
+//! **Invariant:** the leader makes only the change that the user saw. If the state has changed between the dry run and
+//! the request, for example because of another operator, the leader makes no change.
 
 use std::io::{self, BufRead, IsTerminal, Write};
 
@@ -39,7 +40,7 @@ pub struct ConfirmedPlanArgs {
     pub plan: PlanArgs,
 }
 
-/// The confirmation or the dry run of a change that has no fingerprint.
+/// The arguments of a change that has no fingerprint, by which the user confirms the change or requests a dry run.
 #[derive(Clone, Copy, Debug, Args)]
 pub struct ConfirmArgs {
     /// Skips the confirmation.
@@ -50,17 +51,18 @@ pub struct ConfirmArgs {
     pub dry_run: bool,
 }
 
-/// The form of the request for a change.
+/// Choice between a dry run and the change itself.
 #[derive(Clone, Copy, Debug)]
 pub enum Mode {
     /// A dry run.
     Show,
-    /// A change that is made only if its plan has this fingerprint. [`Fingerprint::NONE`] allows any plan.
+    /// The change, which the leader makes only if the plan still has this fingerprint. [`Fingerprint::NONE`] allows any
+    /// plan.
     Make(Fingerprint),
 }
 
 impl Mode {
-    /// Returns the values of the fields `dry_run` and `plan` for a request.
+    /// Returns the values of a request's fields `dry_run` and `plan`, in this order.
     pub fn fields(self) -> (bool, u64) {
         match self {
             Mode::Show => (true, Fingerprint::NONE.0),
@@ -70,10 +72,10 @@ impl Mode {
 }
 
 impl PlanArgs {
-    /// Checks that the fingerprint `now` of a plan is the required fingerprint, if a fingerprint is required.
+    /// Checks that the plan's present fingerprint `now` equals the fingerprint that the user requires, if any.
     ///
     /// # Errors
-    /// `STALE_PLAN` if the fingerprint differs, or an error if the store compares no plans.
+    /// `STALE_PLAN` if the fingerprints differ, or another error if the store's release has no fingerprints.
     pub fn check(self, now: Fingerprint) -> Result<(), Failure> {
         let Some(required) = self.required else { return Ok(()) };
         if now == Fingerprint::NONE {
@@ -88,22 +90,24 @@ impl PlanArgs {
 }
 
 impl ConfirmedPlanArgs {
-    /// Returns whether the change is confirmed. `--yes` and `--plan` confirm it; without them, the user is prompted.
+    /// Returns whether the user confirms the change, which `what` describes. `--yes` and `--plan` confirm it; without
+    /// them, the user is prompted.
     pub fn confirmed(self, what: &str) -> anyhow::Result<bool> {
         Ok(self.yes || self.plan.required.is_some() || confirmed(what)?)
     }
 
-    /// Returns whether a change that cannot be undone is confirmed, as [`ConfirmedPlanArgs::confirmed`] does, but with
-    /// a prompt at which the user must type `name`, the name of the changed thing. `thing` is the kind of the thing,
-    /// for example `series`.
+    /// Returns whether the user confirms a change that cannot be undone, as [`ConfirmedPlanArgs::confirmed`] does. But
+    /// at the prompt the user must type `name`, the name of the object that the change affects. `thing` is the kind of
+    /// the object, for example `series`.
     pub fn typed(self, thing: &str, name: &str, what: &str) -> anyhow::Result<bool> {
         Ok(self.yes || self.plan.required.is_some() || typed(thing, name, what, "pass --yes")?)
     }
 }
 
 impl ConfirmArgs {
-    /// Returns `Ok` if the change is to be made, and otherwise the exit code of the command. A dry run prints the
-    /// effects and makes no change. Without `--yes`, the user is prompted.
+    /// Returns `Ok` if the command is to make the change that `what` describes, and otherwise the command's exit code.
+    /// For a dry run it prints the effects and returns the exit code. Without `--yes`, it prompts the user for
+    /// confirmation.
     pub fn proceeds(self, what: &str, output: &Output) -> anyhow::Result<Result<(), Exit>> {
         if !self.dry_run {
             return Ok(if self.yes || confirmed(what)? { Ok(()) } else { Err(Exit::Declined) });
@@ -113,7 +117,8 @@ impl ConfirmArgs {
     }
 }
 
-/// Prints the effects of a dry run as the whole result of a command.
+/// Prints the effects that a change would have, which `what` describes, and the fingerprint of its plan. They are the
+/// whole output of a command that only makes a dry run.
 pub fn print_dry_run(what: &str, plan: Option<Fingerprint>, output: &Output) -> io::Result<()> {
     #[derive(Serialize)]
     struct DryRun<'a> {
@@ -129,8 +134,8 @@ pub fn print_dry_run(what: &str, plan: Option<Fingerprint>, output: &Output) -> 
     plan.map_or(Ok(()), |plan| print(plan, output))
 }
 
-/// Prints the fingerprint of a plan on a line of its own. It prints nothing for JSON, which has the fingerprint under a
-/// key.
+/// Prints the fingerprint of a plan on a line of its own. It prints nothing if the command prints JSON, because the
+/// JSON object has a key for the fingerprint.
 pub fn print(plan: Fingerprint, output: &Output) -> io::Result<()> {
     match digits(plan) {
         Some(digits) if !output.is_json() => output.line(format_args!("plan: {digits}")),
@@ -138,12 +143,13 @@ pub fn print(plan: Fingerprint, output: &Output) -> io::Result<()> {
     }
 }
 
-/// Returns the value of the key `plan` of a result; `None` if the store compares no plans.
+/// Returns the fingerprint in the form of the key `plan` in JSON. Returns `None` if the store's release has no
+/// fingerprints.
 pub fn digits(plan: Fingerprint) -> Option<String> {
     (plan != Fingerprint::NONE).then(|| plan.to_string())
 }
 
-/// Prompts for confirmation.
+/// Prompts the user to confirm the change that `what` describes, and returns whether the user does.
 ///
 /// # Errors
 /// Stdin is not a terminal.
@@ -159,11 +165,11 @@ pub fn confirmed(what: &str) -> anyhow::Result<bool> {
     Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
 }
 
-/// Prompts for the name of the set, and returns whether it is correct. There is no prompt if the name is `given` by a
-/// flag.
+/// Prompts the user to type the name of the set to which a change applies, and returns whether the typed name is
+/// correct. If a flag already gave the name, `given` has it, and there is no prompt.
 ///
 /// # Errors
-/// The given name is not the name of the set; or no name is given, and stdin is not a terminal.
+/// `given` is not the name of the set; or there is no given name, and stdin is not a terminal.
 pub fn confirm_set(set: &str, given: Option<&str>, what: &str) -> anyhow::Result<bool> {
     if let Some(given) = given {
         if given == set {
@@ -175,10 +181,11 @@ pub fn confirm_set(set: &str, given: Option<&str>, what: &str) -> anyhow::Result
     typed("set", set, what, &format!("pass --confirm {set}"))
 }
 
-/// Prompts for the name of a thing, and returns whether it is correct.
+/// Prompts the user to type `name`, the name of the object that a change affects, and returns whether the typed name is
+/// correct. `thing` is the kind of the object.
 ///
 /// # Errors
-/// Stdin is not a terminal. The error has `hint`, which names the flag to use instead.
+/// Stdin is not a terminal. The error contains `hint`, which names the flag that replaces the prompt.
 fn typed(thing: &str, name: &str, what: &str, hint: &str) -> anyhow::Result<bool> {
     if !io::stdin().is_terminal() {
         let message = format!("this would {what}, and there is no terminal to confirm it on");
@@ -191,7 +198,8 @@ fn typed(thing: &str, name: &str, what: &str, hint: &str) -> anyhow::Result<bool
     Ok(answer.trim() == name)
 }
 
-/// Returns the failure of a command with a plan at a leader whose release compares no plans.
+/// Returns the failure of a command that requests or requires a plan, if the release of the store's leader has no
+/// fingerprints of plans.
 pub fn no_plans() -> Failure {
     Failure::new(Exit::Failed, "the leader of the store runs a release that compares no plans")
         .hint("nothing was changed: upgrade the stores, or repeat the command without --dry-run and --plan")

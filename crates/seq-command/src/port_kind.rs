@@ -1,7 +1,9 @@
-//! Identifies the server at an address that did not respond as a command expects. If the user gave the wrong port of a
-//! node, the error can then name the kind of the port instead of repeating the transport's error.
+//! Finds out the kind of the port at an address if the port did not respond as a command expects. If the user named a
+//! wrong port of a node, the error can then state the kind of this port instead of the error of the TLS or HTTP/2
+//! connection.
 //!
-//! **Invariant:** the probes change nothing. They are a status request, `GET /livez` and `PING`.
+//! **Invariant:** the requests with which this module probes a port change nothing. They are a status request,
+//! `GET /livez` and `PING`.
 
 use std::time::{Duration, Instant};
 
@@ -17,11 +19,11 @@ use tonic::{Code, Status};
 use crate::exit::{Exit, Failure};
 use crate::security;
 
-/// Timeout of one probe. It is short because the address has just responded to another request, or refused the
+/// Timeout of one probe. It can be short, because the server has just responded to another request or refused a
 /// connection.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Maximum number of bytes that are read of the response to a probe. They suffice for the first line.
+/// Maximum number of bytes that are read of the response to a probe. It suffices for the first line of the response.
 const REPLY_BYTES: usize = 256;
 
 /// A request to which any HTTP port responds.
@@ -75,13 +77,15 @@ pub enum Needed {
     Redis,
 }
 
-/// Identifies the server as [`identify`] does, but returns `None` at the time limit of the command. A process that
-/// hangs would let every probe wait for its timeout.
+/// Identifies the server at `host:port` as [`identify`] does, but returns `None` if the identification takes until
+/// `limit`, which is when the command must end. If the process at the address hangs, each probe waits for its whole
+/// timeout.
 pub async fn identify_until(addr: &str, limit: Instant) -> Option<PortKind> {
     tokio::time::timeout_at(limit.into(), identify(addr)).await.ok()?
 }
 
-/// Identifies the server at `host:port`. Returns `None` if no server responds in time, or if its kind is not known.
+/// Identifies the server at `host:port`. Returns `None` if no server responds within the timeout, or if the kind of the
+/// server is unknown.
 pub async fn identify(addr: &str) -> Option<PortKind> {
     // The pool is kept until the response has arrived, because dropping a pool closes its connections.
     let pool = security::pool();
@@ -120,7 +124,7 @@ pub async fn identify(addr: &str) -> Option<PortKind> {
     (status.code() == Code::Unimplemented).then_some(PortKind::Grpc)
 }
 
-/// Returns whether the service for callers is registered at the port.
+/// Returns whether the gRPC service for callers is registered at the port.
 async fn has_sequences(pool: &Pool, addr: &str) -> bool {
     let Ok(channel) = pool.get(addr) else { return false };
     let mut node = SequenceServiceClient::new(channel);
@@ -129,21 +133,23 @@ async fn has_sequences(pool: &Pool, addr: &str) -> bool {
     !matches!(response, Ok(Err(status)) if status.code() == Code::Unimplemented)
 }
 
-/// Returns whether a server at `host:port` responds to `PING` as Redis does, with or without a password.
+/// Returns whether the server at `host:port` responds to `PING` as a Redis server does, either with `PONG` or with a
+/// demand for a password.
 pub async fn speaks_redis(addr: &str) -> bool {
     let reply = exchange(&security::without_token(), addr, b"PING\r\n").await.unwrap_or_default();
     reply.starts_with(b"+PONG") || reply.starts_with(b"-NOAUTH")
 }
 
-/// Returns whether a server at `host:port` has TLS; `None` if it does not respond. A server with TLS responds to a
-/// request without TLS with an alert (RFC 8446, section 6: content type 21, legacy version 3.x).
+/// Returns whether the server at `host:port` uses TLS, or `None` if it does not respond. A server with TLS responds to
+/// a request without TLS with a TLS alert (RFC 8446, section 6), whose first bytes are the content type 21 and the
+/// version 3.
 pub async fn speaks_tls(addr: &str) -> Option<bool> {
     let reply = exchange(&Access::default(), addr, PROBE).await?;
     Some(matches!(*reply, [21, 3, ..]))
 }
 
-/// Returns [`PortKind::Refuses`] if the server at `host:port` refuses this command's certificate; `None` if the server
-/// accepts the connection, or if this command's connections have no TLS.
+/// Returns [`PortKind::Refuses`] if the server at `host:port` refuses the certificate of this command. Returns `None`
+/// if the server accepts the certificate, or if the command's connections use no TLS.
 pub async fn refusal(addr: &str) -> Option<PortKind> {
     if !security::is_tls() {
         return None;
@@ -158,7 +164,7 @@ pub async fn refusal(addr: &str) -> Option<PortKind> {
     seq_auth::alert(&outcome.err()?).map(|alert| PortKind::Refuses { alert })
 }
 
-/// Returns whether a call failed because the peer does not speak HTTP/2.
+/// Returns whether a call failed because the server does not speak HTTP/2.
 fn is_no_http2(status: &Status) -> bool {
     let text = Chain(status).to_string();
     text.contains("http2 error") || text.contains("h2 protocol error")
@@ -179,8 +185,8 @@ async fn exchange(access: &Access, addr: &str, request: &[u8]) -> Option<Vec<u8>
 }
 
 impl PortKind {
-    /// Returns the reason why a command cannot use the port, as the predicate of a sentence about the address; `None`
-    /// if the command can use the port.
+    /// Returns the reason why a command that needs `needed` cannot use the port. The text is the predicate of a
+    /// sentence about the address. Returns `None` if the command can use the port.
     pub fn mismatch(&self, needed: Needed) -> Option<String> {
         Some(match (self, needed) {
             (PortKind::Alloc | PortKind::AllocPeers | PortKind::Store { .. }, Needed::Node)
@@ -200,7 +206,8 @@ impl PortKind {
         })
     }
 
-    /// Returns the failure of a command at an address with the wrong port; `None` if the command can use the port.
+    /// Returns the failure of a command that needs `needed` but was given the port at `addr`. Returns `None` if the
+    /// command can use the port.
     pub fn failure(&self, addr: &str, needed: Needed) -> Option<Failure> {
         let hint = match (self, needed) {
             (PortKind::Store { allocs, .. }, Needed::Alloc) if !allocs.is_empty() => {

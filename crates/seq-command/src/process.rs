@@ -1,11 +1,11 @@
-//! The CPU time, the open-file limit and the memory of this process.
+//! Functions for the CPU time, the open-file limit and the memory of this process.
 
 use std::time::Duration;
 
 use rustix::process::{DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpable_behavior, setrlimit};
 use rustix::time::{ClockId, clock_gettime};
 
-/// Returns the CPU time of all threads of the process since its start.
+/// Returns the CPU time that all threads of the process have used since its start.
 #[must_use]
 pub fn cpu_time() -> Duration {
     let time = clock_gettime(ClockId::ProcessCPUTime);
@@ -18,28 +18,29 @@ pub fn cpu_us() -> u64 {
     u64::try_from(cpu_time().as_micros()).unwrap_or(u64::MAX)
 }
 
-/// Returns a random number, never 0, that identifies one start of a node. The node's status has it as `instance`.
+/// Returns a random number above 0, which identifies one start of a node. The status of the node contains it as
+/// `instance`.
 #[must_use]
 pub fn draw_instance() -> u64 {
     fastrand::u64(1..)
 }
 
-/// Keeps the memory of this process, which contains keys and numbers, out of core dumps, and prevents other processes
-/// of the same user from attaching a debugger. A limit on the size of core files would not suffice, because it has no
-/// effect if the kernel pipes core dumps to a program.
+/// Keeps the memory of this process out of core dumps, and prevents other processes of the same user from attaching a
+/// debugger. The memory contains keys and numbers. A limit on the size of core files would not suffice, because the
+/// limit has no effect if the kernel pipes core dumps to a program.
 ///
 /// # Errors
-/// The system refuses the call.
+/// The operating system refuses the call.
 pub fn hide_memory() -> std::io::Result<()> {
     set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(Into::into)
 }
 
-/// Smallest open-file limit with which a server starts. It suffices for the server's own files, connections to other
-/// nodes, the metrics port, and a few clients.
+/// Lowest open-file limit with which a server starts. It suffices for the server's own files, its connections to other
+/// nodes, its metrics port, and a few clients.
 pub const MIN_FILES: u64 = 512;
 
-/// Open-file limit below which a server logs a warning. A lower limit does not suffice for a thousand clients with a
-/// few connections each.
+/// Open-file limit below which a server logs a warning. Lower limits do not suffice for a thousand clients with several
+/// connections each.
 pub const GOOD_FILES: u64 = 4_096;
 
 /// The open-file limit of the process is too low.
@@ -52,11 +53,11 @@ pub struct TooFewFiles {
     pub most: u64,
 }
 
-/// Raises the soft limit of open files of the process to the hard limit, and returns the new limit. The usual soft
-/// limit of 1,024 is too low for the connections, data files and snapshots of a server.
+/// Raises the soft limit on the open files of this process to the hard limit, and returns the new soft limit. The usual
+/// soft limit of 1,024 is too low for the connections, data files and snapshots of a server.
 ///
 /// # Errors
-/// [`TooFewFiles`] if the limit stays below [`MIN_FILES`].
+/// [`TooFewFiles`] if the soft limit is below [`MIN_FILES`] afterwards.
 pub fn raise_file_limit() -> Result<u64, TooFewFiles> {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     // `None` means unlimited.

@@ -1,8 +1,9 @@
-//! TLS of this process. A server has a certificate of its own, and a command presents a certificate to servers.
+//! TLS of the connections of this process. A server presents its own certificate to its peers, and a command presents
+//! the certificate of `--identity`.
 //!
-//! Either all connections of a cluster have TLS or none has. The set file states it, or the scheme of the address that
-//! the user gives to a command. Because a command connects to only one cluster, the scheme of its first address applies
-//! to the whole process.
+//! Either all connections of a cluster use TLS, or none does. A command learns from the set file, or from the scheme of
+//! the address that the user gives, whether they do. A command connects to only one cluster, so the first set file or
+//! address determines it for the whole process.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -68,11 +69,11 @@ fn holder(text: &str) -> Result<String, String> {
 
 static ARGS: OnceLock<CertificateArgs> = OnceLock::new();
 
-/// The trust for connections of this command. It contains `None` once the command has an address of a cluster without
-/// TLS.
+/// Trust of this command's connections. The lock is empty until the first address of the cluster is known, and contains
+/// `None` if the cluster has no TLS.
 static SHOWN: OnceLock<Option<Trust>> = OnceLock::new();
 
-/// Stores the arguments for the process. It must be called once, before any command runs.
+/// Stores the arguments for all functions of this module. The process must call it once, before it runs the command.
 pub fn init(args: CertificateArgs) {
     ARGS.set(args).expect("the command line is read once");
 }
@@ -86,7 +87,7 @@ pub fn dir() -> &'static Path {
     &args().certs
 }
 
-/// Returns whether a flag, a variable or the default determined the directory.
+/// Returns the origin of the directory with the certificates, which is a flag, an environment variable or the default.
 pub fn origin_of_dir() -> Origin {
     if is_flag("--certs") {
         Origin::Flag { flag: "--certs".to_owned() }
@@ -97,20 +98,21 @@ pub fn origin_of_dir() -> Origin {
     }
 }
 
-/// Returns the holder of the certificate that this command presents, such as `operator/admin`.
+/// Returns the identity whose certificate this command presents, without its cluster, such as `operator/admin`.
 pub fn identity() -> &'static str {
     &args().identity
 }
 
-/// Returns the environment variables with which another process of this program presents the same certificate.
+/// Returns the environment variables, with their values, that make another process of this program present the same
+/// certificate.
 pub fn variables() -> [(&'static str, &'static std::ffi::OsStr); 2] {
     [("SEQSVR_CERTS", dir().as_os_str()), ("SEQSVR_IDENTITY", args().identity.as_ref())]
 }
 
-/// Determines whether this command's connections have TLS, and if they do, reads the credentials of the command.
+/// Determines whether this command's connections use TLS. If they do, the first call reads the command's credentials.
 ///
 /// # Errors
-/// The credentials are missing or damaged, or an earlier address of this command had the opposite value of `secure`.
+/// The credentials are missing or damaged, or an earlier call of this process had the opposite value of `secure`.
 pub fn use_tls(secure: bool) -> Result<(), Failure> {
     let shown = match SHOWN.get() {
         Some(shown) => shown.as_ref(),
@@ -134,11 +136,11 @@ pub fn use_tls(secure: bool) -> Result<(), Failure> {
     Err(Failure::new(Exit::Usage, what).hint("write https:// before all of them, or http://"))
 }
 
-/// Returns the trust of this command's connections, and the token of its requests. If [`use_tls`] was not called
-/// before, the connections have no TLS, and a later call of `use_tls(true)` fails.
+/// Returns the trust and the token that this command's connections use. If [`use_tls`] was not called before, the
+/// connections use no TLS, and a later call of `use_tls(true)` fails.
 ///
 /// # Errors
-/// The token is malformed.
+/// The token does not have the form of a token.
 pub fn access() -> Result<Access, Failure> {
     let token = ARGS.get().and_then(|args| args.token.as_deref()).filter(|token| !token.is_empty());
     let bearer = token.map(Bearer::new).transpose();
@@ -146,8 +148,8 @@ pub fn access() -> Result<Access, Failure> {
     Ok(Access { bearer, ..without_token() })
 }
 
-/// Returns the flag or the variable from which the token was read. Messages name it instead of the token, which is
-/// secret.
+/// Returns the flag or the environment variable that set the token. Errors name it instead of the token, because the
+/// token is secret.
 fn origin_of_token() -> &'static str {
     if is_flag("--token") { "--token" } else { "$SEQSVR_TOKEN" }
 }
@@ -158,7 +160,7 @@ fn is_flag(flag: &str) -> bool {
     std::env::args_os().any(|word| word.to_str().is_some_and(is_it))
 }
 
-/// Returns the trust of this command's connections without the token, for requests that need no token.
+/// Returns the trust of this command's connections without a token. Requests that need no token use it.
 pub fn without_token() -> Access {
     Access { trust: SHOWN.get_or_init(|| None).clone(), bearer: None }
 }
@@ -173,12 +175,12 @@ pub fn is_tls() -> bool {
     matches!(SHOWN.get(), Some(Some(_)))
 }
 
-/// Returns a new pool for this command's connections, with one connection to each node.
+/// Returns a new pool for this command's connections, which makes one connection to each node.
 pub fn pool() -> Pool {
     Pool::with_dial(1, dial())
 }
 
-/// Reads the credentials of a set's node; `None` for a set without TLS.
+/// Reads the credentials of the set's node `node`, which has the role `role`. Returns `None` if the set has no TLS.
 pub fn of_node(set: &SetFile, role: Role, node: &str) -> Result<Option<Credentials>, Failure> {
     if !set.is_secure() {
         return Ok(None);
@@ -229,12 +231,14 @@ fn unusable(error: &CredentialsError, exit: Exit, hint: &str) -> Failure {
     Failure::new(exit, error.to_string()).hint(hint)
 }
 
-/// Returns the TLS of a port that accepts only connections with certificates.
+/// Returns the TLS for a port that accepts only connections with a certificate. Returns `None` if `credentials` is
+/// `None`.
 pub fn certified(credentials: Option<&Credentials>, node: &str) -> Option<Tls> {
     tls(credentials, ClientCertificate::Required, node)
 }
 
-/// Returns the TLS of a port that also accepts connections without certificates, such as probes.
+/// Returns the TLS for a port that also accepts connections without a certificate, for example of probes. Returns
+/// `None` if `credentials` is `None`.
 pub fn open(credentials: Option<&Credentials>, node: &str) -> Option<Tls> {
     tls(credentials, ClientCertificate::Optional, node)
 }

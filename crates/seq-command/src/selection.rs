@@ -1,8 +1,8 @@
-//! Converts the uids and sections that a command line names to runs of sections. A run is a range of neighbouring
+//! Converts ranges of uids or section indexes from a command line to runs of sections. A run is a range of neighbouring
 //! sections.
 //!
-//! **Invariant:** the runs contain exactly the named uids and sections. A range of uids must begin and end at the
-//! bounds of sections. If it does not, it is refused with an error that names the nearest bounds.
+//! **Invariant:** the runs contain exactly the uids and sections that the user named. A range of uids must begin and
+//! end at the bounds of sections. Otherwise it is refused, with an error that names the nearest bounds.
 
 use std::fmt::Display;
 use std::ops::Range;
@@ -47,12 +47,12 @@ pub struct Sections {
     start: u64,
     end: u64,
     size: u64,
-    /// Number of sections that contain lanes of series. Their indexes follow the indexes of the sections with uids.
+    /// Number of sections that contain lanes of series. Their indexes are above the indexes of all sections with uids.
     with_lanes: u64,
 }
 
 impl Sections {
-    /// Returns the sections in the layout of a set, as its store reports it.
+    /// Returns the sections of a set's layout, as the set's store reports them in `set`.
     pub fn of(set: &SetInfo) -> anyhow::Result<Sections> {
         let SetInfo { uid_start: start, uid_end: end, section_size, lane_sections, .. } = *set;
         let size = u64::from(section_size);
@@ -82,21 +82,21 @@ impl Sections {
         self.count() + self.with_lanes
     }
 
-    /// Returns the uids of a run of sections. The range is empty if the sections contain lanes of series.
+    /// Returns the uids in a run of sections. The range is empty if the sections contain lanes of series instead.
     pub fn uids(&self, run: &SectionRange) -> Range<u64> {
         let at = |section: u64| (self.start + section * self.size).min(self.end);
         let first = u64::from(run.first_section);
         at(first)..at(first + u64::from(run.sections))
     }
 
-    /// Returns the number of the sections in a run that contain lanes of series.
+    /// Returns how many of the sections in a run contain lanes of series.
     pub fn with_lanes(&self, run: &SectionRange) -> u32 {
         let end = u64::from(run.first_section) + u64::from(run.sections);
         index(end.saturating_sub(self.count())).min(run.sections)
     }
 
-    /// Returns the index of the section that begins at a uid. For the end of the set's uids, it returns the index after
-    /// the last section of uids.
+    /// Returns the index of the section whose first uid is `uid`. If `uid` is the end of the set's uids, returns the
+    /// index after the last section with uids.
     fn boundary(&self, uid: u64) -> anyhow::Result<u64> {
         if !(self.start..=self.end).contains(&uid) {
             let message = format!("uid {uid} is outside of the uids {}..{}", self.start, self.end);
@@ -145,8 +145,8 @@ impl Sections {
         Ok(runs.into_iter().map(|run| run_of(&run)).collect())
     }
 
-    /// Returns the run of resident sections that starts with the section that begins at `uid`. It ends before the next
-    /// section that is not resident in the set.
+    /// Returns the longest run of sections that begins with the section whose first uid is `uid`, and in which all
+    /// sections are resident in `set` according to `records`.
     pub fn run_from(&self, uid: u64, set: &str, records: &[SectionInfo]) -> anyhow::Result<Vec<SectionRange>> {
         self.of_uid(uid)?;
         let first = self.boundary(uid)?;
@@ -181,13 +181,13 @@ pub fn range_text(range: &Range<u64>) -> impl Display + use<> {
     format!("{}..{}", grouped(range.start), grouped(range.end))
 }
 
-/// Returns the contents of a run of sections as text. The text is `lanes of series` if `uids` is empty, and otherwise a
-/// range such as 3,000,000..4,000,000.
+/// Returns a text with the contents of a run of sections whose uids are `uids`. It is a range such as
+/// 3,000,000..4,000,000, or `lanes of series` if `uids` is empty.
 pub fn contents_text(uids: &Range<u64>) -> String {
     if uids.is_empty() { "lanes of series".to_owned() } else { range_text(uids).to_string() }
 }
 
-/// Returns a number of sections as text, such as `1 section` or `1,000 sections`.
+/// Returns a text with a number of sections, such as `1 section` or `1,000 sections`.
 pub fn sections_text(count: u32) -> String {
     format!("{} section{}", grouped(count.into()), if count == 1 { "" } else { "s" })
 }

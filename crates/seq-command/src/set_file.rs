@@ -1,6 +1,7 @@
-//! Set files. Their TOML text is converted to a [`SetSpec`], or to problems with file, line, key and reason.
+//! Set files, which are written in TOML. The module converts the text of a set file to a [`SetSpec`], or to problems.
+//! Each problem has a file, a line, a key and a reason.
 //!
-//! All problems of all files are reported at once. This module opens no sockets.
+//! All problems of all files are reported together. This module opens no sockets.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -27,8 +28,9 @@ pub const DEV: &str = include_str!("../../../sets/dev.toml");
 /// The second set of `seqsvr dev --sets 2`.
 pub const DEV_B: &str = include_str!("../../../sets/dev-b.toml");
 
-/// Number of levels of directories that are read below a given directory. They suffice for one directory per cluster
-/// and set. The limit ends an endless descent through a link to a directory above.
+/// Number of levels of subdirectories that are read below a given directory. It suffices for one directory for each
+/// cluster, with one directory for each set in it. Without the limit, a link to a parent directory would cause an
+/// endless descent.
 const MAX_DEPTH: usize = 3;
 
 /// A parsed set file.
@@ -38,10 +40,10 @@ pub struct SetFile {
     pub path: PathBuf,
     /// The set, its layout and its nodes.
     pub spec: SetSpec,
-    /// The value of the key `cluster`, or the name of the set if the file lacks the key. Sets with the same value form
-    /// one cluster; see [`check_sets`].
+    /// Value of the key `cluster`, or the name of the set if the file has no such key. Sets with the same value form
+    /// one cluster, and [`check_sets`] compares them.
     cluster: String,
-    /// Whether the ports of the set's nodes have TLS. They have TLS unless the file contains `plaintext = true`.
+    /// Whether the ports of the set's nodes use TLS. They do unless the file contains `plaintext = true`.
     secure: bool,
     index: Index,
 }
@@ -51,8 +53,8 @@ pub struct SetFile {
 pub struct Problem {
     path: PathBuf,
     line: Option<usize>,
-    /// The key, such as `step` or `alloc[1].addr`, with the index of a list entry in the file; `None` for a problem of
-    /// the whole file.
+    /// Key of the value with the problem, such as `step` or `alloc[1].addr`. The index in the key is the position of
+    /// the list entry in the file. It is `None` for a problem of the whole file.
     key: Option<String>,
     what: String,
 }
@@ -63,12 +65,12 @@ impl Problem {
         at_file(path, format!("cannot be read: {}", without_os_error(&error.to_string())))
     }
 
-    /// Converts a flaw in a file's text to a problem of the file.
+    /// Converts a flaw in the text of a file to a problem of the file at `path`.
     pub fn in_file(path: &Path, flaw: Flaw) -> Problem {
         Problem { path: path.to_owned(), line: Some(flaw.line), key: flaw.key, what: flaw.what }
     }
 
-    /// Returns the file, line, key and reason of the problem, for programs.
+    /// Returns the file, line, key and reason of the problem, for output as JSON.
     pub fn view(&self) -> ProblemView {
         ProblemView {
             file: Some(self.path.display().to_string()),
@@ -96,13 +98,14 @@ pub fn load(path: &Path) -> Result<SetFile, Vec<Problem>> {
     parse(path, &text)
 }
 
-/// Reads a set file, for a command. It does not determine whether the command's connections have TLS.
+/// Reads and checks a set file for a command, and returns all problems as one error. Unlike
+/// [`load_set`](crate::target::load_set), the function does not determine whether the command's connections use TLS.
 pub fn read(path: &Path) -> anyhow::Result<SetFile> {
     Ok(load(path).map_err(|problems| failure(Exit::Usage, &problems))?)
 }
 
-/// Reads and checks a set file for a server, as [`load`] does, but returns all problems as one error. The exit code of
-/// the error prevents a supervisor from restarting the server.
+/// Reads and checks a set file for a server, as [`load`] does, but returns all problems as one error. By the exit code
+/// of this error, a supervisor can see that it must not restart the server.
 pub fn load_for_server(path: &Path) -> Result<SetFile, Failure> {
     load(path).map_err(|problems| failure(Exit::Config, &problems))
 }
@@ -112,13 +115,13 @@ pub fn failure(exit: Exit, problems: &[Problem]) -> Failure {
     Failure::new(exit, lines(problems)).problems(problems.iter().map(Problem::view).collect())
 }
 
-/// Joins problems into the text of one error, each on its own line.
+/// Joins problems to the text of one error, in which each problem is on its own line.
 pub fn lines(problems: &[Problem]) -> String {
     problems.iter().map(Problem::to_string).collect::<Vec<_>>().join("\n       ")
 }
 
-/// Reads set files and directories of set files, and checks that the sets of a cluster do not conflict with each other.
-/// Returns the sets whose files are valid, and all problems.
+/// Reads set files, and all set files in directories. Checks that the sets of each cluster are compatible with each
+/// other. Returns the sets whose files have no problems of their own, and all problems.
 pub fn load_all(paths: &[PathBuf]) -> (Vec<SetFile>, Vec<Problem>) {
     let mut sets = Vec::new();
     let mut problems = Vec::new();
@@ -140,7 +143,7 @@ pub fn load_all(paths: &[PathBuf]) -> (Vec<SetFile>, Vec<Problem>) {
     (sets, problems)
 }
 
-/// Checks that the sets of each cluster do not conflict with each other.
+/// Checks that the sets of each cluster are compatible with each other, and returns the conflicts as problems.
 fn check_clusters(sets: &[SetFile]) -> Vec<Problem> {
     let mut clusters: BTreeMap<&str, Vec<&SetFile>> = BTreeMap::new();
     for set in sets {
@@ -164,8 +167,8 @@ fn check_clusters(sets: &[SetFile]) -> Vec<Problem> {
     problems
 }
 
-/// Returns `path` itself if it is a file. For a directory, it returns the .toml files in it, followed by the files in
-/// its subdirectories, both in the order of their names.
+/// Returns the set files at `path`. If `path` is a file, returns only `path`. If it is a directory, returns the .toml
+/// files in it, followed by the files in its subdirectories, both in the order of their names.
 fn files_of(path: &Path, depth: usize) -> std::io::Result<Vec<PathBuf>> {
     if !path.is_dir() {
         return Ok(vec![path.to_owned()]);
@@ -188,7 +191,8 @@ fn files_of(path: &Path, depth: usize) -> std::io::Result<Vec<PathBuf>> {
 }
 
 impl SetFile {
-    /// Returns the name of the set's cluster. Members of the store refuse peers and data of any other cluster.
+    /// Returns the name of the set's cluster. A node of the set refuses data of any other cluster, and peers that
+    /// belong to another cluster.
     pub fn cluster(&self) -> String {
         self.cluster.clone()
     }
@@ -198,21 +202,21 @@ impl SetFile {
         self.secure
     }
 
-    /// Returns the file and line of a key of the spec, such as `step` or `alloc[1].addr`; [`Origin::Default`] if the
-    /// file lacks the key.
+    /// Returns the file and the line that determine the value of a key of the set's spec, such as `step` or
+    /// `alloc[1].addr`. Returns [`Origin::Default`] if the file does not contain the key.
     pub fn origin(&self, key: &str) -> Origin {
         let line = self.index.own_line(key);
         line.map_or(Origin::Default, |line| Origin::File { path: self.path.clone(), line })
     }
 
-    /// Returns the ports of all nodes, each with the name of its node.
+    /// Returns the ports of all nodes of the set, each with the name of its node.
     pub fn ports(&self) -> impl Iterator<Item = (&str, PortSpec<'_>)> {
         let stores = self.spec.stores.iter().flat_map(|store| store.ports().map(|port| (&*store.name, port)));
         stores.chain(self.spec.allocs.iter().flat_map(|alloc| alloc.ports().map(|port| (&*alloc.name, port))))
     }
 }
 
-/// Parses and checks the text of a set file. `path` is only used in messages.
+/// Parses and checks the text of a set file. `path` is the path of the file and appears only in messages.
 pub fn parse(path: &Path, text: &str) -> Result<SetFile, Vec<Problem>> {
     let content = read::content(text);
     let mut index = Index::new(content.reader.lines().clone(), content.followed.clone());
@@ -239,8 +243,8 @@ pub fn parse(path: &Path, text: &str) -> Result<SetFile, Vec<Problem>> {
     Ok(SetFile { path: path.to_owned(), cluster, spec, secure: !content.plaintext, index })
 }
 
-/// Checks the values of a file. Values that could not be read are excluded, and so are values that are missing because
-/// of them, because each cause must be reported only once.
+/// Checks the values of a set file. Values that could not be read, and values that are therefore missing elsewhere,
+/// cause no problem here, because each cause is to be reported only once.
 fn spec_problems(path: &Path, spec: &SetSpec, index: &Index, content: &Content) -> Vec<Problem> {
     let reader = &content.reader;
     let has_value = |key: &str| !reader.has_failed(&index.in_file(key));
@@ -284,13 +288,13 @@ fn plaintext_problem(path: &Path, spec: &SetSpec, index: &Index, content: &Conte
     Some(problem("plaintext", reason))
 }
 
-/// Returns whether an address can be reached only from this machine.
+/// Returns whether an address, given as `host:port`, can be reached only from this machine.
 pub fn is_loopback(addr: &str) -> bool {
     let host = host(addr);
     host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
-/// Returns the host of "host:port", without the brackets of an IPv6 address.
+/// Returns the host of an address of the form `host:port`. An IPv6 address is returned without its brackets.
 pub fn host(addr: &str) -> &str {
     let host = addr.rsplit_once(':').map_or(addr, |(host, _)| host);
     host.trim_start_matches('[').trim_end_matches(']')

@@ -1,5 +1,6 @@
-//! Signals. The first SIGINT or SIGTERM shuts the process down in order, and the second ends it at once. At SIGHUP a
-//! server reads its settings again, while a process that runs in a terminal ends, because the terminal was closed.
+//! Signals to the process. The first SIGINT or SIGTERM starts an orderly shutdown, and the second ends the process
+//! immediately. At SIGHUP a server reads its settings again. A process that runs in a terminal shuts down at SIGHUP,
+//! because the terminal was closed.
 
 use std::io;
 use std::sync::Arc;
@@ -11,33 +12,33 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-/// Exit code after a second signal. It is the same as a shell reports for SIGINT.
+/// Exit code after a second signal. A shell reports the same code for a program that SIGINT ended.
 const EXIT_INTERRUPTED: i32 = 130;
 
-/// Time after a signal during which a further signal counts as a duplicate. Duplicates occur because `timeout` and
-/// wrappers that forward signals send each signal both to the process and to its process group. The time is shorter
-/// than the time between two presses of Ctrl-C.
+/// Time after a signal during which another signal counts as its duplicate. Duplicates occur because `timeout` and
+/// wrappers that forward signals send each signal both to the process and to its process group. A user needs more time
+/// between two presses of Ctrl-C.
 const REPEAT_WINDOW: Duration = Duration::from_millis(100);
 
 /// The signals that end a process, without duplicates.
 pub struct Interrupts {
     interrupt: Signal,
     terminate: Signal,
-    /// Time of the last signal; any further signal within [`REPEAT_WINDOW`] is a duplicate.
+    /// Time of the last signal that was no duplicate. A signal within [`REPEAT_WINDOW`] after it is a duplicate.
     last: Option<Instant>,
 }
 
 impl Interrupts {
-    /// Installs handlers for SIGINT and SIGTERM, so that these signals no longer end the process.
+    /// Installs handlers for SIGINT and SIGTERM. From then on, these signals do not end the process by themselves.
     ///
     /// # Errors
-    /// The system refuses the handlers.
+    /// The operating system refuses the handlers.
     pub fn new() -> io::Result<Interrupts> {
         let (interrupt, terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
         Ok(Interrupts { interrupt, terminate, last: None })
     }
 
-    /// Waits for the next signal that is not a duplicate, and returns its name. Cancel safe.
+    /// Waits for the next SIGINT or SIGTERM that is no duplicate, and returns its name. Cancel safe.
     pub async fn next(&mut self) -> &'static str {
         loop {
             let name = tokio::select! {
@@ -52,10 +53,10 @@ impl Interrupts {
     }
 }
 
-/// Installs a handler for SIGHUP, so that this signal no longer ends the process.
+/// Installs a handler for SIGHUP. From then on, this signal does not end the process by itself.
 ///
 /// # Errors
-/// The system refuses the handler.
+/// The operating system refuses the handler.
 pub fn hangups() -> io::Result<Signal> {
     signal(SignalKind::hangup())
 }
@@ -65,30 +66,32 @@ pub fn exit_at_once() -> ! {
     std::process::exit(EXIT_INTERRUPTED)
 }
 
-/// A wait that ends at the next signal. Clones share the wait.
+/// A wait that the next signal ends. Clones share one wait.
 #[derive(Clone, Debug, Default)]
 pub struct Wait(Arc<Mutex<Option<oneshot::Sender<()>>>>);
 
 impl Wait {
-    /// Waits until the next signal. This signal only ends the wait, and does not count for [`watch`].
+    /// Waits until the next signal. [`watch`] does not count this signal as the second signal, which would exit the
+    /// process.
     pub async fn until_signal(&self) {
         let (ended, end) = oneshot::channel();
         *self.0.lock() = Some(ended);
         let _ = end.await;
     }
 
-    /// Ends the wait; returns whether a caller was waiting.
+    /// Ends the wait. Returns whether a caller was waiting.
     fn end(&self) -> bool {
         self.0.lock().take().is_some_and(|wait| wait.send(()).is_ok())
     }
 }
 
-/// Spawns a handler that cancels `process` at the first SIGINT, SIGTERM or signal of `hangups`, and exits the process
-/// at the second SIGINT or SIGTERM. If the second signal ended `wait`, the handler exits at the third. The handler is a
-/// task of the group `signals`, which must be shut down last, so that a signal can also end a shutdown that hangs.
+/// Spawns a task that handles signals. At the first SIGINT, SIGTERM or signal of `hangups` it cancels `process`, and at
+/// the second SIGINT or SIGTERM it exits the process. If the second signal ended a wait at `wait`, the third signal
+/// exits the process. The task belongs to the group `signals`, which must be shut down last, so that a signal can also
+/// end a shutdown that hangs.
 ///
 /// # Errors
-/// The system refuses the handlers.
+/// The operating system refuses the handlers.
 pub fn watch(process: &TaskGroup, wait: &Wait, signals: &TaskGroup, mut hangups: Option<Signal>) -> io::Result<()> {
     let mut interrupts = Interrupts::new()?;
     let (process, wait, end) = (process.clone(), wait.clone(), signals.token());
@@ -125,18 +128,18 @@ pub fn watch(process: &TaskGroup, wait: &Wait, signals: &TaskGroup, mut hangups:
     Ok(())
 }
 
-/// Installs a handler for SIGHUP, which a process gets when its terminal is closed. Returns `None`, without a handler,
-/// if the process ignores SIGHUP because it was started by `nohup`.
+/// Installs a handler for SIGHUP, which the kernel sends to a process when its terminal is closed. Returns `None`,
+/// without installing a handler, if the process ignores SIGHUP because `nohup` started it.
 ///
 /// # Errors
-/// The system refuses the handler.
+/// The operating system refuses the handler.
 pub fn closed_terminal() -> io::Result<Option<Signal>> {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     if ignores_hangup(&status) { Ok(None) } else { hangups().map(Some) }
 }
 
-/// Returns whether a process ignores SIGHUP. `status` is the text of `/proc/self/status`; SIGHUP is bit 0 of its
-/// hexadecimal mask `SigIgn`.
+/// Returns whether the process with this `/proc/self/status` ignores SIGHUP. Bit 0 of the hexadecimal mask `SigIgn`
+/// stands for SIGHUP.
 fn ignores_hangup(status: &str) -> bool {
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask & 1 == 1)

@@ -1,12 +1,13 @@
-//! The client of a store. From any address of the set it finds an admin port of the store, and sends requests to this
-//! port. The leader of the store handles the requests.
+//! The client of a set's store. The client starts from any addresses of the set, finds an admin port of the store, and
+//! sends requests to this port. The leader of the store handles all requests.
 //!
-//! Every request is idempotent. A member that is not the leader forwards a request to the leader. Any other port of the
-//! set returns the addresses of the admin ports. If a member does not respond, the client tries the next address. A
-//! refusal ends the search, unless it is transient or its reason is that the leader is not known.
+//! Every request is idempotent, so the client may send it again. A member of the store that is not the leader forwards
+//! requests to the leader. A port of the set that is no admin port returns the addresses of the admin ports. If a
+//! member does not respond, the client tries the next address. A refusal ends the request, unless the reason is
+//! transient or means that the leader is not known.
 //!
-//! **Invariant:** no command runs longer than its own deadline, even if a node hangs. If the store has no majority, a
-//! command that needs one ends with NO_MAJORITY before its deadline.
+//! **Invariant:** no command runs longer than its own deadline, even if a node hangs. If a command needs a majority of
+//! the store and there is none, the command ends with NO_MAJORITY before its deadline.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -42,22 +43,24 @@ mod changes;
 mod series;
 mod sets;
 
-/// Limit on the search for a leader if members respond. It is long enough for a leader transfer in progress and several
-/// elections.
+/// Maximum time of the search for a leader if members of the store respond. It is long enough for a transfer of
+/// leadership and several elections.
 const LEADER_SEARCH_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Time for which all responding members may report that they have no leader. It is longer than an election. After this
-/// time the client concludes that the store has no majority.
+/// Time during which all members that respond may report that they have no leader. After it, the client concludes that
+/// the store has no majority. It is longer than an election.
 const ELECTION_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Limit on the search for a leader if no member responds. A store that is starting responds within this time.
+/// Maximum time of the search for a leader if no member of the store responds. A store that is starting responds within
+/// this time.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Timeout of a read request. After the timeout the client tries the next member, so that a member that hangs does not
-/// block the command.
+/// Timeout of one attempt of a request that reads. After it, the client tries the next member of the store, so that one
+/// member that hangs does not block the command.
 const READ_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Timeout of a change. It is long enough for the commit of two log entries, even after a leader transfer.
+/// Timeout of one attempt of a request that changes the set. It is long enough for the commit of two log entries, even
+/// after a transfer of leadership.
 const CHANGE_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Pause between attempts.
@@ -95,11 +98,11 @@ pub struct Node {
     pub name: Option<String>,
     /// Address of the gRPC port, as `host:port`.
     pub addr: String,
-    /// Address of the port for metrics and probes; `None` if no set file states it.
+    /// Address of the node's port for metrics and probes. It is `None` if no set file states it.
     pub http: Option<String>,
-    /// Address of the Redis port; `None` if no set file states it.
+    /// Address of the node's Redis port. It is `None` if the node has none, or if no set file states it.
     pub redis: Option<String>,
-    /// Name of the node's set, and role of the node in the set; `None` if no set file states them.
+    /// Name of the node's set, and role of the node in this set. It is `None` if no set file states them.
     pub of: Option<(String, NodeRole)>,
 }
 
@@ -138,8 +141,8 @@ pub fn nodes_of(set: &SetFile) -> impl Iterator<Item = Node> {
 }
 
 impl SetAddress {
-    /// Returns the nodes of the set file, followed by a node for each given address. If there are neither, it returns
-    /// the first allocator of a development cluster.
+    /// Returns the nodes of the set file, followed by a node for each other given address. If the user gave neither,
+    /// returns the first AllocSvr of a development cluster.
     pub fn nodes(&self) -> anyhow::Result<Vec<Node>> {
         let set = self.set.as_deref().map(load_set).transpose()?;
         let mut nodes: Vec<Node> = set.iter().flat_map(nodes_of).collect();
@@ -157,13 +160,14 @@ impl SetAddress {
         Ok(nodes)
     }
 
-    /// Returns the flags with which another command names the same set. A space precedes each flag.
+    /// Returns the flags that make another command use the same set. A space precedes each flag, so that the text can
+    /// be appended to a command.
     pub fn flags(&self) -> String {
         let set = self.set.iter().map(|set| format!(" --set {}", set.display()));
         set.chain(self.addrs.addrs.iter().map(|addr| format!(" --addr {addr}"))).collect()
     }
 
-    /// Returns a client of the set's leader, for a command that may take up to `timeout`.
+    /// Returns a client of the store's leader, for a command that may take up to `timeout`.
     pub fn client(&self, timeout: Duration) -> anyhow::Result<StoreClient> {
         let set = self.set.as_deref().map(load_set).transpose()?;
         target::use_scheme_of(&self.addrs.addrs)?;
@@ -180,7 +184,7 @@ pub struct TimeoutArgs {
 }
 
 impl TimeoutArgs {
-    /// The default time limit, for commands that have no flag `--timeout` of this kind.
+    /// Default time limit. It applies to commands that do not have this flag `--timeout`.
     pub const DEFAULT: Duration = Duration::from_secs(20);
 
     /// Returns the time limit.
@@ -192,32 +196,34 @@ impl TimeoutArgs {
 /// Sends requests to the leader of a store.
 pub struct StoreClient {
     pool: Pool,
-    /// Known addresses. The client tries them one after another, starting with the index `next`.
+    /// Addresses of the set that are known so far. The client tries them one after another, and `next` is the index of
+    /// the next attempt.
     known: Vec<String>,
     next: usize,
     /// Name of the set; empty until it is known.
     set: String,
-    /// Whether the leader compares plans; `None` until the leader has stated it.
+    /// Whether the leader's release compares the fingerprints of plans. It is `None` until the leader has stated it.
     plans: Option<bool>,
     since: Instant,
     /// Time limit of the command.
     timeout: Duration,
 }
 
-/// Progress of the search for a leader. It is reset when a member names a leader.
+/// Progress of the search for the leader. The search begins anew when a member names a leader.
 #[derive(Default)]
 struct Search {
     /// Time at which a member first reported that it has no leader.
     leaderless_since: Option<Instant>,
     leaderless: BTreeSet<usize>,
     silent: BTreeSet<usize>,
-    /// Indexes of known addresses that are no admin ports. These ports return the addresses of admin ports.
+    /// Indexes of the known addresses that are no admin ports. These ports are only asked for the addresses of admin
+    /// ports.
     others: BTreeSet<usize>,
 }
 
 impl Search {
-    /// Returns whether the search has failed. It has failed if all known addresses were tried without finding a leader,
-    /// and members have reported no leader for longer than an election takes. `known` is the number of known addresses.
+    /// Returns whether the search has failed. It has failed if all of the `known` addresses were tried without finding
+    /// the leader, and if members have stated for longer than an election takes that they have no leader.
     fn is_over(&self, known: usize) -> bool {
         let tried = &(&self.leaderless | &self.silent) | &self.others;
         tried.len() >= known && self.leaderless_since.is_some_and(|since| since.elapsed() >= ELECTION_TIMEOUT)
@@ -225,8 +231,8 @@ impl Search {
 }
 
 impl StoreClient {
-    /// Returns a client that starts from the stores of the set file and from `addrs`. If both are empty, it starts from
-    /// the first allocator of a development cluster.
+    /// Creates a client that starts from the stores of the set file and from `addrs`. If there are neither, it starts
+    /// from the first AllocSvr of a development cluster.
     pub fn new(set: Option<&SetFile>, addrs: &Addrs, timeout: Duration) -> StoreClient {
         let stores = set.map(admin_addrs).unwrap_or_default().into_iter();
         let mut known: Vec<String> = stores.chain(addrs.addrs.iter().map(|addr| host_port(addr).to_owned())).collect();
@@ -237,8 +243,8 @@ impl StoreClient {
         StoreClient { pool: security::pool(), known, next: 0, set, plans: None, since: Instant::now(), timeout }
     }
 
-    /// Returns a client of the stores of a set file. The stores may still be without a set, so the client does not
-    /// check the set's name.
+    /// Creates a client that starts from the stores of the set file. It does not check the name of the set in
+    /// responses, because no set may be defined in the stores yet.
     pub fn of_file(set: &SetFile, timeout: Duration) -> StoreClient {
         let known = admin_addrs(set);
         StoreClient {
@@ -252,13 +258,14 @@ impl StoreClient {
         }
     }
 
-    /// Returns a client of a set's store. `stores` are addresses of its admin ports or of any other ports.
+    /// Creates a client of the store of the set `set`. `stores` are addresses of its admin ports, or of other ports of
+    /// the set.
     pub fn at(set: &str, stores: &[String], timeout: Duration) -> StoreClient {
         let (known, set) = (stores.to_vec(), set.to_owned());
         StoreClient { pool: security::pool(), known, next: 0, set, plans: None, since: Instant::now(), timeout }
     }
 
-    /// Requests the list of members. If no set file states the set's name, the client adopts the name from the
+    /// Requests the list of the store's members. If the set's name is not known yet, the client adopts the name in the
     /// response.
     pub async fn list(&mut self) -> anyhow::Result<ListMembersResponse> {
         let list =
@@ -268,8 +275,9 @@ impl StoreClient {
         Ok(list)
     }
 
-    /// Returns whether the leader compares plans, and requests it if it is not known yet. No dry run may be sent to a
-    /// leader that compares no plans. Its older release does not know the field `dry_run`, so it would make the change.
+    /// Returns whether the leader's release compares the fingerprints of plans. Requests this from the leader if it is
+    /// not known yet. A leader that does not compare them must get no dry run, because it would ignore the field
+    /// `dry_run` and make the change.
     pub async fn compares_plans(&mut self) -> anyhow::Result<bool> {
         match self.plans {
             Some(plans) => Ok(plans),
@@ -288,7 +296,7 @@ impl StoreClient {
         Ok(())
     }
 
-    /// Requests the list of AllocSvrs. If no set file states the set's name, the client adopts the name from the
+    /// Requests the list of the set's AllocSvrs. If the set's name is not known yet, the client adopts the name in the
     /// response.
     pub async fn nodes(&mut self) -> anyhow::Result<ListNodesResponse> {
         let list = self.call(READ_TIMEOUT, async |to| NodeAdmin::new(to).list_nodes(ListNodesRequest {}).await).await?;
@@ -296,7 +304,8 @@ impl StoreClient {
         Ok(list)
     }
 
-    /// Requests the events that are still in the audit log. Also returns whether the set records operations.
+    /// Requests the events that the store still has of the audit log. Also returns whether the set records operations
+    /// in an audit log.
     pub async fn events(&mut self) -> anyhow::Result<(Vec<AuditEvent>, bool)> {
         let mut events: Vec<AuditEvent> = Vec::new();
         loop {
@@ -320,8 +329,8 @@ impl StoreClient {
         Ok(page)
     }
 
-    /// Requests a stream that returns events of the set when they are added. The stream ends when the member at the
-    /// other end stops.
+    /// Requests a stream of the events of the set. The stream returns each event when the store records it, and ends
+    /// when the member that sends the stream stops.
     pub async fn watch_set_events(
         &mut self,
         request: &WatchSetEventsRequest,
@@ -336,8 +345,8 @@ impl StoreClient {
         self.call(limit, async |to| BackupClient::new(to).create_backup(timed(request.clone(), limit)).await).await
     }
 
-    /// Restarts the command's time limit. Commands call it after a confirmation, because the user's time to confirm
-    /// must not count.
+    /// Starts the command's time limit anew. Commands call it after a confirmation, because the time that the user
+    /// needs to confirm must not count.
     pub fn restart_time(&mut self) {
         self.since = Instant::now();
     }
@@ -347,7 +356,7 @@ impl StoreClient {
         self.timeout.saturating_sub(self.since.elapsed())
     }
 
-    /// Sends a request again and again until the leader responds, the search for a leader fails or the time of the
+    /// Sends a request repeatedly until the leader responds, the search for the leader fails, or the time limit of the
     /// command ends. `limit` is the timeout of one attempt.
     async fn call<T>(
         &mut self,
@@ -425,8 +434,9 @@ impl StoreClient {
         self.next = (self.next + 1) % self.known.len();
     }
 
-    /// Requests the addresses of admin ports from a node, adds them to the known addresses, and selects the first new
-    /// address. Returns `false` only if the node responds without any address.
+    /// Requests the addresses of admin ports from a node, and adds them to the known addresses. Selects the first added
+    /// address for the next attempt, or the next known address if no address was added. Returns `false` only if the
+    /// node responds but states no address.
     async fn learn_admin_ports(&mut self, channel: Channel) -> bool {
         let known = self.known.len();
         let mut node = StatusServiceClient::new(channel);
@@ -447,8 +457,8 @@ impl StoreClient {
     }
 }
 
-/// Returns the admin ports in a set file. If the file has none, it returns the gRPC ports of the stores, which may
-/// report admin ports.
+/// Returns the addresses of the admin ports in a set file. If the file has none, returns the gRPC addresses of its
+/// stores, because the stores may report their admin ports.
 fn admin_addrs(set: &SetFile) -> Vec<String> {
     let stores = &set.spec.stores;
     let mut admins: Vec<String> = stores.iter().filter_map(|store| store.admin.clone()).collect();
@@ -457,14 +467,15 @@ fn admin_addrs(set: &SetFile) -> Vec<String> {
     if admins.is_empty() { stores.iter().map(|store| store.addr.clone()).collect() } else { admins }
 }
 
-/// Sets the deadline of a request, so that the server stops its work when the client stops waiting.
+/// Sets the deadline of a request, so that the server stops working on the request when the client stops waiting for
+/// the response.
 fn timed<T>(request: T, limit: Duration) -> Request<T> {
     let mut request = Request::new(request);
     request.set_timeout(limit);
     request
 }
 
-/// Converts a refusal to a failure of the command, with an exit code and a hint.
+/// Converts a refusal by a server to a failure of the command, with an exit code and a hint.
 fn refused(reason: &str, status: &Status) -> Failure {
     let known = Reason::parse(reason);
     let exit = match known {
@@ -498,8 +509,8 @@ fn refused(reason: &str, status: &Status) -> Failure {
 const START_SILENT_MEMBERS: &str =
     "restart the silent members, `seqsvr status` lists them; a change of members needs a majority that responds";
 
-/// Returns the failure for an address that is not a gRPC port of a node. Returns `None` if it is, or if the server
-/// cannot be identified.
+/// Returns the failure of the command if the port at `addr` is not a gRPC port of a node. Returns `None` if it is a
+/// gRPC port of a node, or if its kind cannot be found out.
 async fn wrong_port(addr: &str, status: &Status) -> Option<Failure> {
     if status.code() == Code::DeadlineExceeded {
         return None;

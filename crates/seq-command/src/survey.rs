@@ -1,5 +1,5 @@
-//! Surveys of the nodes of a set, which find out whether its store has a majority and which ceilings its AllocSvrs
-//! know. Requests are sent to all nodes at the same time.
+//! Surveys of the nodes of a set, before a recovery or a restore. They find out whether the set's store has a majority,
+//! and which ceilings the AllocSvrs know. The requests are sent to all nodes at the same time.
 
 use std::time::Duration;
 
@@ -15,29 +15,29 @@ use crate::exit::{Exit, Failure};
 use crate::security;
 use crate::set_file::SetFile;
 
-/// Timeout of one request. A node in the same network responds in a fraction of this time.
+/// Timeout of one request. A node in the same network needs only a fraction of this time to respond.
 pub const TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Maximum number of pages of ceilings that are requested from a node. It is more than the largest set has.
+/// Maximum number of pages of ceilings that are requested from one AllocSvr. Even the largest set has fewer pages.
 const MAX_PAGES: usize = 1_000;
 
 /// A StoreSvr of the set file that responded.
 pub struct StoreState {
     /// Name of the store.
     pub name: String,
-    /// Whether the StoreSvr reports that a majority of the store's members is connected.
+    /// Whether the StoreSvr reports that it belongs to the set and that a majority of the store's members is connected.
     pub alive: bool,
 }
 
-/// The ceilings that an AllocSvr reported, or the error of the request.
+/// The ceilings that an AllocSvr reported, or the error if it did not report them.
 pub struct Ceilings {
     /// Name of the allocator.
     pub name: String,
-    /// The ceilings of all sections that the allocator owns, or an error.
+    /// Ceilings of all sections that the AllocSvr owns, or the error of the request for them.
     pub outcome: Result<Vec<SectionCeiling>, String>,
 }
 
-/// Requests the state of all StoreSvrs of a set, and returns the state of each that responded.
+/// Requests the status of all StoreSvrs of the set, and returns the state of each StoreSvr that responded.
 pub async fn stores(set: &SetFile) -> Vec<StoreState> {
     let pool = security::pool();
     let ask = async |name: &str, addr: &str| {
@@ -53,7 +53,8 @@ pub async fn stores(set: &SetFile) -> Vec<StoreState> {
     join_all(asked).await.into_iter().flatten().collect()
 }
 
-/// Returns how many of the AllocSvrs at the addresses `allocs` respond, belong to the set and have a lease.
+/// Requests the status of the AllocSvrs at the addresses `allocs`. Returns the number of those that belong to the set
+/// `set` and have a lease.
 pub async fn leased(set: &str, allocs: &[String]) -> u32 {
     let pool = security::pool();
     let ask = async |addr: &String| {
@@ -65,8 +66,8 @@ pub async fn leased(set: &str, allocs: &[String]) -> u32 {
     join_all(allocs.iter().map(ask)).await.into_iter().flatten().count() as u32
 }
 
-/// Returns an error if the set's store has a majority. The set has then lost no state that a recovery from a copy could
-/// restore.
+/// Returns an error if a StoreSvr reports that the set's store has a majority. Such a store has lost no state, so it
+/// must be neither recovered nor restored.
 pub fn refuse_alive(set: &SetFile, stores: &[StoreState]) -> Result<(), Failure> {
     let Some(alive) = stores.iter().find(|store| store.alive) else { return Ok(()) };
     let message = format!("set {} is alive: its store {} sees a majority", set.spec.name, alive.name);

@@ -34,7 +34,7 @@ pub struct Target {
     addrs: Vec<String>,
 }
 
-/// Reads a set file for a client command. The file determines whether the command's later connections have TLS.
+/// Reads a set file for a command. Connections that the command makes afterwards use TLS if the set file states it.
 pub fn load_set(path: &Path) -> anyhow::Result<SetFile> {
     let set = set_file::read(path)?;
     security::use_tls(set.is_secure())?;
@@ -42,8 +42,8 @@ pub fn load_set(path: &Path) -> anyhow::Result<SetFile> {
 }
 
 impl Target {
-    /// Returns the addresses of the arguments and the set file, or the default address. The command's later connections
-    /// have TLS if the addresses begin with https://.
+    /// Returns the URLs that the flags give and those of the AllocSvrs in the set file, or the default URL if there are
+    /// none. Connections that the command makes afterwards use TLS if the URLs begin with https://.
     pub fn addrs(&self) -> anyhow::Result<Vec<String>> {
         let mut addrs = self.addrs.clone();
         if let Some(path) = &self.set {
@@ -72,13 +72,14 @@ impl Target {
     }
 }
 
-/// Determines by the schemes of the addresses whether this command's connections have TLS. An address without a scheme
-/// has no TLS.
+/// Determines whether this command's connections use TLS. They do if the addresses begin with https://. An address
+/// without a scheme means no TLS.
 pub fn use_scheme_of(addrs: &[String]) -> Result<(), Failure> {
     addrs.iter().try_for_each(|addr| security::use_tls(addr.starts_with("https://")))
 }
 
-/// Checks that an address to connect to has the form `host:port`, without a scheme.
+/// Checks that an address has the form `host:port` and no scheme, and returns it. clap uses it as the parser of
+/// arguments.
 pub fn host_and_port(text: &str) -> Result<String, String> {
     if is_address(text) { Ok(text.to_owned()) } else { Err("the address must have the form host:port".to_owned()) }
 }
@@ -89,7 +90,8 @@ fn is_address(text: &str) -> bool {
     })
 }
 
-/// Checks the syntax of a node's URL, in which the scheme is optional.
+/// Checks the syntax of a node's URL, which may lack the scheme, and returns it. clap uses it as the parser of
+/// arguments.
 pub fn node_url(text: &str) -> Result<String, String> {
     let addr = match text.split_once("://") {
         None => text,
@@ -115,8 +117,8 @@ async fn connect_failure(error: &ConnectError, deadline: Duration) -> Failure {
 }
 
 /// Returns the failure of a command that could not connect to any AllocSvr within `deadline`. The last attempt was at
-/// `addr` and ended with `source`. If the probes of this address find no better explanation, the failure has the text
-/// `message`.
+/// `addr` and failed with `source`. The function probes this address. If the probes find no better explanation, the
+/// failure has the text `message`.
 pub async fn unreachable(addr: &str, source: &Status, message: String, deadline: Duration) -> Failure {
     match source.code() {
         Code::PermissionDenied | Code::Unauthenticated | Code::ResourceExhausted => {
@@ -144,8 +146,8 @@ pub async fn unreachable(addr: &str, source: &Status, message: String, deadline:
     }
 }
 
-/// Opens the transports of a load test, after checking that the addresses have ports of the right kind for the
-/// endpoint.
+/// Opens the connections of a load test to `endpoint`. First checks that the ports at the given addresses are of the
+/// kind that the endpoint needs.
 pub async fn open(endpoint: Endpoint, options: &EndpointOptions, workers: usize) -> Result<Vec<AnyTransport>, Failure> {
     check_ports(endpoint, options).await?;
     match endpoint::open(endpoint, options, workers).await {
@@ -157,8 +159,9 @@ pub async fn open(endpoint: Endpoint, options: &EndpointOptions, workers: usize)
     }
 }
 
-/// Returns an error if an address has a port that the endpoint cannot use, because each call to it would fail. A server
-/// of an unknown kind is no error. The addresses of the SDK are not checked, because the SDK checks them itself.
+/// Returns an error if the port at one of the addresses is of a kind that the endpoint cannot use, because every call
+/// to it would fail. A port of an unknown kind is no error. Addresses for the SDK are not checked, because the SDK
+/// checks them itself.
 async fn check_ports(endpoint: Endpoint, options: &EndpointOptions) -> Result<(), Failure> {
     let (addrs, needed): (Vec<&str>, Needed) = match endpoint {
         Endpoint::Sdk => return Ok(()),
@@ -177,7 +180,8 @@ async fn check_ports(endpoint: Endpoint, options: &EndpointOptions) -> Result<()
     Ok(())
 }
 
-/// Returns a watch that counts the ceiling raises of a cluster. It has connections of its own.
+/// Returns a watch that counts the raises of ceilings in a cluster. It uses its own connections to the addresses
+/// `addrs`.
 pub fn raise_watch(addrs: &[String]) -> RaiseWatch {
     RaiseWatch::new(security::pool(), addrs.iter().map(|addr| host_port(addr).to_owned()))
 }

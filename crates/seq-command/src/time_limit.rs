@@ -1,23 +1,23 @@
-//! Parses times of the command line. A time is a number with a unit, in the same form for every command.
+//! Parses durations on the command line. A duration is a number with a unit, and has the same form for every command.
 
 use std::time::Duration;
 
 /// Longest time that a command accepts.
 const LONGEST: Duration = Duration::from_secs(7 * 86_400);
 
-/// Parses a time of the command line such as `500ms`, `2s`, `1.5m` or `1h`. A bare number means seconds.
+/// Parses a duration on the command line, such as `500ms`, `2s`, `1.5m` or `1h`. A number without a unit means seconds.
 ///
 /// # Errors
-/// The text does not have this form, or the time is 0 or above 7 days.
+/// The text does not have this form, or the duration is 0 or longer than 7 days.
 pub fn time(text: &str) -> Result<Duration, String> {
     let time = time_or_none(text)?;
     if time.is_zero() { Err("it must be above 0".to_owned()) } else { Ok(time) }
 }
 
-/// Parses a time that may be 0.
+/// Parses a duration as [`time`] does, but accepts 0 too.
 ///
 /// # Errors
-/// The text does not have this form, or the time is above 7 days.
+/// The text does not have this form, or the duration is longer than 7 days.
 pub fn time_or_none(text: &str) -> Result<Duration, String> {
     let unit_at = text.find(|letter: char| !letter.is_ascii_digit() && letter != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(unit_at);

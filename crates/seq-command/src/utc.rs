@@ -1,4 +1,5 @@
-//! The wall clock and texts of times, for output and certificates. The protocol of the cluster does not depend on them.
+//! Wall clock, and formats of its times for output and certificates. The protocol between the nodes does not depend on
+//! wall clocks.
 
 use std::time::{Duration, SystemTime};
 
@@ -7,33 +8,33 @@ use time::format_description::well_known::Rfc3339;
 
 pub use seq_kit::wall_clock::{now, now_ms};
 
-/// The largest time that is converted to text, at the end of the year 9999. The limit is needed because a damaged file
-/// may contain any number of milliseconds.
+/// Latest time that is converted to text, in milliseconds since 1970. It is the end of the year 9999. The limit is
+/// needed because a damaged file may contain any number of milliseconds.
 const LAST_MS: u64 = 253_402_300_799_999;
 
-/// Returns a time as date and time in UTC, to the second.
+/// Formats a time as date and time in UTC, with whole seconds.
 pub fn text(at: SystemTime) -> String {
     let at = OffsetDateTime::from(at).replace_nanosecond(0).expect("0 is a nanosecond");
     at.format(&Rfc3339).unwrap_or_else(|_| "after the year 9999".to_owned())
 }
 
-/// Returns milliseconds since 1970 as date and time in UTC, to the second.
+/// Formats a time, given in milliseconds since 1970, as date and time in UTC, with whole seconds.
 pub fn text_of_ms(unix_ms: u64) -> String {
     text(SystemTime::UNIX_EPOCH + Duration::from_millis(unix_ms.min(LAST_MS)))
 }
 
-/// Returns a time as date and time in UTC, to the millisecond, even if the milliseconds are 0.
+/// Formats a time as date and time in UTC, always with milliseconds.
 pub fn text_to_ms(at: SystemTime) -> String {
     let at = OffsetDateTime::from(at);
     format!("{}.{:03}Z", text(at.into()).trim_end_matches('Z'), at.millisecond())
 }
 
-/// Returns milliseconds since 1970 as date and time in UTC, to the millisecond.
+/// Formats a time, given in milliseconds since 1970, as date and time in UTC, always with milliseconds.
 pub fn text_with_ms(unix_ms: u64) -> String {
     text_to_ms(SystemTime::UNIX_EPOCH + Duration::from_millis(unix_ms.min(LAST_MS)))
 }
 
-/// Parses a time of the command line such as `2026-01-01T00:00:00.5Z`, or a date, which stands for its start in UTC.
+/// Parses a time on the command line, such as `2026-01-01T00:00:00.5Z`. A date alone stands for its start in UTC.
 /// Returns milliseconds since 1970.
 ///
 /// # Errors
@@ -46,8 +47,8 @@ pub fn parse_ms(text: &str) -> Result<u64, String> {
     ms.ok_or_else(|| "it must be in the years 1970 to 9999".to_owned())
 }
 
-/// Returns an age in the largest unit that makes the number at least 2. For example, 90 seconds stay seconds, and 120
-/// seconds become minutes.
+/// Formats an age in the largest unit in which it is at least 2. For example, 90 seconds remain `90 s`, and 120 seconds
+/// become `2 min`.
 pub fn age(seconds: u64) -> String {
     match seconds {
         0..120 => format!("{seconds} s"),

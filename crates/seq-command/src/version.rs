@@ -12,15 +12,15 @@ pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 static REVISION: OnceLock<&str> = OnceLock::new();
 
-/// Sets the source revision from which the program was built. The binary passes it at its start, instead of this crate
-/// containing it. If this crate contained the revision, each commit would cause a new build of this crate and of all
-/// crates that depend on it.
+/// Sets the source revision from which the program was built. The program's `main` calls it with its own revision. If
+/// this crate contained the revision, each commit would cause a new build of this crate and of all crates that depend
+/// on it.
 pub fn built_from(revision: &'static str) {
     let _ = REVISION.set(revision);
 }
 
-/// Returns the source revision from which the program was built. It is a short hash, or "unknown" if the program was
-/// not built in a repository.
+/// Returns the source revision from which the program was built. It is the short hash of a commit, or "unknown" if the
+/// program was not built in a Git repository.
 pub fn revision() -> &'static str {
     REVISION.get().copied().unwrap_or("unknown")
 }

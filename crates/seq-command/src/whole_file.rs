@@ -1,5 +1,5 @@
-//! Writes files that are complete as soon as they are visible under their names. A file is written under a temporary
-//! name, and renamed after its whole content is on disk. Only the owner may read the files.
+//! Writes files that are complete as soon as they exist under their names. The content of a file is first written to a
+//! temporary name, which is renamed once the whole content is on disk. Only the owner may read the files.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -7,20 +7,22 @@ use std::path::Path;
 
 use tempfile::NamedTempFile;
 
-/// Writes a file that must not exist.
+/// Writes `bytes` to a new file at `path`.
 ///
 /// # Errors
-/// [`io::ErrorKind::AlreadyExists`], or the file cannot be written. After an error, no incomplete file remains.
+/// [`io::ErrorKind::AlreadyExists`] if the file exists, or the file cannot be written. After an error, no incomplete
+/// file remains.
 pub fn create(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let (unfinished, dir) = unfinished(path, bytes)?;
     unfinished.persist_noclobber(path).map_err(|error| error.error)?;
     File::open(dir)?.sync_all()
 }
 
-/// Writes a file, which replaces an existing file.
+/// Writes `bytes` to the file at `path`, and replaces an existing file.
 ///
 /// # Errors
-/// The file cannot be written. In that case an existing file is unchanged.
+/// The file cannot be written. An existing file is then unchanged, unless the error occurred after the replacement,
+/// while the directory was synced to disk.
 pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let (unfinished, dir) = unfinished(path, bytes)?;
     unfinished.persist(path).map_err(|error| error.error)?;

@@ -1,17 +1,17 @@
-//! Activity of sections over time: how many numbers each section allocated, and how often its ceiling was raised. A
-//! *column* has the activity of all sections in one period. The columns are kept in rings, so that their memory is
-//! bounded.
+//! Records, over time, how many numbers each section allocated and how often its ceiling was raised. Time is divided
+//! into periods of equal length. A *column* has the activity of all sections in one period. Columns are kept in rings
+//! of fixed length, so that their memory is bounded.
 //!
-//! The caller records the counts of a section together with the time in which they were counted ([`Activity::record`]),
-//! and closes a column when its period is over ([`Activity::close_until`]). A closed column has a [`Level`] of one byte
-//! for each section, compressed with deflate. A column without activity takes a few bytes, and a column of 42,950
-//! sections at scattered levels about 20 kB. The levels of a section that is no longer recorded remain until the ring
-//! drops their columns.
+//! The caller records the counts of a section together with the duration over which they were counted
+//! ([`Activity::record`]), and closes a column when its period is over ([`Activity::close_until`]). A closed column has
+//! a [`Level`] for each section, which is a rate in one byte. The levels are compressed with deflate: a column without
+//! activity takes a few bytes, and a column of 42,950 sections with very different rates takes about 20 kB. The levels
+//! of a section that is no longer recorded remain until the ring drops their columns.
 //!
 //! If a section gets another owner during a period, the old and the new owner each divide their own count by the whole
 //! period, so that their two rates add up to the rate of the section.
 //!
-//! Times are in milliseconds since any origin that is the same in all calls.
+//! All times are in milliseconds since the same arbitrary origin.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::Arc;
@@ -28,11 +28,11 @@ mod columns;
 mod level;
 mod raises;
 
-/// Most places in a column; each place has one level. In a layout with more sections than this, neighbouring sections
-/// share a place, which has the level of the busiest section among them.
+/// Maximum number of places in a column. A place has one level. If the layout has more sections than this, each place
+/// stands for several neighbouring sections and has the level of the busiest of them.
 pub const MAX_PLACES: u32 = 131_072;
 
-/// Length of columns.
+/// Resolution of the columns of a ring. It determines the duration of a column's period, and how many columns are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resolution {
     /// 60 columns of 5 seconds.
@@ -47,7 +47,7 @@ impl Resolution {
     /// Every resolution, the finest first.
     pub const ALL: [Resolution; 3] = [Resolution::Fine, Resolution::Middle, Resolution::Coarse];
 
-    /// Returns the time of a column in milliseconds.
+    /// Returns the duration of a column's period, in milliseconds.
     #[must_use]
     pub const fn period_ms(self) -> u32 {
         match self {
@@ -57,7 +57,7 @@ impl Resolution {
         }
     }
 
-    /// Returns the number of columns that are kept.
+    /// Returns the number of columns of this resolution that are kept.
     #[must_use]
     pub const fn columns(self) -> usize {
         match self {
@@ -68,7 +68,7 @@ impl Resolution {
     }
 
     /// Returns the finest resolution whose columns cover the last `back_ms` milliseconds, or the coarsest resolution if
-    /// none does.
+    /// no resolution covers that time.
     #[must_use]
     pub fn reaching(back_ms: u64) -> Resolution {
         let reaches =
@@ -77,12 +77,12 @@ impl Resolution {
     }
 }
 
-/// Subject of a level.
+/// Kind of activity whose rate a level states.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layer {
     /// Allocated numbers.
     Numbers,
-    /// Raises of the ceiling, each of which is a write of the section at the store.
+    /// Raises of the section's ceiling. Each raise is one write at the store.
     Writes,
 }
 
@@ -91,7 +91,7 @@ impl Layer {
     pub const ALL: [Layer; 2] = [Layer::Numbers, Layer::Writes];
 }
 
-/// Counts of a section, and the time that they cover.
+/// Counts of one section's activity, with the duration over which they were counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Figures {
     /// Count of the allocated numbers.
@@ -100,7 +100,7 @@ pub struct Figures {
     pub raised: u64,
     /// Count of the raises of the ceiling.
     pub writes: u32,
-    /// Time in which these counts were taken, in milliseconds; 0 if nothing was counted.
+    /// Duration over which the numbers and raises were counted, in milliseconds; 0 if they were never counted.
     pub ms: u32,
 }
 
@@ -112,7 +112,7 @@ impl Figures {
         self.ms = self.ms.saturating_add(other.ms);
     }
 
-    /// Returns the count of a layer.
+    /// Returns the count of numbers or of raises, depending on `layer`.
     #[must_use]
     pub fn count(&self, layer: Layer) -> u64 {
         match layer {
@@ -121,13 +121,14 @@ impl Figures {
         }
     }
 
-    /// Returns the level of the rate in a layer; [`Level::NO_RECORD`] if nothing was counted.
+    /// Returns the rate at which numbers were allocated or raises were made, as a level. Returns [`Level::NO_RECORD`]
+    /// if the figures cover no time.
     #[must_use]
     pub fn level(&self, layer: Layer) -> Level {
         if self.ms == 0 { Level::NO_RECORD } else { Level::of(self.count(layer), self.ms.into()) }
     }
 
-    /// Compares the two rates in a layer. Figures that cover no time have the lowest rate.
+    /// Compares the rates of `self` and `other` in a layer. Figures that cover no time are below all other figures.
     #[must_use]
     pub fn cmp_rate(&self, other: &Figures, layer: Layer) -> core::cmp::Ordering {
         let rate = |mine: &Figures, theirs: &Figures| u128::from(mine.count(layer)) * u128::from(theirs.ms.max(1));
@@ -135,20 +136,21 @@ impl Figures {
     }
 }
 
-/// A section since its columns began.
+/// The figures of one section that are not yet in a closed column, and its last figures.
 #[derive(Debug, Default)]
 struct Recorded {
-    /// Figures in the open column of each resolution.
+    /// For each resolution, the figures of the open column.
     open: [Figures; Resolution::ALL.len()],
-    /// Whether the section entered or left in the open column of each resolution.
+    /// For each resolution, whether the recording of the section began or ended during the period of the open column.
     in_part: [bool; Resolution::ALL.len()],
     /// The figures that were recorded last.
     last: Figures,
-    /// The figures of the last fine column with a record.
+    /// The section's figures in the last closed 5-second column for which any figures of it were recorded.
     closed: Figures,
-    /// Whether the section left. Its open columns are still closed at the end of their periods.
+    /// Whether [`Activity::leave`] was called for the section. Its figures in open columns are still closed when the
+    /// periods of these columns end.
     has_left: bool,
-    /// Whether its numbers are counted.
+    /// Whether the numbers of the section are counted, and not only its raises.
     counts_numbers: bool,
 }
 
@@ -156,7 +158,7 @@ struct Recorded {
 struct Ring {
     /// Columns of each layer, oldest first.
     columns: [VecDeque<Arc<Column>>; Layer::ALL.len()],
-    /// Begin of the open column; `None` before the first call.
+    /// Begin of the open column's period; `None` before the first call of [`Activity::close_until`].
     open_since: Option<u64>,
 }
 
@@ -168,14 +170,16 @@ pub struct Activity {
 }
 
 impl Activity {
-    /// Begins the records of a section. Without `counts_numbers`, the section has no record in [`Layer::Numbers`].
+    /// Begins to record a section. If `counts_numbers` is false, only the section's raises are recorded, and it has no
+    /// record in [`Layer::Numbers`].
     pub fn enter(&mut self, section: SectionId, counts_numbers: bool) {
         let recorded = self.sections.entry(section).or_default();
         let open = recorded.open;
         *recorded = Recorded { open, in_part: [true; Resolution::ALL.len()], counts_numbers, ..Recorded::default() };
     }
 
-    /// Records figures of a section that entered.
+    /// Adds figures to the open columns of a section. Does nothing if [`Activity::enter`] was not called for the
+    /// section.
     pub fn record(&mut self, section: SectionId, figures: Figures) {
         let Some(recorded) = self.sections.get_mut(&section) else { return };
         recorded.open.iter_mut().for_each(|open| open.add(figures));
@@ -189,9 +193,9 @@ impl Activity {
         }
     }
 
-    /// Closes the columns whose periods are over at `now_ms`. The caller counts the numbers of all sections in passes,
-    /// and a pass over many uids takes longer than a short period. So if no figures of a section were recorded during a
-    /// column, the section has the rate of its last figures there.
+    /// Closes the columns whose periods are over at `now_ms`. If no figures of a section were recorded during a period,
+    /// the section's level in the column is the rate of its last figures. This can happen because the caller counts the
+    /// numbers of all sections in passes, and a pass over many uids takes longer than a short period.
     pub fn close_until(&mut self, now_ms: u64) {
         for (place, resolution) in Resolution::ALL.into_iter().enumerate() {
             let period = u64::from(resolution.period_ms());
@@ -233,23 +237,24 @@ impl Activity {
         levels.map(|levels| Column::new(since_ms, shift, &levels))
     }
 
-    /// Returns the closed columns of a resolution that began at `since_ms` or later. The call copies only pointers to
-    /// the columns.
+    /// Returns the closed columns of a layer in a resolution, without the columns whose periods began before
+    /// `since_ms`. The call copies only pointers to the columns.
     #[must_use]
     pub fn columns(&self, layer: Layer, resolution: Resolution, since_ms: u64) -> Columns {
         let columns = &self.rings[resolution as usize].columns[layer as usize];
         Columns::new(columns.iter().filter(|column| column.since_ms() >= since_ms).cloned().collect())
     }
 
-    /// Returns the figures of a section in its last closed fine column with a record. If there is no such column yet,
-    /// returns the figures that were recorded last.
+    /// Returns a section's figures in the last closed 5-second column for which any figures of the section were
+    /// recorded. If there is no such column yet, returns the section's last figures. Returns `None` if the section is
+    /// not recorded now.
     #[must_use]
     pub fn figures(&self, section: SectionId) -> Option<Figures> {
         self.sections.get(&section).filter(|recorded| !recorded.has_left).map(Recorded::figures)
     }
 
-    /// Returns the [figures](Activity::figures) of all sections whose count in this layer is above 0, as input for
-    /// [`top`].
+    /// Returns the [figures](Activity::figures) of every section whose count in this layer is above 0. They are the
+    /// input of [`top`].
     #[must_use]
     pub fn all_figures(&self, layer: Layer) -> Vec<(SectionId, Figures)> {
         let sections = self.sections.iter().filter(|(_, recorded)| !recorded.has_left);
@@ -257,7 +262,7 @@ impl Activity {
         figures.filter(|(_, figures)| figures.count(layer) > 0).collect()
     }
 
-    /// Returns the bytes of the closed columns.
+    /// Returns the memory that the closed columns take, in bytes.
     #[must_use]
     pub fn column_bytes(&self) -> usize {
         let columns = self.rings.iter().flat_map(|ring| ring.columns.iter().flatten());
@@ -265,7 +270,7 @@ impl Activity {
     }
 }
 
-/// Returns the `count` sections with the highest rates in a layer, in descending order of their rates.
+/// Returns those `count` entries of `figures` that have the highest rates in a layer, in descending order of rate.
 #[must_use]
 pub fn top(mut figures: Vec<(SectionId, Figures)>, layer: Layer, count: usize) -> Vec<(SectionId, Figures)> {
     figures.sort_by(|(section, mine), (other, theirs)| theirs.cmp_rate(mine, layer).then(section.cmp(other)));
@@ -274,7 +279,7 @@ pub fn top(mut figures: Vec<(SectionId, Figures)>, layer: Layer, count: usize) -
 }
 
 impl Recorded {
-    /// Closes the column of a resolution, and returns its figures.
+    /// Closes the section's open column of a resolution, and returns the figures for this column.
     fn close(&mut self, place: usize, resolution: Resolution) -> Figures {
         let mut figures = core::mem::take(&mut self.open[place]);
         let in_part = core::mem::take(&mut self.in_part[place]);

@@ -1,23 +1,24 @@
-//! The arbiter, which runs at the store's leader and proposes changes of owner.
+//! The arbiter, which runs at the leader of a set's store and proposes other owners for sections.
 //!
 //! A node's liveness counter grows when the store applies a renewal, a raise or a transfer that the node requested. If
-//! the counter does not change for the whole wait, measured by the arbiter's own clock, the node's incarnation counts
-//! as dead, and the arbiter proposes other owners for its sections. The proposal names the value of the counter. If the
-//! store applies a command of the old owner before the proposal, the counter has changed, and the store refuses the
-//! proposal.
+//! the counter does not change for a time called the *wait*, measured by the arbiter's own clock, the node's
+//! incarnation counts as dead, and the arbiter proposes other owners for its sections. The proposal names the value of
+//! the counter. If the store applies a command of the old owner before the proposal, the counter has changed, and the
+//! store refuses the proposal.
 //!
-//! The length of the wait is computed from replicated values: the terms of the set, and the lease with which the
-//! incarnation registered. Settings of the member that runs the arbiter do not affect it. The arbiter reads its clock
-//! after it has taken the state. If it read the clock first and paused before it took the state, it would date commands
-//! that were applied during the pause too early, and their owners' waits would end too early.
+//! The length of the wait is computed from replicated values, which are the terms of the set and the lease with which
+//! the incarnation registered. Settings of the member that runs the arbiter do not affect the wait. The arbiter reads
+//! its clock after it has access to the state. If it read the clock first and stopped for a while before it had access,
+//! it would date the commands that were applied in that time too early, and would count the senders of these commands
+//! as dead too early.
 //!
-//! Each new leader creates an [`Arbiter`], and drops it when it is no longer the leader. A new arbiter has no
-//! observations and counts every wait from its first evaluation, so no timers are carried over an election. Two
-//! arbiters at the same time do no harm, because the store refuses proposals whose epoch or counter is outdated.
+//! Each new leader creates an [`Arbiter`], and drops the arbiter when it is no longer the leader. A new arbiter has no
+//! observations and counts every wait from its first evaluation, so no wait continues after an election. Two arbiters
+//! at the same time do no harm, because the store refuses proposals whose epoch or counter is outdated.
 //!
-//! A section that an operator moved to a node is placed at that node for as long as the node is a candidate. Otherwise
-//! it is placed like all other sections. A pause of balancing stops only handovers that even the load. Dead owners are
-//! still replaced, and drains and moves by operators continue.
+//! If an operator moved a section to a node, the arbiter places the section at that node for as long as the node may
+//! get sections. Otherwise it places the section like all other sections. A pause of balancing stops only handovers
+//! that even the load. Dead owners are still replaced, and drains and moves by operators continue.
 //!
 //! The caller reads the clock, divides the proposals into log entries, and commits them.
 
@@ -33,8 +34,9 @@ use crate::state::{EventRecord, NodeRecord, Note, Noted, Reassign, Residence, St
 
 pub use reserve::NotReserved;
 
-/// Most changes of owner in one log entry. It is half of the limit on raises, because a change of owner has about twice
-/// as many bytes as a raise, and the log should store the entry in one write.
+/// Maximum number of changes of owner in one log entry. It is half of [`MAX_RAISES`](crate::limits::MAX_RAISES),
+/// because a change of owner takes about twice as many bytes as a raise. With this limit the log stores the entry in
+/// one write.
 pub const MAX_REASSIGNS: usize = crate::limits::MAX_RAISES / 2;
 
 /// An AllocSvr that the set file names.
@@ -49,18 +51,19 @@ pub struct Declared<'a> {
 /// Timeouts of an arbiter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ArbiterTimeouts {
-    /// Time for which the arbiter waits for declared nodes to register before it assigns sections that were never
-    /// owned.
+    /// Longest time for which the arbiter waits for all nodes that the set file declares to register, before it assigns
+    /// sections that were never owned.
     pub registration_grace: Duration,
-    /// Time for which the candidates must have been the same before the arbiter plans handovers from nodes that are not
-    /// draining. Otherwise sections would move back and forth whenever a node joins and leaves again.
+    /// Time for which the nodes that may get sections must have been the same before the arbiter plans handovers from
+    /// nodes that are not draining. Otherwise sections would move back and forth when a node joins and soon leaves.
     pub stable_for: Duration,
 }
 
 /// An incarnation of an AllocSvr.
 type Session = (NodeId, Incarnation);
 
-/// A planned handover. The owner of the section should hand it over to the next owner with its exact counters.
+/// A planned handover, which the owner of the section should make. It gives the section to the next owner with its
+/// exact counters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlannedHandover {
     /// The section.
@@ -73,16 +76,16 @@ pub struct PlannedHandover {
     pub to: NodeId,
     /// Incarnation of the next owner.
     pub incarnation: Incarnation,
-    /// Departure of the section to another set; `None` if the next owner is in this set.
+    /// Target set and migration of the handover; `None` if the next owner is in this set.
     pub departure: Option<Arc<Departure>>,
 }
 
-/// The target set of a handover by which a section departs from this set.
+/// Target set and migration of a handover by which a section departs from this set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Departure {
     /// The set.
     pub set: SetId,
-    /// Lineage that the set stated when it named the next owner.
+    /// Lineage that the target set stated when it named the next owner.
     pub lineage: Lineage,
     /// The migration that the departure is part of.
     pub migration: MigrationId,
@@ -90,47 +93,50 @@ pub struct Departure {
     pub addr: String,
 }
 
-/// A section without a live owner, which no node of the set can take over. An operator may migrate it to another set.
+/// A section that has no live owner, and that no node of the set can take over. An operator may migrate it to another
+/// set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stranded {
     /// The section.
     pub section: SectionId,
-    /// Epoch of the section in the plan.
+    /// Epoch of the section when the plan was made.
     pub expected: Epoch,
-    /// The owner's liveness counter, which did not change during the arbiter's wait. `None` if the section has no
-    /// owner, or the owner's incarnation is over.
+    /// The liveness counter of the dead owner, which did not change during the arbiter's wait. `None` if the section
+    /// has no owner, or if its owner's node is in a newer incarnation.
     pub liveness: Option<Liveness>,
 }
 
-/// The changes that the state calls for.
+/// The changes of owner that the applied state calls for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
-    /// Sections to be reassigned now, in order of section.
+    /// Sections whose owner is dead or missing, each with the owner that it should get now, in order of section.
     pub reassigns: Vec<Reassign>,
-    /// Sections that should be reassigned but that no node can take, in order of section.
+    /// Sections whose owner is dead or missing, but that no node of the set can take, in order of section.
     pub stranded: Vec<Stranded>,
-    /// Sections that their live owners should hand over, in order of section.
+    /// Handovers that live owners should make, in order of section.
     pub handovers: Vec<PlannedHandover>,
-    /// Number of sections that should be handed over only to even the load. It includes sections whose handover is not
-    /// planned yet, because the candidates are not stable or balancing is paused.
+    /// Number of sections that should be handed over for no other reason than to even the load. It includes sections
+    /// whose handover is not planned yet, because the nodes that may get sections changed recently or balancing is
+    /// paused.
     pub uneven: u32,
     /// Nodes whose newest incarnation is live.
     pub living: BTreeSet<NodeId>,
-    /// Nodes that hand over all their sections without delay, because they are drained or leave. Handovers from other
-    /// nodes are not urgent.
+    /// Live nodes that should hand over all their sections without delay, because an operator drains them, because
+    /// their process is about to exit, or because callers do not reach them. Handovers from other nodes are not urgent.
     pub draining: BTreeSet<NodeId>,
-    /// Nodes in `draining` for whose sections there is no other candidate.
+    /// Nodes in `draining` whose sections no other node of the set can take.
     pub no_other_candidate: BTreeSet<NodeId>,
-    /// Nodes that may be given sections, each with its weight.
+    /// Nodes that may get sections, each with its weight.
     pub candidates: Vec<(NodeId, u32)>,
-    /// Incarnations whose liveness counters no longer change and whose sections are to be reassigned. Each has the time
-    /// since the arbiter observed the last change of its counter.
+    /// Dead incarnations whose sections are to be reassigned. Each has the time since the arbiter observed the last
+    /// change of the incarnation's liveness counter.
     pub silent: Vec<(NodeId, Incarnation, Duration)>,
 }
 
 impl Plan {
-    /// Returns a note for the set's events for each incarnation in [`Plan::silent`], except for silences that the
-    /// events in `state` already have. `unix_ms` is the time of the notes.
+    /// Returns, for each incarnation in [`Plan::silent`], the note that adds its silence to the set's events. Returns
+    /// no note for a silence that is already among the events in `state`. `unix_ms` is the time of the notes, in
+    /// milliseconds since 1970.
     #[must_use]
     pub fn notes(&self, state: &State, unix_ms: u64) -> Vec<Note> {
         let note = |&(node, incarnation, silent): &(NodeId, Incarnation, Duration)| {
@@ -146,9 +152,9 @@ impl Plan {
         self.silent.iter().filter_map(note).collect()
     }
 
-    /// Returns the owners that `sections` of another set would get in this set. They are chosen from the candidates as
-    /// if these sections were already in this set together with its own sections. The result is empty if there is no
-    /// candidate.
+    /// Returns the owners that `sections`, which are in another set, would get in this set. The owners are chosen from
+    /// the plan's candidates as if this set already had these sections in addition to its own. Sections that no
+    /// candidate can own are left out.
     fn place(&self, state: &State, sections: &[SectionId]) -> Vec<(NodeId, Incarnation)> {
         let candidate = |(id, weight): &(NodeId, u32)| {
             let name = state.node(*id)?.name.as_str();
@@ -172,41 +178,42 @@ impl Plan {
 #[derive(Clone, Copy, Debug)]
 struct Observed {
     liveness: Liveness,
-    /// Time when this count was first observed, on the arbiter's clock.
+    /// Time when this value of the counter was first observed, on the arbiter's clock.
     since: Duration,
     /// Whether the node is in a newer incarnation.
     over: bool,
 }
 
-/// Input of a plan: equal inputs have equal plans.
+/// The inputs from which a plan is computed. Equal inputs give equal plans.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Inputs {
-    /// Version of the routes. It grows when a section enters or leaves the set, or gets another owner.
+    /// Version of the routes, which grows when a section enters or leaves the set, or gets another owner.
     routes: RouteVersion,
-    /// Live sessions, each with two flags: whether its node is drained, and whether it is leaving.
+    /// Live sessions, each with two flags, which state whether the node is drained and whether the node is leaving.
     living: BTreeMap<Session, (bool, bool)>,
-    /// Sessions that are over or dead, and still own sections.
+    /// Sessions that still own sections, although they are dead or their node is in a newer incarnation.
     dead: BTreeSet<Session>,
-    /// Whether the arbiter assigns sections that were never owned now, instead of waiting for more nodes to register.
+    /// Whether sections that were never owned are to be assigned now, without a further wait for nodes to register.
     registration_over: bool,
     /// Whether the candidates have been the same for [`ArbiterTimeouts::stable_for`].
     stable: bool,
-    /// Whether committed entries of the set are gone.
+    /// Whether the set's store has lost committed entries.
     lost: bool,
     /// Version that grows when an operator moves sections, or begins or ends a pause of balancing.
     balancing: u64,
 }
 
-/// The arbiter of one set. A member of the set's store has an arbiter for as long as it is the leader.
+/// The arbiter of one set. A member of the set's store has an arbiter for as long as the member is the leader.
 #[derive(Debug)]
 pub struct Arbiter {
     timeouts: ArbiterTimeouts,
     observed: BTreeMap<Session, Observed>,
-    /// Sessions that own sections, as of a version of the routes.
+    /// Version of the routes, and the sessions that own sections in these routes.
     owners: (RouteVersion, BTreeSet<Session>),
-    /// The sessions that may be given sections, and the time when this group of sessions last changed.
+    /// The sessions that may get sections, and the time when this group of sessions last changed.
     candidates: (BTreeSet<Session>, Duration),
-    /// Time since which sections that were never owned wait for nodes to register.
+    /// Time when the current wait for nodes to register began. During the wait, sections that were never owned are not
+    /// assigned. `None` without a wait.
     waits_since: Option<Duration>,
     inputs: Option<Inputs>,
     placement: Placement,
@@ -238,8 +245,8 @@ impl Placement {
     }
 }
 
-/// The proposed owner of each section, cached until the sections or the candidates change. Each applied handover
-/// requires a new plan, and placing all sections again would cost far more than the rest of the plan.
+/// Cache of the proposed owner of each section, valid until the sections or the candidates change. Each applied
+/// handover requires a new plan, and placing all sections again would cost far more than the rest of the plan.
 #[derive(Debug, Default)]
 struct PlacementOf {
     sections: Vec<SectionId>,
@@ -276,12 +283,12 @@ impl Arbiter {
         }
     }
 
-    /// Evaluates the applied state, and returns the plan. `clock` returns the time by the arbiter's clock since any
-    /// origin, and never falls. It is called once, while the state is borrowed, so that an observation is never dated
-    /// earlier than the state.
+    /// Returns the plan for the applied state. `declared` are the AllocSvrs that the set file names. `clock` returns
+    /// the time since an arbitrary fixed origin on the arbiter's clock, which never goes back. The arbiter calls
+    /// `clock` once, while the state is borrowed, so that no observation is dated earlier than the state.
     ///
-    /// The plan holds until the next evaluation. It does not depend on earlier proposals, so it contains a lost
-    /// proposal again.
+    /// The plan is valid until the next evaluation. It depends on the state and not on earlier proposals, so if a
+    /// proposal was lost, the next plan contains the same change again.
     pub fn evaluate(
         &mut self,
         state: &State,
@@ -303,8 +310,8 @@ impl Arbiter {
         &self.plan
     }
 
-    /// Returns the time when the next wait or timeout ends. [`Arbiter::evaluate`] must be called then, even if no
-    /// command was applied.
+    /// Returns the time when the next wait or timeout ends; `None` if none is running. [`Arbiter::evaluate`] must be
+    /// called at this time, even if the state has not changed.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Duration> {
         self.deadline
@@ -316,8 +323,8 @@ impl Arbiter {
         self.inputs.as_ref().is_some_and(|inputs| inputs.living.contains_key(&(node, incarnation)))
     }
 
-    /// Updates the observations. There is one for the newest incarnation of each node, and one for each earlier
-    /// incarnation that still owns sections.
+    /// Updates the observed liveness counters. There is one observation for the newest incarnation of each node, and
+    /// one for each earlier incarnation that still owns sections.
     fn observe(&mut self, now: Duration, state: &State) {
         if self.owners.0 != state.route_version {
             let session = |(_, record): (SectionId, &Residence)| Some((record.owner?, record.incarnation));
@@ -454,8 +461,9 @@ fn plan(
     plan
 }
 
-/// Returns the nodes that may be given sections: the declared nodes that are live and neither drained nor leaving. If
-/// there are none, returns the live nodes that are drained, because a drained owner is better than no owner.
+/// Returns the nodes that may get sections. These are the declared nodes that are live and neither drained nor leaving.
+/// If there are no such nodes, they are the declared nodes that are live and not leaving, because a drained owner is
+/// better than no owner.
 fn candidates<'a>(state: &State, declared: &[Declared<'a>], inputs: &Inputs) -> Vec<Candidate<'a>> {
     let living = |may: &dyn Fn(&NodeRecord) -> bool| -> Vec<Candidate<'a>> {
         let find = |one: &Declared<'a>| {

@@ -18,8 +18,8 @@ impl Backoff {
         Backoff { min, max, next: min }
     }
 
-    /// Returns the next wait, which is half of the current step plus a random part of the other half. Then doubles the
-    /// step, up to the maximum. `random` is any 32 bits.
+    /// Returns the next wait. It is half of the current step plus a random part of the other half. The first step is
+    /// `min`, and each call doubles the step, up to `max`. `random` is any 32 bits.
     pub fn wait(&mut self, random: u32) -> Duration {
         let step = self.next;
         self.next = (step * 2).min(self.max);
@@ -27,7 +27,7 @@ impl Backoff {
         half + Duration::from_nanos(((half.as_nanos() * u128::from(random)) >> u32::BITS) as u64)
     }
 
-    /// Starts over, after a success.
+    /// Makes the next wait as short as the first wait, after an attempt succeeded.
     pub fn reset(&mut self) {
         self.next = self.min;
     }

@@ -1,19 +1,21 @@
-//! Pending calls: the decisions about a call that cannot be served at once.
+//! Decides how a node proceeds with a call that it cannot serve at once.
 //!
 //! A section may be at its ceiling, frozen for a handover, on its way to another node, or without an owner until the
-//! lease of a dead owner has ended. A call for such a section stays pending until its deadline. In the meantime this
-//! node serves the call, forwards it to the section's owner or to the set that has the section, or lets it wait. No
-//! call is refused because of a handover, whether the target of the handover is a node of this set or of another set.
+//! lease of a dead owner has ended. A call for such a section is pending, at most until the call's deadline. During
+//! this time the node serves the call if it can, forwards the call to the section's owner or to the set that has the
+//! section, or lets the call wait. No call is refused because of a handover, whether the target of the handover is a
+//! node of this set or of another set.
 //!
-//! A [`PendingCall`] is a state machine for the items of one call that are in one section. It only decides; its caller
-//! serves, sends and waits. A call is handled on the thread of its endpoint and has its own machine, so no lock is
-//! shared by all calls. Times are [`Duration`]s since the call became pending, on any clock that never goes back. Only
-//! [`PendingCall::epoch`] compares readings of the clocks of a lease.
+//! A [`PendingCall`] is a state machine for the items of one call that are in one section. It only decides. The code
+//! that uses it serves the items, sends requests and waits. Each call has its own machine, on the thread of the
+//! endpoint that received the call, so that calls share no lock. Times are [`Duration`]s since the call became pending,
+//! on any clock that never goes back. Only [`PendingCall::epoch`] compares readings of the clocks of a lease.
 //!
-//! **Invariant:** if a request to an owner gets no response, it is counted in the results of its items. A call that was
-//! forwarded as often as allowed is not forwarded again. Only the node that first received a call sends it to another
-//! set. If that set refuses the call because the section moved, the node sends the call again at once only if the
-//! refusal names a newer epoch than the route or claim by which the call was sent. So no call circles.
+//! **Invariant:** if an owner does not respond to a forwarded request, the later refusal of an item of that request
+//! states that numbers may have been consumed. A call that was forwarded as often as allowed is not forwarded again.
+//! Only the node that first received a call sends it to another set. If that set refuses the call because the section
+//! moved, the node sends the call again at once only if the refusal names a newer epoch than the route or claim by
+//! which the call was sent. So no call is forwarded in a circle.
 
 use core::time::Duration;
 
@@ -25,29 +27,30 @@ use crate::refusal::Refusal;
 #[cfg(all(test, not(loom)))]
 mod scenarios;
 
-/// Most calls that are pending at a node. With one or two kilobytes for each call, they take as much memory as a large
-/// batch. A node with more pending calls is unlikely to catch up soon.
+/// Maximum number of calls that are pending at a node. With one or two kilobytes for each call, they take 16 to 32 MB.
+/// A node with more pending calls is unlikely to catch up soon.
 pub const MAX_PENDING: usize = 16_384;
 
-/// Most calls that are pending for sections of any one other set, and also most calls that are in flight to that set.
-/// It is an eighth of [`MAX_PENDING`], so that other sets which do not respond leave room for calls for this set's own
-/// sections.
+/// Maximum number of calls that are pending for the sections of one other set, and also the maximum number of calls in
+/// flight to that set. It is an eighth of [`MAX_PENDING`], so that a set that does not respond leaves room for calls
+/// for this set's own sections.
 pub const MAX_PENDING_OF_SET: usize = MAX_PENDING / 8;
 
 /// Intervals of a pending call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CallTimeouts {
-    /// Interval before the first retry of a waiting call if nothing changed in the meantime. It is needed because an
-    /// owner that could not be reached may be reachable again. The interval doubles with each retry.
+    /// Interval before a waiting call is retried for the first time if the ownership, the lease and the ceiling have
+    /// not changed. Such a retry can succeed, because an owner that could not be reached may be reachable again. The
+    /// interval doubles with each retry.
     pub first_retry: Duration,
-    /// Limit on the interval between retries.
+    /// Longest interval between retries.
     pub last_retry: Duration,
-    /// Time for which the node still waits for the response of an owner after the routes have named another owner. It
-    /// is longer than a planned handover takes, but not much longer, because callers wait for this time if the old
-    /// owner's host has failed.
+    /// Time for which the node still waits for an owner's response to a forwarded call after the routes have named
+    /// another owner. It is longer than a planned handover takes, but not much longer, because callers wait for this
+    /// time if the old owner's host has failed.
     pub replaced_owner: Duration,
-    /// Time without a response after which the node requests newer routes at a shorter interval. It is longer than a
-    /// live owner takes to respond, and short compared with a lease.
+    /// Time without a response to a forwarded call after which the node sends renewals at their shortest interval, to
+    /// get newer routes. It is longer than a live owner takes to respond, and short compared with a lease.
     pub suspect_owner: Duration,
 }
 
@@ -61,12 +64,13 @@ impl CallTimeouts {
     };
 }
 
-/// Ownership of a section as a node knows it when a call is evaluated.
+/// The ownership of a call's section, as the node knows it when it evaluates the call.
 pub trait OwnershipView {
     /// Returns whether this node's lease holds; `None` if this node does not serve the section.
     fn lease_here(&self) -> Option<bool>;
 
-    /// Returns the other node that owns the section according to the newest routes known here, if there is one.
+    /// Returns the owner of the section according to the newest routes known here, if the owner is another node of this
+    /// set.
     fn other_owner(&self) -> Option<NodeId>;
 
     /// Returns whether a handover of the section to this node is in progress.
@@ -83,7 +87,8 @@ pub struct SetRoute {
     pub own: SetId,
     /// The section's set, if it is another set.
     pub other: Option<SetId>,
-    /// Newest epoch of the section in the routes. For a section in another set, the epoch since which it is there.
+    /// Epoch of the section in the newest routes. If the section is in another set, the epoch under which it arrived
+    /// there.
     pub epoch: Epoch,
 }
 
@@ -92,12 +97,12 @@ pub struct SetRoute {
 pub enum Destination {
     /// The section's owner in this set.
     Node(NodeId),
-    /// Another set. Any node of that set serves the call or forwards it to the owner.
+    /// Another set. The call goes to any node of that set, which serves the call or forwards it to the section's owner.
     Set(SetId),
 }
 
 impl Destination {
-    /// Returns the refusal of items whose request to this destination got no response.
+    /// Returns the refusal for the items of a request to which this destination did not respond.
     #[must_use]
     pub fn timed_out(self, section: SectionId) -> Refusal {
         match self {
@@ -111,13 +116,15 @@ impl Destination {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Step {
-    /// Serve the items from the section in order, under the lease. Then call [`PendingCall::on_served`].
+    /// Allocate the numbers for the items from the section, in the order of the items and while the lease holds. Then
+    /// call [`PendingCall::on_served`].
     Serve,
-    /// Send the items to their owner in one request, with a hop count one higher. Call [`PendingCall::watch`] while the
-    /// request is in flight, and [`PendingCall::on_response`] after its response.
+    /// Send the items in one request to the named node, which owns the section. The request has one more hop than the
+    /// call had. Call [`PendingCall::watch`] while the request is in flight, and [`PendingCall::on_response`] after its
+    /// response.
     Forward(NodeId),
-    /// Send the items to another set, otherwise as in [`Step::Forward`]. The request carries
-    /// [`PendingCall::route_epoch`].
+    /// Send the items to any node of the named set, and otherwise proceed as with [`Step::Forward`]. The request states
+    /// [`PendingCall::route_epoch`] for the items.
     ForwardToSet(SetId),
     /// Neither serve nor forward now.
     Rest(Rest),
@@ -143,9 +150,11 @@ pub enum Watch {
     /// The request stays in flight. Call [`PendingCall::watch`] again when the ownership changes, and at the latest at
     /// [`Wait::until`].
     Wait(Wait),
-    /// Drop the request and count it with [`UnknownAttempts::add`] for each item. Then call [`PendingCall::evaluate`].
+    /// Drop the request, because the routes name another destination, and count it with [`UnknownAttempts::add`] for
+    /// each item. Then call [`PendingCall::evaluate`].
     Abandon(Destination),
-    /// Drop the request, count it with [`UnknownAttempts::add`] for each item, and refuse the items.
+    /// Drop the request, because the call's deadline has passed, and count it with [`UnknownAttempts::add`] for each
+    /// item. Then refuse the items.
     Refuse(Destination, Refusal),
 }
 
@@ -154,7 +163,8 @@ pub enum Watch {
 pub struct Wait {
     /// End of the wait, as time since the call became pending.
     pub until: Duration,
-    /// Whether the call waits for an ownership update. While it waits, renewals are sent at their shortest interval.
+    /// Whether the call waits for an ownership update. During such a wait the node sends renewals at their shortest
+    /// interval.
     pub awaits_owner: bool,
     /// Whether the call waits until this node, which serves the section, has raised the section's ceiling or handed the
     /// section over.
@@ -166,12 +176,12 @@ pub struct Wait {
 struct Forwarded {
     to: Destination,
     sent: Duration,
-    /// Time since which the routes name another destination for the section; `None` while they name this one.
+    /// Time when the routes first named another destination than `to`; `None` while they name `to`.
     replaced: Option<Duration>,
     suspected: bool,
 }
 
-/// The reason why a call waits, and the latest time of the next try.
+/// The reason why a call waits, and the time when it is retried at the latest.
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
     reason: Refusal,
@@ -186,8 +196,8 @@ enum State {
     Waiting(Waiting),
 }
 
-/// The items of one call that are in one section, in their order. If several items have the same uid, they are served
-/// in this order.
+/// State machine for the items of one call that are in one section. The items are served in the order that they have in
+/// the call, also if several items have the same uid.
 #[derive(Clone, Copy, Debug)]
 pub struct PendingCall {
     section: SectionId,
@@ -195,10 +205,10 @@ pub struct PendingCall {
     hops: u32,
     /// The newest epoch of the section in the request.
     epoch: Epoch,
-    /// The epoch of the route or claim by which the last request was sent; `None` before the first request.
+    /// The epoch of the route or claim by which the call was last forwarded; `None` if it was not forwarded yet.
     used: Option<Epoch>,
-    /// The set that has the section according to the newest [`Refusal::Moved`] of a node, and the epoch since which the
-    /// section is there.
+    /// The set and the epoch in the newest [`Refusal::Moved`] that a node has sent for this call. The section is in
+    /// that set since that epoch.
     claim: Option<(SetId, Epoch)>,
     /// Clocks of the lease when the call had arrived.
     arrived: Clocks,
@@ -208,14 +218,15 @@ pub struct PendingCall {
     /// Interval to the next retry. Invariant: never above `timeouts.last_retry`.
     retry: Duration,
     state: State,
-    /// Whether a renewal is to be sent now, because the routes known here are outdated, or may be.
+    /// Whether the node should send a renewal now, because the routes that it knows are or may be outdated.
     renewal_due: bool,
 }
 
 impl PendingCall {
-    /// Creates a call that becomes pending now. `hops` is the number of times that servers have forwarded the call, and
-    /// `epoch` is the newest epoch that the request names for the items. `arrived` is a reading of the clocks from
-    /// after the request was received. `deadline` is the time from now until the client stops waiting.
+    /// Creates the machine of a call that becomes pending now. `hops` is the number of times that servers have
+    /// forwarded the call, and `epoch` is the newest epoch that the request names for the items. `arrived` is a reading
+    /// of the clocks from after the request was received. `deadline` is the time from now until the client stops
+    /// waiting.
     #[must_use]
     pub fn new(
         section: SectionId,
@@ -229,27 +240,28 @@ impl PendingCall {
         PendingCall { section, hops, epoch, used, claim, arrived, deadline, timeouts, retry, state, renewal_due }
     }
 
-    /// Returns the section of its items.
+    /// Returns the section of the call's items.
     #[must_use]
     pub fn section(&self) -> SectionId {
         self.section
     }
 
-    /// Returns the epoch of the route or claim by which the last request was sent. An item that is sent to another set
-    /// carries this epoch, unless the item already has a newer epoch.
+    /// Returns the epoch of the route or claim by which the call was last forwarded; 0 if it was not forwarded yet. An
+    /// item that is sent to another set carries this epoch, unless the item already has a newer epoch.
     #[must_use]
     pub fn route_epoch(&self) -> Epoch {
         self.used.unwrap_or_default()
     }
 
-    /// Returns whether decisions since the last call of this function require that a renewal be sent now.
+    /// Returns whether the node should send a renewal now, because of the decisions made since the last call of this
+    /// function.
     #[must_use]
     pub fn take_renewal(&mut self) -> bool {
         core::mem::take(&mut self.renewal_due)
     }
 
-    /// Decides the next action. The caller calls it when the call becomes pending, whenever the ownership, the lease or
-    /// the ceiling has changed, at the end of a wait, and after a request was abandoned.
+    /// Decides the next action. This function must be called when the call becomes pending, whenever the ownership, the
+    /// lease or the ceiling has changed, at the end of a wait, and after a request was abandoned.
     ///
     /// # Panics
     /// While a request is in flight.
@@ -272,7 +284,7 @@ impl PendingCall {
         }
     }
 
-    /// Decides the next action for a section that is not served here. `early` is the current wait of the call if its
+    /// Decides the next action if this node does not serve the section. `early` is the current wait of the call if the
     /// next retry is not due yet.
     fn elsewhere(&mut self, now: Duration, view: &impl OwnershipView, early: Option<Waiting>) -> Step {
         let section = self.section;
@@ -287,7 +299,8 @@ impl PendingCall {
             None => {}
         }
         let owner = view.other_owner();
-        // The node that forwarded the call has other routes than this node, so the routes of one of the two are old.
+        // The node that forwarded the call has other routes than this node, so the routes of one of these two nodes are
+        // old.
         self.renewal_due |= owner.is_none() || self.hops > 0;
         match owner {
             None => Step::Rest(self.wait(now, Refusal::Unserved { section }, false)),
@@ -304,7 +317,7 @@ impl PendingCall {
         }
     }
 
-    /// Decides the next action for a section that is in the other set `set` since the epoch `since`.
+    /// Decides the next action if the section is in the other set `set` since the epoch `since`.
     fn in_other_set(&mut self, now: Duration, set: SetId, since: Epoch, early: Option<Waiting>) -> Step {
         let section = self.section;
         if self.hops == 0 {
@@ -335,16 +348,16 @@ impl PendingCall {
         self.state = State::Forwarded(Forwarded { to, sent: now, replaced: None, suspected: false });
     }
 
-    /// Returns the epoch under which to serve an item. `callers` is the newest epoch that the item's client has seen,
-    /// and `mine` is the epoch of this node's ownership.
+    /// Returns the epoch under which this node serves an item. `callers` is the newest epoch of the section that the
+    /// item's client has seen, and `mine` is the epoch of this node's ownership.
     ///
-    /// `confirmed` is the send time, on the clock since boot, of this node's newest request to which the store has
-    /// responded. If `callers` is above `mine`, the item is served only if this request was sent after the call
-    /// arrived. In that case the store has confirmed this node's ownership after the client saw its epoch, so the
+    /// `confirmed` is the time on the boot clock, in nanoseconds, when this node sent its newest request to which the
+    /// store has responded. If `callers` is above `mine`, the item is served only if this request was sent after the
+    /// call arrived. In that case the store has confirmed this node's ownership after the client saw its epoch, so the
     /// client's epoch is wrong.
     ///
     /// # Errors
-    /// [`Refusal::StaleEpoch`]. The call then waits, and a renewal is sent now.
+    /// [`Refusal::StaleEpoch`]. In this case the call waits, and the node sends a renewal now.
     pub fn epoch(&self, callers: Epoch, mine: Epoch, confirmed: u64) -> Result<Epoch, Refusal> {
         if callers > mine && confirmed <= self.arrived.boottime {
             return Err(Refusal::StaleEpoch { section: self.section, mine, callers });
@@ -352,15 +365,15 @@ impl PendingCall {
         Ok(callers.min(mine))
     }
 
-    /// Continues after all items that could be served were served. `blocked` is the reason why the remaining items
-    /// could not be served; `None` if no item is left.
+    /// Continues after the node has served the items that it could serve. `blocked` is the reason why the remaining
+    /// items were not served; `None` if no item is left.
     pub fn on_served(&mut self, now: Duration, blocked: Option<Refusal>) -> Rest {
         self.remain(now, blocked, true)
     }
 
-    /// Continues after the owner, or the other set, responded. `remaining` is the refusal of the items that stay
-    /// pending; `None` if no item is left. If it is a [`Refusal::Moved`] with a newer epoch than the route or claim by
-    /// which the request was sent, the items are tried again at once.
+    /// Continues after the owner or the other set responded to the forwarded request. `remaining` is the refusal of the
+    /// items that stay pending; `None` if no item is left. If `remaining` is a [`Refusal::Moved`] with a newer epoch
+    /// than the route or claim by which the request was sent, the items are tried again at once.
     pub fn on_response(&mut self, now: Duration, remaining: Option<Refusal>) -> Rest {
         if let Some(Refusal::Moved { set, since, .. }) = remaining
             && Some(since) > self.used
@@ -383,10 +396,11 @@ impl PendingCall {
         self.wait(now, reason, here)
     }
 
-    /// Decides whether to keep waiting for the request in flight. `routed` and `epoch` are the destination and the
-    /// epoch of the section in the newest routes; a destination in a newer claim is also valid. If the destination of
-    /// the request is no longer valid, the request is abandoned after [`CallTimeouts::replaced_owner`]: an owner that
-    /// has handed the section over would respond by then, because it forwards late calls to the next owner.
+    /// Decides whether the node keeps waiting for the response to the request in flight. `routed` and `epoch` are the
+    /// destination and the epoch that the newest routes have for the section. The request's destination is valid if it
+    /// is `routed`, or if a claim newer than `epoch` names it. A request whose destination is no longer valid is
+    /// abandoned after [`CallTimeouts::replaced_owner`]. An owner that has handed the section over would respond within
+    /// this time, because it forwards late calls to the next owner.
     ///
     /// # Panics
     /// Without a request in flight.
@@ -414,14 +428,14 @@ impl PendingCall {
         Watch::Wait(Wait { until, awaits_owner: request.suspected, stalled: false })
     }
 
-    /// Continues after the request in flight was dropped, because another call whose items are in the same request got
+    /// Continues after the node dropped the request in flight because another call in the same request got
     /// [`Watch::Abandon`].
     pub fn on_abandoned(&mut self) {
         self.state = State::Ready;
     }
 
     /// Lets the call wait because of `reason`, or refuses it with `reason` once the deadline has passed. `here` is
-    /// whether this node found the reason, instead of another node.
+    /// whether this node serves the section.
     fn wait(&mut self, now: Duration, reason: Refusal, here: bool) -> Rest {
         if now >= self.deadline {
             return Rest::Refuse(reason);
@@ -434,8 +448,8 @@ impl PendingCall {
     }
 }
 
-/// Attempts to serve an item that have an unknown outcome. Each of these attempts may have consumed as many numbers as
-/// the item requests.
+/// Count of the attempts to serve one item whose outcome is unknown. Each of these attempts may have consumed as many
+/// numbers as the item requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnknownAttempts {
     attempts: u32,
@@ -450,7 +464,7 @@ impl Default for UnknownAttempts {
 }
 
 impl UnknownAttempts {
-    /// Counts an abandoned request to an owner or to another set.
+    /// Counts an abandoned request. `to` is the owner or the other set to which the request was sent.
     pub fn add(&mut self, to: Destination) {
         *self = UnknownAttempts { attempts: self.attempts.saturating_add(1), to };
     }
@@ -461,8 +475,8 @@ impl UnknownAttempts {
         self.attempts
     }
 
-    /// Returns the refusal to send for an item. Without attempts it is `refusal`; after any attempt it states that
-    /// numbers may have been consumed.
+    /// Returns the refusal to send for an item. It is `refusal` if no attempt had an unknown outcome. Otherwise it is a
+    /// refusal which states that numbers may have been consumed.
     #[must_use]
     pub fn refusal(&self, section: SectionId, refusal: Refusal) -> Refusal {
         if self.attempts == 0 { refusal } else { self.to.timed_out(section) }

@@ -1,17 +1,17 @@
-//! Compares the wall clocks of two machines by a request and its response. The result is used only for reports to
-//! operators and for the times in certificates. No allocation depends on it.
+//! Compares another machine's wall clock with this machine's, based on one request and its response. The result is used
+//! only for reports to operators and for the times in certificates. No allocation depends on it.
 
 use alloc::vec::Vec;
 use core::time::Duration;
 
-/// Largest error in milliseconds with which a comparison is used: half of the difference between two clocks that
-/// operators should notice.
+/// Largest error, in milliseconds, at which a comparison is still used. It is half of the smallest difference between
+/// two clocks that operators should notice.
 const MAX_ERROR_MS: i64 = 500;
 
 /// The wall clock of another machine, compared with this machine's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClockOffset {
-    /// Milliseconds that the other clock is ahead; below 0 if it is behind.
+    /// Milliseconds by which the other machine's clock is ahead of this machine's clock; negative if it is behind.
     pub ahead_ms: i64,
     /// Largest error of `ahead_ms`, in milliseconds. It is half of the round trip, because the other clock is assumed
     /// to have been read in the middle of the round trip.
@@ -20,8 +20,8 @@ pub struct ClockOffset {
 
 impl ClockOffset {
     /// Compares the time `theirs_ms` in a response with `sent_ms`, the time on this machine's clock when the request
-    /// was sent. Both are in milliseconds since 1970. Returns `None` if `theirs_ms` is 0, because releases that do not
-    /// state their clock send 0.
+    /// was sent. Both are in milliseconds since 1970. Returns `None` if `theirs_ms` is 0, because older releases, which
+    /// do not state their clock, send 0.
     #[must_use]
     pub fn measure(theirs_ms: u64, sent_ms: u64, round_trip: Duration) -> Option<ClockOffset> {
         let half = i64::try_from(round_trip.as_millis() / 2).ok()?;
@@ -30,16 +30,17 @@ impl ClockOffset {
             .then(|| ClockOffset { ahead_ms: theirs.saturating_sub(sent).saturating_sub(half), error_ms: half + 1 })
     }
 
-    /// Returns the milliseconds by which the other clock is ahead, if their error is at most half a second.
+    /// Returns the milliseconds by which the other machine's clock is ahead; `None` if the error of this value may be
+    /// more than half a second.
     #[must_use]
     pub fn precise(self) -> Option<i64> {
         (self.error_ms <= MAX_ERROR_MS).then_some(self.ahead_ms)
     }
 }
 
-/// Returns the median of `clocks`, which are given as the milliseconds by which each is ahead of this machine's clock;
-/// `None` if there are no clocks. With three or more clocks, one wrong clock cannot move the median out of the range of
-/// the others. If two clocks are in the middle, the result is the lower of them.
+/// Returns the median of `clocks`; `None` if there are none. Each clock is given as the milliseconds by which it is
+/// ahead of this machine's clock. If there are three or more clocks, one wrong clock cannot move the median out of the
+/// range of the other clocks. If two clocks are in the middle, the result is the lower of these two.
 #[must_use]
 pub fn middle(clocks: impl IntoIterator<Item = i64>) -> Option<i64> {
     let mut sorted: Vec<i64> = clocks.into_iter().collect();

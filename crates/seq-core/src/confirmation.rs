@@ -1,10 +1,11 @@
-//! Confirms an arrival before it is proposed to this set's store. The sets that had the sections before must state that
-//! the sections departed to this set.
+//! Confirms an arrival of sections before it is proposed to this set's store. The sets that had the sections must state
+//! themselves that the sections departed to this set.
 //!
 //! A request which states that sections departed to this set is only a hint, because any process may have sent it. For
-//! each section, the receiver begins a walk at the set that had the section last according to the receiver's own log.
-//! Over a connection of its own, it requests the section's tombstone from that set. The tombstone names the next set,
-//! under a higher epoch, and the receiver continues there, until a tombstone names the receiver's set. A set that never
+//! each section, the receiver of the request follows the section's way from set to set, which is called a *walk*. The
+//! walk begins at the set that had the section last according to the receiver's own log. The receiver connects to that
+//! set and requests the section's tombstone. The tombstone names the next set, and a higher epoch. The receiver then
+//! requests the tombstone of the next set, and so on, until a tombstone names the receiver's own set. A set that never
 //! had the section gets no request, so it can confirm nothing.
 //!
 //! ```text
@@ -12,10 +13,11 @@
 //! request of c: section 7, epoch 8                ask b ----------------------->  ask c -----------> confirmed
 //! ```
 //!
-//! The content of the arrival comes from the last tombstone, and its ceiling is the highest ceiling of all tombstones
-//! of the walk. The content of the request is not used. If a set on the walk was restored from a backup, it may have
-//! learned from the sender of the request that the section departed to this set. The tombstone of such a set also ends
-//! the walk, but names no copy, so the section starts at its ceiling.
+//! The content of the arrival comes from the last tombstone of the walk, and its ceiling is the highest ceiling of all
+//! tombstones of the walk. The content of the request is not used, unless a set on the walk has a release that cannot
+//! send tombstones. If a set on the walk was restored from a backup, it may have learned from the sender of the request
+//! that the section departed to this set. The tombstone of such a set also ends the walk, but names no copy, so the
+//! section starts at its ceiling.
 //!
 //! **Invariant:** the epochs rise along a walk, and no set gets a second request about the same section, so every walk
 //! ends.
@@ -28,19 +30,19 @@ use crate::directory::Claim;
 use crate::id::{Epoch, HandoverId, Lineage, SectionId, Seq, SetId};
 use crate::state::{Arrive, Arriving, State, Tombstone};
 
-/// The walks of the sections of one arrival.
+/// State of the confirmation of one arrival, with a walk for each section.
 #[derive(Clone, Debug)]
 pub struct Confirmation {
     own: SetId,
     arrive: Arrive,
-    /// The walk of each section, in the order of the request. `None` if there is nothing to confirm, because this set's
-    /// record of the section has reached the epoch in the request, or because the section is in this set and its
-    /// arrival will be refused.
+    /// The walk of each section, in the order of the request. It is `None` for a section without need of a
+    /// confirmation: either this set's record of the section has already reached the epoch in the request, or the
+    /// section is in this set, so that the store will refuse its arrival.
     walks: Vec<Option<Walk>>,
     failure: Option<Unconfirmed>,
 }
 
-/// The walk along the tombstones of a section.
+/// The walk along one section's tombstones, from set to set.
 #[derive(Clone, Debug)]
 struct Walk {
     /// The set from which the next tombstone is requested, and the epoch since which that set had the section. `None`
@@ -51,22 +53,23 @@ struct Walk {
     ceiling: Seq,
 }
 
-/// Reason why an arrival is not confirmed. It may be confirmed later.
+/// Reason why an arrival is not confirmed. A later attempt may confirm the same arrival.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("that section {section} departed to this set under epoch {epoch} is not confirmed by set {set}: {why}")]
 pub struct Unconfirmed {
     /// The section.
     pub section: SectionId,
-    /// The epoch in the request.
+    /// The epoch under which the section departed, according to the request to be confirmed.
     pub epoch: Epoch,
-    /// The set that got the request.
+    /// The set that did not confirm the departure.
     pub set: SetId,
     /// The cause.
     pub why: String,
 }
 
 impl Confirmation {
-    /// Begins the walks at the sets that this log knows.
+    /// Begins the confirmation of `arrive`. The walk of each section begins at the set that has the section according
+    /// to this set's log.
     #[must_use]
     pub fn new(state: &State, arrive: Arrive) -> Confirmation {
         let own = state.set.as_ref().map(|set| set.id).unwrap_or_default();
@@ -86,8 +89,8 @@ impl Confirmation {
         Confirmation { own, arrive, walks, failure: None }
     }
 
-    /// Returns the sets from which tombstones are to be requested now, each with the sections whose tombstones it
-    /// should send. The result is empty once all walks have ended.
+    /// Returns the sets from which the caller should request tombstones now, each with the sections whose tombstones
+    /// are needed. The result is empty once all walks have ended, or a walk has failed.
     #[must_use]
     pub fn asks(&self) -> BTreeMap<SetId, Vec<SectionId>> {
         let mut asks: BTreeMap<SetId, Vec<SectionId>> = BTreeMap::new();
@@ -97,8 +100,8 @@ impl Confirmation {
         asks
     }
 
-    /// Continues the walks with the tombstones of requested sections that `set`, in `lineage`, has sent in its
-    /// response.
+    /// Continues the walks with `records`, the tombstones in the response of the set `set`. `lineage` is the lineage of
+    /// that set according to its response.
     pub fn on_records(&mut self, state: &State, set: SetId, lineage: Lineage, records: &[(SectionId, Tombstone)]) {
         let fenced = state.sets.get(&set).map_or(Lineage(0), |peer| peer.fenced);
         if lineage < fenced {
@@ -153,7 +156,8 @@ impl Confirmation {
         }
     }
 
-    /// Ends the walks, because a set did not respond, or refused.
+    /// Ends the confirmation with a failure, because `set` did not respond or refused the request. Does nothing if no
+    /// walk is at `set`.
     pub fn fail(&mut self, set: SetId, why: &str) {
         let first = self.open().find(|(_, at)| at.set == set).map(|(one, _)| (one.section, one.epoch));
         if let Some((section, epoch)) = first {
@@ -161,20 +165,21 @@ impl Confirmation {
         }
     }
 
-    /// Treats the walks that are at `set` as confirmed, because that set runs a release that cannot send tombstones.
+    /// Ends each walk that is at `set` and counts its section as confirmed, because that set has a release that cannot
+    /// send tombstones.
     pub fn trust(&mut self, set: SetId) {
         for walk in self.walks.iter_mut().flatten().filter(|walk| walk.at.is_some_and(|at| at.set == set)) {
             walk.at = None;
         }
     }
 
-    /// Returns the arrival with the content of the tombstones, once no more requests are needed.
+    /// Returns the confirmed arrival, with the content of the tombstones, after all walks have ended.
     ///
     /// # Errors
-    /// [`Unconfirmed`]. The arrival must not be proposed then.
+    /// [`Unconfirmed`] if a walk failed. In this case the arrival must not be proposed.
     ///
     /// # Panics
-    /// While requests are still needed.
+    /// If a walk has not ended yet.
     pub fn finish(mut self) -> Result<Arrive, Unconfirmed> {
         if let Some(failure) = self.failure {
             return Err(failure);
@@ -195,13 +200,13 @@ impl Confirmation {
     }
 }
 
-/// Returns whether the section departed by a handover, whose copy the next owner may start from, or with a named next
-/// owner.
+/// Returns whether the section departed by a handover or to a named next owner. In both cases the next owner may start
+/// from an exact copy.
 fn starts_from_copy(tombstone: &Tombstone) -> bool {
     tombstone.handover_id != HandoverId(0) || tombstone.to.node.is_some()
 }
 
-/// Returns an arrival with the content of its tombstone.
+/// Returns the arrival of a section, with the content of the section's tombstone.
 fn content(section: SectionId, tombstone: &Tombstone) -> Arriving {
     let Tombstone { epoch, to, handover_id, max_seq, by, .. } = *tombstone;
     Arriving { section, epoch, max_seq, handover_id, node: to.node, incarnation: to.incarnation, migration: by }

@@ -1,16 +1,16 @@
-//! The directory of sets states which set has a section, as claims that merge in any order.
+//! The directory of sets, which records as claims which set has which section. Claims can be merged in any order.
 //!
-//! A claim states a past event: the section arrived in the set, or departed to the set, under the epoch `since`. No two
-//! ownerships of a section have the same epoch, even in different sets, so of two claims the claim with the larger
-//! `since` is newer. A merge keeps the newer claim. It is commutative, associative and idempotent, so a directory never
-//! returns to an older claim, in whichever order messages arrive.
+//! A claim states that a section arrived in a set, or departed to it, under the epoch `since`. No two ownerships of a
+//! section have the same epoch, even in different sets, so of two claims the claim with the larger `since` is newer. A
+//! merge keeps the newer claim. Merging is commutative, associative and idempotent, so a directory never returns to an
+//! older claim, in whichever order messages arrive.
 //!
-//! **Invariant:** a claim of a section is only replaced by a newer claim, and neighbouring sections with the same claim
+//! **Invariant:** a claim of a section is replaced only by a newer claim, and neighbouring sections with the same claim
 //! are stored as one run.
 //!
-//! A directory is used only to route requests. Which set may allocate numbers of a section is decided only by the
-//! section records in the stores' logs (see [`crate::state`]). A request that is routed by an old copy takes longer,
-//! but its result is right.
+//! A directory is used only to route requests. Only the section records in the stores' logs decide which set may
+//! allocate numbers of a section (see [`crate::state`]). A request that is routed by an outdated copy of the directory
+//! takes longer, but its result is right.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -43,9 +43,10 @@ pub struct ClaimRun {
 /// The claims that a process has learned.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Directory {
-    /// Version of the last merge that changed a claim.
+    /// Version of the last change of any claim.
     version: RouteVersion,
-    /// The runs, by their first section. Runs do not overlap, and adjacent runs have different claims.
+    /// The runs, each under the index of its first section. Runs do not overlap, and adjacent runs have different
+    /// claims.
     runs: BTreeMap<u32, Run>,
 }
 
@@ -74,8 +75,8 @@ impl ClaimRun {
 
 impl Directory {
     /// Merges claims, and keeps the newer claim of each section. Returns whether any claim changed. If so, `version`
-    /// becomes the version of the directory and of the changed claims; it must not be below the version of an earlier
-    /// call. A run for which [`SectionRun::end`] returns `None` is skipped.
+    /// becomes the version of the directory and of the changed claims. `version` must not be below the version in an
+    /// earlier call. A run for which [`SectionRun::end`] returns `None` is skipped.
     pub fn merge<'a>(&mut self, claims: impl IntoIterator<Item = &'a ClaimRun>, version: RouteVersion) -> bool {
         debug_assert!(version >= self.version, "the versions of a directory never fall");
         let mut changed = false;
@@ -125,8 +126,8 @@ impl Directory {
         !newer.is_empty()
     }
 
-    /// Inserts a run into a gap, and joins it with adjacent runs that have the same claim. The whole joined run counts
-    /// as changed, because in an update it takes no more bytes than its changed part alone.
+    /// Inserts a run into a gap between the runs, and joins it with adjacent runs that have the same claim. The whole
+    /// joined run counts as changed, because in an update it takes no more bytes than its changed part alone.
     fn insert(&mut self, mut first: u32, mut run: Run) {
         if let Some((&start, left)) = self.runs.range(..first).next_back()
             && left.end == first
@@ -143,7 +144,8 @@ impl Directory {
         self.runs.insert(first, run);
     }
 
-    /// Drops all claims that name `set`. Afterwards no claim is known for their sections.
+    /// Drops all claims that name `set`, so that no claim is known for their sections. If any claim was dropped,
+    /// `version` becomes the version of the directory.
     pub fn forget(&mut self, set: SetId, version: RouteVersion) {
         let before = self.runs.len();
         self.runs.retain(|_, run| run.claim.set != set);
@@ -159,7 +161,7 @@ impl Directory {
         (section.0 < run.end).then_some(run.claim)
     }
 
-    /// Returns the runs with claims that changed after a version, in order of section.
+    /// Returns the runs that changed after the version `since` of the directory, in order of section.
     pub fn since(&self, since: RouteVersion) -> impl Iterator<Item = ClaimRun> {
         let any = self.version > since;
         let changed = self.runs.iter().filter(move |(_, run)| any && run.changed > since);
@@ -171,7 +173,8 @@ impl Directory {
         self.runs.iter().map(claim_run)
     }
 
-    /// Returns every run with the version that last changed it. A stored copy of the directory consists of these pairs.
+    /// Returns every run, together with the version that last changed it. A stored copy of the directory has these
+    /// pairs.
     pub fn changes(&self) -> impl Iterator<Item = (ClaimRun, RouteVersion)> {
         self.runs.iter().map(|entry| (claim_run(entry), entry.1.changed))
     }
@@ -200,7 +203,7 @@ impl Directory {
         Some(Directory { version, runs })
     }
 
-    /// Returns the version of this copy.
+    /// Returns the version of the last change of any claim.
     #[must_use]
     pub fn version(&self) -> RouteVersion {
         self.version

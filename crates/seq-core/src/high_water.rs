@@ -1,26 +1,27 @@
-//! Detects a store that lost committed entries, by a response that is behind an earlier response.
+//! Detects that a store lost committed entries, because a response covers fewer commands than an earlier response.
 //!
 //! A store applies commands in order, and normally never loses a command to which it has responded. So if a process
 //! sends a request after it has received a response, the response to this request covers more commands than the earlier
-//! response. If it does not, the store has lost committed entries: its data directories were restored from older
-//! copies, or a majority of them is gone. Numbers that were allocated up to a lost ceiling would be allocated again, so
-//! the process must stop before it uses such a response.
+//! response. If it does not, the store has lost committed entries, because its data directories were restored from
+//! older copies or a majority of them is gone. The store would then allocate numbers up to a lost ceiling again, so the
+//! process must stop before it uses such a response.
 //!
 //! Two counters are compared. The revision counts all commands of the set. After a loss, commands of other nodes can
-//! raise it to its earlier value before this process sends its next request. The liveness counter of a node counts only
-//! commands of this node's process, so the loss of such a command shows in the next response.
+//! raise the revision to its earlier value before this process sends its next request. The liveness counter of a node
+//! counts only commands of this node's process, so the loss of such a command shows in the next response.
 //!
-//! A refusal has no counters. Instead, the incarnation or the renewal that a refusal names is compared with those in
-//! earlier responses, see [`Refused`].
+//! A refusal has no counters. Instead, the incarnation or the renewal that a refusal names is compared with the
+//! incarnation or the renewal in earlier responses, see [`Refused`].
 //!
 //! Two kinds of losses are not detected. The first is a loss of entries for which no running process has received a
-//! response. The second is a loss after which the store applied at least as many new commands as it had lost, both of
-//! the process and of the whole set, before the process received its next response.
+//! response. The second is a loss that new commands make up for before the process receives its next response. This is
+//! the case if the store has applied at least as many new commands as it lost, both of this process and of the whole
+//! set.
 
 use crate::id::{Incarnation, Liveness, RenewSeq, Revision};
 use crate::state::CommandRefusal;
 
-/// Progress of a store, as of one response.
+/// Progress of a store, as one response states it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Mark {
     /// Number of commands applied for the whole set.
@@ -29,7 +30,7 @@ pub struct Mark {
     pub liveness: Liveness,
 }
 
-/// A response from a store whose state lacks commands that an earlier response covered.
+/// A response that does not cover all commands which an earlier response of the same store covered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the store is behind an earlier response: revision {} and liveness {} after revision {} and liveness {}; committed \
@@ -43,24 +44,24 @@ pub struct StoreBehind {
     pub response: Mark,
 }
 
-/// The newest mark received. Invariant: neither counter falls.
+/// The highest revision and the highest liveness counter in any response so far. Invariant: neither of them falls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HighWater(Mark);
 
 impl HighWater {
-    /// Returns the newest mark. The caller reads it before it sends a request, and passes it to
+    /// Returns the newest mark. The caller reads the mark before it sends a request, and passes it to
     /// [`HighWater::on_response`] together with the mark in the response.
     #[must_use]
     pub fn mark(&self) -> Mark {
         self.0
     }
 
-    /// Checks the mark in a response, and keeps it. `seen` is the result of [`HighWater::mark`] from before the request
-    /// was sent. `counts` is whether the request was a renewal, a raise or a transfer, which increases the liveness
-    /// counter.
+    /// Checks `response`, the mark in a response of the store, and remembers it. `seen` is the result of
+    /// [`HighWater::mark`] from before the request was sent. `counts` is whether the request was a renewal, a raise or
+    /// a transfer, because these commands increase the liveness counter.
     ///
     /// # Errors
-    /// [`StoreBehind`]. No part of the response may be used then.
+    /// [`StoreBehind`] if the response does not cover the commands of `seen`. No part of the response may be used then.
     pub fn on_response(&mut self, seen: Mark, response: Mark, counts: bool) -> Result<(), StoreBehind> {
         let liveness = if counts { response.liveness > seen.liveness } else { response.liveness >= seen.liveness };
         if response.revision <= seen.revision || !liveness {
@@ -73,7 +74,7 @@ impl HighWater {
     }
 }
 
-/// The record in a refusal.
+/// A fact in a store's refusal that can show a loss of committed entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
     /// The store itself detected that it has not reached the revision in the request.
@@ -87,7 +88,7 @@ pub enum Refused {
 }
 
 impl Refused {
-    /// Returns the record in the refusal of a command; `None` if the refusal names none of these records.
+    /// Returns the fact in the refusal of a command that can show a loss; `None` if the refusal has no such fact.
     #[must_use]
     pub fn of(refusal: &CommandRefusal) -> Option<Refused> {
         match refusal {
@@ -101,8 +102,9 @@ impl Refused {
         }
     }
 
-    /// Returns whether only a store that lost committed entries can send this refusal. According to earlier responses,
-    /// the node was in `incarnation` and its last applied renewal was `renewed`. Without a loss neither of them falls.
+    /// Returns whether only a store that lost committed entries can send this refusal. `incarnation` and `renewed` are
+    /// the node's incarnation and its last applied renewal according to earlier responses. Without a loss, neither of
+    /// these two falls.
     #[must_use]
     pub fn shows_loss(self, incarnation: Incarnation, renewed: RenewSeq) -> bool {
         match self {

@@ -1,4 +1,4 @@
-//! Types for the numbers of the domain, so that integers with different meanings cannot be confused.
+//! A type for each kind of id, version and counter, so that integers with different meanings cannot be confused.
 
 use core::fmt;
 
@@ -21,7 +21,7 @@ number! {
     Uid(u64)
 }
 number! {
-    /// A sequence number, or a ceiling of sequence numbers, `1 ..= 2^63-1`; 0 means "none yet". Never wraps.
+    /// A sequence number or a ceiling, `1 ..= 2^63-1`; 0 means "none yet". It never wraps.
     Seq(u64)
 }
 number! {
@@ -33,35 +33,36 @@ number! {
     SlotIndex(u32)
 }
 number! {
-    /// Distance by which a ceiling is raised at a time, 1 or above.
+    /// Distance by which one raise usually moves a ceiling, 1 or above.
     Step(u64)
 }
 number! {
-    /// Distance above a section's ceiling up to which an advance may raise a uid of the section.
+    /// Longest distance above a section's ceiling to which an advance may raise a uid of the section.
     AdvanceLimit(u64)
 }
 number! {
-    /// Number of an ownership of a section. Every change of owner adds one. When a restore renumbers the section, the
-    /// upper 32 bits become the count of restores of the lineage that the restore began, see [`Lineage::restores`]. 0
-    /// if the section was never owned.
+    /// Number of an ownership of a section. Every change of owner adds one. If a restore from a backup renumbers the
+    /// section, the upper 32 bits become [`Lineage::restores`] of the lineage that the restore began. 0 if the section
+    /// was never owned.
     Epoch(u64)
 }
 number! {
-    /// Number of a registration of an AllocSvr. It also grows across lineages. 0 if the AllocSvr never registered.
+    /// Number of a registration of an AllocSvr. It grows with each registration, also after a restore of the set from a
+    /// backup. 0 if the AllocSvr never registered.
     Incarnation(u64)
 }
 number! {
-    /// Number of a renewal within an incarnation. 0: none yet.
+    /// Number of a renewal within an incarnation, which counts from 1. 0 if there was no renewal yet.
     RenewSeq(u64)
 }
 number! {
-    /// Liveness counter of an AllocSvr: the number of renewals, raises and transfers that the store has applied for all
-    /// its incarnations together. 0 if there were none.
+    /// Liveness counter of an AllocSvr. It is the number of renewals, raises and transfers that the store has applied
+    /// for all incarnations of the AllocSvr together. 0 if there were none.
     Liveness(u64)
 }
 number! {
-    /// Number of commands that a set's store has applied. In a response, it is the number at the time when the store
-    /// read its state for the response. 0 if there were none.
+    /// Number of commands that a set's store has applied. The revision in a response is the number at the time when the
+    /// store read its state for the response. 0 if there were none.
     Revision(u64)
 }
 number! {
@@ -74,7 +75,7 @@ number! {
     RouteVersion(u64)
 }
 number! {
-    /// Id of an AllocSvr within its set, which the store assigns to the AllocSvr's name; 1 or above.
+    /// Id of an AllocSvr within its set, 1 or above. The store assigns the id to the AllocSvr's name.
     NodeId(u32)
 }
 number! {
@@ -85,7 +86,8 @@ number! {
 number! {
     /// Number of a set's history. A restore of the set from a backup begins another lineage. The upper 32 bits count
     /// the restores of all sets of the cluster, so a larger lineage is newer. The lower 32 bits are random, except that
-    /// one value of the lowest byte marks lineages that no operator began. 0 if the set was never restored.
+    /// one value of the lowest byte is reserved for lineages that a restored set began by itself. 0 if the set was
+    /// never restored.
     Lineage(u64)
 }
 number! {
@@ -94,7 +96,7 @@ number! {
     MigrationId(u64)
 }
 number! {
-    /// Hash of a cluster's layout up to and including one of its spaces, see
+    /// Hash of the part of a cluster's layout up to and including one of its spaces, see
     /// [`Layout::id_of`](crate::layout::Layout::id_of).
     LayoutId(u64)
 }
@@ -102,7 +104,7 @@ number! {
 impl Seq {
     /// "None yet": no number was allocated.
     pub const ZERO: Seq = Seq(0);
-    /// The last number, 2^63-1. Past it a uid is exhausted.
+    /// The last number, 2^63-1. After it a uid is exhausted.
     pub const MAX: Seq = Seq(i64::MAX as u64);
 }
 
@@ -110,7 +112,7 @@ impl Seq {
 const OF_SET: u64 = 0xa5;
 
 impl Lineage {
-    /// Returns the lineage that a restore begins. `count` is the count of restores that an operator gave.
+    /// Returns the lineage that begins with a restore for which an operator gave `count` as the count of restores.
     #[must_use]
     pub fn of_restore(count: u32, random: u32) -> Lineage {
         let lineage = Lineage(u64::from(count) << 32 | u64::from(random));
@@ -124,7 +126,7 @@ impl Lineage {
         Lineage(u64::from(count) << 32 | u64::from(random) & !0xff | OF_SET)
     }
 
-    /// Returns whether a restored set began this lineage by itself, so that no operator gave its count of restores.
+    /// Returns whether a restored set began this lineage by itself, without a count of restores from an operator.
     #[must_use]
     pub fn is_of_set(self) -> bool {
         self.restores() > 0 && self.0 & 0xff == OF_SET
@@ -138,8 +140,8 @@ impl Lineage {
     }
 
     /// Returns the number above which epochs, incarnations and route versions continue after the restore that began
-    /// this lineage. They are then above all epochs, incarnations and route versions of earlier lineages, because no
-    /// lineage uses 2^32 of them.
+    /// this lineage. The new numbers are then above all epochs, incarnations and route versions of earlier lineages,
+    /// because no lineage uses 2^32 of any of them.
     #[must_use]
     pub fn first_number(self) -> u64 {
         u64::from(self.restores()) << 32
@@ -147,7 +149,8 @@ impl Lineage {
 }
 
 impl Epoch {
-    /// Returns the count of restores of the lineage whose restore last renumbered the section, from the upper 32 bits.
+    /// Returns the upper 32 bits, which are [`Lineage::restores`] of the lineage whose restore last renumbered the
+    /// section; 0 if no restore renumbered it.
     #[must_use]
     pub fn restores(self) -> u32 {
         (self.0 >> 32) as u32

@@ -1,7 +1,7 @@
-//! Allocation from lanes of series: the window in which the clock allows the next number, the choice of a section for a
-//! call, and the choice of the sections that are served without a lease.
+//! Allocates numbers from the lanes of series. The module computes the window that the clock allows for the next
+//! number, chooses the section for a call, and decides which sections are served without a lease.
 //!
-//! **Invariant:** the numbers of a lane are unique and rise for any reading of the clock, because the clock can only
+//! **Invariant:** whatever time the clock shows, the numbers of a lane are unique and rise, because the clock can only
 //! raise the first number of a call, never lower it.
 
 use alloc::vec;
@@ -13,31 +13,33 @@ use crate::limits;
 use crate::request::Count;
 use crate::section::{Section, Take, Window};
 
-/// The clock of the lanes of a section under one ownership, with the rules of the lanes' series.
+/// The clock that the lanes of a section follow during one ownership, with the rules of the lanes' series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LaneClock {
     /// The clock that the numbers follow.
     pub clock: TickClock,
-    /// Time by which the first number of a call may be ahead of the clock, in milliseconds.
+    /// Longest time by which the first number of a call may be ahead of the clock, in milliseconds.
     pub ahead_ms: u32,
-    /// Whether the sequence number continues in a new unit of time, instead of starting at 0.
+    /// Whether the sequence number within a unit of time continues from the unit before, instead of starting at 0.
     pub spreads: bool,
     /// Whether the node chooses the lane of a call, instead of the caller. If the node chooses, successive calls may
     /// get numbers from different lanes, so callers are not promised increasing numbers.
     pub is_chosen: bool,
 }
 
-/// Reason why no number of a lane was taken. Nothing changed.
+/// Reason why no number of a lane was taken. The lane is unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotTaken {
-    /// The first number would be too far ahead of the clock. The caller retries when the clock has moved.
+    /// The first number would be too far ahead of the clock. The caller retries when the clock has advanced.
     Ahead,
-    /// The number above which the caller wants all numbers is itself too far ahead.
+    /// The caller requests numbers above a given number, and this number is itself too far ahead of the clock or of the
+    /// lane.
     AfterTooFar,
 }
 
 impl LaneClock {
-    /// Returns the window for the first number of a call at the time `unix_ms`, in milliseconds since 1970.
+    /// Returns the window in which the first number of a call must be. `unix_ms` is the time of the call, in
+    /// milliseconds since 1970.
     #[must_use]
     pub fn window(&self, unix_ms: u64) -> Window {
         let limit = self.clock.last_tick(unix_ms.saturating_add(self.ahead_ms.into()));
@@ -45,20 +47,20 @@ impl LaneClock {
         Window { floor: self.clock.tick(unix_ms), limit, spread }
     }
 
-    /// Returns whether no lane of a section can allocate a number at the time `unix_ms`, because the ownership began at
-    /// a number ahead of the clock. After a handover of such a section the next ownership rests too, because lanes
-    /// without numbers keep the base.
+    /// Returns whether the section rests. This means that none of its lanes can allocate a number at the time
+    /// `unix_ms`, because the ownership began at a number too far ahead of the clock. If a section that rests is handed
+    /// over, it also rests at its next owner, because all numbers of the next ownership are above the same base.
     #[must_use]
     pub fn rests(&self, section: &Section, unix_ms: u64) -> bool {
         section.base() >= self.window(unix_ms).limit
     }
 }
 
-/// Returns whether the lanes of an owned section are served up to its ceiling even without a lease, which is so only if
-/// the node chooses the lane of a call. Numbers are unique without a lease, because the next ownership begins at the
-/// committed ceiling, and no number of this ownership is above that ceiling. But after the next ownership has begun,
-/// this ownership would still allocate smaller numbers. Callers of counters, and callers that name the lane, are
-/// promised increasing numbers, so their sections require a lease.
+/// Returns whether the owner serves the lanes of a section, up to the section's ceiling, even without a lease. It does
+/// so only if the node chooses the lane of a call. Even then all numbers are unique, because the next ownership begins
+/// at the committed ceiling, and no number of this ownership is above that ceiling. But after the next ownership has
+/// begun, this ownership would allocate numbers that are smaller than the next owner's. Callers of counters, and
+/// callers that name the lane, are promised increasing numbers, so their sections require a lease.
 #[must_use]
 pub fn serves_unleased(clock: Option<&LaneClock>) -> bool {
     clock.is_some_and(|clock| clock.is_chosen)
@@ -100,26 +102,26 @@ pub fn take(
     section.take_within(slot, count, window).map_err(|_| NotTaken::Ahead)
 }
 
-/// The position of a choice of a section among other choices.
+/// Position of one choice of a section in the sequence of all choices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Turn {
-    /// Number of choices before this one, for all calls.
+    /// Number of choices before this choice, for all calls of the node.
     pub turn: u32,
     /// Number of sections that the same call has tried in vain, because their lanes were too far ahead of the clock.
     pub attempt: u32,
 }
 
-/// Chooses the section for a call whose lane the node chooses. The first choice is a section that this node owns and
-/// that does not rest; the second is a section of another owner; the last is a section that rests. Sections that the
-/// call has tried in vain are passed over.
+/// Chooses the section for a call that leaves the choice of its lane to the node. The first choice is a section that
+/// this node owns and that does not rest; the second choice is a section of another owner; the last choice is a section
+/// of this node that rests. Sections that the call has tried in vain are passed over. Returns `None` if there is no
+/// such section.
 ///
-/// `rests` returns whether a section rests, or `None` if this node does not own it. `elsewhere` returns the other node
-/// or set that has a section, if there is one.
+/// `rests` returns whether a section rests ([`LaneClock::rests`]), or `None` if this node does not own the section.
+/// `elsewhere` returns the other node or the other set that has a section; `None` if there is none.
 ///
-/// Other owners are chosen in turn, and the choice is always the first section of an owner, which this owner also uses
-/// for its own callers. So the ceilings of an owner's other sections are not raised. If the owner crashes and its first
-/// section rests for that reason, the ceilings of its other sections are in the past, and these sections can be used at
-/// once.
+/// Other owners are chosen in turn. Of each owner, the call first gets the owner's first section, which this owner also
+/// uses for its own callers. So the ceilings of the owner's other sections are not raised. If the owner crashes, its
+/// first section rests, but its other sections can be used at once, because their ceilings are in the past.
 pub fn choose<P: PartialEq>(
     sections: SectionRun,
     Turn { turn, attempt }: Turn,

@@ -1,13 +1,13 @@
-//! The layout of the cluster: section and slot of a uid.
+//! The layout of the cluster, which assigns a section and a slot to each uid.
 //!
-//! A layout begins with the uids that set files declare, cut into sections. After them come the lanes of series, in the
-//! order in which they were appended (`lanes.rs`). The sections of all these spaces are numbered consecutively. A
-//! [`SectionId`] stands for the same counters in every set, and a section keeps its id when it migrates.
+//! A layout begins with the uids that set files declare, cut into sections. The lanes of series follow, in the order in
+//! which they were appended (`lanes.rs`). The sections of all these spaces are numbered consecutively. A [`SectionId`]
+//! stands for the same counters in every set, and a section keeps its id when it migrates.
 //!
 //! **Invariant:** a space never changes, and lanes are only appended, because any other change would assign uids to
-//! other counters. Two layouts of one cluster are equal, or one begins with the other. A [`LayoutId`] is a hash of the
-//! part of a layout on which a section depends. It is compared so that messages of a process with another layout are
-//! refused.
+//! other counters. So of two layouts of one cluster, the longer one begins with the shorter one. A [`LayoutId`] is a
+//! hash of the part of a layout on which a section depends. Processes compare it, so that they refuse messages of a
+//! process with another layout.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -38,8 +38,8 @@ impl SectionRun {
         self.first.0.checked_add(self.sections).filter(|_| self.sections > 0)
     }
 
-    /// Returns the smallest part of the run that contains all of those `sections` that are in the run; `None` if none
-    /// of them is. `sections` must be in ascending order.
+    /// Returns the smallest run that contains every section which is both in this run and in `sections`; `None` if
+    /// there is no such section. `sections` must be in ascending order.
     pub(crate) fn around(self, sections: &[SectionId]) -> Option<SectionRun> {
         let end = SectionId(self.end()?);
         let of_run = sections.get(sections.partition_point(|one| *one < self.first)..)?;
@@ -54,7 +54,7 @@ impl SectionRun {
     }
 }
 
-/// A range of uids that is cut into sections of consecutive uids.
+/// A range of uids, cut into sections of consecutive uids.
 ///
 /// Invariant: `start < end`, at most `MAX_SECTIONS` sections. The last section may be shorter than the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,8 +63,8 @@ pub struct Dense {
     end: u64,
     /// `1 ..= MAX_SECTION_SIZE`.
     section_size: u32,
-    /// `u64::MAX / section_size`. A multiplication by it takes a third of the time of a division by the size. The time
-    /// matters, because every request for a number locates its uid.
+    /// `u64::MAX / section_size`. A multiplication by this value takes a third of the time of a division by
+    /// `section_size`. The time matters, because every request for a number locates its uid.
     reciprocal: u64,
 }
 
@@ -105,7 +105,7 @@ impl Dense {
         (section as u32, SlotIndex(slot as u32))
     }
 
-    /// Returns the quotient and the remainder of a division of `offset` by the section's size.
+    /// Returns the quotient and the remainder of a division of `offset` by the number of uids in a section.
     #[inline]
     fn divide(&self, offset: u64) -> (u64, u64) {
         let size = u64::from(self.section_size);
@@ -116,7 +116,8 @@ impl Dense {
         if remainder < size { (quotient, remainder) } else { (quotient + 1, remainder - size) }
     }
 
-    /// Returns the uids of the section with this index; an empty range past the last section.
+    /// Returns the uids of the section with this index in the space; an empty range if `index` is past the last
+    /// section.
     fn uids_of(&self, index: u32) -> Range<u64> {
         let size = u64::from(self.section_size);
         let first = u64::from(index) * size;
@@ -127,8 +128,8 @@ impl Dense {
         self.start + first..self.start + first + len
     }
 
-    /// Continues the hash of a layout with this space. The hashed bytes must not change, because different versions of
-    /// the program compare their hashes.
+    /// Returns the hash of this space and of all spaces before it; `layout` is the hash of the spaces before it. The
+    /// hashed bytes must not change, because different versions of the program compare their hashes.
     fn hash(&self, layout: LayoutId) -> LayoutId {
         /// Kind of a dense space.
         const DENSE: u8 = 1;
@@ -158,8 +159,8 @@ pub struct Layout {
     uids: Dense,
     /// The lanes that were appended, in order; `None` for none.
     lanes: Option<Arc<[Appended]>>,
-    /// Number of sections in all spaces. It is stored because each read of a route table compares it with the section's
-    /// id.
+    /// Number of sections in all spaces. It is stored because each read of a route table compares it with the id of a
+    /// section.
     sections: u32,
 }
 
@@ -180,7 +181,7 @@ impl Layout {
         Ok(Layout { uids, lanes: None, sections: uids.sections() })
     }
 
-    /// Returns a layout with `lanes` in addition, and the sections of these lanes. The existing sections keep their
+    /// Returns this layout extended by `lanes`, and the sections that these lanes get. The existing sections keep their
     /// ids.
     ///
     /// # Errors
@@ -204,7 +205,8 @@ impl Layout {
         Ok((Layout { uids: self.uids, lanes: Some(appended.into()), sections }, run))
     }
 
-    /// Adopts the layout of another process if it is longer than this layout. Returns whether it was longer.
+    /// Adopts the layout of another process if it is longer than this layout. Returns whether the other layout was
+    /// adopted.
     ///
     /// # Errors
     /// [`OtherLayout`] if neither layout begins with the other. Nothing is changed then.
@@ -219,8 +221,8 @@ impl Layout {
         Ok(longer)
     }
 
-    /// Returns whether both layouts may belong to the same cluster, which is so if they are equal or one begins with
-    /// the other.
+    /// Returns whether both layouts may belong to the same cluster. This is so if they are equal, or if one of them
+    /// begins with the other.
     #[must_use]
     pub fn agrees(&self, other: &Layout) -> bool {
         let common = self.appended().iter().zip(other.appended()).all(|(mine, theirs)| mine == theirs);
@@ -298,7 +300,7 @@ impl Layout {
         self.lanes_of(section).map(|one| one.lanes)
     }
 
-    /// Returns the layout without lanes: the part that the set files declare.
+    /// Returns the part of the layout that the set files declare, which has no lanes.
     #[must_use]
     pub fn declared(&self) -> Layout {
         Layout { uids: self.uids, lanes: None, sections: self.uids.sections() }
@@ -310,8 +312,8 @@ impl Layout {
         self.hash(self.appended())
     }
 
-    /// Returns the hash of all spaces up to and including the space of this section. Spaces that are appended later do
-    /// not change this hash. `None` if the layout has no such section.
+    /// Returns the hash of all spaces up to and including the space that contains this section. Spaces that are
+    /// appended later do not change this hash. `None` if the layout has no such section.
     #[must_use]
     pub fn id_of(&self, section: SectionId) -> Option<LayoutId> {
         let with = self.appended().partition_point(|one| one.first_section <= section.0);
@@ -322,8 +324,8 @@ impl Layout {
         appended.iter().fold(self.uids.hash(NO_SPACES), |hash, one| one.lanes.hash(hash))
     }
 
-    /// Returns the lanes to which a section belongs, or the last lanes if the section is past the last section. For
-    /// sections of uids, which are most sections, nothing is searched.
+    /// Returns the lanes to which a section belongs, or the last lanes if the section is past the last section; `None`
+    /// for a section of uids. Sections of uids, which are most sections, take no search.
     fn lanes_of(&self, section: SectionId) -> Option<&Appended> {
         let appended = self.appended();
         appended.first().filter(|first| first.first_section <= section.0)?;
@@ -336,7 +338,7 @@ impl Layout {
     }
 }
 
-/// Two layouts of which neither begins with the other, because they belong to different clusters.
+/// Two layouts of which neither begins with the other. They belong to different clusters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("layout {theirs} does not continue layout {ours}, nor the other way round")]
 pub struct OtherLayout {
@@ -364,7 +366,8 @@ pub enum AppendError {
         /// End of the cluster's uids, exclusive.
         end: u64,
     },
-    /// There would be no lane, a section without lanes or with too many lanes, or too many sections.
+    /// The number of lanes is 0, the number of lanes in a section is 0 or too large, or the lanes need too many
+    /// sections.
     #[error(
         "{count} lanes, {per_section} in a section: 1 to {} in a section, in at most {} sections",
         limits::MAX_SECTION_SIZE,

@@ -1,39 +1,41 @@
 //! Decides when a leader that no AllocSvr reaches transfers leadership to another member of the store.
 //!
-//! If only the AllocSvrs are cut off from the leader, the followers forward the calls of AllocSvrs to it. If the
-//! followers cannot reach the leader either, although its own connections to them work, it remains the leader of a
-//! majority, but no lease is renewed and no ceiling is raised. The other members cannot detect this, because the
-//! leader's heartbeats still arrive.
+//! If AllocSvrs cannot connect to the leader, but the followers can, the followers forward the calls of the AllocSvrs
+//! to the leader. If the followers cannot connect to the leader either, although the leader's own connections to them
+//! work, the leader keeps its majority, but no lease is renewed and no ceiling is raised. The other members cannot
+//! detect this, because the leader's heartbeats still arrive.
 //!
 //! **Invariant:** stopped AllocSvrs cause no transfers of leadership. A leader keeps leadership for longer than its
-//! arbiter takes to count a stopped incarnation as dead, and does not transfer it while no incarnation is live.
+//! arbiter takes to count a stopped incarnation as dead, and does not transfer leadership while no incarnation is live.
 //!
-//! The caller reads the clock, counts the calls that it receives, and makes the transfer.
+//! The caller reads the clock, counts the calls that the member receives from AllocSvrs, and makes the transfer.
 
 use core::time::Duration;
 
 use crate::arbiter::Plan;
 use crate::state::State;
 
-/// Divisor of the lease: a leader counts as not reached after a silence of the lease divided by this number. Half a
-/// lease is two and a half default renewal intervals, and longer than any renewal interval that the rule
-/// `renew_interval * 3 < lease` allows. In the other half of the lease the AllocSvrs can find the next leader.
+/// Divisor of the lease. If a leader receives no call for the lease divided by this number, it counts as not reached.
+/// Half a lease is two and a half default renewal intervals, and longer than any renewal interval that the rule
+/// `renew_interval * 3 < lease` allows. The other half of the lease is enough for the AllocSvrs to find the next
+/// leader.
 const SILENCES_PER_LEASE: u32 = 2;
 
-/// Least number of the arbiter's waits for which a leader keeps leadership. After the first wait, stopped incarnations
-/// no longer count as live. The second wait allows for an arbiter that began later than the leadership.
+/// Shortest time for which a leader keeps leadership, as a number of the arbiter's waits. After the first wait, stopped
+/// incarnations no longer count as live. The second wait is added because the arbiter may begin later than the
+/// leadership.
 const WAITS_OF_TENURE: u32 = 2;
 
-/// A member transfers leadership at most once in this number of the arbiter's waits. So even if AllocSvrs reach no
-/// member of the store, leadership moves only a few times a minute.
+/// Shortest time between two transfers of leadership by the same member, as a number of the arbiter's waits. So even if
+/// AllocSvrs reach no member of the store, leadership moves only a few times a minute.
 const WAITS_BETWEEN_TRANSFERS: u32 = 12;
 
 /// The inputs of a decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Observation {
-    /// The term that the member leads; `None` while it does not lead.
+    /// The term that the member leads; `None` while the member does not lead.
     pub term: Option<u64>,
-    /// Whether a majority of the members acknowledged this member's leadership lately. Without a majority no other
+    /// Whether a majority of the members recently acknowledged this member's leadership. Without a majority no other
     /// member can become the leader.
     pub quorum: bool,
     /// Number of calls of AllocSvrs that the member has received so far.
@@ -45,15 +47,15 @@ pub struct Observation {
 /// Leases of the live incarnations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Live {
-    /// The longest of their leases.
+    /// The longest lease of any live incarnation.
     pub lease: Duration,
-    /// The arbiter's wait for that lease.
+    /// The arbiter's wait for an incarnation with that lease.
     pub wait: Duration,
 }
 
 impl Live {
-    /// Returns the leases of the plan's live nodes, without nodes that are about to exit, because those soon send no
-    /// more renewals.
+    /// Returns the longest lease of the plan's live nodes, and the arbiter's wait for it. Nodes that are about to exit
+    /// are left out, because they soon send no more renewals. Returns `None` if no node is left.
     #[must_use]
     pub fn of(state: &State, plan: &Plan) -> Option<Live> {
         let staying = plan.living.iter().filter_map(|id| state.node(*id)).filter(|node| !node.leaving);
@@ -65,19 +67,19 @@ impl Live {
 /// Decides when leadership is transferred.
 #[derive(Debug, Default)]
 pub struct LeaderReach {
-    /// The term that the member leads, and the time since when.
+    /// The term that the member leads, and the time when this object first observed that the member leads this term.
     leads: Option<(u64, Duration)>,
     calls: u64,
-    /// Time since which the member receives no call although it leads and an incarnation is live.
+    /// Latest time at which a call had arrived, the member did not lead, or no incarnation was live.
     silent_since: Duration,
-    /// Time when leadership was transferred last.
+    /// Time when this member last transferred leadership.
     transferred: Option<Duration>,
 }
 
 impl LeaderReach {
-    /// Takes the inputs at the time `now` of a monotonic clock. If leadership is to be transferred, returns the time
-    /// for which no call has reached the member. Later calls also return this time, until [`LeaderReach::transferred`]
-    /// is called.
+    /// Evaluates the inputs at the time `now` of a monotonic clock. If the member should transfer leadership, returns
+    /// the time for which the member has received no call. Further evaluations also return this time, until
+    /// [`LeaderReach::transferred`] is called.
     pub fn observe(&mut self, now: Duration, inputs: Observation) -> Option<Duration> {
         let led = self.leads.filter(|(term, _)| inputs.term == Some(*term));
         let reached = inputs.calls != self.calls || inputs.live.is_none() || led.is_none();
@@ -128,7 +130,7 @@ mod tests {
             World { reach: LeaderReach::default(), now: Duration::from_secs(100), inputs }
         }
 
-        /// Lets time pass; returns when leadership was transferred, counted from now.
+        /// Lets `ms` milliseconds pass, and returns the times after which leadership was transferred, in milliseconds.
         fn pass(&mut self, ms: u64, calls: bool) -> Vec<u64> {
             let ticks = ms / 100;
             let mut transfers = Vec::new();

@@ -1,11 +1,11 @@
-//! The lease: the time until which an owner may serve.
+//! The lease, which limits the time for which an owner may serve.
 //!
 //! The time of a lease is counted from before the renewal request is sent, not from when its response arrives.
 //! Otherwise an owner could serve for longer than the arbiter waits before it assigns the sections to another owner. A
-//! lease has one end for each of three clocks, and is over as soon as one of the clocks has reached its end. This is
-//! necessary because each clock can stop while the others run: the monotonic clock (`CLOCK_MONOTONIC_RAW`) while the
-//! machine sleeps, the boot clock if a hypervisor freezes it, and the wall clock if it is set back. A wall clock that
-//! is set forward ends a lease early, which costs no more than a renewal.
+//! lease has one end for each of three clocks, and is over as soon as any of the clocks has reached its end. This is
+//! necessary because each clock can stop or go back while the others run: the monotonic clock (`CLOCK_MONOTONIC_RAW`)
+//! stops while the machine sleeps, the boot clock stops if a hypervisor freezes it, and the wall clock goes back if it
+//! is set back. If a wall clock is set forward, the lease ends early, which costs no more than a renewal.
 //!
 //! **Order matters.** A serving thread first receives the whole request, then reads the clocks, then the lease, and
 //! then the table of owned sections. The response to a renewal is applied in the opposite order: to the table first,
@@ -28,8 +28,8 @@ pub struct Clocks {
 }
 
 impl Clocks {
-    /// Returns the time since an earlier reading, as an owner counts it: the largest of the differences of the three
-    /// clocks.
+    /// Returns the time since the reading `earlier`, as an owner counts it, which is the largest of the differences of
+    /// the three clocks.
     #[must_use]
     pub fn since(&self, earlier: Clocks) -> Duration {
         let boottime = self.boottime.saturating_sub(earlier.boottime);
@@ -37,8 +37,8 @@ impl Clocks {
         Duration::from_nanos(boottime.max(raw).max(self.realtime.saturating_sub(earlier.realtime)))
     }
 
-    /// Returns the time since an earlier reading, as an arbiter counts it: the smaller of the differences of the two
-    /// clocks that cannot be set.
+    /// Returns the time since the reading `earlier`, as an arbiter counts it, which is the smaller of the differences
+    /// of the two clocks that cannot be set.
     #[must_use]
     pub fn at_least_since(&self, earlier: Clocks) -> Duration {
         let boottime = self.boottime.saturating_sub(earlier.boottime);
@@ -51,20 +51,21 @@ impl Clocks {
 pub struct LeaseTerms {
     /// Duration of the lease that a response of the store grants, counted from when the request was sent.
     pub lease: Duration,
-    /// Time before the end of the lease at which the owner stops serving.
+    /// Time by which the owner stops serving before its lease ends.
     pub margin: Duration,
-    /// Time without a change of an owner's liveness counter after which the arbiter reassigns the owner's sections.
+    /// The arbiter's wait. If an owner's liveness counter does not change for this time, the arbiter reassigns the
+    /// owner's sections.
     pub wait: Duration,
     /// Time between renewals.
     pub renew_interval: Duration,
 }
 
-/// Allowed deviation of the rate of a clock from real time, in percent. A quartz clock deviates by 0.01 %, and a clock
-/// that is being corrected by 0.05 %. The larger allowance is for a virtual machine whose clock drifts badly and is not
-/// corrected yet.
+/// Allowed deviation of a clock's rate from real time, in percent. A quartz clock deviates by 0.01 %, and a clock that
+/// time synchronization is correcting deviates by 0.05 %. The larger allowance is for a virtual machine whose clock
+/// drifts badly and is not corrected yet.
 const RATE_MARGIN_PERCENT: u32 = 11;
 
-/// Renewals that fit into a lease; two of them may be lost.
+/// Number of renewals that fit into a lease; two of them may be lost.
 const RENEWALS_PER_LEASE: u32 = 3;
 
 impl LeaseTerms {
@@ -76,8 +77,8 @@ impl LeaseTerms {
         renew_interval: Duration::from_millis(400),
     };
 
-    /// Checks the relations between the terms. They ensure promise 2 of `docs/safety.md`, and that two lost renewals in
-    /// a row do not end a lease.
+    /// Checks the relations between the terms. The relations ensure promise 2 of `docs/safety.md`, and that two lost
+    /// renewals in a row do not end a lease.
     ///
     /// # Errors
     /// [`TermsError`] with the relation that does not hold, and the reason why it must hold.
@@ -104,8 +105,8 @@ impl LeaseTerms {
     /// The relation that [`LeaseTerms::outlasted`] checks.
     pub const OUTLASTED: &'static str = "wait >= lease * 1.11 / 0.89";
 
-    /// Returns the shortest wait that is longer than a lease, even if the owner's clock runs as slow and the arbiter's
-    /// clock as fast as is allowed.
+    /// Returns the shortest time for which an arbiter must wait to outlast `lease`, even if the owner's clock runs as
+    /// slow and the arbiter's clock as fast as their allowed deviation permits.
     #[must_use]
     pub fn shortest_wait(lease: Duration) -> Duration {
         let nanos = lease.as_nanos() * u128::from(100 + RATE_MARGIN_PERCENT);
@@ -113,21 +114,21 @@ impl LeaseTerms {
         Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 
-    /// Returns whether the arbiter waits for longer than a lease lasts, even if the owner's clock runs as slow and the
-    /// arbiter's clock as fast as is allowed.
+    /// Returns whether the arbiter's wait outlasts a lease, even if the owner's clock runs as slow and the arbiter's
+    /// clock as fast as their allowed deviation permits.
     #[must_use]
     pub fn outlasted(&self) -> bool {
         self.wait >= LeaseTerms::shortest_wait(self.lease)
     }
 
-    /// Returns how long an owner serves, counted from when the renewal request was sent.
+    /// Returns how long an owner serves after a renewal, counted from when the renewal request was sent.
     #[must_use]
     pub fn served(&self) -> Duration {
         self.lease - self.margin
     }
 }
 
-/// A relation between the terms that does not hold.
+/// Error because a relation between the terms does not hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what} does not hold with {terms:?}: {why}")]
 pub struct TermsError {
@@ -141,9 +142,9 @@ pub struct TermsError {
 
 /// A lease that serving threads read without a lock, by one load for each clock.
 ///
-/// The end on each clock only grows within an incarnation. A reader may see the end on one clock from before an
-/// extension, and the end on another clock from after the extension. A lease holds only if it holds on all clocks, so
-/// such a reader sees a lease that is shorter than the extended lease, never longer.
+/// Within an incarnation, the end of the lease on each clock only grows. A reader may see the end on one clock from
+/// before an extension, and the end on another clock from after the extension. A lease holds only if it holds on all
+/// clocks, so such a reader sees a lease that is shorter than the extended lease, never longer.
 #[derive(Debug)]
 pub struct Lease {
     boottime_end: AtomicU64,
@@ -158,7 +159,8 @@ impl Default for Lease {
 }
 
 impl Lease {
-    /// Extends the lease to `served` after `sent`; a lease that already lasts longer is unchanged.
+    /// Extends the lease until `served` has passed since `sent`. On a clock on which the lease already ends later, its
+    /// end is unchanged.
     pub fn extend(&self, sent: Clocks, served: Duration) {
         let served = u64::try_from(served.as_nanos()).unwrap_or(u64::MAX);
         self.boottime_end.fetch_max(sent.boottime.saturating_add(served), AcqRel);

@@ -1,23 +1,25 @@
-//! The rules of the sequence service. The crate has no I/O, no clocks and no threads.
+//! The decisions of the sequence service, as code without I/O, clocks and threads.
 //!
 //! Every decision of the service is made and tested here. Other crates read the clocks, send the messages and write the
 //! files. The main decisions, by module:
 //!
-//! * [`layout`]: which section a uid is in
-//! * [`section`]: how a number is taken; [`lane_clock`]: how a number that follows a clock is taken
-//! * [`raise`]: when a ceiling is raised; [`raises`]: which ceilings an AllocSvr requests; [`raise_bound`]: how far a
-//!   raise may go; [`raise_rate`]: how fast a ceiling may rise
-//! * [`lease`]: how long an owner may serve; [`renewals`]: when an AllocSvr renews; [`store_calls`]: to which member of
-//!   the store it sends a renewal
-//! * [`owner`]: which sections an AllocSvr owns; [`calls`]: how a call that cannot be served at once waits
-//! * [`state`]: which commands the store accepts
-//! * [`route`]: how routes are versioned; [`directory`]: which set has a section
-//! * [`placement`]: which owner is proposed for a section; [`arbiter`]: when an owner is proposed
-//! * [`migration`]: how sections move to another set; [`confirmation`]: whether sections were really sent to this set;
-//!   [`set_health`]: when another set counts as down
-//! * [`leader_reach`]: when a leader that no AllocSvr reaches transfers leadership
-//! * [`plan`]: which facts an operator's plan is based on
-//! * [`activity`]: how busy sections were
+//! * [`layout`] maps a uid to its section.
+//! * [`section`] allocates numbers from the counters of a section; [`lane_clock`] allocates numbers that follow a
+//!   clock.
+//! * [`raise`] decides when a raise is due and which ceiling it requests; [`raises`] decides when an AllocSvr sends
+//!   which raises. At the store's leader, [`raise_bound`] limits the distance of a raise, and [`raise_rate`] limits how
+//!   fast a ceiling rises.
+//! * [`lease`] decides whether an owner may serve; [`renewals`] decides when an AllocSvr sends a renewal, and
+//!   [`store_calls`] decides to which member of the store it sends the renewal.
+//! * [`owner`] decides which sections an AllocSvr serves; [`calls`] decides about a call that cannot be served at once.
+//! * [`state`] is the replicated state of a store, which applies or refuses each command.
+//! * [`route`] has the route table and its versions; [`directory`] records which set has which section.
+//! * [`placement`] proposes an owner for each section; [`arbiter`] decides when a section gets another owner.
+//! * [`migration`] moves sections to another set; [`confirmation`] checks, before sections arrive in this set, that the
+//!   sets which had them really sent them; [`set_health`] decides whether another set counts as down.
+//! * [`leader_reach`] decides when a leader that no AllocSvr reaches transfers leadership.
+//! * [`plan`] computes the fingerprint of the facts on which an operator's plan is based.
+//! * [`activity`] records how busy each section was.
 //!
 //! **Architecture Invariant:** nothing in this crate reads a clock, a file, a socket or a random number, and nothing in
 //! it iterates a map in random order. All such inputs are arguments.

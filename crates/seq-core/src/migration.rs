@@ -2,8 +2,8 @@
 //!
 //! The coordinator acts on committed state alone, so a new leader continues where the previous leader stopped. The
 //! section records show which sections are still in this set, which have departed, and which have arrived in the target
-//! set. All other state of the coordinator can be lost without harm: the owners that the target set named, the current
-//! rate, and the times of the last requests.
+//! set. The coordinator also keeps the owners that the target set named, the current rate, and the times of the last
+//! requests. It can lose these without harm.
 //!
 //! A section moves in these steps. First the section is *armed*: the target set names the section's next owner. Then
 //! the current owner hands the section over to the next owner, as it would inside the set. The commit of this handover
@@ -11,8 +11,8 @@
 //! confirms the arrival of the section, and then notes the arrival in this set's log. If a section's owner is dead and
 //! no node of this set can take the section, the section is armed in the same way, and departs without a handover.
 //!
-//! **Invariant:** a change of a migration's pace, also a pause, affects only sections whose handover is not planned
-//! yet. A departure that an owner has already requested is never refused because of the pace.
+//! **Invariant:** a change of a migration's pace, including a pause of the migration, affects only sections whose
+//! handover is not planned yet. A departure that an owner has already requested is never refused because of the pace.
 //!
 //! The caller reads the clock, sends the requests, and commits the proposals.
 
@@ -32,52 +32,54 @@ use crate::state::{
     Scope, SectionRecord, StartReturn, State, Tombstone,
 };
 
-/// Most sections of one owner that are armed, planned or on their way at the same time. If the target set loses its
-/// quorum at that moment, up to this many sections are without an owner for a while.
+/// Maximum number of sections of one owner that are being armed, have a planned handover, or have departed without
+/// having arrived. If the target set loses its quorum, up to this number of sections of each owner have no owner until
+/// the quorum is back.
 pub const MAX_IN_FLIGHT: usize = 16;
 
-/// Time for which a request to arm waits for its response.
+/// Time for which the coordinator waits for the response to a request to arm sections.
 pub const ARM_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Time for which the response to a request to arm is valid. The response shows only that the target set had a quorum
-/// and an owner when it responded.
+/// Time for which a section stays armed. The target set's response shows only that the target set had a quorum and an
+/// owner for the section when it responded.
 pub const ARMED_FOR: Duration = Duration::from_secs(5);
 
-/// Pause after the target set refused a request to arm.
+/// Time for which a migration arms no sections after the target set refused to arm some.
 pub const REFUSED_FOR: Duration = Duration::from_secs(1);
 
-/// Interval at which tombstones and ends of migrations are sent again until the other set confirms them.
+/// Interval at which the coordinator sends a tombstone or the end of a migration again, until the other set has
+/// confirmed it.
 pub const SEND_AGAIN: Duration = Duration::from_millis(200);
 
-/// Time after which an unconfirmed tombstone stops a migration: no more sections are armed until the target set has
-/// confirmed the tombstone.
+/// Time after which a tombstone that the target set has not confirmed stops the migrations to that set. No more
+/// sections are armed for that set until it has confirmed the tombstone.
 pub const STALLED_AFTER: Duration = Duration::from_secs(2);
 
-/// Time after which a halved rate is doubled again, if no section was paused for longer than the migration's limit in
-/// the meantime.
+/// Time after which the halved rate of a migration is doubled again, if during this time no pause of a section was
+/// longer than the migration allows.
 pub const RECOVERS_AFTER: Duration = Duration::from_secs(3);
 
-/// Most times that a rate is halved, down to a sixteenth of the rate. If the pauses of sections are still too long
-/// then, the rate is not their cause.
+/// Maximum number of times that the rate of a migration is halved, down to a sixteenth of the rate. If the pauses of
+/// sections are still too long at this rate, the rate is not their cause.
 const MAX_HALVINGS: u32 = 4;
 
-/// The next owner of a section, which the target set named when the section was armed.
+/// The next owner of a section that is armed, as the target set named it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Armed {
     /// The section.
     pub section: SectionId,
-    /// The other set, with its lineage.
+    /// The target set, with the lineage in which it responded.
     pub set: (SetId, Lineage),
     /// The next owner.
     pub owner: (NodeId, Incarnation),
-    /// Address of the owner's gRPC port.
+    /// Address of the next owner's port for peers.
     pub addr: String,
 }
 
 /// An action that the caller carries out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// Request that the target set name owners for sections that will arrive there. Pass the response to
+    /// Request that the target set name the next owners of sections that will depart to it. Pass the response to
     /// [`Coordinator::on_armed`] or [`Coordinator::on_arm_refused`].
     Arm {
         /// The migration.
@@ -95,42 +97,42 @@ pub enum Effect {
         /// The sections.
         arrive: Arrive,
     },
-    /// Request that the target set commit the start of a return of all sections that it got by a migration. Pass the
-    /// response to [`Coordinator::on_end`].
+    /// Request that the target set commit the start of a return, which brings back all sections that the target set got
+    /// by a migration. Pass the response to [`Coordinator::on_end`].
     StartReturn {
         /// The other set.
         to: SetId,
         /// The return.
         start: StartReturn,
     },
-    /// Request that the target set commit that all sections that it got by a migration stay there. Pass the response to
-    /// [`Coordinator::on_end`].
+    /// Request that the target set commit the completion of a migration, so that all sections that it got by the
+    /// migration stay in it. Pass the response to [`Coordinator::on_end`].
     Complete {
         /// The other set.
         to: SetId,
         /// The migration.
         complete: Complete,
     },
-    /// Ask a source set that was restored whether it still knows a migration by which sections arrived in this set.
-    /// Pass the response to [`Coordinator::on_asked`].
+    /// Ask a source set, which was restored from a backup, whether it still knows a migration by which sections arrived
+    /// in this set. Pass the response to [`Coordinator::on_asked`].
     Ask {
         /// The other set.
         of: SetId,
         /// The migration.
         migration: MigrationId,
     },
-    /// Commit a command in this set's log. A lost command is proposed again.
+    /// Commit a command in this set's log. If the command is lost, a later evaluation returns it again.
     Commit(Proposal),
 }
 
 /// A command of the coordinator for the log of its own set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Proposal {
-    /// Notes that sections arrived in the other set, or that the other set has committed the end of a migration.
+    /// Notes that sections arrived in the target set, or that the target set has committed the end of a migration.
     Arrived(Arrived),
     /// Completes a migration.
     Complete(Complete),
-    /// Sends sections away without an owner.
+    /// Lets sections depart that have no live owner.
     DepartSilent(Vec<DepartSilent>),
 }
 
@@ -144,37 +146,38 @@ impl From<Proposal> for Command {
     }
 }
 
-/// A section that is armed, or about to be.
+/// A section that is armed or being armed.
 #[derive(Clone, Debug)]
 struct Move {
     migration: MigrationId,
     epoch: Epoch,
     owner: Owner,
-    /// Time when the request to arm, or the response to it, is no longer valid.
+    /// Time when the request to arm the section, or the target set's response to it, is no longer valid.
     until: Duration,
-    /// The planned handover to the owner that the target set named; `None` until that set responds.
+    /// The planned handover to the next owner, which the target set named; `None` until that set has responded.
     planned: Option<PlannedHandover>,
 }
 
-/// The owner of a section that is to move.
+/// The current owner of a section that is armed or being armed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Owner {
     Living(NodeId),
-    /// No owner, or a dead owner with its liveness counter, which did not change during the arbiter's wait.
+    /// The section has no owner, or its owner is dead. The value is the dead owner's liveness counter, which did not
+    /// change during the arbiter's wait.
     None(Option<Liveness>),
 }
 
-/// A tombstone that the other set has not confirmed.
+/// A tombstone that the target set has not confirmed.
 #[derive(Clone, Copy, Debug)]
 struct Sent {
     epoch: Epoch,
     migration: MigrationId,
-    /// Time when the tombstone was first observed here, which is about when the section's pause began.
+    /// Time when this coordinator first observed the tombstone, which is about when the section's pause began.
     since: Duration,
     again: Duration,
 }
 
-/// Token bucket for arming the sections of a migration.
+/// Token bucket that limits how fast a migration arms its sections.
 #[derive(Clone, Copy, Debug, Default)]
 struct Bucket {
     /// Time when the next section may be armed.
@@ -185,30 +188,31 @@ struct Bucket {
     changed: Duration,
 }
 
-/// The coordinator of one set's migrations. A member of the set's store has a coordinator for as long as it is the
-/// leader.
+/// The coordinator of one set's migrations. A member of the set's store has a coordinator for as long as the member is
+/// the leader.
 #[derive(Debug, Default)]
 pub struct Coordinator {
     moves: BTreeMap<SectionId, Move>,
-    /// The unconfirmed tombstones. The section records are searched for more if the number of entries differs from
-    /// [`SectionRecords::unconfirmed`](crate::state::SectionRecords::unconfirmed).
+    /// The tombstones that are not confirmed yet. If their number differs from
+    /// [`SectionRecords::unconfirmed`](crate::state::SectionRecords::unconfirmed), the section records are searched for
+    /// the missing ones.
     sent: BTreeMap<SectionId, Sent>,
     buckets: BTreeMap<MigrationId, Bucket>,
-    /// Time when the end of each migration is sent next, or requested next.
+    /// For each migration, the time when the next effect about its end, or the next [`Effect::Ask`] about it, is due.
     ends: BTreeMap<MigrationId, Duration>,
-    /// Migrations by which sections arrived in this set, and which their source sets have confirmed that they know.
-    /// Each has the lineage of its source set at the time of the confirmation.
+    /// Migrations by which sections arrived in this set, and that the source set still knows according to its response
+    /// to [`Effect::Ask`]. Each has the lineage in which the source set responded.
     known: BTreeMap<MigrationId, Lineage>,
-    /// Sections that arrived since the last [`Coordinator::take_arrived`]. Each is listed as its migration and the
-    /// approximate time that it was on its way.
+    /// One entry for each section whose arrival was noted since the last call of [`Coordinator::take_arrived`]. The
+    /// entry has the section's migration, and the approximate time from its departure to its arrival.
     arrived: Vec<(MigrationId, Duration)>,
     deadline: Option<Duration>,
 }
 
 impl Coordinator {
-    /// Evaluates the applied state, and returns the effects to carry out. `stranded` comes from the arbiter's last
-    /// plan, and `living` returns whether an incarnation is live. `now` is the time by the coordinator's clock since
-    /// any origin, and never falls.
+    /// Returns the effects that the applied state calls for. `stranded` comes from the arbiter's last plan, and
+    /// `living` returns whether an incarnation is live. `now` is the time since an arbitrary fixed origin on the
+    /// coordinator's clock, which never goes back.
     pub fn evaluate(
         &mut self,
         state: &State,
@@ -249,18 +253,20 @@ impl Coordinator {
         effects
     }
 
-    /// Returns the planned handovers of sections to another set that owners should make now, in order of section.
+    /// Returns the planned handovers to other sets that owners of this set should make now, in order of section.
     pub fn planned(&self) -> impl Iterator<Item = &PlannedHandover> {
         self.moves.values().filter_map(|one| one.planned.as_ref())
     }
 
-    /// Returns the sections that arrived since the last call. Each is listed as its migration and the time between its
-    /// tombstone and the note of its arrival, as this coordinator observed them.
+    /// Removes and returns one entry for each section whose arrival was noted since the last call. The entry has the
+    /// section's migration, and the time from the section's departure to its arrival, as this coordinator observed
+    /// them.
     pub fn take_arrived(&mut self) -> Vec<(MigrationId, Duration)> {
         take(&mut self.arrived)
     }
 
-    /// Returns, for each migration, how many of its sections are armed, planned or on their way.
+    /// Returns, for each migration, how many of its sections are being armed, have a planned handover, or have departed
+    /// without having arrived.
     #[must_use]
     pub fn in_flight_by_migration(&self) -> BTreeMap<MigrationId, usize> {
         let mut count = BTreeMap::new();
@@ -277,8 +283,9 @@ impl Coordinator {
         self.deadline
     }
 
-    /// Continues after the target set named owners. For sections with a live owner a handover is planned. If there are
-    /// sections without a live owner, returns the effect that commits their departure.
+    /// Continues after the target set named the next owners `armed` in response to [`Effect::Arm`]. For each section
+    /// with a live owner, plans a handover to its next owner. If there are sections without a live owner, returns the
+    /// effect that commits their departure.
     pub fn on_armed(&mut self, migration: MigrationId, armed: &[Armed], now: Duration) -> Option<Effect> {
         let mut departs = Vec::new();
         for Armed { section, set: (set, lineage), owner: (to, incarnation), addr } in armed {
@@ -301,7 +308,7 @@ impl Coordinator {
         (!departs.is_empty()).then_some(Effect::Commit(Proposal::DepartSilent(departs)))
     }
 
-    /// Continues after a request to arm failed, because the target set has no quorum, takes no sections, or did not
+    /// Continues after [`Effect::Arm`] failed, because the target set has no quorum, takes no sections, or did not
     /// respond.
     pub fn on_arm_refused(&mut self, migration: MigrationId, now: Duration) {
         self.moves.retain(|_, one| one.migration != migration || one.planned.is_some());
@@ -311,8 +318,9 @@ impl Coordinator {
         self.wake(next);
     }
 
-    /// Continues after the target set `at` responded to [`Effect::Arrive`]; `lineage` is the lineage in the response.
-    /// Returns the effect that notes the sections which have arrived there, if there are any.
+    /// Continues after the target set `at` responded to [`Effect::Arrive`]. `lineage` is the lineage in the response,
+    /// and `outcome` has an entry for each section of `arrive`. Returns the effect that notes, in this set's log, which
+    /// sections the target set has; `None` if it has none of them.
     #[must_use]
     pub fn on_arrive(&self, (at, lineage): (SetId, Lineage), arrive: &Arrive, outcome: &[Arrival]) -> Option<Effect> {
         let known = |outcome: &Arrival| matches!(outcome, Arrival::Arrived | Arrival::Past);
@@ -322,8 +330,9 @@ impl Coordinator {
         noted.then(|| Effect::Commit(Proposal::Arrived(Arrived { at, lineage, sections, ended: Vec::new() })))
     }
 
-    /// Continues after the target set `at`, in `lineage`, committed the end of a migration. Returns the effect that
-    /// notes this. For [`Effect::StartReturn`], call it only if the committed return was `settled`.
+    /// Continues after the target set `at`, which is in `lineage`, committed the end of a migration. Returns the effect
+    /// that notes this in this set's log. After [`Effect::StartReturn`], this function must be called only if the
+    /// return that was committed is settled.
     #[must_use]
     pub fn on_end(&self, (at, lineage): (SetId, Lineage), migration: MigrationId) -> Effect {
         let (sections, ended) = (Vec::new(), Vec::from([migration]));
@@ -331,9 +340,9 @@ impl Coordinator {
     }
 
     /// Continues after the source set `of` responded to [`Effect::Ask`]. `lineage` is the lineage in the response, and
-    /// `knows` is whether that set knows the migration. If it does not, it was restored from a backup that is older
-    /// than the migration, and only this set's log knows the migration. Then the sections stay in this set, and the
-    /// returned effect commits this.
+    /// `knows` is whether that set knows the migration. If that set does not know it, the set was restored from a
+    /// backup that is older than the migration, and only this set's log knows the migration. In this case the sections
+    /// stay in this set, and the returned effect commits this.
     #[must_use]
     pub fn on_asked(
         &mut self,
@@ -352,8 +361,8 @@ impl Coordinator {
         Some(Effect::Commit(Proposal::Complete(Complete { id: migration, by: Some(of) })))
     }
 
-    /// Adds effects that ask restored source sets about the migrations by which sections arrived in this set, until
-    /// each source set has confirmed its migration in its new lineage.
+    /// Adds the effects that ask restored source sets about the migrations by which sections arrived in this set. The
+    /// effects are repeated until each source set has responded in its newest lineage that it knows the migration.
     fn ask(&mut self, state: &State, now: Duration, effects: &mut Vec<Effect>) {
         let foreign = &state.foreign_migrations;
         self.known.retain(|migration, _| foreign.contains_key(migration));
@@ -370,7 +379,8 @@ impl Coordinator {
         }
     }
 
-    /// Drops moves and tombstones that are no longer in the state, and requests to arm that got no response in time.
+    /// Drops the armed sections whose owner or migration has changed or whose time has run out, and the tombstones that
+    /// the target set has confirmed. Halves the rate of a migration if the pause of one of its sections was too long.
     fn observe(&mut self, state: &State, now: Duration) {
         self.moves.retain(|section, one| {
             let open = state.migrations.get(&one.migration).filter(|migration| migration.phase == Phase::Open);
@@ -404,7 +414,7 @@ impl Coordinator {
         }
     }
 
-    /// Sends every tombstone that is not confirmed, of any migration.
+    /// Adds the effects that send all tombstones which the target sets have not confirmed yet.
     fn send_tombstones(&mut self, state: &State, own: SetId, now: Duration, effects: &mut Vec<Effect>) {
         let layout = &state.set.as_ref().expect("it is defined").layout;
         // All entries of `sent` are among the unconfirmed tombstones: see `observe`.
@@ -440,7 +450,7 @@ impl Coordinator {
         }
     }
 
-    /// Arms the next sections of a migration, as far as its pace allows.
+    /// Adds the effect that arms the next sections of a migration, as many as the migration's pace allows.
     fn arm(
         &mut self,
         state: &State,
@@ -500,7 +510,8 @@ impl Coordinator {
         }
     }
 
-    /// Returns, for each owner, how many of its sections are armed, planned or on their way.
+    /// Returns, for each owner, how many of its sections are being armed, have a planned handover, or have departed
+    /// without having arrived.
     fn in_flight(&self, state: &State) -> BTreeMap<Option<NodeId>, usize> {
         let mut count: BTreeMap<Option<NodeId>, usize> = BTreeMap::new();
         for one in self.moves.values() {
@@ -535,7 +546,8 @@ impl Coordinator {
         Ok(())
     }
 
-    /// Adds the effect that sends the end of a migration to the target set, repeatedly until that set has committed it.
+    /// Adds the effect that sends the end of a migration to the target set. The effect is repeated until that set has
+    /// committed the end.
     fn end(
         &mut self,
         state: &State,
@@ -560,7 +572,7 @@ impl Coordinator {
         }
     }
 
-    /// Returns whether the end of a migration is to be sent or requested now. If so, schedules the next repeat.
+    /// Returns whether the next effect about the end of a migration is due now. If so, schedules its repetition.
     fn is_due(&mut self, id: MigrationId, now: Duration) -> bool {
         let again = self.ends.entry(id).or_insert(now);
         let due = *again <= now;
@@ -592,8 +604,8 @@ fn covered<'a>(
     of_runs.chain(returning)
 }
 
-/// Returns the owner that would hand a section over; `None` if the section must wait until the arbiter assigns an
-/// owner.
+/// Returns the live owner that would hand a section over, or [`Owner::None`] if no node of this set can. Returns `None`
+/// if the section must wait until the arbiter assigns an owner.
 fn owner_of(
     section: SectionId,
     record: &Residence,

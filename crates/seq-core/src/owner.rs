@@ -1,11 +1,12 @@
-//! The sections that an AllocSvr owns, and its side of handovers.
+//! Decides which sections an AllocSvr serves, and makes the AllocSvr's steps of handovers.
 //!
-//! [`Owner`] is a state machine. It only decides; its caller keeps the sections, sends the requests, and carries out
-//! the effects in the given order. The ownership update of a response is adopted before the response extends the lease.
-//! So sections that now have another owner leave before the extended lease could apply to them.
+//! [`Owner`] is a state machine. It only decides. Its caller keeps the sections, sends the requests, and carries out
+//! the effects in the given order. When a response of the store arrives, its ownership update is adopted before the
+//! lease is extended. So sections that now have another owner leave before the extended lease could apply to them.
 //!
-//! After a section has left, it is never entered again under the same ownership. If a handover fails permanently, the
-//! section that was frozen for it is thawed, and continues under the same ownership. Handovers are in [`handover`].
+//! A section *enters* when the AllocSvr begins to serve it, and *leaves* when the AllocSvr stops serving it. A section
+//! that has left never enters again under the same ownership. If a handover fails permanently, the section that was
+//! frozen for the handover is thawed, and continues under the same ownership. Handovers are in [`handover`].
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -38,13 +39,14 @@ use release::Releases;
 /// An incarnation of an AllocSvr, as the store knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Session {
-    /// The node's id, the same in every incarnation.
+    /// The node's id, which is the same in every incarnation.
     pub node: NodeId,
     /// Number of the incarnation.
     pub incarnation: Incarnation,
 }
 
-/// The state of ownerships in a store's response, read from the applied state after the request itself was applied.
+/// The part of a store's response that states a node's sections and the changed routes. The store reads it from its
+/// state after it has applied the request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OwnershipUpdate {
     /// Routes newer than the version that the request named; `None` if there are none.
@@ -55,10 +57,10 @@ pub struct OwnershipUpdate {
     pub handovers: Vec<PlannedHandover>,
     /// Whether the node is draining, and no other node is a candidate for its sections.
     pub no_other_candidate: bool,
-    /// Copies from which granted sections start. An update has as many of them as fit. The store repeats a copy in its
-    /// updates until a renewal of the node notes that the section has started from the copy.
+    /// Kept copies from which granted sections start, as many as fit into one response. The store repeats a copy in its
+    /// responses until a renewal of the node notes that the section has started from the copy.
     pub copies: Vec<GrantedCopy>,
-    /// Progress of the store, as of this read.
+    /// Progress of the store when it read this update from its state.
     pub mark: Mark,
 }
 
@@ -71,14 +73,14 @@ pub struct Grant {
     pub epoch: Epoch,
     /// The committed ceiling.
     pub ceiling: Seq,
-    /// The handover that began the ownership; 0 for none.
+    /// The handover attempt that began the ownership; 0 if it began without a handover.
     pub handover_id: HandoverId,
     /// Whether the ownership starts from a copy that the store keeps.
     pub copied: bool,
 }
 
-/// A renewal to be sent. A raise and a transfer also extend the lease, and their responses also have an
-/// [`OwnershipUpdate`].
+/// A renewal that the node sends to the store. Raises and transfers also extend the lease, and their responses also
+/// have an [`OwnershipUpdate`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Renewal {
     /// The incarnation.
@@ -87,7 +89,7 @@ pub struct Renewal {
     pub renew_seq: RenewSeq,
     /// Version of the routes that the node knows.
     pub route_version: RouteVersion,
-    /// Parts of copies of sections that the node has frozen before it releases them.
+    /// Parts of the copies of sections that the node has frozen and is about to release.
     pub copies: Vec<CopyPart>,
     /// Ownerships that the node gives up.
     pub released: Vec<(SectionId, Epoch)>,
@@ -128,8 +130,8 @@ pub enum AdoptError {
         /// Layout of the store's set.
         layout: Layout,
     },
-    /// The update changes a version of the route table that the node does not have. The node's next request asks for
-    /// the whole table.
+    /// The update has the changes since a version of the route table that the node does not have. The node's next
+    /// request asks for the whole table.
     #[error("the routes at version {version} build on version {base}, which is not held here")]
     Gap {
         /// The version of the update.
@@ -139,7 +141,7 @@ pub enum AdoptError {
     },
 }
 
-/// The owner's machine. Each AllocSvr process has one.
+/// State machine for the sections that an AllocSvr owns. Each AllocSvr process has one.
 #[derive(Debug)]
 pub struct Owner {
     set: String,
@@ -147,23 +149,24 @@ pub struct Owner {
     layout: Layout,
     terms: LeaseTerms,
     session: Option<Session>,
-    /// Number of the last renewal of this incarnation that got its response.
+    /// Number of this incarnation's last renewal to which the store has responded.
     renewed: RenewSeq,
     routes: Option<Arc<RouteTable>>,
     /// Whether the next request must ask for the whole table.
     whole: bool,
-    /// For each section, the newest epoch under which this node ever entered it. Invariant: a section is entered only
-    /// under an epoch above this one. The vector has at least as many entries as the layout has sections.
+    /// For each section, the newest epoch under which the section ever entered at this node. Invariant: a section
+    /// enters only under an epoch above its entry here. The vector has at least as many entries as the layout has
+    /// sections.
     held: Vec<Epoch>,
-    /// The served sections, with the epochs of their ownerships. The route of each section names this node under the
-    /// same epoch, or has an older epoch. Invariant: empty without an incarnation.
+    /// The served sections, each with the epoch of its ownership. In the known routes, each of these sections either
+    /// has this node and the same epoch, or has an older epoch. Invariant: empty without an incarnation.
     owned: BTreeMap<SectionId, Epoch>,
     /// Ownerships that the node gave up, and that are not yet released in the store.
     released: BTreeMap<SectionId, Epoch>,
     /// Ownerships whose raises fail, each with the time of the first failure.
     failing: BTreeMap<SectionId, (Epoch, Clocks)>,
     leaving: bool,
-    /// Whether the store knows that this incarnation is about to exit, so that no section is handed to it any more.
+    /// Whether the store knows that this incarnation is about to exit, so that no further section is assigned to it.
     leaving_noted: bool,
     /// Whether callers do not reach this node. If so, other nodes should take its sections, and this node serves the
     /// sections until then.
@@ -198,8 +201,9 @@ impl Owner {
         }
     }
 
-    /// Sets the random secret from which the numbers of handover attempts are drawn. Without the secret, the number of
-    /// an attempt could be guessed, and a forged request could stage a copy for an attempt that the store will commit.
+    /// Sets the random secret from which the numbers of handover attempts are drawn. Without a secret, the number of
+    /// the next attempt could be guessed, and a forged request could stage a copy for an attempt that the store will
+    /// commit.
     #[must_use]
     pub fn with_secret(mut self, secret: u64) -> Owner {
         self.outgoing = Outgoing::with_secret(secret);
@@ -237,17 +241,17 @@ impl Owner {
     }
 
     /// Returns whether this node has handed over or given up all its sections, and the store has applied this. A node
-    /// that is about to exit counts as empty only after the store knows that the node exits, because until then a
-    /// section may be handed to it.
+    /// that is about to exit counts as empty only after the store knows that the node exits, because until then another
+    /// node may hand a section to it.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         let none_comes = !self.leaving || self.leaving_noted || self.session.is_none();
         self.owned.is_empty() && self.released.is_empty() && !self.releases.awaits_copies() && none_comes
     }
 
-    /// Returns whether the next response of the store is likely to have a change for which this node waits: more
-    /// sections to hand over, or the first sections of this node. If the node has no sections, the call searches the
-    /// routes for a section that the node may get.
+    /// Returns whether the next response of the store is likely to have a change for which this node waits. The change
+    /// may be the next sections to hand over, or the first sections of a node that has none. If the node has no
+    /// sections, the call searches the routes for a section that the node may get.
     #[must_use]
     pub fn expects_update(&self) -> bool {
         let withdraws = self.withdrawn && !self.owned.is_empty();
@@ -263,14 +267,15 @@ impl Owner {
         self.owned.is_empty() && (0..self.layout.sections()).any(may_come)
     }
 
-    /// Prepares for the exit of the process. From now on, renewals request that all sections be handed over.
+    /// Prepares for the exit of the process. From now on, the node's renewals request that other nodes take all its
+    /// sections.
     pub fn leave(&mut self) {
         self.leaving = true;
     }
 
-    /// Sets whether the node is withdrawn because callers do not reach it. While the node is withdrawn, its renewals
-    /// request that all its sections be handed over, if there is another candidate. The node serves its sections until
-    /// they are handed over.
+    /// Sets whether the node is withdrawn because callers do not reach it. The renewals of a withdrawn node request
+    /// that other nodes take all its sections, if there is another candidate. The node serves its sections until it has
+    /// handed them over.
     pub fn withdraw(&mut self, withdrawn: bool) {
         self.withdrawn = withdrawn;
     }
@@ -302,9 +307,9 @@ impl Owner {
         self.renewed = RenewSeq(0);
     }
 
-    /// Returns the renewal to send now; `None` without an incarnation. Until a renewal got its response, each call
-    /// returns the same renewal, except for ownerships given up in the meantime. A renewal has as many given-up
-    /// ownerships as one request may have, and the next renewals have the rest.
+    /// Returns the renewal to send now; `None` without an incarnation. Until the store has responded to a renewal, each
+    /// call returns the same renewal, except that ownerships which the node gave up in the meantime are added. If the
+    /// node gave up more ownerships than one request may have, the next renewals have the rest.
     #[must_use]
     pub fn renewal(&self) -> Option<Renewal> {
         let session = self.session?;
@@ -324,7 +329,8 @@ impl Owner {
     /// Adopts the response to a renewal that was sent at `sent`.
     ///
     /// # Errors
-    /// [`AdoptError`]. Then the renewal is not repeated, and the lease is not extended.
+    /// [`AdoptError`] if the update cannot be adopted. In this case the renewal is not repeated, and the lease is not
+    /// extended.
     pub fn on_renewed(
         &mut self,
         renewal: &Renewal,
@@ -351,10 +357,10 @@ impl Owner {
         Ok(())
     }
 
-    /// Adopts the update of a response to a request that was sent at `sent`, and extends the lease.
+    /// Adopts the ownership update in the response to a request that was sent at `sent`, and extends the lease.
     ///
     /// # Errors
-    /// [`AdoptError`]; the lease is not extended then.
+    /// [`AdoptError`] if the update cannot be adopted. In this case the lease is not extended.
     pub fn on_update(
         &mut self,
         session: Session,
@@ -379,9 +385,9 @@ impl Owner {
         Ok(())
     }
 
-    /// Adopts newer routes from a peer. Because of such routes a section can leave, but no section enters, and the
+    /// Adopts newer routes from a peer. Sections can leave because of these routes, but no section enters, and the
     /// lease is not extended. The next request asks the store for the whole table, so that this node gets every grant
-    /// that belongs to the peer's routes.
+    /// that belongs to the peer's routes. Does nothing while this node hands over a section.
     ///
     /// # Errors
     /// [`AdoptError`].
@@ -409,7 +415,7 @@ impl Owner {
         self.releases = Releases::default();
     }
 
-    /// Notes that a raise of these ownerships got no usable response.
+    /// Notes that a raise of these ownerships' ceilings got no usable response.
     pub fn on_raise_failed(&mut self, raises: &[(SectionId, Epoch)], now: Clocks) {
         for &(section, epoch) in raises {
             let since = self.failing.get(&section).filter(|(failing, _)| *failing == epoch);
@@ -419,7 +425,7 @@ impl Owner {
         }
     }
 
-    /// Notes that a raise of these ownerships is committed.
+    /// Notes that a raise of these ownerships' ceilings is committed.
     pub fn on_raised(&mut self, raises: &[(SectionId, Epoch)]) {
         for (section, _) in raises {
             self.failing.remove(section);
@@ -433,8 +439,8 @@ impl Owner {
         }
     }
 
-    /// Gives up sections whose raises fail although the store responds to renewals, because another node may be able to
-    /// raise them.
+    /// Gives up the sections whose raises have failed for half a lease although the store responds to renewals, because
+    /// another node may be able to raise their ceilings.
     fn give_up(&mut self, sent: Clocks, effects: &mut Effects) {
         let timeout = self.terms.lease / 2;
         let timed_out = |(_, (_, since)): &(&SectionId, &(Epoch, Clocks))| sent.since(*since) >= timeout;
@@ -450,8 +456,8 @@ impl Owner {
         }
     }
 
-    /// Adopts routes and grants. Sections that the routes assign to another owner or set leave, and newly granted
-    /// sections enter.
+    /// Adopts the routes and grants of an update. A section leaves if the routes assign it to another owner or set, and
+    /// enters if the update newly grants it.
     fn adopt(&mut self, session: Session, update: &OwnershipUpdate, effects: &mut Effects) -> Result<(), AdoptError> {
         if let Some(routes) = &update.routes {
             self.adopt_grants(session, routes, &update.grants, update.mark, effects)?;
@@ -484,11 +490,13 @@ impl Owner {
         Ok(())
     }
 
-    /// Adopts routes. Sections that the routes assign to another owner or set leave. Returns the newest routes.
+    /// Adopts the routes of an update, and returns the newest routes. A section leaves if the routes assign it to
+    /// another owner or set.
     ///
-    /// Only sections in the update are compared with the owned sections. This is enough, because the route of a section
-    /// names this node and its epoch when the section enters, and changes only by an update that has the section. So
-    /// the cost of a call grows with the number of changed routes, not with the number of owned sections.
+    /// Only the routes in the update are compared with the owned sections. This is enough, because the route of a
+    /// section names this node and its epoch when the section enters, and later only an update that contains the
+    /// section changes its route. So the cost of a call grows with the number of changed routes, not with the number of
+    /// owned sections.
     fn adopt_routes(
         &mut self,
         session: Session,
@@ -540,8 +548,8 @@ impl Owner {
         self.start(grant, copy, effects);
     }
 
-    /// Starts an ownership from a copy, or at the ceiling if there is no copy. `copy` is `Err` if there should have
-    /// been a copy.
+    /// Starts a granted ownership from a copy, or at its ceiling if `copy` is `Ok(None)` or an error. `copy` is an
+    /// error if the ownership should have started from a copy, but the copy is missing or unusable.
     fn start(&mut self, grant: &Grant, copy: Result<Option<SectionCopy>, CopyLoss>, effects: &mut Effects) {
         let Grant { section, epoch, ceiling, .. } = *grant;
         let held = &mut self.held[section.0 as usize];
@@ -572,7 +580,7 @@ impl Owner {
         true
     }
 
-    /// Returns the route table after an update; `None` if the update is not newer than the known table.
+    /// Returns the route table that results from an update; `None` if the update is not newer than the known table.
     fn next_routes(&self, update: &RouteUpdate) -> Result<Option<RouteTable>, AdoptError> {
         if update.set != self.set || update.layout.declared() != self.layout.declared() {
             return Err(AdoptError::OtherSet { set: update.set.clone(), layout: update.layout.clone() });

@@ -1,16 +1,16 @@
-//! Reachability of the other nodes of a set, as one node observes it when it connects to their ports for callers.
+//! Records which other nodes of its set a node reaches when it connects to their ports for callers.
 //!
-//! In each round a node connects to one other node, each in turn, and also to nodes that it did not reach in the last
-//! rounds. So the rate of connections does not grow with the size of the set, and a node that is not reached is
-//! reported after a few rounds.
+//! In each round a node connects to the next of the other nodes, and also to nodes to which its last connection failed.
+//! So the rate of connections does not grow with the size of the set, and a node that cannot be reached is reported
+//! after a few rounds.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use core::ops::Bound::{Excluded, Unbounded};
 
 use crate::id::NodeId;
 
-/// Number of connections in a row that must fail before a node counts as not reached. After one success it counts as
-/// reached again.
+/// Number of connections in a row that must fail before a node counts as not reached. After one successful connection
+/// the node counts as reached again.
 const FAILURES: u32 = 3;
 
 /// Most nodes to which a node connects in one round.
@@ -19,14 +19,14 @@ const MOST_DUE: usize = 4;
 /// Reachability of the other nodes, as one node observes it.
 #[derive(Clone, Debug, Default)]
 pub struct PeerReach {
-    /// Number of failures in a row for each node; nodes without a failure are missing.
+    /// For each node to which the last connection failed, the number of failed connections in a row.
     failures: BTreeMap<NodeId, u32>,
     /// The node whose turn was last.
     last: NodeId,
 }
 
 impl PeerReach {
-    /// Returns the nodes to connect to in the next round. `others` are all other nodes of the set.
+    /// Returns the nodes to which this node should connect in the next round. `others` are all other nodes of the set.
     pub fn due(&mut self, others: &BTreeSet<NodeId>) -> BTreeSet<NodeId> {
         self.failures.retain(|id, _| others.contains(id));
         let next = others.range((Excluded(self.last), Unbounded)).next().or_else(|| others.first()).copied();
@@ -35,7 +35,7 @@ impl PeerReach {
         next.into_iter().chain(failing).take(MOST_DUE).collect()
     }
 
-    /// Counts the result of a connection.
+    /// Counts the result of a connection to the node `id`.
     pub fn dialled(&mut self, id: NodeId, reached: bool) {
         if reached {
             self.failures.remove(&id);

@@ -1,13 +1,14 @@
 //! Proposes an owner for each section, by consistent hashing with bounded load.
 //!
-//! The result is only a proposal; the stored route table alone decides which node owns a section. A node's points on
-//! the hash ring depend only on the node's name and weight. So if a node joins or leaves, few sections move in addition
-//! to the node's own share, and the sections of a dead node spread over all other nodes. The bound on the load keeps
-//! even the node with the most sections near its share.
+//! The result is only a proposal. Only the route table in the store's state decides which node owns a section. A node's
+//! points on the hash ring depend only on the node's name and weight. So if a node joins or leaves, few sections move
+//! in addition to the node's own share, and the sections of a dead node spread over all other nodes. The bound on the
+//! load keeps even the node with the most sections near its share.
 //!
-//! The ring comes from the crate `consistent_hash`. Its keys are explicit little-endian bytes, because the bytes from a
-//! derived `Hash` depend on the compiler and the machine. Tests compare the results with stored results, because two
-//! versions of the program that propose different owners would move sections back and forth.
+//! The crate `consistent_hash` computes the ring. The keys on the ring are explicit little-endian bytes, because the
+//! bytes that a derived `Hash` writes depend on the compiler and the machine. Tests compare the proposed owners with
+//! stored results, because two versions of the program that propose different owners would move sections back and
+//! forth.
 
 use alloc::vec::Vec;
 use core::hash::{Hash, Hasher};
@@ -22,23 +23,23 @@ use crate::limits;
 pub struct Candidate<'a> {
     /// The node's id.
     pub id: NodeId,
-    /// Name of the node, unique among the candidates. The name, not the id, places the node on the ring, because ids
-    /// are assigned in the order of first registration, and that order must not matter.
+    /// Name of the node, unique among the candidates. A node's points on the ring are computed from its name and not
+    /// from its id, because ids are assigned in the order of first registration, and that order must not matter.
     pub name: &'a str,
     /// Weight relative to the other candidates, up to [`limits::MAX_WEIGHT`]. A node with weight 0 gets no sections.
     pub weight: u32,
 }
 
-/// Points on the ring for each unit of weight. Without a bound on the load, the fullest node has 1.10 times its share
-/// with 160 points, and 1.36 times its share with 40 points. So with 40 points [`LOAD_BOUND_PERCENT`] would move many
-/// sections away from their first candidate.
+/// Number of points on the ring for each unit of a node's weight. Without a bound on the load, the node with the most
+/// sections has 1.10 times its share with 160 points, and 1.36 times its share with 40 points. So with 40 points,
+/// [`LOAD_BOUND_PERCENT`] would move many sections away from the first node that the ring gives for them.
 const POINTS_PER_WEIGHT: u32 = 160;
 
-/// Most sections of a node, in percent of its share. With a lower bound, more sections would move when nodes join and
-/// leave.
+/// Maximum number of sections of a node, in percent of the node's share by weight. With a lower maximum, more sections
+/// would move when nodes join and leave.
 const LOAD_BOUND_PERCENT: u64 = 110;
 
-/// Returns a proposed owner for each of the sections, in their order.
+/// Returns a proposed owner for each section, in the order of `sections`.
 ///
 /// The result does not depend on the order of `nodes`. It is empty if no node has a weight above 0. No node gets more
 /// than 1.10 times its share by weight, rounded up.
@@ -88,7 +89,7 @@ impl RingHash for PinnedHash {
     }
 }
 
-/// A node's name, written as its bytes and an end mark that no name contains.
+/// A node's name, which is hashed as its bytes and an end mark that no name contains.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct RingName<'a>(&'a str);
 
@@ -99,7 +100,7 @@ impl Hash for RingName<'_> {
     }
 }
 
-/// A section's number, written as four bytes.
+/// A section's id, which is hashed as four bytes.
 struct RingBytes([u8; 4]);
 
 impl Hash for RingBytes {

@@ -1,9 +1,9 @@
-//! Plans of operators: a change is first checked and shown, and later made only if the facts on which its plan is based
-//! are still the same.
+//! Plans of operators. A plan is a change that is checked and shown to the operator, but not made. The change is made
+//! later only if the facts on which its plan is based are still the same.
 //!
 //! **Invariant:** a fingerprint covers only preconditions. These are the kind and the arguments of the change, and
-//! values that change only if an operator makes another change. Values that change without an operator are not covered
-//! (ceilings, owners, renewals, positions in the log), so a plan stays valid while the set serves.
+//! values that change only if an operator makes another change. Values that change without an operator, such as
+//! ceilings, owners, renewals and positions in the log, are not covered, so a plan stays valid while the set serves.
 
 use core::fmt;
 use core::str::FromStr;
@@ -18,13 +18,14 @@ const DIGITS: usize = 16;
 pub struct Fingerprint(pub u64);
 
 impl Fingerprint {
-    /// Fingerprint that stands for no plan. A change states it if it does not require a plan.
+    /// Fingerprint that stands for no plan. A change that does not require a plan has this fingerprint.
     pub const NONE: Fingerprint = Fingerprint(0);
 
-    /// Refuses a change that requires this plan, if the plan of the change would have another fingerprint `now`.
+    /// Checks whether a change that requires this plan may be made. `now` is the fingerprint that a new plan of the
+    /// change would have. The two must be equal, unless this fingerprint is [`Fingerprint::NONE`].
     ///
     /// # Errors
-    /// [`StalePlan`].
+    /// [`StalePlan`] if the change may not be made.
     pub fn check(self, now: Fingerprint) -> Result<(), StalePlan> {
         let allows = self == Fingerprint::NONE || self == now;
         if allows { Ok(()) } else { Err(StalePlan { expected: self, now }) }
@@ -47,30 +48,30 @@ impl FromStr for Fingerprint {
     }
 }
 
-/// The facts that the plan of a change rests on have changed.
+/// Refusal of a change, because the facts on which its plan is based have changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the plan {expected} is stale, or of another change: the plan of this change is {now} now")]
 pub struct StalePlan {
-    /// The plan that the change requires.
+    /// The fingerprint of the plan that the change requires.
     pub expected: Fingerprint,
-    /// The plan as it would be now.
+    /// The fingerprint that a new plan of the change would have.
     pub now: Fingerprint,
 }
 
-/// A text is no fingerprint of a plan.
+/// Error because a text is not the fingerprint of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("it is not 16 hexadecimal digits, as --dry-run prints them")]
 pub struct MalformedFingerprint;
 
-/// Hash of the facts on which a plan is based, to which the values are added one by one. The order of the values
+/// Hash of the facts on which a plan is based. The facts are added to it as values, one by one. The order of the values
 /// matters, and different lists of values are always hashed as different bytes.
 #[derive(Clone, Copy, Debug)]
 #[must_use]
 pub struct Preconditions(u64);
 
 impl Preconditions {
-    /// Begins the preconditions of a kind of change. The kind is hashed too, so plans of two kinds of changes differ
-    /// even if their values are equal.
+    /// Begins the preconditions of a kind of change, for example "drain". The kind is hashed too, so plans of two kinds
+    /// of changes differ even if their values are equal.
     pub fn of(change: &str) -> Preconditions {
         Preconditions(NO_SPACES.0).text(change)
     }
@@ -80,7 +81,7 @@ impl Preconditions {
         Preconditions(fnv1a(self.0, &number.to_le_bytes()))
     }
 
-    /// Adds a yes or no.
+    /// Adds a boolean value.
     pub fn flag(self, flag: bool) -> Preconditions {
         self.number(flag.into())
     }

@@ -1,13 +1,14 @@
-//! Decides when the leader of a restored set's store ends the quarantine of the set, and whether a newer lineage must
-//! begin before.
+//! Decides when the leader of a restored set's store ends the quarantine of the set, and whether the set must begin a
+//! newer lineage before that.
 //!
-//! **Invariant:** the end of a quarantine is proposed only when every awaited response of another set is there, and
-//! when the leases of the earlier lineages are over. The leases are over after the time [`State::quarantine_wait`],
-//! counted from when this leader first has the restored state. The count begins again at a new leader, and when a
-//! leader learns of a newer lineage of another set.
+//! **Invariant:** the leader proposes the end of a quarantine only after it has every awaited response of another set,
+//! and after the leases of the earlier lineages are over. The leases are over after the time
+//! [`State::quarantine_wait`], counted from when this leader first had the restored state. The count begins again when
+//! another member becomes the leader, and when the leader learns of a newer lineage of another set.
 //!
 //! The caller reads the clock, sends requests to other sets and to members of the store, commits the proposals, and
-//! draws the random part of a lineage. When the end of the quarantine is applied, the state checks the responses again.
+//! draws the random part of a lineage. When the store applies the end of the quarantine, it checks again that it has
+//! all awaited responses.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -16,62 +17,64 @@ use core::time::Duration;
 use crate::id::{Lineage, SectionId, SetId};
 use crate::state::{EndQuarantine, State};
 
-/// A quarantine, as the leader that ends it keeps it.
+/// The progress of a set's quarantine at the leader of the set's store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Quarantine {
     /// The set's lineage, and the newest known lineages of other sets: see [`State::quarantine_lineages`].
     lineages: (Lineage, BTreeMap<SetId, Lineage>),
     /// Time when the wait began, by the leader's clock.
     began: Duration,
-    /// The lineage with the highest count of restores among rival groups that may have served. Its count is not below
-    /// the count of the set's own lineage. `None` if there is no such group.
+    /// Of the rival groups that have a majority and at least this set's count of restores, the lineage with the highest
+    /// count. Such a group may have served. `None` if no such group has responded.
     rival: Option<Lineage>,
 }
 
 /// The next step of a quarantine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Sends the fence to these sets. Each set is listed with the section at which the next page of its response must
-    /// begin.
+    /// Request that each of these sets fence the lineages before this set's lineage, and respond with its section
+    /// records. Each set is listed with the section at which the next page of its response must begin.
     Fence(Vec<(SetId, SectionId)>),
-    /// Waits for this time, because leases of the earlier lineages may last until its end.
+    /// Wait for this time, because leases of the earlier lineages may last until its end.
     Wait(Duration),
-    /// Begins the wait again with [`Quarantine::of`], because another set was restored in the meantime.
+    /// Call [`Quarantine::of`] again, because a lineage has changed since its last call, or the quarantine has ended.
     Restart,
-    /// Notes the time by the clock of the store.
+    /// Commit the current time of the leader's clock.
     NoteClock,
-    /// Proposes the end of the quarantine.
+    /// Propose the end of the quarantine.
     End(EndQuarantine),
 }
 
-/// A member of the store, according to the set file, that responds as a member of another Raft group. It was restored
-/// from another backup file, or under another count of restores.
+/// A process that the set file names as a member of the store, but that responds as a member of another Raft group. It
+/// was restored from another backup file, or with another count of restores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rival {
-    /// The lineage of its group.
+    /// The lineage of the rival's group.
     pub lineage: Lineage,
-    /// Whether its group has a majority, and so can end its quarantine.
+    /// Whether the rival's group has a majority, and so can end its quarantine.
     pub has_majority: bool,
-    /// Whether its group is out of quarantine.
+    /// Whether the rival's group is out of quarantine.
     pub serves: bool,
 }
 
-/// The effect of rivals on a quarantine.
+/// The effect of rivals on this group's quarantine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Contest {
     /// There is no rival, and the quarantine continues.
     None,
-    /// The quarantine waits until the rivals are stopped, and restored like the other members.
+    /// The quarantine waits until an operator has stopped the rivals and restored them from the same backup as this
+    /// group.
     Waits,
-    /// A new lineage begins, which counts at least this many restores. It is necessary because a rival group may have
-    /// served under a count that is not below this group's count, and both groups would allocate the same numbers.
+    /// This set begins a new lineage that counts at least this many restores. It is necessary because a rival group may
+    /// have served with the same count of restores as this group, or with a higher count, and then both groups would
+    /// allocate the same numbers.
     Begin(u32),
 }
 
 impl Quarantine {
     /// Returns the quarantine of a state at the time `now` of the leader's clock; `None` if the state is not in
-    /// quarantine. `known` is the result of the leader's previous call. Its wait continues, unless a lineage has
-    /// changed since that call.
+    /// quarantine. `known` is the result of the leader's previous call. The wait that began with `known` continues,
+    /// unless a lineage has changed since that call.
     #[must_use]
     pub fn of(known: Option<Quarantine>, state: &State, now: Duration) -> Option<Quarantine> {
         state.quarantine_wait()?;
@@ -86,7 +89,7 @@ impl Quarantine {
         self.lineages.0
     }
 
-    /// Returns how long the leader has waited.
+    /// Returns the time since the wait began.
     #[must_use]
     pub fn waited(&self, now: Duration) -> Duration {
         now.saturating_sub(self.began)
@@ -109,8 +112,8 @@ impl Quarantine {
         }
     }
 
-    /// Compares this leader's group with the rivals that respond now. A rival group with a majority and with at least
-    /// this group's count is remembered, even if it does not respond again, because it may have served.
+    /// Decides how the rivals that respond now affect the quarantine. If a rival group has a majority and at least this
+    /// group's count of restores, it is remembered even after it stops responding, because it may have served.
     pub fn contest(&mut self, rivals: &[Rival]) -> Contest {
         let own = self.lineage().restores();
         let is_ahead = |rival: &&Rival| rival.has_majority && rival.lineage.restores() >= own;
@@ -126,8 +129,8 @@ impl Quarantine {
     }
 }
 
-/// Returns how many restores the lineage that follows `refused` must count. `least` is the count that another set or a
-/// rival requires. `None` if the set is no longer in quarantine under the lineage `refused`.
+/// Returns the least count of restores for the lineage that replaces the lineage `refused`. `least` is the count that
+/// another set or a rival requires. `None` if the set is no longer in quarantine in the lineage `refused`.
 #[must_use]
 pub fn next_count(state: &State, refused: Lineage, least: u32) -> Option<u32> {
     // The log may have learned by now that other sets require a higher count.

@@ -1,39 +1,39 @@
-//! The ceiling that a raise requests, and the time when a raise is due.
+//! Decides when a raise is due, and which ceiling it requests.
 //!
-//! A raise is requested when half a step is left, so that there are still numbers to allocate during its round trip.
-//! Each section has at most one raise in flight. A raise names the new ceiling instead of a distance, so a repeated
-//! message does not raise the ceiling further.
+//! A raise is requested when half a step of numbers is left below the ceiling, so that there are still numbers to
+//! allocate during its round trip. Each section has at most one raise in flight. A raise names the new ceiling instead
+//! of a distance, so a repeated message does not raise the ceiling further.
 
 use crate::id::{Seq, Step};
 use crate::limits;
 
-/// Returns whether the next raise is due once `value` is allocated under `ceiling`. It is due if half a step or less is
-/// left, and the ceiling is below [`Seq::MAX`].
+/// Returns whether a raise is due after `value` was allocated under `ceiling`. It is due if at most half a step of
+/// numbers is left, and the ceiling is below [`Seq::MAX`].
 #[inline]
 #[must_use]
 pub fn is_due(value: Seq, ceiling: Seq, step: Step) -> bool {
     ceiling.0.saturating_sub(value.0) <= step.0 / 2 && ceiling < Seq::MAX
 }
 
-/// Returns the ceiling to request: one step above `ceiling`, or `wanted` if a call waits for a higher number. The
-/// result is never more than [`limits::MAX_RAISE`] above `ceiling`, and never above [`Seq::MAX`].
+/// Returns the ceiling that a raise requests. It is one step above `ceiling`, or `wanted` if a call waits for a higher
+/// number. The result is never more than [`limits::MAX_RAISE`] above `ceiling`, and never above [`Seq::MAX`].
 #[must_use]
 pub fn target(ceiling: Seq, wanted: Seq, step: Step) -> Seq {
     let target = ceiling.0.saturating_add(step.0).max(wanted.0);
     Seq(target.min(ceiling.0.saturating_add(limits::MAX_RAISE))).min(Seq::MAX)
 }
 
-/// Returns the ceiling to request for lanes with a clock: `lead` ticks above the tick `wanted`, at most [`Seq::MAX`].
-/// The distance of such a raise is not bounded, because the first raise of a section goes from its start to the
-/// present. Instead, the store's leader bounds the ceiling by its own clock.
+/// Returns the ceiling that a raise requests for lanes with a clock. It is `lead` ticks above the tick `wanted`, at
+/// most [`Seq::MAX`]. The distance of such a raise is not limited, because the first raise of a section goes from the
+/// section's start to the present time. Instead, the store's leader limits the ceiling by its own clock.
 #[must_use]
 pub fn tick_target(wanted: Seq, lead: Step) -> Seq {
     Seq(wanted.0.saturating_add(lead.0)).min(Seq::MAX)
 }
 
-/// Returns the most numbers that a section usually skips when an ownership begins at its ceiling. It is one and a half
-/// steps, because a raise by a whole step is requested when half a step is left. After an advance or a call with a
-/// large count, more numbers may be skipped.
+/// Returns the largest count of numbers that a section usually skips when an ownership begins at its ceiling. It is one
+/// and a half steps, because a raise by a whole step is requested when half a step is left. After an advance or a call
+/// with a large count, more numbers may be skipped.
 #[must_use]
 pub fn most_skipped(step: Step) -> u64 {
     step.0.saturating_add(step.0 / 2)
@@ -78,7 +78,7 @@ mod tests {
         assert!(is_due(Seq(Seq::MAX.0 - 1), Seq(Seq::MAX.0 - 1), Step(10)));
     }
 
-    /// Checks the target for a tick at the half of the lead, and for the first tick after a rest.
+    /// Checks the requested ceiling for a tick within the lead, for a tick far above it, and at the end of the ticks.
     #[test]
     fn the_target_of_ticks_is_a_lead_above_the_wanted_tick() {
         let lead = Step(10_000);

@@ -1,16 +1,16 @@
-//! Bounds how fast ceilings rise, with a token bucket for each section at the leader of the store.
+//! Limits how fast ceilings rise, with a token bucket for each section at the store's leader.
 //!
-//! [`limits::MAX_RAISE`] bounds the distance of a raise, but not the number of raises. Without a bound on the rate, a
+//! [`limits::MAX_RAISE`] limits the distance of a raise, but not the number of raises. Without a limit on the rate, a
 //! faulty or compromised AllocSvr could use up the numbers of its sections within hours. A full bucket has
-//! [`limits::RAISE_BURST`] numbers, and a bucket that is not full gets [`limits::RAISE_RATE`] more each second. A raise
-//! takes as many numbers as it moves the ceiling.
+//! [`limits::RAISE_BURST`] numbers, and a bucket that is not full gets [`limits::RAISE_RATE`] numbers each second. A
+//! raise takes from the bucket as many numbers as the distance by which it moves the ceiling.
 //!
 //! **Invariant:** within any time `t`, the admitted raises of a section move its ceiling by at most
 //! `RAISE_BURST + RAISE_RATE * t`.
 //!
 //! The buckets are not part of the replicated state, because clocks differ between members, and because a raise cannot
-//! be refused after it is committed. A new leader begins with full buckets. Times are durations since any origin that
-//! is the same in all calls; the caller reads the clock.
+//! be refused after it is committed. A new leader begins with full buckets. Times are durations since an arbitrary
+//! origin that is the same in all calls. The caller reads the clock.
 
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -21,8 +21,8 @@ use crate::limits;
 /// Time that an empty bucket takes to fill.
 pub const FILL_TIME: Duration = Duration::from_secs(limits::RAISE_BURST / limits::RAISE_RATE);
 
-/// Longest time after which a refused raise is admitted, if no other raise of the section is admitted before. It is
-/// bounded because a raise moves a ceiling by at most [`limits::MAX_RAISE`].
+/// Longest time that may pass until a refused raise would be admitted, if no other raise of the section is admitted in
+/// the meantime. It is limited because a raise moves a ceiling by at most [`limits::MAX_RAISE`].
 pub const LONGEST_WAIT: Duration = Duration::from_secs(limits::MAX_RAISE.div_ceil(limits::RAISE_RATE));
 
 /// Nanoseconds of a second.
@@ -35,19 +35,19 @@ const _: () = assert!(limits::RAISE_BURST.is_multiple_of(limits::RAISE_RATE), "w
 /// The buckets of a set's sections.
 #[derive(Clone, Debug, Default)]
 pub struct RaiseRate {
-    /// Time in nanoseconds when the bucket of each section is full again, by section. Sections beyond the end of the
-    /// vector have full buckets. The vector ends at the last section that was raised by its owner on record
-    /// ([`raise_bound`](crate::raise_bound)), so it has at most [`limits::MAX_SECTIONS`] entries, which take 8 MiB. For
-    /// 42,950 sections it takes 344 kB.
+    /// For each section, the time in nanoseconds when its bucket is full again. Sections beyond the end of the vector
+    /// have full buckets. The vector ends at the last section whose ceiling its owner has raised, because
+    /// [`raise_bound`](crate::raise_bound) admits only raises of owners. So it has at most [`limits::MAX_SECTIONS`]
+    /// entries, which take 8 MiB. For 42,950 sections it takes 344 kB.
     full_at: Vec<u64>,
 }
 
 /// Refusal of a request because the bucket of a section does not have enough numbers yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooFast {
-    /// The first such section in the request.
+    /// The first section in the request whose bucket does not have enough numbers.
     pub section: SectionId,
-    /// Time after which the raise of the section is admitted, above 0 and up to [`LONGEST_WAIT`].
+    /// Time after which the raise of that section would be admitted, above 0 and up to [`LONGEST_WAIT`].
     pub after: Duration,
 }
 
@@ -59,11 +59,11 @@ impl RaiseRate {
     }
 
     /// Takes the numbers for all raises of a request from the buckets, or takes nothing. Each raise is a section and
-    /// the distance by which the raise moves the ceiling, `0 ..= limits::MAX_RAISE`. A larger distance counts as this
-    /// limit, because only raises of lanes with a clock go further. `now` never falls.
+    /// the distance by which the raise moves the ceiling. A distance above [`limits::MAX_RAISE`] counts as this limit.
+    /// `now` never falls.
     ///
     /// # Errors
-    /// [`TooFast`] if any of the raises would exceed the bound; nothing is taken then.
+    /// [`TooFast`] if any bucket does not have enough numbers. In this case no number is taken.
     pub fn admit(&mut self, now: Duration, raises: &[(SectionId, u64)]) -> Result<(), TooFast> {
         let now = nanos(now);
         for (index, &(section, distance)) in raises.iter().enumerate() {
@@ -75,10 +75,10 @@ impl RaiseRate {
         Ok(())
     }
 
-    /// Takes the numbers of one raise, at a time in nanoseconds.
+    /// Takes the numbers of one raise from its section's bucket. `now` is a time in nanoseconds.
     ///
     /// # Errors
-    /// The nanoseconds after which the bucket has enough numbers, if it has too few.
+    /// The time after which the bucket has enough numbers, in nanoseconds, if it has too few now.
     fn take(&mut self, now: u64, section: SectionId, distance: u64) -> Result<(), u64> {
         if distance == 0 {
             return Ok(());
@@ -97,7 +97,7 @@ impl RaiseRate {
         }
     }
 
-    /// Undoes [`RaiseRate::take`] of the same request.
+    /// Undoes [`RaiseRate::take`] for an earlier raise of the same request.
     fn give_back(&mut self, section: SectionId, distance: u64) {
         if distance > 0 {
             self.full_at[section.0 as usize] -= fill_nanos(distance);
@@ -105,7 +105,7 @@ impl RaiseRate {
     }
 }
 
-/// Returns the nanoseconds after which a bucket has got this number of numbers. They are rounded up, so that no number
+/// Returns the time in which a bucket gets this number of numbers, in nanoseconds. It is rounded up, so that no number
 /// is free.
 fn fill_nanos(numbers: u64) -> u64 {
     (numbers.min(limits::MAX_RAISE) * NANOS).div_ceil(limits::RAISE_RATE)

@@ -1,14 +1,14 @@
-//! The raise queue of an AllocSvr: it decides which ceilings are requested from the store, in which batches, and when.
+//! The raise queue of an AllocSvr. It decides which raises are requested from the store, in which batches, and when.
 //!
 //! A section is queued together with its [`RaiseTicket`]. Each section has only one ticket, so at most one raise of a
 //! section is queued or in flight. A raise that failed is queued again. After a failed call no batch is sent until a
 //! wait has ended, so a store that does not respond gets only one round of calls in each wait. A raise that the store
 //! refused is not repeated, because the ownership is over. If the store refuses a batch because the ceiling of one
 //! section would rise too fast, only that section is delayed. Its ownership continues, and the other sections of the
-//! batch are raised at once. A section of lanes with a clock is also delayed if the store raised its ceiling by less
-//! than requested.
+//! batch are queued again at once. A section of lanes with a clock is also delayed if the store raised its ceiling by
+//! less than requested.
 //!
-//! Times are durations since any origin that is the same in all calls; the caller reads the clock.
+//! Times are durations since an arbitrary origin that is the same in all calls. The caller reads the clock.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
@@ -24,26 +24,27 @@ use crate::renewals::RenewalOptions;
 use crate::section::RaiseTicket;
 use crate::state::Raise;
 
-/// Pause after a raise of lanes with a clock for which the store committed a lower ceiling than requested. A node whose
-/// clock is wrong would request a raise at every call. The pause keeps such a node from filling the store's log.
+/// Time before the next raise of a section of lanes with a clock, after the store committed a lower ceiling than
+/// requested. Without this time, a node whose clock is wrong would request a raise at every call, and fill the store's
+/// log.
 const SHORT_RAISE_PAUSE: Duration = Duration::from_millis(100);
 
 /// Batches and intervals of raises.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RaiseOptions {
-    /// Most sections raised by one call, 1 up to [`limits::MAX_RAISES`].
+    /// Maximum number of sections that one call to the store raises, 1 up to [`limits::MAX_RAISES`].
     pub batch: usize,
-    /// Most calls in flight, 1 or above.
+    /// Maximum number of calls to the store in flight, 1 or above.
     pub in_flight: usize,
-    /// Wait after the first failed call. The wait doubles with each further failed call.
+    /// Wait after the first failed call to the store. The wait doubles with each further failed call.
     pub retry_min: Duration,
-    /// Longest wait after a failed call.
+    /// Longest wait after a failed call to the store.
     pub retry_max: Duration,
 }
 
 impl RaiseOptions {
-    /// Options for a network within a region. If more calls were in flight, they would only wait for each other in the
-    /// store's log.
+    /// Options for a network within a region. If more calls were in flight, the calls would only wait for each other in
+    /// the store's log.
     pub const DEFAULTS: RaiseOptions = RaiseOptions {
         batch: limits::MAX_RAISES,
         in_flight: 4,
@@ -52,8 +53,8 @@ impl RaiseOptions {
     };
 }
 
-/// Functions of a section that the raise queue needs. The queue holds handles of sections, which are also in the
-/// caller's table of sections.
+/// Functions of a section that the raise queue needs. The queue has handles of sections. The caller's table of sections
+/// has handles of the same sections.
 pub trait RaisedSection {
     /// Returns the section's id.
     fn id(&self) -> SectionId;
@@ -61,15 +62,15 @@ pub trait RaisedSection {
     fn epoch(&self) -> Epoch;
     /// Returns the committed ceiling as known here.
     fn ceiling(&self) -> Seq;
-    /// Returns the ceiling to request; see [`Section::raise_target`](crate::Section::raise_target).
+    /// Returns the ceiling that a raise should request; see [`Section::raise_target`](crate::Section::raise_target).
     fn raise_target(&self) -> Option<Seq>;
-    /// Returns whether the store may commit less than requested; see
-    /// [`Section::is_in_ticks`](crate::Section::is_in_ticks).
+    /// Returns whether the numbers of the section follow a clock, so that the store may commit a lower ceiling than
+    /// requested; see [`Section::is_in_ticks`](crate::Section::is_in_ticks).
     fn is_in_ticks(&self) -> bool {
         false
     }
-    /// Adopts a committed ceiling; see [`Section::raised`](crate::Section::raised). Also notifies the calls that wait
-    /// at the ceiling.
+    /// Adopts a committed ceiling, and notifies the calls that wait at the ceiling. Returns a ticket if the section
+    /// needs another raise; see [`Section::raised`](crate::Section::raised).
     fn raised(&self, committed: Seq) -> Option<RaiseTicket>;
 }
 
@@ -77,16 +78,16 @@ pub trait RaisedSection {
 #[derive(Debug)]
 pub struct RaiseQueue<S> {
     options: RaiseOptions,
-    /// Sections to raise, oldest first. If a section left and entered again, its old and its new ownership may both be
-    /// here, until the old one is left out of a batch and dropped.
+    /// Sections to raise, in the order in which they were queued. If a section left and entered again, its old and its
+    /// new ownership may both be here, until the old ownership is dropped when a batch is made.
     pending: VecDeque<(S, RaiseTicket)>,
     /// Sections whose ceiling would rise too fast, or for which the store last committed a lower ceiling than
-    /// requested. Each has the time from which it is pending again. There is at most one entry for each ticket. Usually
-    /// there are few entries, because a section that raises its ceiling only as fast as it allocates numbers is never
-    /// delayed.
+    /// requested. Each has the time at which it becomes pending again. There is at most one entry for each ticket.
+    /// Usually there are few entries, because a section that raises its ceiling only as fast as it allocates numbers is
+    /// never delayed.
     delayed: Vec<(Duration, S, RaiseTicket)>,
     /// Sections of lanes with a clock for which the store last committed a lower ceiling than requested. Each has the
-    /// time before which its next raise is not requested. There is at most one entry for each section.
+    /// time before which its next raise must not be requested. There is at most one entry for each section.
     cut_short: BTreeMap<SectionId, Duration>,
     in_flight: usize,
     backoff: Backoff,
@@ -94,7 +95,8 @@ pub struct RaiseQueue<S> {
     paused_until: Option<Duration>,
 }
 
-/// Sections and the ceilings to request, under one incarnation. The batch is returned to the queue with its outcome.
+/// Sections and the ceilings that one call requests for them, under one incarnation. After the call, the caller gives
+/// the batch back to the queue together with the outcome of the call.
 #[must_use = "sections of a batch are raised again only after its outcome is given back to the queue"]
 #[derive(Debug)]
 pub struct RaiseBatch<S> {
@@ -104,12 +106,12 @@ pub struct RaiseBatch<S> {
     raises: Vec<(S, RaiseTicket, Seq)>,
 }
 
-/// Effect of a response.
+/// Effect of the response to a batch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RaiseOutcome {
     /// Ownerships whose ceiling is committed, for [`Owner::on_raised`](crate::owner::Owner::on_raised).
     pub raised: Vec<(SectionId, Epoch)>,
-    /// Distance that each ceiling moved, in the order of `raised`.
+    /// Distance by which each ceiling moved, in the order of `raised`.
     pub distances: Vec<u64>,
     /// Ownerships that are over, for [`Owner::on_lost`](crate::owner::Owner::on_lost).
     pub lost: Vec<(SectionId, Epoch)>,
@@ -133,9 +135,10 @@ impl<S: Deref<Target: RaisedSection>> RaiseBatch<S> {
         self.raises.iter().map(|(section, _, to)| Raise { section: section.id(), epoch: section.epoch(), to: *to })
     }
 
-    /// Returns whether a response fits the batch. It must have one entry for each raise: `None` if the raise is
-    /// refused, or else a ceiling that is at least the requested ceiling or at least [`limits::MAX_RAISE`]. For lanes
-    /// with a clock any ceiling fits. No ceiling may be above [`Seq::MAX`].
+    /// Returns whether `ceilings`, the content of a response, is a valid response to the batch. It must have one entry
+    /// for each raise. The entry is `None` if the raise is refused. Otherwise it is a ceiling that is at least the
+    /// requested ceiling or at least [`limits::MAX_RAISE`], and not above [`Seq::MAX`]. For lanes with a clock the
+    /// ceiling may be lower.
     #[must_use]
     pub fn fits(&self, ceilings: &[Option<Seq>]) -> bool {
         let fits = |((section, _, to), ceiling): (&(S, RaiseTicket, Seq), &Option<Seq>)| {
@@ -165,7 +168,8 @@ impl<S: Deref<Target: RaisedSection>> RaiseQueue<S> {
         }
     }
 
-    /// Queues a section. If the store last committed a lower ceiling for it than requested, delays the section.
+    /// Queues a section. If the store last committed a lower ceiling for the section than requested, delays the
+    /// section.
     pub fn enqueue(&mut self, section: S, ticket: RaiseTicket) {
         match self.cut_short.remove(&section.id()) {
             Some(at) => self.delayed.push((at, section, ticket)),
@@ -173,11 +177,12 @@ impl<S: Deref<Target: RaisedSection>> RaiseQueue<S> {
         }
     }
 
-    /// Returns the batch to send now, under the current incarnation; `None` if no section is pending, or the batch must
-    /// wait.
+    /// Returns the batch to send now under the incarnation `session`; `None` if there is no incarnation, no section is
+    /// pending, no further call may be in flight, or a wait has not ended.
     ///
-    /// `owns` returns whether the caller's table has exactly this section, under this ownership. The table must be read
-    /// after the sections were queued. A section that is missing in the table has left permanently, and is dropped.
+    /// `owns` returns whether the caller's table has exactly this section, under the same ownership. The caller must
+    /// read the table after the sections were queued. If the table does not have the section, the section has left
+    /// permanently, and is dropped from the queue.
     pub fn next_batch(
         &mut self,
         now: Duration,
@@ -247,8 +252,9 @@ impl<S: Deref<Target: RaisedSection>> RaiseQueue<S> {
         outcome
     }
 
-    /// Queues the sections again after a wait, because the call failed, or its response does not fit. `random` is any
-    /// 32 bits. Returns the ownerships, for [`Owner::on_raise_failed`](crate::owner::Owner::on_raise_failed).
+    /// Queues the sections of a batch again, because the call failed or its response does not fit. No batch is sent
+    /// until a wait has ended. `random` is any 32 bits. Returns the ownerships of the batch, for
+    /// [`Owner::on_raise_failed`](crate::owner::Owner::on_raise_failed).
     pub fn on_failed(&mut self, batch: RaiseBatch<S>, now: Duration, random: u32) -> Vec<(SectionId, Epoch)> {
         self.in_flight -= 1;
         self.paused_until = Some(now + self.backoff.wait(random));
@@ -257,11 +263,11 @@ impl<S: Deref<Target: RaisedSection>> RaiseQueue<S> {
         failed
     }
 
-    /// Handles a refusal of the batch because the ceiling of `section` would rise too fast. Delays this section for
-    /// `after`, limited to the range from the first wait of a failed call to [`LONGEST_WAIT`], and queues the other
-    /// sections of the batch again at once. Each refusal delays one section, so the number of refusals in a row is
-    /// bounded by the number of sections in the batch. Returns no ownerships. But if the section is not in the batch,
-    /// handles the refusal like [`RaiseQueue::on_failed`], with the same result. `random` is any 32 bits.
+    /// Continues after the store refused the batch, because the ceiling of `section` would rise too fast. Delays this
+    /// section for `after`, but at least for the first wait after a failed call and at most for [`LONGEST_WAIT`].
+    /// Queues the other sections of the batch again at once, and returns no ownerships. Each refusal delays one
+    /// section, so the number of refusals in a row is at most the number of sections in the batch. If the section is
+    /// not in the batch, does the same as [`RaiseQueue::on_failed`]. `random` is any 32 bits.
     pub fn on_too_fast(
         &mut self,
         mut batch: RaiseBatch<S>,

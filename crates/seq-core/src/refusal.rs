@@ -3,8 +3,8 @@
 use crate::id::{Epoch, NodeId, SectionId, Seq, SetId, Uid};
 use crate::limits;
 
-/// Reason why a request for numbers is refused. A refusal is a response, not a fault. It is compared, counted and sent,
-/// but never logged as an error.
+/// Reason why a request for numbers is refused. A refusal is a normal response and not an error of the service. It is
+/// compared, counted and sent, but never logged as an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// The node's set does not hold the uid.
@@ -35,7 +35,7 @@ pub enum Refusal {
         /// The uid in the request.
         uid: Uid,
     },
-    /// The count is above the number that the caller's tenant may take with one item.
+    /// The count is above the number that the quota of the caller's tenant allows for one item.
     #[error("count {count} is above the tenant's quota of {most} for an item")]
     CountAboveQuota {
         /// The count in the request.
@@ -66,7 +66,7 @@ pub enum Refusal {
         /// Number of counts or epochs in the request.
         counts: usize,
     },
-    /// The call was forwarded here already, and this node does not own the section either.
+    /// The call was forwarded to this node, which does not own the section and may not forward the call again.
     #[error("section {section} is not owned by this node, and the call was forwarded already")]
     NotOwner {
         /// The uid's section.
@@ -80,7 +80,7 @@ pub enum Refusal {
         /// The uid's section.
         section: SectionId,
     },
-    /// The deadline passed before the call could be sent to the owner of the section.
+    /// The deadline passed before the call could be sent to the owner of the section, or to another set.
     #[error("the deadline passed before the request for section {section} was sent to its owner")]
     DeadlinePassed {
         /// The uid's section.
@@ -121,7 +121,7 @@ pub enum Refusal {
         /// The section's owner.
         owner: NodeId,
     },
-    /// The request carries a newer epoch than this node has.
+    /// The request names a newer epoch of the section than this node knows.
     #[error("section {section} is at epoch {mine} here, and the caller has seen epoch {callers}")]
     StaleEpoch {
         /// The uid's section.
@@ -131,13 +131,13 @@ pub enum Refusal {
         /// The caller's epoch.
         callers: Epoch,
     },
-    /// The node owns the section, but its lease has expired: another node may own the section by now.
+    /// The node owns the section, but the node's lease has expired, so another node may own the section by now.
     #[error("section {section} waits for the node's lease to be renewed")]
     LeaseExpired {
         /// The uid's section.
         section: SectionId,
     },
-    /// Sections cannot be served now, and the queue of the calls that wait for such sections is full.
+    /// The section cannot be served now, and the maximum number of calls is already pending at this node.
     #[error("section {section} cannot be served now, and {pending} calls are pending already")]
     TooManyPending {
         /// The uid's section.
@@ -145,8 +145,8 @@ pub enum Refusal {
         /// The bound.
         pending: usize,
     },
-    /// The section is in another set, and as many calls as allowed are already pending for sections of that set, or in
-    /// flight to it.
+    /// The section is in another set, and the maximum number of calls is already pending for sections of that set, or
+    /// in flight to it.
     #[error("section {section} is in set {set}, and {pending} calls for that set are pending already")]
     TooManyPendingOfSet {
         /// The uid's section.
@@ -181,7 +181,7 @@ pub enum Refusal {
         /// The highest number that is accepted now.
         bound: Seq,
     },
-    /// The uid has passed the number to which it should be advanced, or may have passed it.
+    /// The last number of the uid is above the number to which the uid should be advanced, or may be above it.
     #[error("uid {uid} is past that number, and numbers never go back")]
     AlreadyPast {
         /// The uid.
@@ -193,7 +193,7 @@ pub enum Refusal {
         /// Number of hops in the request.
         hops: u32,
     },
-    /// The ids of the lane are as far ahead of the clock as the series allows.
+    /// The ids of the lane are already as far ahead of the clock as the series allows.
     #[error("the ids of the lane in section {section} are as far ahead of the clock as its series allows")]
     LaneAhead {
         /// The lane's section.
@@ -215,7 +215,7 @@ pub enum Refusal {
         /// Milliseconds by which its clock is ahead of the store's.
         ahead_ms: u64,
     },
-    /// The number above which the caller wants numbers is further ahead than a request may skip.
+    /// The request asks for numbers above a number that is further ahead than a request may skip.
     #[error("the lane in section {section} would skip to {above}, more than {} numbers ahead", limits::MAX_AFTER)]
     AfterTooFar {
         /// The lane's section.
@@ -227,7 +227,7 @@ pub enum Refusal {
     #[error("the node is shutting down")]
     ShuttingDown,
     /// The section is in another set, and the call was already forwarded to this node. The node that forwarded the call
-    /// sends it to the other set itself.
+    /// sends it to that set itself.
     #[error("section {section} is in set {set} since epoch {since}")]
     Moved {
         /// The uid's section.
@@ -248,8 +248,8 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// Returns whether the refusal is transient. If an owner refuses a forwarded item with a transient refusal, it has
-    /// consumed no numbers, and another attempt, at this or another node, may succeed soon.
+    /// Returns whether the refusal is transient. If an owner refuses a forwarded item with a transient refusal, the
+    /// owner consumed no numbers, and another attempt, at the same or another node, may succeed soon.
     #[must_use]
     pub fn is_transient(&self) -> bool {
         matches!(

@@ -1,12 +1,13 @@
-//! Decides when an AllocSvr registers and renews: intervals, retries, and the pauses between incarnations.
+//! Decides when an AllocSvr registers and when it sends renewals, including retries and the pauses between
+//! incarnations.
 //!
-//! One renewal is in flight at a time. A renewal without a response is repeated under the same number, after a wait.
-//! The next renewal follows after the usual interval, sooner if an update is expected, and at once if a peer reports a
-//! grant.
+//! One renewal is in flight at a time. A renewal without a response is repeated with the same number, after a wait. The
+//! next renewal follows after the usual interval, sooner if an ownership update is expected, and at once if a peer
+//! reports that a handover to this node is committed.
 //!
-//! [`Owner::renewal`](crate::owner::Owner::renewal) decides the content of a renewal. Times are durations since any
-//! origin that is the same in all calls. They are not readings of the clocks with which a lease is counted; the caller
-//! reads those separately.
+//! [`Owner::renewal`](crate::owner::Owner::renewal) decides the content of a renewal. Times are durations since an
+//! arbitrary origin that is the same in all calls. They are not readings of the clocks with which a lease is counted;
+//! the caller reads those separately.
 
 use core::time::Duration;
 
@@ -19,17 +20,17 @@ use crate::lease::LeaseTerms;
 /// next renewal, and forged reports cannot cause renewals more often.
 pub const GRANT_INTERVAL: Duration = Duration::from_millis(5);
 
-/// Longest pause between two short incarnations. If two processes register under the same name, they end each other's
-/// incarnations. The pause keeps them from filling the store's log. It is long enough for the store to grant sections
-/// to one process before the other registers again.
+/// Longest pause between the end of a short incarnation and the next registration. If two processes register under the
+/// same name, they end each other's incarnations. The pause keeps them from filling the store's log. It is long enough
+/// for the store to grant sections to one process before the other process registers again.
 pub const MAX_SESSION_PAUSE: Duration = Duration::from_secs(5);
 
-/// Duration up to which an incarnation counts as short. After a longer incarnation the pauses begin again with the
-/// shortest pause.
+/// Duration up to which an incarnation counts as short. After a longer incarnation, the next pause is the shortest
+/// pause again.
 pub const SHORT_SESSION: Duration = Duration::from_secs(10);
 
-/// Interval at which the lease is checked. While the lease is over, it is also the interval at which routes are fetched
-/// from a peer.
+/// Interval at which a node checks whether its lease is over. While the lease is over, the node fetches routes from a
+/// peer at the same interval.
 pub const PEER_ROUTES_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Intervals of renewals and registrations.
@@ -37,11 +38,12 @@ pub const PEER_ROUTES_INTERVAL: Duration = Duration::from_millis(200);
 pub struct RenewalOptions {
     /// Time between renewals while no update is expected.
     pub renew_interval: Duration,
-    /// The least time between two renewals, and the time between them while an update is expected.
+    /// Interval between renewals while an ownership update is expected. Only a reported grant makes the next renewal
+    /// due sooner, see [`GRANT_INTERVAL`].
     pub min_interval: Duration,
-    /// Wait after the first failed call; doubles with each further failure.
+    /// Wait after the first failed renewal or registration. The wait doubles with each further failure.
     pub retry_min: Duration,
-    /// Longest wait after a failed call.
+    /// Longest wait after a failed renewal or registration.
     pub retry_max: Duration,
 }
 
@@ -70,7 +72,8 @@ pub enum Poll {
 enum State {
     /// No incarnation.
     Ended,
-    /// The next renewal is due after an interval from when the last renewal was sent. The first renewal is due at once.
+    /// The next renewal is due after an interval that is counted from when the last renewal was sent. The first renewal
+    /// is due at once.
     Paced {
         last_sent: Option<Duration>,
     },
@@ -87,9 +90,9 @@ pub struct Renewals {
     options: RenewalOptions,
     backoff: Backoff,
     state: State,
-    /// Whether the known ownership proved stale since the last renewal was sent.
+    /// Whether the ownership that the node knows has proved outdated since the last renewal was sent.
     stale: bool,
-    /// Whether a peer reported a grant since the last renewal was sent.
+    /// Whether a peer has reported, since the last renewal was sent, that a handover to this node is committed.
     grant: bool,
 }
 
@@ -112,18 +115,19 @@ impl Renewals {
         self.state = State::Ended;
     }
 
-    /// Renews soon, because the known ownership proved stale.
+    /// Makes the next renewal due soon, because the ownership that the node knows proved outdated.
     pub fn on_stale(&mut self) {
         self.stale = true;
     }
 
-    /// Makes the next renewal due at once, because a peer reported that a handover to this node is committed. The
-    /// response to the renewal grants the section.
+    /// Makes the next renewal due as soon as [`GRANT_INTERVAL`] allows, because a peer reported that a handover to this
+    /// node is committed. The response to the renewal grants the section.
     pub fn on_grant_reported(&mut self) {
         self.grant = true;
     }
 
-    /// Returns the next action. `expects_update` returns whether the next response is likely to have an awaited update.
+    /// Returns the next action. `expects_update` returns whether the next response of the store is likely to have an
+    /// ownership update for which the node waits.
     pub fn poll(&mut self, now: Duration, expects_update: impl FnOnce() -> bool) -> Poll {
         let RenewalOptions { renew_interval, min_interval, .. } = self.options;
         let due = match self.state {
@@ -167,7 +171,7 @@ impl Renewals {
 pub struct Registrations {
     retry: Backoff,
     pause: Backoff,
-    /// The newest incarnation known, which the next registration follows; 0 before the first registration.
+    /// The newest incarnation of this node that is known here. The next registration follows it; 0 if none is known.
     follows: Incarnation,
     began: Duration,
 }
@@ -185,7 +189,7 @@ impl Registrations {
         }
     }
 
-    /// Returns the incarnation that the next registration follows; 0 if none is known.
+    /// Returns the newest known incarnation of this node, which the next registration follows; 0 if none is known.
     #[must_use]
     pub fn follows(&self) -> Incarnation {
         self.follows
@@ -198,9 +202,9 @@ impl Registrations {
         self.retry.reset();
     }
 
-    /// Notes the newest incarnation of this node that the store knows. Returns whether it is newer than
-    /// [`Registrations::follows`]. If it is, the process registers again at once, and the registration follows this
-    /// newest incarnation.
+    /// Notes `current`, the newest incarnation of this node that the store knows. Returns whether `current` is newer
+    /// than [`Registrations::follows`]. If so, the process registers again at once, and the registration follows
+    /// `current`.
     #[must_use]
     pub fn on_newer(&mut self, current: Incarnation) -> bool {
         let newer = current > self.follows;
@@ -215,7 +219,7 @@ impl Registrations {
         self.retry.wait(random)
     }
 
-    /// Returns the wait after the end of an incarnation before the next registration. `random` is any 32 bits.
+    /// Returns the wait between the end of an incarnation and the next registration. `random` is any 32 bits.
     pub fn on_session_over(&mut self, now: Duration, random: u32) -> Duration {
         if now.saturating_sub(self.began) > SHORT_SESSION {
             self.pause.reset();

@@ -11,10 +11,10 @@ use crate::refusal::Refusal;
 pub struct Target(Seq);
 
 impl Target {
-    /// Checks a number from outside.
+    /// Checks the number in a request to advance.
     ///
     /// # Errors
-    /// [`Refusal::AdvanceTooFar`] when it is above [`limits::MAX_ADVANCE`].
+    /// [`Refusal::AdvanceTooFar`] if the number is above [`limits::MAX_ADVANCE`].
     pub fn new(to: u64) -> Result<Target, Refusal> {
         let bound = Seq(limits::MAX_ADVANCE);
         if to > bound.0 { Err(Refusal::AdvanceTooFar { to, bound }) } else { Ok(Target(Seq(to))) }
@@ -27,7 +27,7 @@ impl Target {
     }
 }
 
-/// Number of numbers that a call takes, `1 ..= limits::MAX_COUNT`.
+/// Count of the numbers that an item of a call takes, `1 ..= limits::MAX_COUNT`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Count(NonZeroU32);
 
@@ -35,10 +35,10 @@ impl Count {
     /// One number, the usual call.
     pub const ONE: Count = Count(NonZeroU32::MIN);
 
-    /// Checks a count from outside.
+    /// Checks the count in a request.
     ///
     /// # Errors
-    /// [`Refusal::CountOutOfRange`] when it is 0 or above [`limits::MAX_COUNT`].
+    /// [`Refusal::CountOutOfRange`] if the count is 0 or above [`limits::MAX_COUNT`].
     pub fn new(count: u32) -> Result<Count, Refusal> {
         match NonZeroU32::new(count) {
             Some(count) if count.get() <= limits::MAX_COUNT => Ok(Count(count)),

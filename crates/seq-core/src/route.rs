@@ -2,8 +2,8 @@
 //! owner, or the other set that the section is in.
 //!
 //! Only the store's committed state decides on routes. Every other process has a copy of the table, which
-//! [`RouteTable::adopt`] updates. A copy never goes back to an older version, because an update that is not newer
-//! changes nothing.
+//! [`RouteTable::adopt`] updates. An update that is not newer than the copy changes nothing, so a copy never goes back
+//! to an older version.
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -14,13 +14,14 @@ use crate::id::{Epoch, NodeId, RouteVersion, SectionId, SetId};
 use crate::layout::Layout;
 use crate::series::Series;
 
-/// The owner of a section with the epoch of its ownership, or the other set that the section is in.
+/// Route of a section. It has the section's owner and the epoch of the ownership, or the other set that the section is
+/// in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Route {
-    /// The owner; `None` while the section has none, or is in another set.
+    /// The owner; `None` while the section has no owner, or is in another set.
     pub owner: Option<NodeId>,
-    /// Number of this ownership, 0 if the section was never owned. For a section in another set, the epoch since which
-    /// it is there.
+    /// Epoch of the ownership; 0 if the section was never owned. If the section is in another set, the epoch under
+    /// which it arrived there.
     pub epoch: Epoch,
     /// The other set that the section is in; `SetId(0)` if the section is in this set.
     pub away: SetId,
@@ -75,7 +76,7 @@ pub struct RouteRun {
     pub route: Route,
 }
 
-/// A whole table, or the changes in it since a version.
+/// A whole route table, or the changes of a route table since an earlier version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RouteUpdate {
     /// Name of the set.
@@ -90,9 +91,9 @@ pub struct RouteUpdate {
     pub base: RouteVersion,
     /// Every node of the set.
     pub nodes: BTreeMap<NodeId, RouteNode>,
-    /// The other sets that became known, or changed.
+    /// The other sets that were added or changed since the version `base`.
     pub sets: BTreeMap<SetId, RouteSet>,
-    /// The routes that changed, in order of section, not overlapping.
+    /// The routes that changed since the version `base`, in order of section, not overlapping.
     pub runs: Vec<RouteRun>,
     /// All series of the cluster, in the order of their lanes in the layout.
     pub series: Arc<[Series]>,
@@ -105,8 +106,8 @@ pub struct RouteTable {
     id: SetId,
     layout: Layout,
     version: RouteVersion,
-    /// The other sets of the cluster, each with the version of the table that last changed its entry. A route may name
-    /// a set that is missing here, until an update has the set's addresses.
+    /// The other sets of the cluster, each with the version of the table that last changed the set's entry. A route may
+    /// name a set that is missing here, until an update has the addresses of that set.
     sets: BTreeMap<SetId, (RouteSet, RouteVersion)>,
     /// Every node of the set. Invariant: every owner in `chunks` is here.
     nodes: BTreeMap<NodeId, RouteNode>,
@@ -116,7 +117,7 @@ pub struct RouteTable {
     series: Arc<[Series]>,
 }
 
-/// Sections in a chunk. A chunk is 8 KiB, and the largest set has 4,096 chunks.
+/// Number of sections in a chunk. A chunk takes 8 KiB, and the largest set has 4,096 chunks.
 const CHUNK: usize = 256;
 
 /// Neighbouring sections' routes, each with the version that changed it last.
@@ -124,7 +125,7 @@ const CHUNK: usize = 256;
 struct Chunk {
     /// The highest version in the chunk.
     newest: RouteVersion,
-    /// The routes with their versions; routes past the last section are never written.
+    /// The routes, each with the version that last changed it. Entries past the last section are never written.
     routes: [(Route, RouteVersion); CHUNK],
 }
 
@@ -139,11 +140,11 @@ impl Default for Chunk {
 pub enum Adopted {
     /// The table is newer now.
     Newer,
-    /// The table was as new already; it is unchanged.
+    /// The table is unchanged, because the update is not newer than the table.
     NotNewer,
-    /// The update cannot be applied, and the table is unchanged; the caller requests the whole table. The update may
-    /// apply to a version that the table does not have, lack a node of the table although it is not whole, or belong to
-    /// another set or layout.
+    /// The table is unchanged, because the update cannot be applied. The caller requests the whole table. The update
+    /// may be malformed, may belong to another set or layout, or may have changes since a version that is newer than
+    /// the table. If it is not a whole table, it may lack a node that the table has.
     Mismatch,
 }
 
@@ -169,7 +170,7 @@ impl RouteTable {
         Some(table)
     }
 
-    /// Applies a newer update. The table never goes back to an older version.
+    /// Applies an update if it is newer than the table. The table never goes back to an older version.
     #[must_use = "a mismatch means that the whole table must be fetched"]
     pub fn adopt(&mut self, update: &RouteUpdate) -> Adopted {
         if update.id != self.id || update.layout.declared() != self.layout.declared() || !update.fits() {
@@ -202,8 +203,8 @@ impl RouteTable {
         Adopted::Newer
     }
 
-    /// Returns the changes of the table since version `since`; `None` if the table is not newer. For version 0, returns
-    /// the whole table.
+    /// Returns the changes of the table after the version `since`; `None` if the table is not newer. If `since` is 0,
+    /// returns the whole table.
     #[must_use]
     pub fn since(&self, since: RouteVersion) -> Option<RouteUpdate> {
         if since >= self.version {
@@ -318,8 +319,9 @@ fn chunks_of(layout: &Layout) -> usize {
 }
 
 impl RouteUpdate {
-    /// Returns the update for a process that locates no lanes. Its layout is the part that the set files declare, and
-    /// its routes are those of the sections in this part. The series stay.
+    /// Returns this update without the sections of lanes, for a process that locates no lanes. The layout is reduced to
+    /// the part that the set files declare, and the routes are reduced to the sections in this part. The series are
+    /// unchanged.
     #[must_use]
     pub fn declared(self) -> RouteUpdate {
         let layout = self.layout.declared();

@@ -1,8 +1,9 @@
-//! A section in its owner's memory: the counters of neighbouring uids under one durable ceiling.
+//! The counters of a section in its owner's memory, and the durable ceiling that limits all of them.
 //!
-//! A section can be used by many threads without a lock. To take numbers, a thread does one compare-and-swap on the
-//! slot of the uid; other memory is written only once per raise. The compare-and-swap fails on a frozen slot, so a copy
-//! that [`Section::freeze`] takes is exact.
+//! Many threads can use a section at the same time without a lock. To take numbers, a thread does one compare-and-swap
+//! on the slot of the uid. Memory outside the slots is written only when a raise is requested or done, and when numbers
+//! are skipped. After [`Section::freeze`] has frozen a slot, every compare-and-swap on the slot fails, so the copy that
+//! `freeze` returns is exact.
 
 use alloc::vec::Vec;
 
@@ -23,29 +24,33 @@ pub use within::{Ahead, Window};
 /// The counters and the ceiling of one section under one ownership.
 #[derive(Debug)]
 pub struct Section {
-    /// The number after which every untouched uid starts; the distances in the slots are relative to it. After a
-    /// handover, it is the base of the copy. Otherwise it is the ceiling that was committed when this ownership began,
-    /// or 0 for a section without an earlier owner.
+    /// The base. A uid with an untouched slot continues after the base, and the distance in a touched slot is relative
+    /// to the base. After a handover, the base is the base of the handed-over copy. Otherwise it is the ceiling that
+    /// was committed when this ownership began, or 0 for a section without an earlier owner.
     base: Seq,
-    /// The last number that a slot can hold: [`Distance::MAX`] above the base, or [`Seq::MAX`].
+    /// The highest number that the section may allocate. It is the lowest of three limits: [`Distance::MAX`] above the
+    /// base, [`Seq::MAX`], and the limit set by [`Section::up_to`].
     last: Seq,
-    /// The step of a raise, above 0. Safety does not depend on its value, so it is an atomic of `core`, which the model
-    /// checker (loom) does not track.
+    /// The distance by which a raise moves the ceiling, above 0. No safety property depends on this value, so its type
+    /// is an atomic of `core`, whose accesses the model checker loom does not track.
     step: core::sync::atomic::AtomicU64,
-    /// The committed ceiling, or `last` if `last` is less. **Invariant:** the ceiling never falls, and no slot's value
+    /// The committed ceiling, or `last` if that is lower. **Invariant:** the ceiling never falls, and no slot's value
     /// is ever above it.
     ceiling: AtomicU64,
-    /// The highest number for which a raise is requested; 0 for none. If not 0, a [`RaiseTicket`] exists, in the raise
-    /// queue or on its way there, and [`Section::raised`] will be called.
+    /// The highest number for which a caller has requested a raise; 0 if no raise is requested. While this is not 0, a
+    /// [`RaiseTicket`] of the section exists: either it is in the raise queue, or the caller that received it is about
+    /// to put it there. [`Section::raised`] and [`Section::raise_target`] reset this to 0 when no further raise is
+    /// needed.
     wanted: AtomicU64,
-    /// Whether the numbers are ticks of a clock. The step is their lead then.
+    /// Whether the numbers are ticks of a clock. If so, `step` is the lead: the number of ticks from the wanted tick to
+    /// the ceiling that a raise requests.
     ticks: bool,
-    /// Sum of the distances of the copy with which this ownership began, modulo 2^64; 0 without a copy.
+    /// Sum of the distances in the copy from which this ownership started, modulo 2^64; 0 if it started without a copy.
     begun: u64,
     slots: Slots,
-    /// Count of the skipped numbers; empty until a number is skipped. See [`Section::skipped`]. The count has a cache
-    /// line of its own: otherwise the many advances of an import would change the cache line of the ceiling, which
-    /// every allocation reads.
+    /// Count of the numbers that this ownership has skipped, see [`Section::skipped`]; empty until a number is skipped.
+    /// The count is boxed, so that it is not in the cache line of the ceiling. Every allocation reads the cache line of
+    /// the ceiling, and an import, which makes many advances, would change the count in that line again and again.
     skipped: OnceBox<AtomicU64>,
 }
 
@@ -54,9 +59,10 @@ const _: () = assert!(limits::MAX_ADVANCE <= Distance::MAX);
 
 const ZERO_STEP: &str = "a step of 0 raises nothing";
 
-/// The obligation to put a section into the raise queue. A section issues its next ticket only after the raise for the
-/// ticket before has its response. If a ticket is dropped while the section is owned, the section's ceiling is not
-/// raised again, and callers that reach the ceiling keep waiting.
+/// Proof that a raise of a section was requested. The caller that receives the ticket must put the section into the
+/// raise queue. A section issues its next ticket only after the raise of the previous ticket has got its response. If a
+/// ticket is dropped, the section's ceiling is not raised again in this ownership, and callers that reach the ceiling
+/// keep waiting.
 #[must_use = "the ceiling is not raised until the raise queue has the ticket"]
 #[derive(Debug, PartialEq, Eq)]
 pub struct RaiseTicket(());
@@ -64,49 +70,53 @@ pub struct RaiseTicket(());
 /// Outcome of a call for numbers.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Take {
-    /// The numbers `value - count + 1 ..= value` are the caller's.
+    /// The call took the numbers `value - count + 1 ..= value`, where `count` is its argument.
     Given {
         /// The last number taken.
         value: Seq,
-        /// The number of this uid that was allocated before these numbers. 0 if there was none, if this owner does not
-        /// know it, or if an advance came after it.
+        /// The uid's previous number, which was allocated before these numbers. 0 if there was none, if this owner does
+        /// not know it, or if the uid was advanced after it was allocated.
         prev: Seq,
-        /// Ticket for the raise queue, if this call makes a raise due.
+        /// Ticket that the caller must put into the raise queue; `None` if this call requests no raise.
         ticket: Option<RaiseTicket>,
     },
-    /// The numbers are above the ceiling; nothing was taken. The caller waits for a raise that covers `needed`.
+    /// The requested numbers are above the ceiling, so no number was taken. The caller waits until a raise has moved
+    /// the ceiling to `needed` or above.
     AtCeiling {
         /// The ceiling with which the call can continue.
         needed: Seq,
-        /// Ticket for the raise queue, if this call makes a raise due.
+        /// Ticket that the caller must put into the raise queue; `None` if this call requests no raise.
         ticket: Option<RaiseTicket>,
     },
     /// The section is being handed over; nothing was taken.
     Frozen,
-    /// The numbers would be above [`Seq::MAX`], above the [last number](Section::up_to) of the section, or further
-    /// above its base than a slot can hold; nothing was taken.
+    /// The requested numbers are above the highest number that the section may allocate, so no number was taken. That
+    /// limit is [`Seq::MAX`], the argument of [`Section::up_to`], or the largest distance above the base that a slot
+    /// can hold.
     Exhausted,
 }
 
 /// Outcome of a call to raise a uid to a number.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Advance {
-    /// The uid is at the number: all numbers up to it are taken.
+    /// The uid is at the requested number: all its numbers up to that number count as taken.
     Done {
-        /// Numbers of the uid that the advance skipped, none of which can be allocated any more.
+        /// Number of seqs of the uid that the advance skipped. None of them can be allocated any more.
         skipped: u64,
-        /// Ticket for the raise queue, if this call makes a raise due.
+        /// Ticket that the caller must put into the raise queue; `None` if this call requests no raise.
         ticket: Option<RaiseTicket>,
     },
-    /// The uid's last number, or the known upper bound of it, is above the requested number. Nothing was changed.
+    /// The uid is above the requested number already, so nothing was changed. If the owner does not know the uid's last
+    /// number exactly, it compares its upper bound of that number.
     Past,
-    /// The number is above the ceiling; nothing was changed. The caller retries after a raise. A number far above the
-    /// ceiling takes several raises.
+    /// The requested number is above the ceiling, so nothing was changed. The caller retries the advance after the next
+    /// raise. If the number is far above the ceiling, the advance needs several raises.
     AtCeiling {
-        /// Ticket for the raise queue, if this call makes a raise due.
+        /// Ticket that the caller must put into the raise queue; `None` if this call requests no raise.
         ticket: Option<RaiseTicket>,
     },
-    /// The number is further above the ceiling than the limit allows; nothing was changed, and no raise was requested.
+    /// The requested number is further above the ceiling than the `limit` of the call allows. Nothing was changed, and
+    /// no raise was requested.
     TooFar {
         /// The highest number that is accepted now.
         bound: Seq,
@@ -120,8 +130,8 @@ pub enum Advance {
 pub struct Reading {
     /// The last number allocated, or an upper bound of it.
     pub value: Seq,
-    /// Whether `value` is the last number allocated, where 0 means that none ever was. If false, the last number is not
-    /// known, but no number above `value` was allocated.
+    /// Whether `value` is exactly the last allocated number; an exact 0 means that no number was ever allocated. If
+    /// false, the last allocated number is not known, but it is not above `value`.
     pub exact: bool,
 }
 
@@ -130,15 +140,15 @@ pub struct Reading {
 pub struct SectionCopy {
     /// The frozen section's base.
     pub base: Seq,
-    /// Distance from the base of each touched uid, in order of slot.
+    /// The touched slots in ascending order, each with the distance of its uid from the base.
     pub distances: Vec<(SlotIndex, Distance)>,
 }
 
-/// Reason why an ownership cannot start from a copy. The copy comes from a peer, so a misfit is a returned error and
-/// not a failed assertion.
+/// Reason why an ownership cannot start from a copy. The copy comes from another node and may be faulty, so a copy that
+/// does not fit leads to this error instead of a panic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CopyMisfit {
-    /// The section has no such slot, or the slots are not in ascending order.
+    /// A slot in the copy is past the last slot of the section, or the slots are not in ascending order.
     #[error("slot {slot} of {uids} is out of order or out of range")]
     Slot {
         /// The slot.
@@ -146,7 +156,7 @@ pub enum CopyMisfit {
         /// Slots of the section.
         uids: u32,
     },
-    /// A distance leads past the last number.
+    /// The sum of the copy's base and a distance is above [`Seq::MAX`].
     #[error("slot {slot}: distance {distance} from base {base} is past the last number")]
     Distance {
         /// The slot.
@@ -156,7 +166,7 @@ pub enum CopyMisfit {
         /// The copy's base.
         base: Seq,
     },
-    /// The base, or a number, is above the ceiling.
+    /// The highest number in the copy, or its base, is above the ceiling.
     #[error("its highest number {highest} is above the ceiling {ceiling}")]
     AboveCeiling {
         /// The highest number in the copy.
@@ -167,7 +177,8 @@ pub enum CopyMisfit {
 }
 
 impl SectionCopy {
-    /// Checks the copy for a section of `uids` slots. Returns its highest number, which the ceiling must cover.
+    /// Checks that the copy can belong to a section of `uids` slots. Returns the highest number in the copy; the caller
+    /// must check that the section's ceiling is not below this number.
     ///
     /// # Errors
     /// [`CopyMisfit`].
@@ -192,19 +203,19 @@ impl SectionCopy {
 }
 
 impl Section {
-    /// Creates a section for an ownership without a copy. Every uid continues after the committed `ceiling`, and so
-    /// after all allocated numbers.
+    /// Creates the section of an ownership that starts without a copy. Every uid continues after the committed
+    /// `ceiling`, and therefore after every number that an earlier owner allocated.
     #[must_use]
     pub fn takeover(uids: u32, ceiling: Seq, step: Step) -> Section {
         Section::new(uids, ceiling, ceiling, step)
     }
 
-    /// Creates a section for an ownership that continues the exact counters in the `copy` of the ownership before,
+    /// Creates the section of an ownership that continues the exact counters of the previous ownership from `copy`,
     /// under the committed `ceiling`.
     ///
     /// # Errors
-    /// [`CopyMisfit`]: the copy does not fit the section. The caller starts the ownership at the ceiling instead, which
-    /// is at or above all allocated numbers.
+    /// [`CopyMisfit`] if the copy does not fit the section or the ceiling. The caller then starts the ownership with
+    /// [`Section::takeover`] instead.
     pub fn handed_over(uids: u32, copy: &SectionCopy, ceiling: Seq, step: Step) -> Result<Section, CopyMisfit> {
         let highest = copy.check(uids)?;
         if highest > ceiling {
@@ -234,8 +245,8 @@ impl Section {
         }
     }
 
-    /// Returns the section with ticks of a clock as its numbers. A raise then requests a ceiling that is `lead` above
-    /// the wanted tick, and the store may commit a lower ceiling.
+    /// Returns this section, changed to allocate ticks of a clock instead of consecutive numbers. Its raises then
+    /// request a ceiling that is `lead` above the wanted tick. The store may commit a lower ceiling than requested.
     ///
     /// # Panics
     /// When the lead is 0.
@@ -245,8 +256,8 @@ impl Section {
         Section { ticks: true, step: lead.0.into(), ..self }
     }
 
-    /// Returns the section limited to numbers up to `last`. A call for a higher number returns [`Take::Exhausted`], and
-    /// the section's ceiling is never above `last`.
+    /// Returns this section, limited to numbers up to `last`. A call that needs a higher number returns
+    /// [`Take::Exhausted`], and the section's ceiling is never above `last`.
     #[must_use]
     pub fn up_to(self, last: Seq) -> Section {
         let last = self.last.min(last);
@@ -260,7 +271,8 @@ impl Section {
         self.ticks
     }
 
-    /// Changes the step of raises, beginning with the next raise. A section of ticks keeps its lead.
+    /// Sets the step of the raises that are requested from now on. Has no effect on a section of ticks, which keeps its
+    /// lead.
     ///
     /// # Panics
     /// When the step is 0.
@@ -276,8 +288,8 @@ impl Section {
         Step(self.step.load(Relaxed))
     }
 
-    /// Returns half a step. While the ceiling is further than this above the last number taken, no raise is due, so a
-    /// caller can compare with half a step and need not call [`raise::is_due`].
+    /// Returns half of the step. As long as the ceiling is more than half a step above the last number taken, no raise
+    /// is due. So most calls only compare these numbers and do not call [`raise::is_due`].
     #[inline]
     fn half_step(&self) -> u64 {
         self.step().0 / 2
@@ -312,8 +324,9 @@ impl Section {
         }
     }
 
-    /// Takes numbers from a slot that is frozen, or whose value is the target of an advance. The function is `cold`, so
-    /// that taking from a slot without a mark costs a single test for both marks.
+    /// Handles a call of [`Section::take`] for a slot that is frozen, or whose value is the target of an advance. This
+    /// function is separate and `cold`, so that [`Section::take`] needs only one test for both marks if the slot has no
+    /// mark.
     #[cold]
     fn take_marked(&self, slot: &AtomicU64, count: u64) -> Take {
         self.take_from::<false>(slot, count, Window::ALL).expect("a window without a limit")
@@ -325,11 +338,12 @@ impl Section {
         Take::Given { value, prev, ticket: if due { self.want_early(value, ceiling) } else { None } }
     }
 
-    /// Takes all numbers of a uid up to `to`, which may be at most `limit` above the ceiling. Another advance of the
-    /// uid to the same number changes nothing.
+    /// Advances a uid to `to`, so that all its numbers up to `to` count as taken. `to` may be at most `limit` above the
+    /// ceiling. Another advance of the uid to the same number changes nothing.
     ///
-    /// A raise moves the ceiling by at most [`limits::MAX_RAISE`], and each call requests one raise at most. So if `to`
-    /// needs several raises and the caller no longer retries, the ceiling moves no further.
+    /// A raise moves the ceiling by at most [`limits::MAX_RAISE`], and each call of this function requests at most one
+    /// raise. So if `to` is several raises above the ceiling, the caller must retry after each raise. If the caller
+    /// stops retrying, the ceiling moves no further.
     ///
     /// # Panics
     /// When the section has no such slot.
@@ -349,8 +363,8 @@ impl Section {
             }
             let ceiling = self.ceiling.load(Acquire);
             if to.0 > ceiling {
-                // Checked before a raise is requested, so that a refused advance leaves the neighbours' ceiling as it
-                // is.
+                // Checked before a raise is requested, so that a refused advance does not raise the ceiling, which the
+                // other uids of the section share.
                 let bound = Seq(ceiling.saturating_add(limit.0)).min(Seq(limits::MAX_ADVANCE));
                 if to > bound {
                     return Advance::TooFar { bound };
@@ -359,8 +373,8 @@ impl Section {
                     ticket: self.want(to.min(Seq(ceiling.saturating_add(limits::MAX_RAISE)))),
                 };
             }
-            // A slot that is at the target already keeps its word: an allocated number stays a `prev`, and a repeated
-            // advance keeps the mark of the first.
+            // If the slot is at the target already, its word stays: an allocated number can still be a `prev`, and a
+            // repeated advance keeps the mark of the first advance.
             let advanced = if distance < wanted { wanted | ADVANCED } else { word };
             let skipped = wanted - distance;
             self.count_skip(skipped);
@@ -378,8 +392,9 @@ impl Section {
         }
     }
 
-    /// Prefetches a slot into the cache before numbers are taken from it: the processor executes other instructions
-    /// while it loads the slot's cache line. The caller must use the returned word, or the compiler removes the read.
+    /// Reads a slot so that the processor starts to load the slot's cache line before numbers are taken from the slot.
+    /// The processor executes other instructions during the load. The caller must use the returned word, because
+    /// otherwise the compiler removes the read.
     ///
     /// # Panics
     /// When the section has no such slot.
@@ -389,8 +404,8 @@ impl Section {
         self.slots.peek(slot).map_or(0, |slot| slot.load(Relaxed))
     }
 
-    /// Returns a uid's last number; `None` if its slot is frozen, because the next owner may have allocated higher
-    /// numbers already.
+    /// Returns the last number of a uid; `None` if its slot is frozen, because in this case the next owner may have
+    /// allocated higher numbers already.
     ///
     /// # Panics
     /// When the section has no such slot.
@@ -404,11 +419,11 @@ impl Section {
         Some(Reading { value: Seq(self.base.0 + distance), exact: distance > 0 || self.base == Seq::ZERO })
     }
 
-    /// Returns the ceiling that the queued raise is to request. Returns `None` if no raise is needed, or is no longer
-    /// needed; the ticket of the queued raise is void then.
+    /// Returns the ceiling to request from the store, when the raise queue comes to this section. Returns `None` if the
+    /// section needs no raise, or no longer needs the requested raise. In both cases, the section's ticket is void.
     ///
-    /// A thread that read the ceiling just before a raise can request another raise just after it. This function drops
-    /// such a request.
+    /// A raise can be requested although it is not needed, because a thread may have read the ceiling just before
+    /// another raise changed it. This function drops such a request.
     #[must_use]
     pub fn raise_target(&self) -> Option<Seq> {
         let mut wanted = self.wanted.load(Relaxed);
@@ -428,12 +443,13 @@ impl Section {
         }
     }
 
-    /// Raises the section's ceiling to a committed ceiling; a lower ceiling changes nothing. The ticket of this raise
-    /// is void then. Returns the ticket of the next raise if a number above the committed ceiling is wanted.
+    /// Adopts the ceiling that the store committed for a raise. A ceiling below the present ceiling changes nothing.
+    /// The ticket of the raise becomes void. Returns the next ticket if a caller wants a number above the committed
+    /// ceiling.
     ///
-    /// Returns no ticket in a section of ticks: the store limits the ceiling of ticks by its own clock, so it would
-    /// limit an immediate second raise, too. Each call that waits for a higher ceiling requests a raise when it
-    /// retries.
+    /// In a section of ticks, returns no ticket in any case. The store limits the ceiling of ticks by its own clock, so
+    /// it would limit an immediate second raise as well. A call that waits for a higher ceiling requests another raise
+    /// when it retries.
     ///
     /// # Panics
     /// When the ceiling is above [`Seq::MAX`], which the store never commits.
@@ -451,15 +467,15 @@ impl Section {
         Some(RaiseTicket(()))
     }
 
-    /// Freezes every slot and copies the exact values. This section allocates nothing after the call has returned, and
-    /// all numbers that it allocated before are in the copy. A second call returns the same copy.
+    /// Freezes every slot and returns a copy of the exact counters. This section allocates nothing after the call has
+    /// returned, and the copy covers all numbers that it allocated before. A second call returns the same copy.
     #[must_use]
     pub fn freeze(&self) -> SectionCopy {
         SectionCopy { base: self.base, distances: self.slots.freeze() }
     }
 
-    /// Returns the base, above which all numbers of this ownership are: the ceiling at which the ownership began, or
-    /// the base of the copy with which it began.
+    /// Returns the base. All numbers that this ownership allocates are above it. It is the ceiling at which the
+    /// ownership began, or the base of the copy from which the ownership started.
     #[must_use]
     pub fn base(&self) -> Seq {
         self.base
@@ -491,18 +507,20 @@ impl Section {
         Take::AtCeiling { needed, ticket: self.want(needed) }
     }
 
-    /// Requests a raise that covers a number; returns the ticket if no raise was requested already.
+    /// Requests a raise of the ceiling to `needed` or above. Returns the ticket; `None` if a raise of this section is
+    /// already requested.
     fn want(&self, needed: Seq) -> Option<RaiseTicket> {
         (self.wanted.fetch_max(needed.0, Relaxed) == 0).then_some(RaiseTicket(()))
     }
 
-    /// Requests the next raise before callers need it; returns the ticket if no raise was requested already.
+    /// Requests the next raise if it is due, so that it can be done before a caller reaches the ceiling. Returns the
+    /// ticket; `None` if no raise is due, or a raise of this section is already requested.
     ///
-    /// The function is `cold`, because it is called only shortly before a raise and during it. With fewer instructions
-    /// in [`Section::take`] itself, the processor begins to load the slots of later calls sooner.
+    /// The function is `cold`, because it is called only while the ceiling is half a step away or less. With fewer
+    /// instructions in [`Section::take`] itself, the processor begins to load the slots of later calls sooner.
     #[cold]
     fn want_early(&self, value: Seq, ceiling: Seq) -> Option<RaiseTicket> {
-        // Most calls that come here find that a raise is already requested; they only read.
+        // Most calls of this function find that a raise is already requested. Such calls only read.
         let due = ceiling < self.last
             && raise::is_due(value, ceiling, self.step())
             && self.wanted.load(Relaxed) == 0

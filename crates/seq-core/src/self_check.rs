@@ -1,67 +1,69 @@
-//! Decides whether a node that callers may be unable to reach should give its sections to another node.
+//! Decides whether a node should give its sections to other nodes, because callers may be unable to reach it.
 //!
-//! A node dials itself as its callers do, and knows when its certificate expires. Its own view alone is no reason to
-//! *leave*, which is to give all its sections to other nodes: a fault that all nodes have, for example names that no
-//! longer resolve, would make all of them leave, and no node would serve the set. So a node that does not reach itself,
-//! or whose certificate is about to expire, dials other nodes of its set in the same round. It leaves only if another
-//! node responds, and, if the fault is its certificate, only if another node's certificate lasts longer. It also needs
-//! another node to which the store can give the sections: if there is none, the node stays and requests a handover
-//! again later.
+//! In each *round* of checks, a node dials its own address for callers, and checks when its certificate expires. If it
+//! finds a fault, it may *leave*, which means that it gives all its sections to other nodes. It must not leave because
+//! of a fault that all nodes have, for example names that no longer resolve. If all nodes left, no node would serve the
+//! set. So a node that finds a fault dials other nodes of its set in the same round. It leaves only if another node
+//! responds and, if the fault is its certificate, only if another node's certificate is not about to expire. If the
+//! store then has no other node that can own the sections, the node stays, and requests the handover again later.
 //!
-//! A node reaches itself even through a firewall that blocks its callers. So the nodes dial each other too, a few at a
-//! time ([`crate::peer_reach`]), and each node reports which nodes it does not reach. A node also leaves if most other
-//! nodes report that they do not reach it, another node can take over, and no other node has left.
+//! A node may reach itself even though a firewall blocks its callers. So the nodes dial each other too, a few at a time
+//! ([`crate::peer_reach`]), and each node reports which other nodes it cannot reach. A node also leaves if most other
+//! nodes report that they cannot reach it, another node responds, and no other node has left already.
 //!
-//! **Invariant:** a single node that reports falsely, or whose network is broken, cannot make another node leave. It
-//! takes the reports of at least two nodes, and of a majority of all other nodes, including nodes that do not respond.
+//! **Invariant:** a single node that reports falsely, or whose network is broken, cannot make another node leave. A
+//! node leaves because of reports only if at least two nodes, and more than half of all other nodes of the set, report
+//! that they cannot reach it. A node that does not respond reports nothing.
 //!
 //! **Invariant:** while no other node responds, a node does not leave before its certificate has expired. A node that
-//! never reached itself only reports the fault, because its network may not route its own address back to it.
+//! has never reached itself does not leave for this fault. It only reports the fault, because its network may be unable
+//! to route its own address back to it.
 
 use core::fmt;
 use core::time::Duration;
 
-/// Pause between two rounds while the node finds no fault. Three such rounds and a handover take less than half a
-/// minute.
+/// Pause between two rounds of checks while the node finds no fault. At this pace, the three rounds until the node
+/// leaves, and the handover of its sections, take less than half a minute.
 pub const INTERVAL: Duration = Duration::from_secs(5);
 
 /// Pause between two rounds while the node finds a fault.
 pub const RETRY: Duration = Duration::from_secs(1);
 
-/// Number of failed rounds in a row after which a node counts as unreachable, and of successful rounds in a row after
-/// which it counts as reachable again.
+/// Number of failed rounds in a row after which a node counts as unreachable, and number of successful rounds in a row
+/// after which an unreachable node counts as reachable.
 const ROUNDS: u32 = 3;
 
-/// Least number of nodes whose statements can make another node leave.
+/// Least number of other nodes that must report that they cannot reach a node, before this node leaves.
 const MIN_WITNESSES: usize = 2;
 
-/// Time for which a node stays after the store had no other node for its sections.
+/// Time for which a node requests no handover of its sections, after the store had no other node that could own them.
 const STAYS: Duration = Duration::from_secs(60);
 
-/// Observations of a round about the node itself and about the other nodes.
+/// Observations that a node made in one round of checks, about itself and about the other nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Round {
     /// Whether the node reached itself at its address for callers.
     pub reached: bool,
-    /// Time for which its certificate is still valid; `None` without TLS.
+    /// Time for which the node's own certificate is still valid; `None` without TLS.
     pub left: Option<Duration>,
-    /// Time for which the certificates of the other nodes that responded are still valid, the longest of them;
-    /// [`Duration::MAX`] without TLS; `None` if no other node was dialled or responded.
+    /// The longest time for which the certificate of any other node that responded is still valid; [`Duration::MAX`]
+    /// without TLS. `None` if no other node was dialled, or none responded.
     pub other: Option<Duration>,
-    /// Whether one of the nodes that this node dialled in this round states that it does not reach this node.
+    /// Whether any node that this node dialled in this round states that it cannot reach this node.
     pub suspected: bool,
-    /// The statements of the other nodes; none if they were not requested.
+    /// Statements of all other nodes on whether they can reach this node. All zero if the node did not request them in
+    /// this round.
     pub witnesses: Witnesses,
 }
 
 /// Statements of other nodes about this node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Witnesses {
-    /// Number of other nodes that serve and state that they do not reach this node.
+    /// Number of other nodes that serve and state that they cannot reach this node.
     pub against: usize,
     /// Number of all other nodes of the set.
     pub of: usize,
-    /// Whether any of the other nodes has left, that is, has withdrawn from serving.
+    /// Whether any other node has left, and so serves no sections or is handing its sections over.
     pub one_left: bool,
 }
 
@@ -104,12 +106,14 @@ impl fmt::Display for Cause {
 pub enum Decision {
     /// The node has no fault.
     Serve,
-    /// The node has a fault, but no other node could serve better. The node continues to serve, and reports the fault.
+    /// The node has a fault, but no other node could serve better. The node continues to serve, and reports its fault
+    /// to operators.
     Report(Cause),
-    /// The node gives its sections to other nodes, serves until they have them, and states that it is not ready.
+    /// The node hands its sections over to other nodes and states that it is not ready. It serves each section until
+    /// another node owns the section.
     HandOver(Cause),
-    /// The node no longer renews its lease, because its certificate has expired: no caller can dial it, and the store
-    /// refuses its requests.
+    /// The node stops renewing its lease, because its certificate has expired. With an expired certificate, no caller
+    /// can connect to the node, and the store refuses its requests.
     Stop,
 }
 
@@ -145,7 +149,7 @@ impl Lasting {
 /// The machine of a node.
 #[derive(Clone, Debug)]
 pub struct SelfCheck {
-    /// Time before its expiry from which a certificate counts as expiring.
+    /// Time before the end of a certificate's validity during which the certificate counts as expiring.
     margin: Duration,
     /// Whether the node ever reached itself.
     proved: bool,
@@ -153,32 +157,35 @@ pub struct SelfCheck {
     isolated: Lasting,
     /// Whether the node left because it is isolated.
     left_isolated: bool,
-    /// Time until which the node stays, because the store had no other node for its sections.
+    /// Time until which the node requests no handover, because the store had no other node that could own its sections.
     stays_until: Duration,
 }
 
 impl SelfCheck {
-    /// Creates the machine of a node that has not reached itself yet, and that gives its sections to other nodes
-    /// `margin` before its certificate expires.
+    /// Creates the state machine of a node that has not reached itself yet. When its certificate expires in `margin` or
+    /// less, the node gives its sections to other nodes.
     #[must_use]
     pub fn new(margin: Duration) -> SelfCheck {
         let (unreachable, isolated) = (Lasting::default(), Lasting::default());
         SelfCheck { margin, proved: false, unreachable, isolated, left_isolated: false, stays_until: Duration::ZERO }
     }
 
-    /// Returns whether the other nodes are to be dialled in a round whose `other` is not known yet.
+    /// Returns whether this node should dial other nodes in this round. The caller calls this while [`Round::other`] is
+    /// not known yet.
     #[must_use]
     pub fn needs_others(&self, round: &Round) -> bool {
         !round.reached || self.unreachable.holds || self.expires(round.left) || self.needs_witnesses(round)
     }
 
-    /// Returns whether all other nodes are to be dialled, for their statements about this node.
+    /// Returns whether this node should dial all other nodes in this round, so that they state whether they can reach
+    /// it.
     #[must_use]
     pub fn needs_witnesses(&self, round: &Round) -> bool {
         round.suspected || self.isolated.holds
     }
 
-    /// Returns the decision after a round, at the time `now` of any clock that never goes back.
+    /// Processes the observations of a round, and returns the decision. `now` is the time of any clock that never goes
+    /// back.
     pub fn on_round(&mut self, now: Duration, round: &Round) -> Decision {
         self.proved |= round.reached;
         self.unreachable.observe(!round.reached);
@@ -205,13 +212,14 @@ impl SelfCheck {
         if another && now >= self.stays_until { Decision::HandOver(cause) } else { Decision::Report(cause) }
     }
 
-    /// Notes that the store has no other node to which it can give the sections of this node.
+    /// Notes that the store has no other node that could own this node's sections. For one minute, no further handover
+    /// is decided.
     pub fn on_no_other_candidate(&mut self, now: Duration) {
         self.stays_until = now + STAYS;
     }
 
-    /// Returns the pause after a round that led to `decision`. `left` is the time for which the certificate is still
-    /// valid.
+    /// Returns the pause between a round that led to `decision` and the next round. `left` is the time for which the
+    /// node's certificate is still valid.
     #[must_use]
     pub fn pause(&self, left: Option<Duration>, decision: Decision) -> Duration {
         let is_calm = decision == Decision::Serve && self.unreachable.contrary + self.isolated.contrary == 0;
@@ -281,8 +289,8 @@ mod tests {
     }
 
     proptest::proptest! {
-        /// Checks that the node continues to serve if a minority of the other nodes states that it does not reach the
-        /// node, or if the only other node does.
+        /// Checks that a node continues to serve if a minority of the other nodes, or its only other node, states that
+        /// it cannot reach the node.
         #[test]
         fn false_statements_of_a_minority_or_of_one_node_move_nothing(
             rounds in proptest::collection::vec((0..4_usize, 0..8_usize), 1..60),
@@ -351,7 +359,7 @@ mod tests {
         let at = |left| (true, seconds(left), LONG);
         let expires = HandOver(Cause::Expires);
         assert_eq!(decisions(&mut check, 0, &[at(301), at(300), at(1), at(0)]), [Serve, expires, expires, Stop]);
-        // Peers refuse the node by then, and so does its own port.
+        // Other nodes refuse the node when its certificate has expired, and so does its own port.
         let expired = (false, seconds(0), None);
         assert_eq!(decisions(&mut check, 4, &[expired; 5]), [Stop; 5]);
         let renewed = decisions(&mut check, 9, &[at(86_400); 3]);

@@ -1,44 +1,53 @@
-//! Decides whether another set responds. It does no I/O, and its times may be of any clock that never goes back.
+//! Decides whether another set of the cluster responds, and when to probe it. The code does no I/O, and its times may
+//! be of any clock that never goes back.
 //!
-//! A set is *unknown* before its first probe, *up* after a response, and *down* after [`ROUNDS`] rounds of probes in a
-//! row without a response. A single round is not enough, because a process that pauses for a moment misses a round.
+//! In a *round of probes*, this process sends a probe to several nodes of the other set, and the first response ends
+//! the round. A set is *up* after a round with a response, *down* after [`ROUNDS`] rounds in a row without a response,
+//! and *unknown* before either. A single round without a response is not enough, because a process that pauses for a
+//! moment misses a round.
 //!
-//! While a set is down, a round is due every [`PROBE_INTERVAL`] as long as calls for the set arrive, and the calls are
-//! refused. For [`FALLEN`] after it was up, rounds follow each other faster, and calls wait for [`RECOVERY`] before
-//! they are refused: a machine can pause for longer than a set may be silent before it is down, and then respond again.
+//! While a set is down, calls for it are refused, and a round is due every [`PROBE_INTERVAL`] as long as such calls
+//! arrive. Within [`FALLEN`] after it was last up, a set that is down is expected to respond again, because its
+//! machines may only have paused. During this time, rounds are more frequent, and a call waits up to [`RECOVERY`] for
+//! the set before it is refused.
 //!
-//! While a set is up and requests to it are in flight, a round is due when nothing was received for [`SILENCE`]. A
-//! request may have to wait in the other set for long, but a probe gets its response at once.
+//! While a set is up and requests to it are in flight, a round is due after nothing was received from the set for
+//! [`SILENCE`]. A request may have to wait for long in the other set, so a late response is no sign of a failure. A
+//! node that works responds to a probe at once.
 
 use core::time::Duration;
 
-/// Time for which a set with requests in flight may send nothing before it is probed.
+/// Longest time for which a set may send nothing while requests to it are in flight. After this time, this process
+/// probes the set.
 const SILENCE: Duration = Duration::from_millis(60);
 
-/// Timeout of a round of probes. [`SILENCE`], [`ROUNDS`] such rounds, and the time until tasks wake take less than 250
-/// ms, so that a call to a set that stops responding gets a response within 250 ms.
+/// Timeout of a round of probes. The sum of [`SILENCE`], of [`ROUNDS`] rounds without a response, and of the delays
+/// until tasks wake is less than 250 ms. So a call for a set that has just stopped responding gets a response within
+/// 250 ms.
 pub const PROBE_TIMEOUT: Duration = Duration::from_millis(80);
 
 /// Rounds of probes in a row without a response after which a set is down.
 pub const ROUNDS: u32 = 2;
 
-/// Interval of rounds while a set is down, and least interval of rounds that refresh its routes.
+/// Interval between rounds while a set is down, and least interval between rounds that are made to refresh this
+/// process' copy of the set's routes.
 const PROBE_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Least interval between rounds while requests find nodes of the set unreachable, or while the set is down but was up
-/// a moment ago. It is short, because callers wait to know whether any other node of the set can be reached.
+/// within [`FALLEN`]. The interval is short, because callers wait until a round shows whether any node of the set can
+/// be reached.
 const URGENT_INTERVAL: Duration = Duration::from_millis(25);
 
-/// Time for which a set that is down is expected to respond again, counted from the time when it was last up.
+/// Time for which a set that is down is expected to respond again, counted from when it was last up.
 pub const FALLEN: Duration = Duration::from_secs(2);
 
-/// Time for which a call waits for a set that is expected to respond again. It is less than the time for which a set is
-/// silent before it is down, so no such call waits longer than the calls that were in flight when the set stopped
-/// responding.
+/// Longest time for which a call waits for a set that is down and expected to respond again. It is less than the time
+/// from the last response of a set until the set counts as down. So such a call waits no longer than a call that was in
+/// flight when the set stopped responding.
 pub const RECOVERY: Duration = Duration::from_millis(160);
 
-/// Time for which a set is still watched after its last call, so that the loop of probes need not be woken for each
-/// call.
+/// Time for which the loop of probes continues to watch a set after the last call for the set, so that not every call
+/// has to wake the loop.
 pub const IN_USE: Duration = Duration::from_secs(1);
 
 /// Health of a set, by its responses.
@@ -53,8 +62,8 @@ pub enum Health {
 }
 
 impl Health {
-    /// Returns the health after a round of probes, and the number of rounds in a row without a response, up to and
-    /// including this round. `missed` is that number before this round.
+    /// Returns the health of a set after a round of probes, and the number of rounds in a row without a response,
+    /// including this round. `missed` is the number of such rounds before this round.
     #[must_use]
     pub fn after_round(self, missed: u32, responded: bool) -> (Health, u32) {
         let missed = if responded { 0 } else { missed.saturating_add(1) };
@@ -66,12 +75,13 @@ impl Health {
     }
 }
 
-/// Last observations of a set. Times are since any origin.
+/// Observations of another set so far. All times are durations since a common origin.
 #[derive(Clone, Copy, Debug)]
 pub struct Observed {
     /// Whether it responds.
     pub health: Health,
-    /// Time of the last message from the set or, if later, the time when the first of the requests in flight was sent.
+    /// Time of the last message from the set. If the first of the requests that are now in flight was sent later than
+    /// that, the time when it was sent.
     pub received: Duration,
     /// Time of the last call.
     pub used: Duration,
@@ -79,7 +89,7 @@ pub struct Observed {
     pub probed: Option<Duration>,
     /// Number of requests in flight.
     pub in_flight: usize,
-    /// Whether its routes proved old.
+    /// Whether this process' copy of the set's routes was found to be old.
     pub stale: bool,
     /// Whether a request found a node that cannot be reached.
     pub unreachable: bool,
@@ -94,7 +104,8 @@ pub struct Observed {
 pub enum Due {
     /// The round is due now.
     Now,
-    /// The round is not due before this time, at which the caller calls [`Observed::due`] again.
+    /// The round is not due before this time. At this time, the caller calls [`Observed::due`] again, because the round
+    /// may be due later still.
     At(Duration),
     /// The round is due when a call comes.
     Idle,
@@ -119,7 +130,7 @@ impl Observed {
             Health::Up if self.in_flight > 0 && self.stale => again.min(self.received + SILENCE),
             Health::Up if self.in_flight > 0 => self.received + SILENCE,
             Health::Up if self.stale => again,
-            // A request that is sent next is watched in time.
+            // The caller checks again soon, so that a request sent in the meantime is watched from its start.
             Health::Up => now + SILENCE / 3,
         };
         if at <= now { Due::Now } else { Due::At(at.min(now + SILENCE / 3)) }

@@ -1,8 +1,9 @@
-//! The content of a set file: the uids of a set, and the nodes that serve them.
+//! The content of a set file, which defines the uids of a set and the nodes that serve them.
 //!
-//! A [`SetSpec`] is the unchecked content of a set file until [`SetSpec::validate`] has accepted it; [`check_sets`]
-//! compares several sets. Both functions return all problems at once, so that a file is not corrected one error at a
-//! time. Each problem has the key in the file that the operator has to edit. The caller reads the file.
+//! A [`SetSpec`] is unchecked until [`SetSpec::validate`] has accepted it. [`check_sets`] checks that the sets of one
+//! cluster fit together. Both functions return all problems at once, so that an operator need not correct a set file
+//! one error at a time. Each problem names the key in the file that the operator has to edit. Reading the file is left
+//! to the caller.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -21,7 +22,7 @@ pub use check::{check_sets, is_dialled_addr, is_dns_label};
 pub struct SetSpec {
     /// Name of the set, a DNS label.
     pub name: String,
-    /// The range of uids, end exclusive. All sets of a cluster have the same range.
+    /// The range of uids that the cluster serves, end exclusive. All sets of a cluster have the same range.
     pub uids: Range<u64>,
     /// Number of neighbouring uids that share a ceiling, `1 ..= limits::MAX_SECTION_SIZE`.
     pub section_size: u32,
@@ -35,7 +36,8 @@ pub struct SetSpec {
     pub genesis: Genesis,
 }
 
-/// The way in which a set comes into being. It has no effect once the set's store holds the definition of the set.
+/// The way in which a set comes into being. This setting has no effect once the set's store holds the definition of the
+/// set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Genesis {
     /// The store's first leader defines the set, with all sections of its uids. This is meant for a cluster of one set.
@@ -76,12 +78,13 @@ pub struct StoreSpec {
     pub id: u64,
     /// Name, a DNS label; no other node of the set has it.
     pub name: String,
-    /// Address of the port for peers as AllocSvrs, members of this store and stores of other sets dial it, "host:port".
+    /// Address of the port for peers, "host:port". AllocSvrs, the other members of this store, and stores of other sets
+    /// dial it.
     pub addr: String,
-    /// Address of the port for Raft as the other members dial it, "host:port".
+    /// Address of the port for Raft, "host:port". The other members of this store dial it.
     pub raft: String,
-    /// Address of the port for operators, "host:port"; `None`: the member has no such port, and operators use another
-    /// member.
+    /// Address of the port for operators, "host:port"; `None` if the member has no such port, so that operators use
+    /// another member of the store.
     pub admin: Option<String>,
     /// Address of the port for metrics and probes, "host:port".
     pub http: String,
@@ -89,8 +92,8 @@ pub struct StoreSpec {
     pub listen: StoreListen,
 }
 
-/// Addresses at which a member listens, where they differ from the addresses that others dial, for example behind
-/// network address translation, in a container with published ports, or with elastic IP addresses.
+/// Addresses at which a member listens, where they differ from the addresses that other processes dial. They differ,
+/// for example, behind network address translation, in a container with published ports, or with elastic IP addresses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StoreListen {
     /// Instead of [`StoreSpec::addr`].
@@ -108,13 +111,13 @@ pub struct StoreListen {
 pub struct AllocSpec {
     /// Name, a DNS label; no other node of the set has it.
     pub name: String,
-    /// Address of the port for callers as they dial it, "host:port".
+    /// Address of the port for callers, "host:port". Clients, and AllocSvrs that forward requests, dial it.
     pub addr: String,
-    /// Address of the port for peers as other AllocSvrs dial it, "host:port".
+    /// Address of the port for peers, "host:port". Other AllocSvrs dial it.
     pub peer: String,
     /// Address of the port for metrics and probes, "host:port".
     pub http: String,
-    /// Address of the port for clients of Redis, "host:port"; `None`: the node has no such port.
+    /// Address of the port for clients of Redis, "host:port"; `None` if the node has no such port.
     pub redis: Option<String>,
     /// Weight of the node, `1 ..= limits::MAX_WEIGHT`. The node's share of the sections is proportional to the weight.
     pub weight: u32,
@@ -122,7 +125,7 @@ pub struct AllocSpec {
     pub listen: AllocListen,
 }
 
-/// Addresses at which an AllocSvr listens, where they differ from the addresses that others dial.
+/// Addresses at which an AllocSvr listens, where they differ from the addresses that other processes dial.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AllocListen {
     /// Instead of [`AllocSpec::addr`].
@@ -140,7 +143,7 @@ pub struct AllocListen {
 pub struct PortSpec<'a> {
     /// Key of the port's address in the set file: `addr`, `raft`, `admin`, `peer`, `http` or `redis`.
     pub key: &'static str,
-    /// The address that others dial; `None`: the node has no such port.
+    /// The address that other processes dial; `None` if the node has no such port.
     pub addr: Option<&'a str>,
     /// Address at which the node listens, if it differs from `addr`.
     pub listen: Option<&'a str>,
@@ -167,7 +170,7 @@ impl StoreSpec {
         ]
     }
 
-    /// Returns the same member with the addresses at which it listens.
+    /// Returns this member with each address replaced by the address at which the member listens.
     #[must_use]
     pub fn listening(&self) -> StoreSpec {
         let StoreSpec { addr, raft, admin, http, listen, .. } = self.clone();
@@ -191,7 +194,7 @@ impl AllocSpec {
         ]
     }
 
-    /// Returns the same node with the addresses at which it listens.
+    /// Returns this AllocSvr with each address replaced by the address at which it listens.
     #[must_use]
     pub fn listening(&self) -> AllocSpec {
         let AllocSpec { name, addr, peer, http, redis, weight, listen } = self.clone();
@@ -203,13 +206,13 @@ impl AllocSpec {
 }
 
 impl SetSpec {
-    /// Returns the IP addresses of the hosts of all nodes, without hosts that are given by name.
+    /// Returns the IP address in the `addr` of each node of the set. Leaves out nodes whose `addr` has a host name.
     pub fn ips(&self) -> impl Iterator<Item = IpAddr> + '_ {
         let addrs = self.stores.iter().map(|store| &store.addr).chain(self.allocs.iter().map(|alloc| &alloc.addr));
         addrs.filter_map(|addr| addr.parse::<SocketAddr>().ok()).map(|addr| addr.ip())
     }
 
-    /// Checks every value and the relations between values.
+    /// Checks every value of the spec and the relations between the values. Returns the layout of the cluster's uids.
     ///
     /// # Errors
     /// All problems.
@@ -218,7 +221,7 @@ impl SetSpec {
     }
 }
 
-/// A value in a set file that is not allowed, or not together with another value.
+/// A value in a set file that is not allowed, either by itself or together with another value of the file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{key}: {problem}")]
 pub struct SpecError {
@@ -291,13 +294,13 @@ pub enum SpecProblem {
         /// The number of members.
         count: usize,
     },
-    /// The set has no AllocSvr, or more AllocSvrs than may ever register.
+    /// The set has no AllocSvr, or more AllocSvrs than its store ever lets register.
     #[error("a set has 1 to {} AllocSvrs, not {count}", limits::MAX_NODES)]
     AllocCount {
         /// The number of AllocSvrs.
         count: usize,
     },
-    /// The set has other uids or sections than another set of its cluster.
+    /// The set's range of uids or its section size differs from that of another set in its cluster.
     #[error(
         "uids {}..{} in sections of {section_size} are not {}..{} in sections of {others_size} as in set {other}: all sets \
          of a cluster have the same",
@@ -315,7 +318,7 @@ pub enum SpecProblem {
         /// The other set's section size.
         others_size: u32,
     },
-    /// Two sets of a cluster would begin with all of its sections.
+    /// Two sets of a cluster would each begin with all sections of the cluster.
     #[error(
         "set {other} begins with all sections of the cluster; any other set has genesis = \"create\" and gets them by \
          migration"
@@ -341,7 +344,8 @@ pub enum AddrProblem {
     /// The host is neither a name nor an IP address.
     #[error("has a host that is no DNS name, no IPv4 address and no IPv6 address in brackets")]
     Host,
-    /// The address stands for every address of a machine: a node can listen at it, but others cannot dial it.
+    /// The address stands for all addresses of a machine, as `0.0.0.0` does. A node can listen at it, but other nodes
+    /// cannot dial it.
     #[error("cannot be dialled: give the address under which others reach the node")]
     Unspecified,
 }

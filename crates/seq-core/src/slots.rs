@@ -1,7 +1,9 @@
-//! The counters of a section: one 8-byte slot for each uid, in pages that exist once they are touched.
+//! The memory of a section's counters: one slot of 8 bytes for each uid. Slots are grouped in pages, and a page is
+//! allocated when a slot in it is touched for the first time.
 //!
-//! A slot is a word with the distance of its uid above the section's base, 0 if untouched, and two marks. The top bit
-//! marks a frozen slot. The bit below it marks a uid that was advanced and has taken no number since.
+//! A slot is a word of 64 bits with two marks and a distance. The distance is how far the uid's last number is above
+//! the section's base; it is 0 if the slot is untouched. The highest bit marks a frozen slot. The second-highest bit
+//! marks a uid that was advanced and has taken no number since.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -15,20 +17,20 @@ use crate::sync::{AtomicU64, OnceBox, Relaxed};
 pub(crate) const FROZEN: u64 = 1 << 63;
 /// Marks a slot whose value is the target of an advance and not a number that was allocated.
 pub(crate) const ADVANCED: u64 = 1 << 62;
-/// Both marks. Distances stay below them, so both bits are free.
+/// Bits of both marks. Every distance is less than [`ADVANCED`], so a distance sets neither bit.
 pub(crate) const MARKS: u64 = FROZEN | ADVANCED;
 
-/// Distance of a touched uid above its section's base, with a mark if an advance took it there.
+/// Distance of a touched uid above its section's base, with a mark if the uid was advanced to this distance.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Distance(u64);
 
 impl Distance {
-    /// Largest distance, as large as the marks of a slot allow. An ownership that began at 0 reaches half of all
-    /// numbers, and the next ownership, which begins at the ceiling, reaches the rest.
+    /// Largest distance, limited by the bits that the marks leave. An ownership with base 0 can allocate half of all
+    /// numbers. The next ownership, with the ceiling as its base, can allocate the other half.
     pub const MAX: u64 = ADVANCED - 1;
 
-    /// Creates a distance in `1 ..=` [`Distance::MAX`]; `None` for another number. `advanced` is true if the uid took
-    /// no number since an advance.
+    /// Creates a distance; `None` if `distance` is not in `1 ..=` [`Distance::MAX`]. `advanced` states whether the uid
+    /// was advanced and has taken no number since.
     #[must_use]
     pub fn new(distance: u64, advanced: bool) -> Option<Distance> {
         let mark = if advanced { ADVANCED } else { 0 };
@@ -41,7 +43,7 @@ impl Distance {
         self.0 & !MARKS
     }
 
-    /// Returns whether the uid took no number since an advance.
+    /// Returns whether the uid was advanced and has taken no number since.
     #[must_use]
     pub fn is_advanced(self) -> bool {
         self.0 & ADVANCED != 0
@@ -59,12 +61,12 @@ impl fmt::Debug for Distance {
     }
 }
 
-/// Number of slots in a page, which has 16 KiB. Smaller pages waste less memory where few uids are used. Larger pages
-/// need fewer pointers: with this size, the pointers for ten million uids take 38 KiB and stay in the first-level
-/// cache, and an untouched section of 100,000 uids has 49 pointers.
+/// Number of slots in a page, which has 16 KiB. With smaller pages, sections in which few uids are used would waste
+/// less memory, but all sections would need more pointers. With this size, the pointers for ten million uids take 38
+/// KiB and stay in the first-level cache, and a section of 100,000 uids has 49 pointers.
 #[cfg(not(loom))]
 const PAGE_SLOTS: usize = 2_048;
-/// Loom tracks every atomic; a small page keeps the search small.
+/// Number of slots in a page in tests with loom. Loom tracks every atomic, so a small page keeps its search small.
 #[cfg(loom)]
 const PAGE_SLOTS: usize = 2;
 
@@ -116,9 +118,9 @@ impl Slots {
 
     /// Freezes every slot, even in untouched pages, and returns the touched slots with their exact distance.
     ///
-    /// A page that does not exist yet is created with frozen slots. If another thread, which takes numbers, creates the
-    /// page first, this function freezes its slots one by one, like those of all other pages. In both cases, no slot is
-    /// left that can still be incremented.
+    /// A page that does not exist yet is created with frozen slots. If another thread creates the page first, to take a
+    /// number, this function freezes the slots of that page one by one, like the slots of all other pages. In both
+    /// cases, no slot is left from which a number can be taken.
     pub(crate) fn freeze(&self) -> Vec<(SlotIndex, Distance)> {
         let mut touched = Vec::new();
         for (number, entry) in self.pages.iter().enumerate() {
@@ -139,7 +141,7 @@ impl Slots {
         self.pages.len()
     }
 
-    /// Returns the touched pages of a range, whose end may be past the last page.
+    /// Returns the touched pages in a range of pages, which may end after the last page.
     pub(crate) fn touched_pages(&self, pages: Range<usize>) -> impl Iterator<Item = &[AtomicU64]> {
         let end = pages.end.min(self.pages.len());
         let pages = self.pages.get(pages.start..end).unwrap_or_default();
@@ -157,8 +159,8 @@ impl Slots {
     }
 }
 
-/// Panics with the slot. It is not inlined, because a message with the slot in it would make every caller keep the slot
-/// in memory.
+/// Panics with a message that contains the slot. The function is not inlined, because a caller that formats the message
+/// itself would have to keep the slot in memory.
 #[cold]
 #[inline(never)]
 fn no_such_slot(slot: SlotIndex, len: u32) -> ! {

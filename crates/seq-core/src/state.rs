@@ -1,21 +1,21 @@
-//! The replicated state of one set, and the only function that changes it.
+//! The replicated state of one set, and the function that applies commands to it, [`State::apply`].
 //!
-//! Every member of the store applies the same commands in the same order. [`State::apply`] is deterministic: it reads
-//! no clock and no random number, and it asserts that no epoch, ceiling or incarnation ever falls.
+//! Every member of the store applies the same commands in the same order. [`State::apply`] is deterministic, because it
+//! reads no clock and no random number. It asserts that no epoch, ceiling or incarnation ever falls.
 //!
-//! A ceiling is raised only by a command that names the owner in the section's record, the owner's incarnation and the
-//! epoch of the ownership. A new ownership starts at the committed ceiling under the next epoch. So each raise of the
-//! ownership before either precedes the new ownership in the log, or is refused. For this reason no number is allocated
+//! A command raises a ceiling only if it names the section's present owner, the incarnation of this owner, and the
+//! epoch of its ownership. A new ownership starts at the committed ceiling under the next epoch. So a raise by the
+//! previous owner either precedes the new ownership in the log, or is refused. For this reason no number is allocated
 //! twice, and no clock is involved.
 //!
-//! A proposal to take a section from an owner that no longer renews names the owner's liveness counter as the proposer
-//! read it. Every renewal, raise and transfer of the owner changes the counter. If any of them is applied between the
-//! read and the proposal, the proposal is refused. Time decides when such a change is proposed, never whether it is
-//! applied.
+//! If an owner no longer renews its lease, the store's leader proposes to give the owner's sections to other nodes. The
+//! proposal names the liveness counter of the owner as the leader read it. Every renewal, raise and transfer of the
+//! owner changes this counter. If such a command is applied after the leader has read the counter, the proposal is
+//! refused. So time decides when a takeover is proposed, but not whether it is applied.
 //!
-//! A section is in one set at a time. Only the log of that set can send the section to another set, by a tombstone
-//! under the next epoch (`moves.rs`). The record of a section is never removed, so a late message is compared with the
-//! section's fence (`record.rs`).
+//! A section is in one set at a time. Only an entry in the log of this set can send the section to another set, by a
+//! tombstone under the next epoch (`moves.rs`). The record of a section is never removed, so a message that arrives
+//! late is compared with the section's fence (`record.rs`).
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -86,72 +86,78 @@ pub use set_command::{
 /// The committed state of one set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct State {
-    /// The set's definition; `None` until the first command of the log defines it.
+    /// The set's definition; `None` until a command has defined the set.
     pub set: Option<SetDefinition>,
     /// One record for each section of the layout.
     pub sections: SectionRecords,
-    /// Every AllocSvr that ever registered; the node with id `n` stands at `n - 1`.
+    /// The AllocSvrs that have registered since the last restore. The node with id `n` has the index `n - 1`.
     pub nodes: Vec<NodeRecord>,
-    /// Version of the route table; grows with each command that changes an owner or a node's address.
+    /// Version of the route table. It grows with each command that changes the table, for example the owner of a
+    /// section or the address of a node.
     pub route_version: RouteVersion,
-    /// Every Raft id that a member of the store ever had, in order.
+    /// Every Raft id that a member of the store ever had, in ascending order.
     pub store_ids: Vec<u64>,
-    /// Bounds of leases; `None` until the first leader has set them. See [`State::terms`].
+    /// The lease terms that were set; `None` until the store's first leader has set them. [`State::terms`] returns the
+    /// terms in force.
     pub terms: Option<Terms>,
-    /// Number of commands applied. Grows by one with each command, refused commands included.
+    /// Number of commands that were applied, including refused commands. A restore increases it further, so that no
+    /// earlier lineage has reached its value.
     pub revision: Revision,
-    /// The set's history: a restore begins another lineage.
+    /// The history to which this state belongs. Each restore begins another lineage.
     pub lineage: Lineage,
     /// Whether the set takes more sections.
     pub closing: Closing,
-    /// Records that this restored set has learned from other sets. `None` unless the set is in quarantine.
+    /// Facts that this restored set has learned from other sets while it is in quarantine; `None` outside of
+    /// quarantine.
     pub recovery: Option<Recovery>,
-    /// The set that has each section, as far as this log knows it from its own departures and arrivals and from other
-    /// sets.
+    /// The directory: for each section, the set that has it, as far as this log knows. The log knows this from
+    /// departures and arrivals of its own, and from claims of other sets.
     pub directory: Directory,
     /// The other sets that this log knows.
     pub sets: BTreeMap<SetId, PeerSet>,
-    /// Fences of forgotten sets, which are not in `sets`. When such a set becomes known again, this log still refuses
-    /// the messages of its lineages before the fence. At most [`limits::MAX_SETS`].
+    /// Fences of forgotten sets ([`Forget`]), which are not in `sets`. If a forgotten set becomes known again, this log
+    /// still refuses messages of lineages that are older than the set's fence. At most [`limits::MAX_SETS`] fences.
     pub fences: BTreeMap<SetId, Lineage>,
     /// Every migration that began in this set; none is ever removed.
     pub migrations: BTreeMap<MigrationId, Migration>,
-    /// Migrations of other sets that brought sections here, or whose sections are to return, each with the set in which
-    /// the migration began. Only that set can get the sections back, or state that they stay here. At most
-    /// [`limits::MAX_MIGRATIONS`].
+    /// Migrations that began in another set. Each of them has brought sections to this set, or was rolled back, so that
+    /// its sections are to return. Each is noted with the set in which it began, because only that set can get the
+    /// sections back, or decide that they stay here. At most [`limits::MAX_MIGRATIONS`].
     pub foreign_migrations: BTreeMap<MigrationId, SetId>,
     /// Operations of administrators.
     pub audit: Audit,
     /// Changes of the set, for people.
     pub events: Events,
-    /// Version of the route table in which a set was last forgotten; 0 if none ever was. An AllocSvr with an older copy
-    /// of the table gets the whole table, because the routes that changed since its version do not show that a set was
-    /// removed.
+    /// Version of the route table in which another set was last forgotten ([`Forget`]); 0 if none ever was. An AllocSvr
+    /// whose copy of the table is older than this version gets the whole table instead of the changed routes, because
+    /// changed routes do not show that a set was removed.
     pub forgotten: RouteVersion,
-    /// The copies of sections whose last owner stopped in an orderly way.
+    /// The kept copies of sections whose last owners stopped in an orderly way.
     pub copies: Copies,
     /// Changes that operators made to the placement of sections.
     pub balancing: Balancing,
-    /// Evidence that committed entries are gone; a restore ends it.
+    /// Evidence that committed entries of the log are gone; `None` if no loss was reported since the last restore.
     pub loss: Option<Loss>,
-    /// Amount by which each restore raises the ceilings.
+    /// Amount by which ceilings are raised for each restore.
     pub restore_margin: RestoreMargin,
     /// The series, in the order of their lanes in the layout.
     pub series: Vec<Series>,
-    /// The newest layout writer of which this log knows by a hand-over or from another set; `None` if it knows only the
-    /// first writer, which the set's definition states. See [`State::layout_writer`].
+    /// The newest layout writer that this log knows from a hand-over or from the statement of another set; `None` if
+    /// this log knows neither. In that case, [`State::layout_writer`] returns the first writer, which the set's
+    /// definition names.
     pub writer: Option<LayoutWriter>,
-    /// Time of the newest restore, in milliseconds since 1970 by the clock of the store. The time is noted at the end
-    /// of the quarantine, so no earlier lineage has raised a ceiling after it; `None` until then. If no series follows
-    /// the clock, it is noted when the first such series is created.
+    /// Time of the newest restore, in milliseconds since 1970 by the clock of the store; `None` until it is noted. It
+    /// is noted just before the quarantine ends, so no earlier lineage has raised a ceiling after this time. If no
+    /// series of the set has a clock then, it is noted when the first series with a clock is created.
     pub restored_ms: Option<u64>,
     /// The rules by which commands are applied.
     pub rules: Rules,
 }
 
-/// Amount by which each count of a restore raises the ceilings. A restore that needs a larger amount counts as several
-/// restores. Each restore sets the amount to at least [`limits::RESTORE_MARGIN`]. An earlier release could begin a
-/// lineage with another amount, which the state keeps.
+/// Amount by which ceilings are raised for each restore that a [`Lineage`] counts. If a restore has to raise ceilings
+/// by a larger amount, its lineage counts this restore several times. Each restore sets the amount to at least
+/// [`limits::RESTORE_MARGIN`]. The amount is part of the state, because an earlier release could begin a lineage with
+/// another amount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RestoreMargin(pub u64);
 
@@ -161,12 +167,12 @@ impl Default for RestoreMargin {
     }
 }
 
-/// The settings on which, together with the clocks, the order of numbers depends (promise 2 in `docs/safety.md`). They
-/// are replicated, so that the members of a store cannot have different settings.
+/// The replicated settings of leases. The order of numbers depends on them and on the nodes' clocks (promise 2 in
+/// `docs/safety.md`). They are replicated so that all members of a store have the same settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Terms {
-    /// Least time without an applied command of a node after which the store's leader reassigns the node's sections.
-    /// For an incarnation with a longer lease, the leader waits longer ([`Terms::wait_for`]).
+    /// Time from the last applied command of a node until the store's leader gives the node's sections to other nodes.
+    /// If this time is too short for the node's lease, the leader waits longer ([`Terms::wait_for`]).
     pub lease_wait: Duration,
 }
 
@@ -174,14 +180,14 @@ impl Terms {
     /// Terms in force until the first leader has set others.
     pub const DEFAULTS: Terms = Terms { lease_wait: LeaseTerms::DEFAULTS.wait };
 
-    /// Returns how long the store's leader waits before it reassigns the sections of a silent incarnation that has
-    /// leases of this length.
+    /// Returns the time from the last applied command of an incarnation until the store's leader gives the
+    /// incarnation's sections to other nodes. `lease` is the length of the incarnation's leases.
     #[must_use]
     pub fn wait_for(&self, lease: Duration) -> Duration {
         self.lease_wait.max(LeaseTerms::shortest_wait(lease))
     }
 
-    /// Checks whether terms that are to be set are within their bounds.
+    /// Checks that these terms, which are about to be set, are within their bounds.
     ///
     /// # Errors
     /// [`CommandRefusal::BadTerms`].
@@ -197,18 +203,18 @@ impl fmt::Display for Terms {
     }
 }
 
-/// Definition of a set, which never changes.
+/// Definition of a set. It never changes, except that lanes are appended to the layout.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SetDefinition {
     /// Name of the set.
     pub name: String,
     /// Id of the set in the directory, 1 or above. The proposer of the definition draws it at random.
     pub id: SetId,
-    /// The cluster's uids in sections, and the lanes of its series. A change of the sections would give uids other
-    /// counters, so no command changes them. Lanes are only appended.
+    /// The cluster's uids, divided into sections, and the lanes of the cluster's series. No command changes the
+    /// division, because uids would then continue with the counters of other uids. Lanes are only appended.
     pub layout: Layout,
-    /// The sets in which the cluster's sections begin, in order of section. A set that is created later begins without
-    /// sections, and gets them by migration only.
+    /// The sets in which the sections of the cluster begin, in ascending order of section. Empty for a set that joins
+    /// an existing cluster, because such a set gets sections only by migration.
     pub homes: Vec<Home>,
 }
 
@@ -222,34 +228,35 @@ pub struct Home {
 }
 
 impl SetDefinition {
-    /// Defines the first set of a cluster: all sections begin in it.
+    /// Returns the definition of the first set of a cluster, in which all sections begin.
     #[must_use]
     pub fn first(name: &str, id: SetId, layout: Layout) -> SetDefinition {
         let sections = SectionRun { first: SectionId(0), sections: layout.sections() };
         SetDefinition { name: name.into(), id, layout, homes: Vec::from([Home { sections, set: id }]) }
     }
 
-    /// Defines a set that joins a cluster: it begins without sections.
+    /// Returns the definition of a set that joins an existing cluster and begins without sections.
     #[must_use]
     pub fn joining(name: &str, id: SetId, layout: Layout) -> SetDefinition {
         SetDefinition { name: name.into(), id, layout, homes: Vec::new() }
     }
 
-    /// Defines the first set of a cluster with an id that depends on its name alone, for tests and simulations.
+    /// Returns the definition of the first set of a cluster with an id that depends on its name alone, for tests and
+    /// simulations.
     #[must_use]
     pub fn only(name: &str, layout: Layout) -> SetDefinition {
         SetDefinition::first(name, SetId(layout::fnv1a(layout::NO_SPACES.0, name.as_bytes())), layout)
     }
 
-    /// Returns whether this is the definition of a set with this name and layout. The id may differ, because each
+    /// Returns whether this is the definition of a set with this name and layout. The id is not compared, because each
     /// member of the store may propose a definition with an id that it drew at random.
     #[must_use]
     pub fn defines(&self, name: &str, layout: &Layout) -> bool {
         self.name == name && self.layout.declared() == layout.declared()
     }
 
-    /// Returns the set with which the cluster began, if the definition names it. This set creates the cluster's series
-    /// until it hands that role to another set.
+    /// Returns the set with which the cluster began, if this definition names it. That set is the layout writer until
+    /// it hands the layout to another set.
     pub(crate) fn first_writer(&self) -> Option<SetId> {
         self.homes.iter().find(|home| home.sections.first == SectionId(0)).map(|home| home.set)
     }
@@ -274,21 +281,22 @@ pub struct NodeRecord {
     pub addr: String,
     /// Address of its port for peers.
     pub peer_addr: String,
-    /// Its newest incarnation, 1 or above; never falls. The incarnations of a later lineage are above all incarnations
-    /// of earlier lineages, so no session of an earlier lineage is mistaken for a later session.
+    /// The node's newest incarnation, 1 or above; never falls. The incarnations of a later lineage are above all
+    /// incarnations of earlier lineages, so no session of an earlier lineage is mistaken for a later session.
     pub incarnation: Incarnation,
-    /// Random number with which the newest incarnation registered. A registration with the same number is a repeat.
+    /// Random number with which the newest incarnation registered. A registration with the same number is a repeat, and
+    /// begins no further incarnation.
     pub token: u64,
     /// Number of the last renewal of the newest incarnation.
     pub renew_seq: RenewSeq,
-    /// The liveness counter: number of renewals, raises and transfers applied for the node, in all its incarnations;
-    /// never falls. The store's leader observes the counter to find nodes that no longer renew.
+    /// The node's liveness counter: the number of renewals, raises and transfers that were applied for the node in all
+    /// its incarnations; never falls. The store's leader observes the counter to find nodes that no longer renew.
     pub liveness: Liveness,
-    /// Value of `liveness` when the newest incarnation registered. No command of the incarnation before was applied
-    /// after that.
+    /// Value of `liveness` when the newest incarnation registered. Only commands of the newest incarnation raise the
+    /// counter above this value, because commands of earlier incarnations are now refused.
     pub registered_at: Liveness,
-    /// The longest lease of the incarnations that may still serve: the newest, and earlier incarnations that still own
-    /// sections.
+    /// The longest lease of all incarnations of the node that may still serve: of the newest incarnation, and of
+    /// earlier incarnations that still own sections.
     pub lease: Duration,
     /// Whether an operator drained the node, so that it is to own nothing.
     pub drained: bool,
@@ -305,8 +313,8 @@ impl State {
         self.terms.unwrap_or(Terms::DEFAULTS)
     }
 
-    /// Checks that, under the terms in force, the store's leader waits longer than this lease before it reassigns
-    /// sections.
+    /// Checks that the terms in force are long enough for this lease: the store's leader must wait longer than the
+    /// lease before it gives the sections of a silent node to other nodes.
     ///
     /// # Errors
     /// [`CommandRefusal::LeaseTooLong`].
@@ -341,8 +349,8 @@ impl State {
             .filter(move |(_, record)| owns(record))
     }
 
-    /// Returns the routes that changed after version `since` of the route table; `None` if none did, or no set is
-    /// defined yet.
+    /// Returns the routes that changed after version `since` of the route table; `None` if no route changed, or no set
+    /// is defined yet.
     #[must_use]
     pub fn routes_since(&self, since: RouteVersion) -> Option<RouteUpdate> {
         let set = self.set.as_ref()?;
@@ -378,9 +386,9 @@ impl State {
         changed.into_iter()
     }
 
-    /// Returns the route of a section: to its owner if the section is in this set, and otherwise to the set that has it
-    /// as far as this log knows. If the record has the section in this set, even a newer claim of another set is
-    /// ignored, because only an entry of this log could have sent the section away.
+    /// Returns the route of a section. If this log's record has the section in this set, the route leads to the
+    /// section's owner. Even a newer claim of another set does not change this, because only an entry of this log could
+    /// have sent the section away. Otherwise the route leads to the set that has the section as far as this log knows.
     fn route(&self, section: SectionId) -> Route {
         let record = self.sections.get(section).copied().unwrap_or_default();
         if let SectionRecord::Resident(residence) = record {
@@ -394,7 +402,7 @@ impl State {
     }
 
     /// Returns the facts that this set states about itself to other sets; `None` before the set is defined. `stores`
-    /// has the addresses of the members of its store.
+    /// has the addresses of the members of this set's store.
     #[must_use]
     pub fn facts(&self, stores: Vec<String>) -> Option<SetFacts> {
         let set = self.set.as_ref()?;
@@ -440,7 +448,7 @@ impl State {
                 self.note_event(EventRecord::SetDefined { set: given.id });
                 Ok(())
             }
-            // A definition with another id comes from a proposal that came second: the stored definition stays.
+            // A definition with another id is from a proposal that came second, so the stored definition stays.
             Some(stored) if stored.defines(&given.name, &given.layout) => Ok(()),
             Some(stored) => {
                 Err(CommandRefusal::OtherSet { stored: Box::new(stored.clone()), given: Box::new(given.clone()) })
@@ -451,7 +459,7 @@ impl State {
     fn set_terms(&mut self, command: &SetTerms) -> Result<(), CommandRefusal> {
         let SetTerms { replaces, terms } = *command;
         terms.check()?;
-        // A repeat of a change that was applied has the same result.
+        // A repeat of a change that was already applied has the same result as the change.
         if self.terms != replaces && self.terms != Some(terms) {
             return Err(CommandRefusal::OtherTerms { current: self.terms() });
         }
@@ -487,7 +495,7 @@ impl State {
         let index = match known {
             Some(index) => {
                 let owns = |(_, record): (SectionId, &Residence)| record.owner == Some(NodeId(index as u32 + 1));
-                // The incarnation that ends keeps serving under its lease, if it owns anything.
+                // The previous incarnation may serve until its lease is over, if it owns sections.
                 let earlier =
                     if self.sections.residents().any(owns) { self.nodes[index].lease } else { Duration::ZERO };
                 let node = &mut self.nodes[index];
@@ -553,7 +561,8 @@ impl State {
         Ok(())
     }
 
-    /// Ends the ownerships that an incarnation gives up. These sections have no owner until the next reassignment.
+    /// Ends the ownerships in `released`, which the incarnation gives up. These sections have no owner until the
+    /// store's leader has assigned one.
     fn release(&mut self, node: NodeId, incarnation: Incarnation, released: &[(SectionId, Epoch)]) {
         let version = RouteVersion(self.route_version.0 + 1);
         for &(section, epoch) in released {
@@ -572,7 +581,7 @@ impl State {
         }
     }
 
-    /// Returns the record of a section if an incarnation of a node owns the section under this epoch.
+    /// Returns the residence of a section if this incarnation of the node owns the section under this epoch.
     fn owned_under(
         &self,
         node: NodeId,
@@ -591,8 +600,8 @@ impl State {
         self.living(node, incarnation)?;
         let liveness = &mut self.nodes[node.0 as usize - 1].liveness;
         *liveness = liveness.next();
-        // The bound of a raise is per entry, so a section that is listed twice is raised once. An AllocSvr sends the
-        // raises sorted by section, and a sorted list has no duplicates.
+        // The distance of a raise is bounded per command, so a section that is listed twice is raised only once. An
+        // AllocSvr sends the raises sorted by section, and a sorted list has no duplicates.
         let distinct = raises.is_sorted_by(|one, next| one.section < next.section);
         let mut raised = BTreeSet::new();
         let copies = &mut self.copies;
@@ -606,7 +615,7 @@ impl State {
             if !owns || raise.to > Seq::MAX {
                 return None;
             }
-            // The leader has bounded ticks by its clock before it proposed them.
+            // The leader limited ceilings of ticks by its clock before it proposed this command.
             let is_ticks = layout.is_some_and(|layout| layout.clock_of(raise.section).is_some());
             let bound = if is_ticks { Seq::MAX } else { Seq(record.max_seq.0.saturating_add(limits::MAX_RAISE)) };
             record.advance(Residence { max_seq: record.max_seq.max(raise.to.min(bound)), ..*record });
@@ -648,8 +657,8 @@ impl State {
         Some(epoch)
     }
 
-    /// Returns the liveness counter of a section's owner; `None` if the section has no owner, or the incarnation that
-    /// owns it is over.
+    /// Returns the liveness counter of a section's owner; `None` if the section has no owner, or the owner has
+    /// registered a newer incarnation since it got the section.
     fn owner_liveness(&self, record: &Residence) -> Option<Liveness> {
         let owner = record.owner.and_then(|owner| self.node(owner))?;
         (owner.incarnation == record.incarnation).then_some(owner.liveness)
@@ -672,8 +681,8 @@ impl State {
             return Err(other(record.epoch));
         }
         if owns {
-            // Checked last: a repeat of a committed transfer must not be refused because the target has exited since,
-            // because the owner resumes serving after such a refusal.
+            // This check comes last, because a repeat of a committed transfer must not be refused if the next owner has
+            // exited since. After such a refusal, the previous owner would resume serving the section.
             target?;
             record = Residence {
                 epoch: record.epoch.next(),
@@ -714,7 +723,8 @@ impl State {
         }
     }
 
-    /// Refuses a handover to a node that is about to exit, because the node may be gone before it serves the section.
+    /// Refuses a handover to a node that is about to exit, because the process may be gone before it serves the
+    /// section.
     fn staying(&self, node: NodeId) -> Result<(), CommandRefusal> {
         match self.node(node).filter(|record| record.leaving && self.rules >= Rules::Nine) {
             Some(record) => Err(CommandRefusal::TargetLeaves { node, incarnation: record.incarnation }),

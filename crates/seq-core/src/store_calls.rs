@@ -1,10 +1,10 @@
-//! Decides to which member of the store a call is sent, and how often.
+//! Decides to which member of the store an AllocSvr sends a call, and how often it repeats the call.
 //!
-//! An AllocSvr can repeat each of its calls to the store: the store recognises a repeated registration by its token and
-//! a repeated renewal by its number, and a raise states an absolute ceiling. So after an attempt without a response,
-//! the call is sent to the next member at once. A call makes at most one attempt more than there are members, so that
-//! it can try every member and then a member that was named as the leader. A response to an attempt that was abandoned
-//! is dropped.
+//! Every call of an AllocSvr to the store can be repeated safely. The store recognises a repeated registration by its
+//! token and a repeated renewal by its number, and a raise states an absolute ceiling. So if a member does not respond
+//! to an attempt, the call is sent to the next member at once. The number of attempts of a call is the number of
+//! members plus one, so that the call can try every member and then a member that was named as the leader. After an
+//! attempt was abandoned, a response to it is dropped.
 //!
 //! A time is a duration since any origin that is the same in all calls. The caller, which does the I/O, reads the
 //! clock.
@@ -12,18 +12,19 @@
 use alloc::vec::Vec;
 use core::time::Duration;
 
-/// Time that an attempt at one member may take, unless an operator configures another time.
+/// Timeout of one attempt of a call, which is sent to one member, unless an operator configures another timeout.
 pub const DEFAULT_ATTEMPT_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Time for which a member that did not respond is not called first, even if it is reported as the leader; during this
-/// time a follower forwards the calls. If the member still does not respond afterwards, a call waits one timeout for
-/// it, a fifth of a lease, and the time begins again.
+/// Time for which a member that did not respond is not called first, even if the store reports it as the leader. During
+/// this time, calls go to another member, which forwards them to the leader. After this time, a call goes to the
+/// reported leader first again. If the leader still does not respond, this call loses one timeout, which is a quarter
+/// of a default lease, and the time begins again.
 pub const UNRESPONSIVE_FOR: Duration = Duration::from_secs(10);
 
 /// The members of a store, and the member that is called first. `A` is the type of a member's address.
 #[derive(Clone, Debug)]
 pub struct StoreMembers<A> {
-    /// The members as the leader reported them last, followed by the members of the set file that it did not name.
+    /// The members that the leader reported last, followed by the members of the set file that are not among them.
     /// Never empty.
     all: Vec<A>,
     /// The members of the set file.
@@ -86,13 +87,14 @@ impl<A: Clone + PartialEq> StoreMembers<A> {
         StoreCall { member: self.first.clone(), attempt: 0, left: self.all.len() }
     }
 
-    /// Notes that the leader responded to the attempt, itself or through this member.
+    /// Notes that an attempt got a response of the leader, either from the leader itself or through the member that was
+    /// called. The next call goes to that member first.
     pub fn on_response(&mut self, call: &StoreCall<A>) {
         self.first.clone_from(&call.member);
     }
 
-    /// Notes that the attempt failed. Returns true if the caller is to make another attempt, which `call` then
-    /// describes, and false if the call failed.
+    /// Notes that an attempt failed. Returns true if the caller is to make another attempt, which `call` now describes,
+    /// and false if the whole call failed.
     #[must_use]
     pub fn on_failure(&mut self, call: &mut StoreCall<A>, failure: AttemptFailure<A>, now: Duration) -> bool {
         let named = match failure {
@@ -112,9 +114,9 @@ impl<A: Clone + PartialEq> StoreMembers<A> {
         more
     }
 
-    /// Adopts the list of members that the store sent, with the leader first. The list has members that were added
-    /// after the set file was read. The next call goes to the leader without a hop through a follower, unless the
-    /// leader did not respond a short time ago. An empty list changes nothing.
+    /// Adopts a list of members that the store sent, with the leader first. The list may have members that are not in
+    /// the set file, because they were added later. The next call goes to the leader directly, unless the leader failed
+    /// to respond within the last [`UNRESPONSIVE_FOR`]. An empty list changes nothing.
     pub fn adopt(&mut self, members: &[A], now: Duration) {
         let Some(leader) = members.first() else { return };
         let unresponsive = self.unresponsive.as_ref();
@@ -126,7 +128,8 @@ impl<A: Clone + PartialEq> StoreMembers<A> {
         self.all = members.iter().chain(rest).cloned().collect();
     }
 
-    /// Returns the member after a given member, or the first member if the given member is not in the list.
+    /// Returns the member that follows `member` in the list, after the last member the first. If `member` is not in the
+    /// list, returns the first member.
     fn after(&self, member: &A) -> A {
         let next = self.all.iter().position(|one| one == member).map_or(0, |index| index + 1);
         self.all[next % self.all.len()].clone()

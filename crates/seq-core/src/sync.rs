@@ -1,4 +1,5 @@
-//! The atomic types of the counters: those of `core`, or those of loom while its model checker runs the tests.
+//! The atomic types that the counters use. They are the types of `core`, or the types of loom while its model checker
+//! runs the tests.
 
 pub(crate) use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
@@ -17,8 +18,8 @@ mod tracked {
 
     use super::{AcqRel, Acquire};
 
-    /// A `OnceBox` like that of once_cell, whose pointer loom can track. The first value stays, because it is set by
-    /// one compare-and-swap, which has the orderings that once_cell uses.
+    /// A replacement of once_cell's `OnceBox` that loom can track. A compare-and-swap on `present` sets the first
+    /// value, and later values are dropped. It has the same memory orderings as the compare-and-swap in once_cell.
     #[derive(Debug)]
     pub(crate) struct OnceBox<T> {
         present: loom::sync::atomic::AtomicBool,

@@ -1,11 +1,13 @@
-//! Scenario files. Each has blocks of commands for a state machine, and after each block the decisions of the machine.
+//! Runs scenario files, which test state machines. A scenario file has blocks of commands for a machine, and after the
+//! commands of each block the decisions of the machine.
 //!
-//! A block is one or more commands, a line each, then `----`, then the decisions of the machine, up to an empty line.
-//! An indented line continues the command above it. A line that starts with `#` is a comment. A command is a name,
-//! words and `key=value` pairs. The comment of each machine's `carry_out` lists the commands of that machine.
+//! A block has one or more commands, each on a line of its own, then the line `----`, then the decisions of the
+//! machine. It ends at an empty line. An indented line continues the command above it. A line that starts with `#` is a
+//! comment. A command has a name, words, and `key=value` pairs. The comment of each machine's `carry_out` lists the
+//! commands of that machine.
 //!
-//! **Invariant:** every word of a command is read, otherwise the run fails, so a misspelt key never goes unnoticed.
-//! With `UPDATE_EXPECT=1` the decisions in the files are replaced by those of this run.
+//! **Invariant:** a run fails if the machine does not read every word of a command, so that a misspelt key is noticed.
+//! With `UPDATE_EXPECT=1`, a run replaces the decisions in the files by its own.
 
 extern crate std;
 
@@ -148,7 +150,8 @@ impl<'a> Command<'a> {
         self.find(key).unwrap_or_else(|| self.fail(&format!("{key}=, {}, is missing", T::WHAT)))
     }
 
-    /// Returns the values of a key, separated by commas in the text; an empty list without the key.
+    /// Returns the values of a key, which are separated by commas in the text; an empty list if the command has no such
+    /// key.
     pub(crate) fn list<T: Value>(&self, key: &str) -> Vec<T> {
         self.text_of(key).map_or_else(Vec::new, |values| values.split(',').map(|value| self.parse(value)).collect())
     }

@@ -1,12 +1,12 @@
-//! The response to a batch, as parallel lists.
+//! Encodes the response to a batch, whose fields are parallel lists with one entry for each item.
 
 use seq_api::service::{Allocation, ItemReply};
 use seq_proto::{status, v1};
 
 use crate::timeout::Deadline;
 
-/// Encodes the results of the items, in the order of the request. An item without a result is refused with
-/// `WOULD_WAIT`. If no result had to wait, `deadline` may be `None`.
+/// Encodes the results of the items of a batch, in the order of the items. An item without a result is encoded as
+/// refused with `WOULD_WAIT`. `deadline` is the deadline of the request, or `None` if no item waited.
 #[inline]
 pub(crate) fn encode(
     results: impl Iterator<Item = ItemReply<Allocation>>,
@@ -49,7 +49,8 @@ pub(crate) fn encode(
     response
 }
 
-/// Adds the lost attempts of an item. It is cold, because attempts are lost only when an owner is lost.
+/// Adds the number of attempts with unknown outcome that were made for an item. The function is marked as cold, because
+/// such attempts occur only after an owner failed.
 #[cold]
 fn add_lost(response: &mut v1::NextManyResponse, index: u32, attempts: u32) {
     let lost = response.lost.get_or_insert_default();

@@ -1,8 +1,9 @@
-//! Dispatch of a port's requests by content type: gRPC requests go to their services, all others to the HTTP handlers.
+//! Dispatches the requests of a port by their content type: gRPC requests to their services, and all other requests to
+//! the HTTP handlers.
 //!
 //! **Invariant:** the memory of a request to `SequenceService` or `IdService` is counted for its connection from the
-//! dispatch on. Only two header fields are read here, one of the request and one of the response. A node with traces
-//! also reads the field with the caller's trace.
+//! dispatch on. To keep the dispatch cheap, only three header fields are read here: the content type and the timeout of
+//! the request, and the status of the response. A node with traces also reads the field with the caller's trace.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -30,13 +31,13 @@ use crate::memory::Memory;
 use crate::request_span::{self, Names};
 use crate::timeout;
 
-/// Dispatcher of a port's requests. Clones are handles.
+/// Dispatcher of a port's requests. Clones are handles to the same dispatcher.
 pub(crate) struct Dispatch<F>(Arc<Inner<F>>);
 
 struct Inner<F> {
     handlers: Arc<Handlers<F>>,
-    /// Service for numbers. It is separate from the other services, because looking up a path among all of them costs
-    /// more than an allocation.
+    /// Service for numbers. It is separate from `services`, because looking up the path among all services costs more
+    /// than the allocation of a number.
     sequences: SequenceServiceServer<grpc_service::Service<F>>,
     ids: IdServiceServer<grpc_service::Service<F>>,
     services: Routes,
@@ -45,8 +46,8 @@ struct Inner<F> {
 }
 
 impl<F: SequenceService> Dispatch<F> {
-    /// Creates a dispatcher. It sends gRPC requests of `SequenceService` to the handlers, and other gRPC requests to
-    /// `services`.
+    /// Creates a dispatcher. It passes gRPC requests of `SequenceService` and `IdService`, and all requests that are
+    /// not gRPC, to `handlers`. It passes all other gRPC requests to `services`.
     pub(crate) fn new(handlers: Arc<Handlers<F>>, services: Routes, memory: MemoryBudget, names: Names) -> Dispatch<F> {
         let sequences = SequenceServiceServer::new(grpc_service::Service(handlers.clone()))
             .max_decoding_message_size(seq_core::limits::MAX_CALL_BYTES)
@@ -110,8 +111,9 @@ impl<F: SequenceService> Service<Request<Body>> for Dispatch<F> {
     }
 }
 
-/// Returns whether a request is gRPC in the form that is supported here: protobuf over HTTP/2. Other forms (gRPC-Web,
-/// other codecs, HTTP/1.1) need another framing of the response, so their clients could not read an allocated number.
+/// Returns whether a request is gRPC in the form that is supported here, which is protobuf over HTTP/2. The response to
+/// other forms (gRPC-Web, other codecs, HTTP/1.1) needs another framing, so the clients could not read a number that
+/// was allocated for them.
 pub(crate) fn is_grpc(request: &Request<Body>) -> bool {
     let suffix = request.headers().get(CONTENT_TYPE).and_then(|is| is.as_bytes().strip_prefix(b"application/grpc"));
     let Some(suffix) = suffix else { return false };
@@ -124,10 +126,11 @@ fn is_of(service: &str, path: &str) -> bool {
     path.strip_prefix('/').and_then(|path| path.strip_prefix(service)).is_some_and(|rest| rest.starts_with('/'))
 }
 
-/// End of a request by the timeout that its caller stated. The library ends the request at the same time, but would use
-/// the code CANCELLED.
+/// Timer of a gRPC request, which ends the request at the timeout that its caller stated. The library would end the
+/// request at the same time, but with the code CANCELLED.
 pub(crate) enum End {
-    /// Time of the end, without a timer. Most responses are ready immediately and need no timer.
+    /// Time at which the request ends. A timer is created only when the request has to wait, because most responses are
+    /// ready at once.
     At(Instant),
     Waiting(Pin<Box<Sleep>>),
 }
@@ -144,10 +147,10 @@ impl End {
 
 /// The future of a response.
 pub(crate) enum ResponseFuture {
-    /// Response of another service than `SequenceService`.
+    /// Response of a service for which no memory is counted.
     Service(BoxFuture<Response<Body>, Infallible>),
-    /// Response of `SequenceService` over any protocol, with the memory that its request holds, and, over gRPC, the
-    /// deadline that its caller set.
+    /// Response of `SequenceService`, `IdService` or the HTTP handlers. It has the memory that its request holds, and,
+    /// over gRPC, the timer of the request if its caller stated a timeout.
     Sequence(BoxFuture<Response<Body>, Infallible>, Option<Memory>, Option<End>),
     /// Refusal of a request that belongs to no service.
     Refused(Option<Response<Body>>),
@@ -179,8 +182,9 @@ impl Future for ResponseFuture {
     }
 }
 
-/// Replaces the library's status for a message that cannot be decoded by a status with this service's code and reason.
-/// The head of a response has a status only if the response has no message.
+/// If the response is the library's status for a message that it could not decode, replaces it by a status with this
+/// service's code and reason. Only the head of the response is examined, because the head contains a status only if the
+/// response has no message.
 fn normalize_status(response: Response<Body>) -> Response<Body> {
     if !response.headers().contains_key(Status::GRPC_STATUS) {
         return response;

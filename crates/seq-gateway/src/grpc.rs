@@ -1,8 +1,8 @@
-//! The gRPC endpoint of an AllocSvr. It has sequences, status, health and reflection on one listener, and JSON on the
-//! same port.
+//! The gRPC endpoint of an AllocSvr. It serves numbers, ids, status, health and reflection on one listener, and JSON on
+//! the same port.
 //!
-//! One endpoint runs per core, on the core's runtime and with its own listener. The kernel spreads the connections of a
-//! port over the endpoints. All limits of a connection are named in this module.
+//! One endpoint runs on each core, in the core's runtime and with its own listener. The kernel distributes the
+//! connections of a port over the endpoints. All limits of a connection are defined in this module.
 
 use std::io;
 use std::sync::Arc;
@@ -34,15 +34,17 @@ use crate::http;
 use crate::request_span::Names;
 
 /// Limit on concurrent requests of one connection. It is enough for a busy client, which has several connections.
-/// Further requests wait at the client. The node's [`MemoryBudget`] limits the memory of requests.
+/// Further requests wait at the client. The memory of the requests is limited separately, by the node's
+/// [`MemoryBudget`].
 const MAX_STREAMS_PER_CONNECTION: u32 = 256;
 
-/// HTTP/2 flow-control window of one request. It is large enough for a full batch to arrive without waiting for the
-/// window.
+/// HTTP/2 flow-control window of one request. It is large enough for a full batch to arrive without a wait for the
+/// window to grow.
 const STREAM_WINDOW: u32 = 256 << 10;
 
-/// HTTP/2 flow-control window of one connection. It is large enough for two full batches. If the caller does not read
-/// the responses of a stream, the stream's arrived bytes stay unread, and the [`MemoryBudget`] does not count them.
+/// HTTP/2 flow-control window of one connection. It is large enough for two full batches. If a caller does not read the
+/// responses of a stream, the stream's bytes that have arrived stay unread here, and the [`MemoryBudget`] does not
+/// count them.
 const CONNECTION_WINDOW: u32 = 2 * STREAM_WINDOW;
 
 /// Limits of one connection.
@@ -53,31 +55,33 @@ const BOUNDS: Bounds = Bounds {
     drain: Duration::from_secs(3),
 };
 
-/// A node's reports of itself.
+/// What a node reports about itself.
 pub trait NodeView: Send + Sync {
     /// Returns the response of `StatusService.Status`.
     fn status(&self) -> v1::StatusResponse;
 
-    /// Returns the response of `StatusService.ListCeilings`, beginning at section `first`. A node without sections has
-    /// no ceilings.
+    /// Returns the response to `StatusService.ListCeilings`, which begins at the section `first`. The default
+    /// implementation is for a node without sections, which has no ceilings.
     fn ceilings(&self, first: SectionId) -> v1::ListCeilingsResponse {
         let _ = first;
         v1::ListCeilingsResponse { set: self.status().set, ..v1::ListCeilingsResponse::default() }
     }
 
-    /// Begins the response to `StatusService.ListActivity`.
+    /// Begins the response to `StatusService.ListActivity`. The returned closure completes it.
     ///
     /// # Errors
-    /// The refusal of a request that exceeds the limits of the node, or of any request to a node without sections.
+    /// The refusal of a request that exceeds the node's limits on reports, or of any request to a node without
+    /// sections.
     fn activity(&self, request: v1::ListActivityRequest) -> Result<Report<v1::ListActivityResponse>, Status> {
         let _ = request;
         Err(Status::unimplemented(NO_SECTIONS))
     }
 
-    /// Begins the response to `StatusService.DescribeSection`.
+    /// Begins the response to `StatusService.DescribeSection`. The returned closure completes it.
     ///
     /// # Errors
-    /// The refusal of a section that the node does not own, or of a request that exceeds the limits of the node.
+    /// The refusal of a request for a section that the node does not own, or of a request that exceeds the node's
+    /// limits on reports.
     fn describe_section(
         &self,
         request: v1::DescribeSectionRequest,
@@ -94,10 +98,10 @@ pub trait NodeView: Send + Sync {
 
 const NO_SECTIONS: &str = "this node owns no sections: request it from an AllocSvr";
 
-/// Work that makes a response. It takes milliseconds, so it is not done on the runtime of an endpoint.
+/// Closure that completes a response. This takes milliseconds, so it must not run in the runtime of an endpoint.
 pub type Report<T> = Box<dyn FnOnce() -> T + Send>;
 
-/// Reports of a node that has only a status and no sections.
+/// A function that returns a status is the view of a node that has no sections.
 impl<F: Fn() -> v1::StatusResponse + Send + Sync> NodeView for F {
     fn status(&self) -> v1::StatusResponse {
         self()
@@ -107,15 +111,15 @@ impl<F: Fn() -> v1::StatusResponse + Send + Sync> NodeView for F {
 /// Source of the status service's responses.
 pub type AdminView = Arc<dyn NodeView>;
 
-/// Services and limits of a node. Each of its endpoints, one per core, has a clone.
+/// Services and limits of a node. Each of the node's endpoints, one on each core, has a clone.
 #[derive(Clone)]
 pub struct Node {
     /// The node's status.
     pub admin: AdminView,
     /// Readiness of the node, as reported by the health service.
     pub ready: Checks,
-    /// Further services of the port. Real nodes have none here, because the services for peers have a port of their own
-    /// ([`crate::peers`]). Simulated nodes serve callers and peers on one port.
+    /// Additional services of the port. Real nodes have none here, because their services for peers have a separate
+    /// port ([`crate::peers`]). Simulated nodes serve callers and peers on the same port.
     pub beside: Routes,
     /// Admission of connections.
     pub admission: Admission,
@@ -127,7 +131,7 @@ pub struct Node {
     pub memory: MemoryBudget,
 }
 
-/// Serves `service` on `listener`, in `group`, on the current runtime, until the group shuts down.
+/// Serves `service` on `listener`, with tasks in `group` on the current runtime, until the group shuts down.
 ///
 /// # Errors
 /// If the listener cannot be registered with the runtime.
@@ -160,8 +164,9 @@ pub fn serve<F: SequenceService>(
     port.serve(Dispatch::new(handlers, services, memory, names), listener.into(), group)
 }
 
-/// Returns the guard of a node's port for callers. gRPC clients and JSON clients each get a refusal in their own form.
-/// If `tokens` is set because there are tenants, a caller may present a token instead of a certificate.
+/// Returns the guard of a node's port for callers. It refuses gRPC requests with a gRPC status, and other requests with
+/// an error in JSON. If `tokens` is true, because the node has tenants, a caller may present a token instead of a
+/// certificate.
 fn guard(node: &str, set: String, tokens: bool) -> Guard {
     let respond: Respond = |request, status| {
         if is_grpc(request) { status.clone().into_http() } else { http::refused(status) }
@@ -176,7 +181,7 @@ fn guard(node: &str, set: String, tokens: bool) -> Guard {
 
 pub(crate) struct Admin {
     pub(crate) view: AdminView,
-    /// Whether the port is for nodes. On such a port, callers that are not nodes get a shorter status.
+    /// Whether the port is for nodes. On such a port, callers that are not nodes get a status with fewer fields.
     pub(crate) for_nodes: bool,
 }
 
@@ -226,7 +231,7 @@ impl StatusService for Admin {
     }
 }
 
-/// Makes a response on a thread for blocking work, because this takes milliseconds.
+/// Runs the closure that completes a response on a thread for blocking work, because this takes milliseconds.
 async fn made<T: Send + 'static>(report: Report<T>) -> Result<Response<T>, Status> {
     let made = tokio::task::spawn_blocking(report).await;
     made.map(Response::new).map_err(|error| Status::internal(format!("the report was not made: {error}")))

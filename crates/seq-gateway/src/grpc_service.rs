@@ -1,5 +1,5 @@
-//! `SequenceService` and `IdService` over gRPC. Each method calls its handler, with the deadline that `grpc-timeout`
-//! states.
+//! Implements `SequenceService` and `IdService` over gRPC. Each method calls its handler, with the deadline that the
+//! header `grpc-timeout` states.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -36,7 +36,7 @@ where
     }
 }
 
-/// Returns the memory of a request. [`crate::dispatch`] has begun to count it.
+/// Returns the counted memory of a request. [`crate::dispatch`] has stored it in the request's extensions.
 fn memory<Q>(request: &Request<Q>) -> Memory {
     request.extensions().get::<Memory>().expect("each request has its memory").clone()
 }

@@ -1,5 +1,5 @@
-//! Handlers of requests to `SequenceService`, for all protocols. A handler validates the request, calls the
-//! `SequenceService`, and builds the response.
+//! Handlers of requests for numbers, for all protocols. A handler validates the request, calls the `SequenceService`,
+//! and builds the response.
 
 use std::sync::Arc;
 
@@ -42,7 +42,7 @@ pub(crate) struct Handlers<F> {
 pub(crate) struct RequestContext {
     /// Time until which the request may wait for its response.
     pub(crate) deadline: Deadline,
-    /// Protocol of the request, used if the request was not forwarded.
+    /// Protocol over which the request arrived. It is used for the metrics if no other node forwarded the request.
     pub(crate) via: Via,
     pub(crate) caller: Caller,
     pub(crate) memory: Memory,
@@ -70,18 +70,19 @@ impl<F: SequenceService> Handlers<F> {
         Handlers { service, latency, id_counts, closing, allocate_on_get, tenants, ready, routes }
     }
 
-    /// Returns whether a load balancer may send requests to this node.
+    /// Returns whether a load balancer may send requests to this node. Records the call as a probe.
     pub(crate) fn is_ready(&self) -> bool {
         !self.closing.is_cancelled() && self.ready.probe()
     }
 
-    /// Returns whether HTTP/1.1 connections end after a response. They do while the node leaves, because a request is
-    /// lost if its connection is closed at another time.
+    /// Returns whether each HTTP/1.1 connection is closed after its next response. This is so while the node leaves. If
+    /// the connection were closed at another time, a request on it could be lost.
     pub(crate) fn ends_connections(&self) -> bool {
         self.ready.departure().ends_connections()
     }
 
-    /// Returns the sender of a request, given its connection and the value of its header `authorization`.
+    /// Returns the sender of a request. `peer` is the peer of the request's connection, and `authorization` the value
+    /// of the request's header of this name.
     ///
     /// # Errors
     /// The sender belongs to no tenant, or its tenant has too many connections.
@@ -92,7 +93,7 @@ impl<F: SequenceService> Handlers<F> {
         }
     }
 
-    /// Returns the sender of all messages of a stream, in the same way as [`Handlers::caller`] for one request.
+    /// Returns the sender of all messages of a stream, as [`Handlers::caller`] does for one request.
     ///
     /// # Errors
     /// The errors of [`Handlers::caller`].
@@ -103,7 +104,7 @@ impl<F: SequenceService> Handlers<F> {
         }
     }
 
-    /// Returns the routes that are newer than the caller's version `known`; `None` if there are none.
+    /// Returns the routes that are newer than the version `known` of the caller's routes; `None` if there are none.
     pub(crate) fn newer_routes(&self, known: Option<u64>) -> Option<v1::Routes> {
         self.routes.newer(&self.service, known)
     }
@@ -119,7 +120,7 @@ impl<F: SequenceService> Handlers<F> {
         let item = Item { uid, count: convert::count(request.count)?, epoch: Epoch(request.epoch) };
         let item = context.caller.admit_one(item)?;
         let allocation = match request.above {
-            // A lane has an address in the place of a uid. Only nodes send requests with such an address.
+            // The uid of such a request is the address of a lane. Only nodes send requests with these addresses.
             Some(above) if request.hops > 0 => self.service.next_in_lane(call, item, Seq(above).min(Seq::MAX)).await?,
             _ => self.service.next(call, item).await?,
         };

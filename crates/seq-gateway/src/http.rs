@@ -1,9 +1,9 @@
-//! HTTP on the gRPC port: JSON as the Connect protocol defines it, plain text for shells, and the OpenAPI description
-//! of both.
+//! Serves HTTP on the gRPC port: JSON as defined by the Connect protocol, plain text for shells, and the OpenAPI
+//! description of both.
 //!
-//! Every response is built from one whole request, with limits on its bytes and its time, in the same way for HTTP/1.1
-//! and HTTP/2. If a request is refused early, its rest is first read and discarded, within limits, because the refusal
-//! is lost if a connection with unread bytes is closed.
+//! Every response is built from a whole request, within limits on the request's bytes and time, in the same way for
+//! HTTP/1.1 and HTTP/2. If a request is refused before its body was read, the body is then read and discarded, within
+//! limits. Otherwise the connection would be closed with unread bytes, and the client might not get the refusal.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -46,11 +46,11 @@ const HINT: &str = "seqsvr allocates sequence numbers and ids.\n\n\
     GET  /readyz, /livez           200 or 503, for load balancers\n\n\
     gRPC is on this port as well.\n";
 
-/// Limit on the bytes of a refused request that are read and discarded. It is the size of the largest message with a
-/// margin.
+/// Limit on the bytes of a refused request that are read and discarded. It is the size of the largest message, with
+/// some margin.
 const DRAIN_BYTES: usize = 2 << 20;
 
-/// Timeout of reading the rest of a refused request. A sender that is slower only loses the refusal.
+/// Timeout for reading the rest of a refused request. A sender that is slower than this may not get the refusal.
 const DRAIN_TIME: Duration = Duration::from_secs(2);
 
 const TEXT: &str = "text/plain; charset=utf-8";
@@ -63,7 +63,7 @@ pub(crate) async fn handle<F: SequenceService>(handlers: &Arc<Handlers<F>>, requ
     if head.method == Method::HEAD {
         response = without_body(response);
     }
-    // If reading the body timed out, the rest is not read.
+    // If reading the body has timed out, the rest of the body is not read.
     if response.status() != StatusCode::GATEWAY_TIMEOUT {
         drain(&head, &mut body).await;
     }
@@ -120,20 +120,21 @@ fn caller<F: SequenceService>(handlers: &Handlers<F>, head: &Parts) -> Result<Ca
     handlers.caller(head.extensions.get(), head.headers.get(AUTHORIZATION).map(HeaderValue::as_bytes))
 }
 
-/// Returns the memory of a request. [`crate::dispatch`] has begun to count it.
+/// Returns the counted memory of a request. [`crate::dispatch`] has stored it in the request's extensions.
 fn memory(head: &Parts) -> Memory {
     head.extensions.get::<Memory>().expect("each request has its memory").clone()
 }
 
-/// Returns whether the content type is one of gRPC's. A request that can be served as gRPC is not passed to this
-/// module.
+/// Returns whether the request has a content type of gRPC. Such a request is refused here, because requests that can be
+/// served as gRPC are not passed to this module.
 fn is_any_grpc(head: &Parts) -> bool {
     let content_type = head.headers.get(CONTENT_TYPE).map_or(&b""[..], |is| is.as_bytes());
     content_type.get(..16).is_some_and(|start| start.eq_ignore_ascii_case(b"application/grpc"))
 }
 
-/// Returns whether a proxy could compute another length of the body, because the transfer encodings are not exactly
-/// `chunked` (RFC 9112, section 6.1). The library refuses unknown encodings, but accepts a repeated `chunked`.
+/// Returns whether a proxy could compute another length of the body than this server does, because the request's
+/// transfer encodings are not exactly `chunked` (RFC 9112, section 6.1). The HTTP library refuses unknown encodings,
+/// but accepts a repeated `chunked`.
 fn has_other_framing(head: &Parts) -> bool {
     let mut encodings = head.headers.get_all(TRANSFER_ENCODING).iter();
     let first = encodings.next();

@@ -1,5 +1,5 @@
-//! Metrics of ids. A request is counted where it is processed, with one uncontended add, because each core has its own
-//! endpoint. A task publishes the counts once a second.
+//! Metrics of ids. A request is counted where it is processed, with one uncontended atomic add, because each core has
+//! its own endpoint with its own counts. A task publishes the counts once a second.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -24,7 +24,7 @@ const CODES: usize = 17;
 
 const VIAS: usize = Via::ALL.len();
 
-/// Number of values of the label `shape`: the presets, and `timed` for all other shapes that have a time.
+/// Number of values of the label `shape`: the presets, and `timed` for all other shapes whose ids contain a time.
 const SHAPES: usize = PRESETS.len() + 1;
 
 /// Counts by shape, protocol and code.
@@ -33,7 +33,8 @@ type Table<T> = [[[T; CODES]; VIAS]; SHAPES];
 /// Counts of one endpoint.
 pub(crate) struct IdCounts {
     set: String,
-    /// Counts of ids for the code OK, and of refused requests for the other codes.
+    /// Counts by shape, protocol and code. For the code OK they are counts of ids, and for other codes of refused
+    /// requests.
     outcomes: Box<Table<AtomicU64>>,
     /// Part of the counts that the metrics already include.
     published: Mutex<Box<Table<u64>>>,
@@ -41,7 +42,8 @@ pub(crate) struct IdCounts {
 }
 
 impl IdCounts {
-    /// Creates the counts of an endpoint of a set, and publishes them until the group shuts down.
+    /// Creates the counts of an endpoint of the set `set`, and starts a task that publishes them until the group shuts
+    /// down.
     pub(crate) fn start(set: &str, group: &TaskGroup) -> Arc<IdCounts> {
         let counts = Arc::new(IdCounts::new(set));
         let (published, shutdown) = (counts.clone(), group.token());
@@ -63,7 +65,7 @@ impl IdCounts {
         }
     }
 
-    /// Adds a count of ids if the code is OK, or of refused requests if it is any other code.
+    /// Adds `count` to the counts: of ids if the code is OK, and of refused requests for any other code.
     pub(crate) fn add(&self, series: &IdSeries, via: Via, code: Code, count: u64) {
         self.outcomes[shape_index(&series.shape)][via as usize][code as usize].fetch_add(count, Relaxed);
     }
@@ -97,8 +99,8 @@ impl IdCounts {
     }
 }
 
-/// Returns the index of a shape among the presets; if it is no preset, the number of presets. All counters have the
-/// same index.
+/// Returns the index of a shape among the presets, or the number of presets if the shape is not a preset. All counters
+/// have the same index.
 fn shape_index(shape: &Shape) -> usize {
     let is = |known: &Shape| match (known, shape) {
         (Shape::Counter(_), Shape::Counter(_)) => true,

@@ -1,5 +1,4 @@
-//! Handlers of requests to `IdService` over gRPC and Connect. The handlers of all protocols take ids from an
-//! [`IdSource`].
+//! Handlers of requests to `IdService` over gRPC and Connect. For all protocols, ids are taken from an [`IdSource`].
 
 pub(crate) use seq_api::ids::IdRequest;
 use seq_api::ids::IdSeries;
@@ -20,7 +19,7 @@ pub(crate) use refusal::IdRefusal;
 pub(crate) use source::{IdContext, IdSource, Ids, MAX_LISTED, parse, parse_after};
 
 impl RequestContext {
-    /// Returns the part of the request's context that a request for ids needs.
+    /// Returns the part of this context that a request for ids needs.
     pub(crate) fn of_ids(&self) -> IdContext<'_> {
         IdContext { deadline: self.deadline.at, via: self.via, caller: &self.caller }
     }

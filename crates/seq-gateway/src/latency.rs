@@ -1,8 +1,8 @@
 //! Sampled latency of requests.
 //!
-//! Two clock reads and one record in a histogram cost several times as much as an allocation, so only a sample of the
-//! requests is measured. Whether a request is in the sample does not depend on its latency, so the distribution of the
-//! sample is the distribution of all requests.
+//! Measuring a request takes two readings of the clock and a record in a histogram, which cost several times as much as
+//! an allocation. So only a sample of the requests is measured. A request is chosen for the sample independently of its
+//! latency, so the sample has the same distribution of latencies as all requests.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Instant;
@@ -11,7 +11,7 @@ use metrics::{Histogram, histogram};
 use seq_api::metrics::REQUEST_SECONDS;
 use seq_api::service::Via;
 
-/// Number of requests of which one is measured. The first request of an endpoint is measured.
+/// Number of requests of which one is measured. The first request of an endpoint is always measured.
 const ONE_IN: u32 = 16;
 
 /// The latency histograms of one endpoint.
@@ -26,7 +26,8 @@ impl Latency {
         Latency { turn: AtomicU32::new(0), seconds: Via::ALL.map(seconds) }
     }
 
-    /// If this request is in the sample, measures it until the returned value is dropped; otherwise returns `None`.
+    /// If the current request is in the sample, returns a value that measures the request until it is dropped;
+    /// otherwise returns `None`.
     pub(crate) fn sample(&self, via: Via) -> Option<Sample<'_>> {
         let turn = self.turn.fetch_add(1, Relaxed);
         turn.is_multiple_of(ONE_IN).then(|| Sample { began: Instant::now(), seconds: &self.seconds[via as usize] })

@@ -1,8 +1,8 @@
-//! The endpoints in front of a `SequenceService`. gRPC, JSON over HTTP and plain text over HTTP share one port, and the
-//! Redis protocol has another. A node's port for its peers is also here.
+//! The endpoints in front of a `SequenceService`. One port serves gRPC, JSON over HTTP and plain text over HTTP.
+//! Another port serves the Redis protocol. A node's port for its peers is also in this crate.
 //!
-//! An endpoint decodes and validates requests, limits their size and time, and encodes responses and refusals. It makes
-//! no decision about numbers.
+//! An endpoint decodes and validates requests, limits their size and time, and encodes the responses and refusals. It
+//! makes no decision about numbers.
 
 mod batch_response;
 mod dispatch;

@@ -1,8 +1,8 @@
-//! The memory of a request. It is counted for the body as it arrives, for the items while they are processed, and for
-//! the response until the transport has sent it.
+//! Counts the memory of each request: its body as the body arrives, its items while they are processed, and its
+//! response until the transport has sent it.
 //!
-//! No memory is reserved for the future growth of a request. If a part of a request does not fit, the request is
-//! refused before any number is allocated.
+//! No memory is reserved for parts of a request that have not arrived. If a part does not fit into the memory that is
+//! left, the request is refused before any number is allocated.
 
 use std::mem::size_of;
 use std::pin::Pin;
@@ -20,12 +20,12 @@ use seq_proto::Reason;
 use tonic::Status;
 use tonic::body::Body;
 
-/// Bytes that are counted for a request in addition to its message: the state of an HTTP/2 stream, its headers, and its
-/// task.
+/// Bytes that are counted for a request in addition to its message. They stand for the state of an HTTP/2 stream, its
+/// headers, and its task.
 pub(crate) const REQUEST_BYTES: usize = 4 << 10;
 
-/// Bytes that are counted for an item until the response is encoded: its decoded form, its result, and its part of the
-/// response.
+/// Bytes that are counted for an item until the response is encoded. They stand for the item's decoded form, its
+/// result, and its part of the response.
 pub(crate) const ITEM_BYTES: usize = size_of::<DecodedItem>() + size_of::<ItemReply<Allocation>>() + 32;
 
 /// The memory of one request. Clones belong to the same request.
@@ -40,7 +40,7 @@ struct Held {
 }
 
 impl Memory {
-    /// Begins to count the memory of a request, in the account of its connection.
+    /// Begins to count the memory of a request in the account of its connection, which is part of `budget`.
     pub(crate) fn of(budget: &MemoryBudget, peer: Option<&Peer>) -> Result<Memory, Status> {
         let charge = match peer {
             Some(peer) => peer.account(budget).charge(REQUEST_BYTES),
@@ -59,24 +59,24 @@ impl Memory {
         self.0.charge.grow(bytes).map_err(|OutOfMemory| Refusal::OutOfMemory)
     }
 
-    /// Sets the memory that a stream holds now. `buffers` is the number of bytes of its buffers, and `items` the number
-    /// of its items.
+    /// Sets the memory that is counted for a stream. `buffers` is the number of bytes in the stream's buffers, and
+    /// `items` the number of items of the messages that it holds.
     pub(crate) fn set_stream(&self, buffers: usize, items: usize) {
         self.0.charge.set(REQUEST_BYTES + buffers + items * ITEM_BYTES);
     }
 
-    /// Returns the number of bytes of the body that have arrived so far. It wraps around.
+    /// Returns the number of bytes of the request's body that have arrived so far. The number wraps around.
     pub(crate) fn received(&self) -> usize {
         self.0.received.load(Relaxed)
     }
 
-    /// Returns a body whose bytes are counted as they arrive.
+    /// Returns the body of the request, whose bytes are counted as they arrive.
     pub(crate) fn receive<B>(&self, body: B) -> Received<B> {
         Received { body, memory: self.0.clone() }
     }
 
-    /// Returns a body whose bytes are counted until they are sent. Of the request itself, only [`REQUEST_BYTES`] and
-    /// the memory that [`Memory::set_stream`] sets remain counted.
+    /// Returns the body of the response, whose bytes are counted until they are sent. Of the memory of the request
+    /// itself, only [`REQUEST_BYTES`] and the memory set by [`Memory::set_stream`] remain counted.
     pub(crate) fn send(self, body: Body, cx: &mut Context<'_>) -> Body {
         self.0.charge.set(REQUEST_BYTES);
         Body::new(Sent::new(body, self.0, cx))
@@ -124,12 +124,12 @@ impl HttpBody for Received<Body> {
 
 /// The body of a response.
 ///
-/// While a response waits for the transport, only a copy of the encoded message is held, and neither the message itself
-/// nor the buffer into which it was encoded. Therefore the first message is encoded immediately, and not when the
-/// transport has space for it. If the response has only one message, which is followed by its trailers, the original
-/// body is dropped at that time.
+/// While a response waits for the transport, only a copy of the encoded message is held, but neither the message itself
+/// nor the buffer into which it was encoded. Therefore the first message is encoded at once, and not only when the
+/// transport has space for it. If the response consists of only one message and its trailers, the original body is
+/// dropped at the same time.
 struct Sent {
-    /// The first frame, if it was ready when the response was made, until it is sent.
+    /// The first frame, if it was ready when the response was made and has not been sent yet.
     first: Option<Result<Frame<Bytes>, Status>>,
     second: Option<Result<Frame<Bytes>, Status>>,
     body: Body,

@@ -1,6 +1,6 @@
-//! The port of an AllocSvr for its peers, with handovers, status, health and reflection.
+//! The port of an AllocSvr for its peers. It serves handovers, status, health and reflection.
 //!
-//! It is separate from the port for callers, because the networks of callers do not need to reach it.
+//! This port is separate from the port for callers, because the networks of callers do not need to reach it.
 
 use std::io;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use tonic::service::Routes;
 
 use crate::grpc::{Admin, AdminView};
 
-/// Limits of one connection. A message of a handover has up to half a megabyte.
+/// Limits of one connection. The windows are large, because a message of a handover has up to half a megabyte.
 const BOUNDS: Bounds =
     Bounds { streams: 256, stream_window: 1 << 20, connection_window: 4 << 20, drain: Duration::from_secs(3) };
 
@@ -37,7 +37,7 @@ pub struct PeerNode {
     pub admission: Admission,
 }
 
-/// Serves the node's services on `listener`, in `group`, on the current runtime, until the group shuts down.
+/// Serves the node's services on `listener`, with tasks in `group` on the current runtime, until the group shuts down.
 ///
 /// # Errors
 /// If the listener cannot be registered with the runtime.

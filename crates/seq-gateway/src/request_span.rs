@@ -1,9 +1,9 @@
-//! Spans of requests whose caller records its trace. A span lasts from the head of a request to the head of its
+//! Trace spans of requests whose caller records its trace. A span lasts from the head of a request to the head of its
 //! response.
 //!
-//! For a request without the header of a trace, only the search for this header has a cost. On a node without traces
-//! there is no cost. A stream has no span, because all its messages share one header, and recording a span takes longer
-//! than allocating a number.
+//! If a request has no header of a trace, its only cost is the search for this header. On a node without traces there
+//! is no cost. A stream has no span, because all its messages share one header, and because recording a span for each
+//! message would take longer than allocating a number.
 
 use std::convert::Infallible;
 
@@ -17,7 +17,7 @@ use tonic::{Code, Status};
 /// End of the path of requests that are streams.
 const STREAM: &str = "/NextStream";
 
-/// Beginnings of the paths of plain text, up to the part that differs between requests.
+/// Beginnings of the paths for plain text, up to the part that differs between requests.
 const TEXTS: [&str; 7] = [
     "/api/seq/next/",
     "/api/seq/current/",
@@ -36,7 +36,7 @@ pub(crate) struct Names {
 }
 
 impl Names {
-    /// Returns the span of a request. The span is empty unless the request's caller records its trace.
+    /// Returns the trace span of a request. The span is empty unless the caller of the request records its trace.
     #[inline]
     pub(crate) fn span(&self, request: &Request<Body>) -> Span {
         if !traces::are_on() {
@@ -68,7 +68,7 @@ fn name(path: &str) -> Option<String> {
     Some(text.trim_end_matches('/').to_owned())
 }
 
-/// Returns the given response in a form that ends the span of its request.
+/// Returns a future with the same response, which ends the span `span` of its request when the response is ready.
 pub(crate) fn follow(
     mut span: Span,
     response: BoxFuture<Response<Body>, Infallible>,
@@ -77,7 +77,7 @@ pub(crate) fn follow(
         return response;
     }
     Box::pin(async move {
-        // This applies unless a response follows.
+        // This mark is removed if a response follows.
         span.fail("the caller left, or its timeout passed");
         let Ok(response) = span.scope(response).await;
         match failure(&response) {
@@ -88,13 +88,13 @@ pub(crate) fn follow(
     })
 }
 
-/// Returns the refusal of a request, by the head of its response; `None` if the head states none.
+/// Returns a description of the refusal in the head of a response; `None` if the head states no refusal.
 fn failure(response: &Response<Body>) -> Option<String> {
     let status = response.status();
     if !status.is_success() {
         return Some(format!("HTTP {}", status.as_u16()));
     }
-    // A gRPC response with a message has its status at its end. Its request was not refused.
+    // A gRPC response with a message has its status in its trailers, and its request was not refused.
     let code = response.headers().get(Status::GRPC_STATUS).map(|code| Code::from_bytes(code.as_bytes()))?;
     (code != Code::Ok).then(|| format!("{code:?}"))
 }

@@ -1,8 +1,8 @@
-//! The Redis endpoint of an AllocSvr. A sequence is a key, and INCR allocates its next number.
+//! The Redis endpoint of an AllocSvr. Each uid is a Redis key, and INCR allocates its next number.
 //!
-//! One endpoint runs per core, on the core's runtime and with its own listener, like the gRPC endpoint. A connection
-//! has a limit on its memory, [`MAX_CONNECTION_BYTES`], and a timeout whenever the endpoint waits for the client.
-//! Numbers only grow, so commands that would lower or remove a number are refused.
+//! One endpoint runs on each core, in the core's runtime and with its own listener, as for gRPC. A connection has a
+//! limit on its memory, [`MAX_CONNECTION_BYTES`], and a timeout whenever the endpoint waits for the client. Numbers
+//! only grow, so commands that would lower or remove a number are refused.
 
 use std::fmt;
 use std::io;
@@ -40,20 +40,20 @@ pub mod parse;
 mod tables;
 mod transaction;
 
-/// Limit on the bytes of a key's prefix. With it, ten thousand of the longest keys fit into
+/// Limit on the bytes of a key's prefix. With this limit, ten thousand of the longest keys fit into
 /// [`parse::MAX_COMMAND_BYTES`].
 pub const MAX_PREFIX_BYTES: usize = 24;
 
-/// Limit on the bytes of a password, which is the limit of one argument.
+/// Limit on the bytes of a password. It is the same as the limit of any argument.
 pub const MAX_PASSWORD_BYTES: usize = parse::MAX_BULK_BYTES;
 
-/// Largest memory of a connection in this process. It covers an incomplete command of the largest size, the commands of
-/// a transaction, and the replies to the largest batch while the client does not read them. An idle connection takes
-/// less than 1 KiB. The kernel's socket buffers are not included.
+/// Limit on the memory of one connection in this process. It is enough for an incomplete command of the largest size,
+/// the commands of a transaction, and the replies to the largest batch if the client does not read them. An idle
+/// connection takes less than 1 KiB. The kernel's socket buffers are not included.
 pub const MAX_CONNECTION_BYTES: usize = 3 << 20;
 
-/// TCP keepalive: idle time before the first probe, interval of probes, and number of probes. A half-open connection
-/// ends within a minute.
+/// Settings of TCP keepalive: idle time before the first probe, interval of probes, and number of probes. With them, a
+/// connection whose client has disappeared ends within a minute.
 const KEEPALIVE: (Duration, Duration, u32) = (Duration::from_secs(30), Duration::from_secs(10), 3);
 
 seq_kit::options! {
@@ -109,7 +109,8 @@ pub enum RespConfigError {
         /// Its length.
         bytes: usize,
     },
-    /// The prefix contains blanks or ends in a digit, which would make keys ambiguous.
+    /// The prefix contains blanks or control characters, or ends with a digit. A key with such a prefix would be
+    /// ambiguous.
     #[error("a prefix has no blanks, no control characters, and no digit at its end")]
     Prefix,
     /// A key could name both a uid and a series.
@@ -164,7 +165,8 @@ impl RespConfig {
         if self.password.as_ref().is_some_and(bad) { Err(RespConfigError::Password) } else { Ok(()) }
     }
 
-    /// Returns whether a key could name both a series and a uid. If uids have no prefix, their keys begin with a digit.
+    /// Returns whether a key could name both a series and a uid. If the prefix of uids is empty, their keys begin with
+    /// a digit.
     fn is_ambiguous(&self) -> bool {
         let (uids, ids) = (self.prefix.as_str(), self.id_prefix.as_str());
         match (uids, ids) {
@@ -184,7 +186,7 @@ struct Node {
     /// Admission of connections.
     admission: Admission,
     auth_failures: auth::AuthFailures,
-    /// Denies connections with TLS.
+    /// Guard that may deny connections with TLS.
     guard: Guard,
     /// The tenants to which clients belong; `None` if every client may use every uid.
     tenants: Option<Tenants>,
@@ -196,8 +198,8 @@ struct Node {
 }
 
 impl RespNode {
-    /// Creates a node. `admission` counts its connections on all ports. If there are `tenants`, its clients belong to
-    /// them. The memory of its connections is counted in `memory`.
+    /// Creates the state of a node. `admission` counts the node's connections on all ports, and `memory` their memory.
+    /// If there are `tenants`, each client must belong to one of them.
     #[must_use]
     pub fn new(
         config: RespConfig,
@@ -209,7 +211,7 @@ impl RespNode {
         let auth_failures = auth::AuthFailures::new(admission.node());
         let denied = counter!(REQUESTS_DENIED_TOTAL, "node" => admission.node().to_owned());
         let respond: Respond = |_, status| status.clone().into_http();
-        // The rows of the table for this method name no set, so the set may be empty.
+        // The name of the set is empty, because the rights of the Redis port do not depend on the set.
         let guard = Guard::new(|_, caller| Called::REDIS.check(caller, ""), respond, denied);
         let (last_id, started) = (AtomicU64::new(0), Instant::now());
         RespNode(Arc::new(Node {
@@ -232,19 +234,19 @@ struct Endpoint<F> {
     latency: Latency,
     id_counts: Arc<IdCounts>,
     node: Arc<Node>,
-    /// Whether connections must end. It is set before `stop` wakes the waiting connections.
+    /// Whether connections must end. It is set before `stop` is cancelled, which wakes the waiting connections.
     stopping: AtomicBool,
     stop: CancellationToken,
 }
 
 impl<F: SequenceService> Endpoint<F> {
-    /// Returns whether the node has no routes yet. Such a node knows no owner, and serves no section itself.
+    /// Returns whether the node has no routes yet. Without routes, the node knows no owner and serves no section.
     fn has_no_routes(&self) -> bool {
         self.service.route_version() == RouteVersion(0)
     }
 }
 
-/// Serves `service` on `listener`, in `group`, on the current runtime, until the group shuts down.
+/// Serves `service` on `listener`, with tasks in `group` on the current runtime, until the group shuts down.
 ///
 /// # Errors
 /// If the listener cannot be registered with the runtime.
@@ -281,9 +283,9 @@ pub fn serve<F: SequenceService>(
     Ok(())
 }
 
-/// Ends a connection that exceeds the limit, with the error that Redis sends in this case.
+/// Ends a connection that exceeds a limit on connections, with the error that Redis sends in this case.
 async fn refuse(mut stream: Connection) {
-    // The buffer of a new socket has space for this text. If it has none, waiting for the socket is not worthwhile.
+    // The send buffer of a new socket has space for this text. If it has no space, a longer wait is not worthwhile.
     let refused = stream.write_all(b"-ERR max number of clients reached\r\n");
     let _ = tokio::time::timeout(connection::LINGER, refused).await;
 }

@@ -1,8 +1,9 @@
-//! Cache of route updates for callers whose routes are stale. It has one update for each version that callers have.
+//! Cache of route updates for callers with outdated routes. It has one update for each version of the routes that
+//! callers have.
 //!
-//! When an owner changes, the routes of every client of the set become stale at once, and most clients have the same
-//! version. Computing the changes since a version reads the whole table, so it is done only once per version. Further
-//! requests get a copy of the message.
+//! When a section gets another owner, the routes of every client of the set are outdated at once, and most clients have
+//! the same version. The changes since a version are computed from the whole table, so this is done only once for each
+//! version. Later requests get a copy of the message.
 
 use std::sync::Arc;
 
@@ -11,11 +12,11 @@ use seq_api::service::SequenceService;
 use seq_core::RouteVersion;
 use seq_proto::v1;
 
-/// Limit on the cached updates. If it is reached, the oldest update is evicted. Each response updates the routes of its
-/// client, so the clients' versions differ only by a few.
+/// Limit on the cached updates. If it is reached, the oldest update is removed. The limit can be small, because each
+/// response updates the routes of its client, so the versions of the clients differ by only a few.
 const MAX_CACHED: usize = 16;
 
-/// The cached messages for the newest version.
+/// The cached messages that update older routes to the newest version.
 #[derive(Debug, Default)]
 pub(crate) struct RoutesCache {
     made: Mutex<Made>,
@@ -25,12 +26,14 @@ pub(crate) struct RoutesCache {
 struct Made {
     /// The version to which all cached messages lead.
     version: RouteVersion,
-    /// The messages, each with the version to which its changes are relative, in the order in which they were made.
+    /// The cached messages, the oldest first. Each is stored with the version of the routes since which it contains the
+    /// changes.
     since: Vec<(RouteVersion, Arc<v1::Routes>)>,
 }
 
 impl RoutesCache {
-    /// Returns the changes since version `known`; `None` if there are none, or if the caller keeps no routes.
+    /// Returns the changes of the routes since the version `known`; `None` if there are none, or if the caller keeps no
+    /// routes.
     pub(crate) fn newer<F: SequenceService>(&self, service: &F, known: Option<u64>) -> Option<v1::Routes> {
         let known = RouteVersion(known?);
         if known >= service.route_version() {

@@ -1,8 +1,9 @@
-//! `NextStream`: many messages are in flight concurrently, and each gets its response as soon as it is complete.
+//! Implements `NextStream`. Many messages of a stream are in flight at a time, and each gets its response as soon as
+//! the response is complete.
 //!
-//! All messages that have arrived are processed as one batch, with one clock read. Messages that must wait are
-//! completed separately and do not block other messages. When the endpoint shuts down, no further message is read, all
-//! messages that were read get their responses, and the stream ends.
+//! All messages that have arrived are processed as one batch, with one reading of the clock. Messages that have to wait
+//! are completed separately and do not block other messages. When the endpoint shuts down, it reads no further message,
+//! responds to all messages that were read, and then ends the stream.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -26,28 +27,28 @@ use crate::handlers::Handlers;
 use crate::memory::Memory;
 use crate::timeout::Deadline;
 
-/// Limit on the messages of a batch. It is large enough to make the cost of the clock negligible, and small enough that
-/// the first response is sent while the socket is still in the cache.
+/// Limit on the messages of a batch. It is large enough that the cost of the clock is negligible, and small enough that
+/// the first response is sent while the data of the socket are still in the cache.
 const MAX_BATCH: usize = 256;
 
-/// Limit on the pending messages of one stream, as promised by proto/seqsvr/v1/sequence.proto. Further messages are not
-/// read, so that HTTP/2 flow control slows the caller down.
+/// Limit on the pending messages of one stream, as promised in proto/seqsvr/v1/sequence.proto. Further messages are not
+/// read, so that the flow control of HTTP/2 slows the caller down.
 const MAX_PENDING_MESSAGES: usize = 512;
 
-/// Limit on the items of the pending messages of one stream, and on the items of a batch. It is twice the number in a
-/// full message, and takes 2 MiB.
+/// Limit on the items of all pending messages of one stream, and on the items of a batch. It is twice the number of
+/// items of a full message. So many items take 2 MiB.
 const MAX_PENDING_ITEMS: usize = 2 * seq_core::limits::MAX_ITEMS;
 
-/// Bytes in front of a message in its frame: whether the message is compressed, and its length.
+/// Number of bytes in front of a message in its frame: the flag whether the message is compressed, and its length.
 const FRAME_BYTES: usize = 5;
 
 thread_local! {
-    /// The buffers of a batch. They are empty except while the responses of a stream are polled, so a waiting stream
+    /// The buffers of a batch. They are in use only while the responses of a stream are polled, so a stream that waits
     /// holds no buffers.
     static BATCH: RefCell<Batch> = RefCell::default();
 }
 
-/// A message that waits. Its future returns the number of its items, and its response.
+/// A message that waits, as a future that returns the number of its items and its response.
 type Pending = Pin<Box<dyn Future<Output = (usize, v1::NextStreamResponse)> + Send>>;
 
 /// The responses of one stream.
@@ -55,19 +56,20 @@ pub(crate) struct Responses<F: SequenceService> {
     handlers: Arc<Handlers<F>>,
     session: Session,
     memory: Memory,
-    /// Messages of the caller; `None` once the caller has sent its last message, or the endpoint shuts down.
+    /// Messages of the caller; `None` after the caller has sent its last message, or after the endpoint began to shut
+    /// down.
     messages: Option<Streaming<v1::NextStreamRequest>>,
     closing: Pin<Box<WaitForCancellationFutureOwned>>,
-    /// Number of bytes of the messages that were decoded, including their frames. It wraps around.
+    /// Number of bytes of the decoded messages, including their frames. It wraps around.
     decoded: usize,
-    /// Largest number of bytes that had been received and not yet decoded. The library's buffer for such bytes does not
-    /// shrink.
+    /// Largest number of bytes so far that had been received but not decoded. It is the size of the library's buffer
+    /// for such bytes, which does not shrink.
     most_unread: usize,
     done: VecDeque<v1::NextStreamResponse>,
     pending: FuturesUnordered<Pending>,
     /// Number of items of the messages in `pending`.
     pending_items: usize,
-    /// Number of items of the responses in `done`. It is reset to 0 when all of these responses have been taken.
+    /// Number of items of the responses in `done`. It is reset to 0 only when all these responses have been taken.
     done_items: usize,
 }
 
@@ -85,7 +87,7 @@ struct Message {
     range: Range<usize>,
     route_version: Option<u64>,
     hops: u32,
-    /// Protocol of the message, or that it was forwarded.
+    /// Protocol over which the message arrived, or [`Via::Forwarded`] if another node forwarded it.
     via: Via,
     /// Timeout of the caller, if the message states one.
     timeout: Option<Duration>,
@@ -115,7 +117,8 @@ impl<F: SequenceService> Responses<F> {
         }
     }
 
-    /// Reads the messages that have arrived and adds them to the batch. Returns whether there were any.
+    /// Reads messages that have arrived and adds them to the batch, until a limit on the messages or items of the batch
+    /// or of the stream is reached. Returns whether any message was read.
     fn read_available(&mut self, batch: &mut Batch, context: &mut Context<'_>) -> Result<bool, Status> {
         let mut any = false;
         if self.messages.is_some() && self.closing.as_mut().poll(context).is_ready() {
@@ -149,7 +152,7 @@ impl<F: SequenceService> Responses<F> {
         Ok(any)
     }
 
-    /// Processes the batch. Completes each message, or moves it to `pending`.
+    /// Processes the messages of the batch. Each message is either completed or moved to `pending`.
     fn process(&mut self, batch: &mut Batch) {
         let Batch { messages, items, results } = batch;
         if messages.is_empty() {
@@ -190,7 +193,8 @@ impl<F: SequenceService> Responses<F> {
         self.state_memory();
     }
 
-    /// Sets the counted memory of the stream, after a batch was processed or after the responses were taken.
+    /// Sets the memory that is counted for the stream. It is called after a batch was processed and after responses
+    /// were taken.
     fn state_memory(&self) {
         // Both buffers grow by doubling.
         let buffers = self.most_unread.next_power_of_two() + self.done.capacity() * size_of::<v1::NextStreamResponse>();

@@ -1,4 +1,4 @@
-//! Deadlines of requests: the `grpc-timeout` that the caller states, within the limits of the server.
+//! Computes the deadlines of requests from the timeouts that callers state, within the limits of the server.
 
 use std::time::Duration;
 
@@ -12,30 +12,32 @@ use tonic::metadata::MetadataMap;
 /// The header of a gRPC request that states the caller's timeout.
 const GRPC_TIMEOUT: &str = "grpc-timeout";
 
-/// Timeout of a request that states no timeout, for example a JSON or Redis request. It is longer than a failover, so
-/// that the crash of a node causes a slow request and not an error. By default the store waits 2.5 s for a silent node,
-/// and checks about every 50 ms. Its decision, the renewal by which the next owner learns of the decision, and the next
-/// attempt of the waiting request take about 0.5 s on a busy machine.
+/// Timeout of a request that states no timeout, for example a JSON or Redis request. It is longer than the failover
+/// after the crash of a node, so that such a crash causes a slow request and not an error. By default the store waits
+/// until a node has been silent for 2.5 s, which it checks about every 50 ms. Its decision, the renewal by which the
+/// next owner gets to know the decision, and the next attempt of the waiting request take about 0.5 s on a busy
+/// machine.
 pub(crate) const DEFAULT_TIMEOUT: Duration = Duration::from_secs(4);
 
-/// Longest timeout of a request, even if the request states a longer one. A waiting request holds memory, and an
-/// operation for which it waits takes longer only if the operation has failed.
+/// Longest timeout of a request, even if the request states a longer one. A waiting request holds memory, and if the
+/// operation for which it waits takes longer than this, the operation has failed.
 pub(crate) const MAX_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Divisor of a request's timeout: one part in `RESPONSE_SHARE` is reserved for the response. So a request that waits
-/// without success gets the reason of its refusal before the transport on either side ends it.
+/// Divisor of a request's timeout. One part in `RESPONSE_SHARE` is reserved for the response. So the caller of a
+/// request that waits without success gets the reason for which it is refused before the transport on either side ends
+/// the request.
 const RESPONSE_SHARE: u32 = 8;
 
-/// Longest time that is reserved for the response, even if the timeout is long. It is a round trip between distant
-/// sites.
+/// Longest time that is reserved for the response, even if the timeout is long. It is enough for a round trip between
+/// distant sites.
 const RESPONSE_TIME: Duration = Duration::from_millis(100);
 
 /// Deadline until which a request may wait for its response.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Deadline {
     pub(crate) at: Instant,
-    /// Whether the caller stated this deadline. If not, the deadline is a limit of the node, and a retry after it is
-    /// worthwhile.
+    /// Whether the caller stated this deadline. If it did not, the deadline is a limit of the node, and a retry after
+    /// the deadline is worthwhile for the caller.
     stated: bool,
 }
 
@@ -56,18 +58,20 @@ impl Deadline {
         Deadline { at: after(DEFAULT_TIMEOUT), stated: false }
     }
 
-    /// Returns whether the caller's time has passed, except the part that is reserved for the response.
+    /// Returns whether the time for which the caller waits has passed, except for the part that is reserved for the
+    /// response.
     fn is_over(self) -> bool {
         self.stated && Instant::now() >= self.at
     }
 
-    /// Returns the status of a refused request, for every protocol. If the deadline that the caller stated has passed,
-    /// the status is DEADLINE_EXCEEDED without a retry hint, for any refusal.
+    /// Returns the status of a refused request, for every protocol. If the caller stated this deadline and it has
+    /// passed, the status of any refusal has the code DEADLINE_EXCEEDED and no retry hint.
     pub(crate) fn status(self, refusal: &Refusal) -> Status {
         if self.is_over() { status::to_late_status(refusal) } else { status::to_status(refusal) }
     }
 
-    /// Returns the error of one item of a batch, in the same way as [`Deadline::status`] for a request.
+    /// Returns the error of one refused item of a batch. It depends on the deadline in the same way as the result of
+    /// [`Deadline::status`].
     pub(crate) fn item(self, index: u32, refusal: &Refusal) -> v1::ItemError {
         if self.is_over() { status::to_late_item(index, refusal) } else { status::to_item(index, refusal) }
     }
@@ -85,21 +89,21 @@ impl Refused for Refusal {
     }
 }
 
-/// Returns the time at which a gRPC request ends by its caller's own timeout, for responses that are late; `None` if
-/// the caller states no timeout. The library ends such a request at the same time, but with CANCELLED.
+/// Returns the time at which the timeout that the caller of a gRPC request stated ends; `None` if the caller states no
+/// timeout. The library ends a request that has no response at the same time, but with the code CANCELLED.
 pub(crate) fn end(headers: &HeaderMap) -> Option<Instant> {
     let stated = headers.get(GRPC_TIMEOUT).and_then(|value| parse(value.as_bytes()))?;
     Instant::now().checked_add(stated)
 }
 
-/// Returns the time at which a waiting request is refused, if its caller waits for `time`.
+/// Returns the time at which a waiting request is refused if its caller waits for the time `time` from now on.
 pub(crate) fn after(time: Duration) -> Instant {
     let time = time.min(MAX_TIMEOUT);
     Instant::now() + (time - (time / RESPONSE_SHARE).min(RESPONSE_TIME))
 }
 
-/// Parses a `TimeoutValue TimeoutUnit` of the gRPC protocol: one to eight digits and a unit. Any other value is
-/// ignored, as in gRPC libraries.
+/// Parses a timeout of the gRPC protocol, `TimeoutValue TimeoutUnit`, which has one to eight digits and a unit. Any
+/// other value is ignored, as in gRPC libraries.
 fn parse(value: &[u8]) -> Option<Duration> {
     let (unit, digits) = value.split_last()?;
     if digits.is_empty() || digits.len() > 8 || !digits.iter().all(u8::is_ascii_digit) {

@@ -48,8 +48,8 @@ pub struct NotAnId {
 impl FromStr for Id {
     type Err = NotAnId;
 
-    /// Parses decimal digits. Signs, fractions and exponents are refused, because the number in such a text was rounded
-    /// or has overflowed before it was written.
+    /// Parses an id from decimal digits alone. A text with a sign, a fraction or an exponent is refused, because such a
+    /// text usually comes from a number that was rounded or has overflowed.
     fn from_str(text: &str) -> Result<Id, NotAnId> {
         let is_decimal = text.bytes().all(|byte| byte.is_ascii_digit());
         let id = text.parse().ok().filter(|_| is_decimal).and_then(Id::new);

@@ -1,21 +1,23 @@
-//! Id schemes. A scheme consists of two pure functions, from the value of a counter to a 64-bit id, and back.
+//! Shapes, which are rules that map values of counters to unique 64-bit ids, and back.
 //!
-//! A *shape* is such a scheme. It maps a lane and the value of that lane's counter to an id. Ids are unique in every
-//! shape for the same two reasons: the counter of a lane never gives out a value twice, because each value is at most a
-//! ceiling that was made durable before, and [`Shape::id`] never maps two different pairs of lane and value to the same
-//! id. Neither reason depends on a clock or a lease.
+//! A *shape* consists of two pure functions. [`Shape::id`] maps a lane and a value of that lane's counter to an id.
+//! [`Shape::parts`] maps an id to its lane and value. Two properties make the ids of every shape unique. The counter of
+//! a lane never gives out a value twice, because the service makes a ceiling durable before it gives out values up to
+//! that ceiling. And [`Shape::id`] never maps two different pairs of lane and value to the same id. Neither property
+//! depends on a clock or a lease.
 //!
 //! | shape | value of the counter | id |
 //! |---|---|---|
 //! | [`Shape::Counter`] | 1, 2, 3, ... | `offset + (value - 1) * increment` |
 //! | [`Shape::Timed`] | a *tick*, `time << seq_bits \| seq` | time, lane and sequence number in one integer |
 //!
-//! If the current time is ahead of the counter of a timed shape, the counter is first raised to the tick of that time.
-//! So the ids of a lane rise even if the clock is set back.
+//! Before a counter of a timed shape gives out values, the service raises it to the tick of the current time, unless
+//! the counter is already above that tick. The counter never falls, so the ids of a lane rise even if the clock is set
+//! back.
 //!
-//! The feature `serde` serializes ids as strings.
+//! The crate feature `serde` serializes ids as strings.
 //!
-//! To add a scheme, add a file with its preset to `shapes/`, a row to [`PRESETS`], and test vectors to
+//! To add a named shape, add a file with its [`Preset`] to `shapes/`, a row to [`PRESETS`], and test vectors to
 //! `shapes/tests.rs`.
 
 #![no_std]

@@ -1,5 +1,6 @@
-//! Serialization of ids. An id is written as a string, because a double is not exact above 2^53 - 1. An id is read from
-//! a string or an integer.
+//! Serialization of ids. An id is written as a string, because JavaScript reads a number as a double, which is not
+//! exact above 2^53 - 1. In human-readable formats, such as JSON, an id is read from a string or an integer; in other
+//! formats, from a string only.
 
 use core::fmt;
 

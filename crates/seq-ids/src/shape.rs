@@ -5,7 +5,7 @@ use core::fmt;
 
 use crate::id::Id;
 
-/// Rule by which the ids of a scheme are made.
+/// Rule by which a lane and a value of its counter become an id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Shape {
     /// Numbers at a fixed distance from each other.
@@ -47,9 +47,9 @@ pub struct TimedShape {
     /// Number of bits of the sequence number within a unit of time. Time, lane and sequence number have at most 63 bits
     /// in total.
     pub seq_bits: u8,
-    /// Whether the sequence number continues from its last value when a new unit of time begins. Otherwise the sequence
-    /// number restarts at 0. Then, at a low rate, most ids are multiples of `2^seq_bits`, and tables that are
-    /// partitioned by `id % n` fill unevenly.
+    /// Whether the sequence number continues from its last value when a new unit of time begins. If false, the sequence
+    /// number restarts at 0 in each unit. At a low rate of requests, most ids are then multiples of `2^seq_bits`, so
+    /// tables that are partitioned by `id % n` fill unevenly.
     pub spread: bool,
 }
 
@@ -65,8 +65,8 @@ pub struct Parts {
     pub timed: Option<(u64, u64)>,
 }
 
-/// Error of a value for which the shape has no id, because the shape's times or numbers have ended. Ids never wrap
-/// around.
+/// Error of a counter value that has no id, because it is past the last time of a timed shape or past the largest id of
+/// a counter shape. Ids never wrap around.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the ids of this shape have ended: the last one is {last}")]
 pub struct Ended {
@@ -103,7 +103,8 @@ pub enum BadShape {
         /// As given.
         unit_ms: u32,
     },
-    /// A field has too few or too many bits, or all fields together have more than 63.
+    /// The time has no bit, the lane has more than 20 bits, or time, lane and sequence number have more than 63 bits in
+    /// total.
     #[error("{time}/{lane}/{seq} bits: the time has at least 1 bit, a lane at most 20, and all have at most 63 in sum")]
     Bits {
         /// Number of bits of the time.
@@ -162,8 +163,8 @@ impl Shape {
         id.and_then(Id::new).filter(|_| value > 0).ok_or(Ended { last: self.last(lane) })
     }
 
-    /// Returns the smallest value of the lane's counter, 1 or above, whose id is above the id `after`. If `after` is 0,
-    /// which is no id, every id is above it.
+    /// Returns the smallest value of the lane's counter whose id is above the id `after`. The value is at least 1. An
+    /// `after` of 0, which is not an id, is below every id.
     ///
     /// # Errors
     /// [`Ended`] if no id of the lane is above `after`.
@@ -268,7 +269,7 @@ impl TimedShape {
         Ok(())
     }
 
-    /// Returns the last time that has ids, in milliseconds since 1970; `None` if it is above 2^64 - 1.
+    /// Returns the last time that has ids, in milliseconds since 1970; `None` if that time is above 2^64 - 1.
     #[must_use]
     pub fn end_ms(&self) -> Option<u64> {
         let units = self.last_time().checked_add(1)?;
@@ -329,7 +330,8 @@ impl TimedShape {
 }
 
 impl fmt::Display for Shape {
-    /// Writes the layout, such as `41/10/12 bits of time, lane and sequence` or `3, 5, 7, ...`.
+    /// Writes the numbers of bits of a timed shape, such as `41/10/12 bits of time, lane and sequence`, or the first
+    /// ids of a counter shape, such as `3, 5, 7, ...`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Shape::Counter(CounterShape { offset, increment, .. }) => {

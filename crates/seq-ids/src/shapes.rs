@@ -13,7 +13,8 @@ use crate::shape::Shape;
 pub struct Preset {
     /// Its name, as in `--shape snowflake`.
     pub name: &'static str,
-    /// Line of help text that describes the ids and states how many there are in a unit of time.
+    /// Line of help text that describes the ids. For a timed shape, it also states how many ids a lane has in a unit of
+    /// time.
     pub about: &'static str,
     /// The shape.
     pub shape: Shape,
@@ -22,13 +23,13 @@ pub struct Preset {
     /// Whether the caller names the lane of a request, for example the shard of a user. Otherwise the server chooses
     /// the lane.
     pub named_lanes: bool,
-    /// Default for the time in milliseconds by which ids of a series may be ahead of the clock; 0 for a counter. The
-    /// creator of the series can choose another value.
+    /// Default limit, in milliseconds, of the time by which ids of a series may be ahead of the clock; 0 for a counter.
+    /// The creator of the series can choose another limit.
     pub ahead_ms: u32,
 }
 
-/// [`Preset::ahead_ms`] of the timed shapes. A second is enough because Snowflake, too, sorts ids by time only to
-/// within a second.
+/// Value of [`Preset::ahead_ms`] in all timed presets. A second is acceptable because the ids of Twitter's Snowflake,
+/// too, are in the order of time only to within a second.
 pub const AHEAD_MS: u32 = 1_000;
 
 /// A field of a lane's number.
@@ -40,7 +41,7 @@ pub struct LaneField {
     pub bits: u8,
 }
 
-/// All shapes that have a name, in the order of help texts.
+/// All shapes that have a name, in the order in which help texts list them.
 pub const PRESETS: &[Preset] = &[snowflake::PRESET, leaf::PRESET, instagram::PRESET, js53::PRESET, counter::PRESET];
 
 /// Returns the shape with this name.

@@ -1,8 +1,8 @@
-//! Connection admission. It limits the open connections of a node and the time for which a slow peer may block a
-//! connection.
+//! Connection admission. It limits the number of open connections of a node, and the time for which a slow peer may
+//! keep a connection occupied.
 //!
-//! HTTP/2 pings detect dead peers. The timeouts here apply to peers that are slow on purpose, in any protocol: a peer
-//! that never completes a request, and a peer that never reads its responses.
+//! HTTP/2 pings detect dead peers. The timeouts here are against peers that are slow on purpose, in any protocol: a
+//! peer that never completes a request, and a peer that never reads its responses.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -23,39 +23,40 @@ mod watched;
 
 pub use watched::Watched;
 
-/// Limit on the connections of one node. It allows 1,000 clients with a few connections each, and the reserve for nodes
-/// and operators. An idle connection costs about 50 KB.
+/// Limit on the connections of one node. It is enough for 1,000 clients with a few connections each, and for the
+/// connections that are reserved for nodes and operators. An idle connection costs about 50 KB.
 pub const MAX_CONNECTIONS: usize = 12_000;
 
-/// Divisor of a node's connections: one in `NODES_SHARE` is not available to callers. This reserve is for handshakes,
-/// whose number [`crate::unfinished`] limits, and for other nodes and operators.
+/// Divisor of the number of a node's connections. One connection in `NODES_SHARE` is not available to callers. It is
+/// reserved for handshakes, whose number [`crate::unfinished`] limits, and for other nodes and operators.
 const NODES_SHARE: usize = 4;
 
-/// File descriptors that each node reserves for uses other than clients: its log, its data and snapshots, its port for
-/// metrics and probes, and connections that are being accepted.
+/// File descriptors that each node reserves for purposes other than client connections: its log, its data and
+/// snapshots, its port for metrics and probes, and connections that are being accepted.
 const OTHER_FILES: usize = 256;
 
-/// File descriptors of a thread that has its own runtime: the runtime's event queue and wake-up, the listening sockets,
-/// and connections that are accepted but not counted yet.
+/// File descriptors that each thread with its own runtime needs: for the runtime's event queue and wake-up, for
+/// listening sockets, and for connections that are accepted but not counted yet.
 const FILES_PER_THREAD: usize = 8;
 
 /// Smallest limit on client connections with which a node starts.
 const MIN_CONNECTIONS: usize = 64;
 
-/// Divisor of the connections of callers, and of the connections of nodes: one in `RESERVED_SHARE` is not available to
-/// any single address. So other hosts can still connect when one host has reached its limit. The reserve is small,
-/// because all clients may come through one proxy.
+/// Divisor of the number of connections of callers, and of the number of connections of nodes. A single address may
+/// have all of them except one in `RESERVED_SHARE`. So other hosts can still connect when one host has reached its
+/// limit. This reserve is small, because all clients may come through one proxy, which is one address.
 const RESERVED_SHARE: usize = 10;
 
-/// Timeout until the first response on a connection. It is slightly longer than the time for which a request may be
-/// pending.
+/// Time within which the first response on a connection must be sent. It is slightly longer than the time for which a
+/// request may be pending.
 const FIRST_RESPONSE_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Timeout of a write that the peer does not read.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// Files that a node needs in addition to the files of its clients. They are subtracted before clients get any, so that
-/// the node keeps its data, its probes and its connections to other nodes when clients are at their limit.
+/// Counts of open files that a node needs for itself, in addition to the connections of its clients. They are
+/// subtracted from the limit on open files first. So the node keeps its data, its probes and its connections to other
+/// nodes even if clients use all remaining files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OwnFiles {
     /// Largest number of connections that the node makes to other nodes.
@@ -69,7 +70,8 @@ impl OwnFiles {
         OTHER_FILES + self.dials + self.threads * FILES_PER_THREAD
     }
 
-    /// Returns the number of client connections that fit into `files` open files together with these files.
+    /// Returns the number of client connections that are possible if the process may open `files` files and the files
+    /// counted in `self` are reserved for the node itself.
     fn connections(self, node: &str, files: usize) -> Result<usize, FewFiles> {
         let left = files.saturating_sub(self.count()).min(MAX_CONNECTIONS);
         if left < MIN_CONNECTIONS {
@@ -79,7 +81,8 @@ impl OwnFiles {
     }
 }
 
-/// Error: the process may open too few files for the node's own use.
+/// Error of a node whose process may not open enough files for the node itself and for the minimum number of client
+/// connections.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the process may open {files} files, and {node} needs {own} for its data, its threads and its connections to other \
@@ -113,7 +116,7 @@ impl ConnectionMetrics {
     }
 }
 
-/// Counts and limits the connections of one node. Clones share the count.
+/// Counter and limit of the connections of one node. Clones share the counts.
 #[derive(Clone)]
 pub struct Admission {
     inner: Arc<Inner>,
@@ -126,7 +129,7 @@ struct Inner {
     most: usize,
     /// Limit on the connections of callers.
     most_callers: usize,
-    /// Divisor of each limit: one in `share` is not available to any single address.
+    /// Divisor of each limit. A single address may have all of the connections under the limit except one in `share`.
     share: usize,
     permits: Arc<Semaphore>,
     counts: Mutex<Counts>,
@@ -134,7 +137,7 @@ struct Inner {
     floods: Mutex<Repeats>,
 }
 
-/// The connections whose sender is known, that is, whose handshake has ended.
+/// Counts of the connections whose handshake has ended, so that the kind of their sender is known.
 #[derive(Default)]
 struct Counts {
     callers: usize,
@@ -142,7 +145,7 @@ struct Counts {
     addresses: BTreeMap<(Kind, IpAddr), usize>,
 }
 
-/// The kind of a connection's sender, which decides the limit that applies.
+/// The kind of a connection's sender. It decides which limit applies to the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
     /// A client, a proxy, or a sender without a certificate.
@@ -152,19 +155,20 @@ enum Kind {
 }
 
 impl Admission {
-    /// Creates an admission of up to [`MAX_CONNECTIONS`] connections, or of as many as the open-file limit leaves after
-    /// the node's own files. At most three quarters of them may be of callers, and at most nine tenths of that number
-    /// may be of callers at one address.
+    /// Creates an admission of at most [`MAX_CONNECTIONS`] connections. The number is lower if the limit on open files,
+    /// minus the node's own files, is lower. At most three quarters of the admitted number may be connections of
+    /// callers. At most nine tenths of these three quarters may be connections of callers at one address.
     ///
     /// # Errors
-    /// [`FewFiles`] if fewer than [`MIN_CONNECTIONS`] are left for clients.
+    /// [`FewFiles`] if fewer than [`MIN_CONNECTIONS`] connections are left for clients.
     pub fn new(node: &str, own: OwnFiles, metrics: ConnectionMetrics) -> Result<Admission, FewFiles> {
         let files = getrlimit(Resource::Nofile).current.and_then(|files| usize::try_from(files).ok());
         let most = own.connections(node, files.unwrap_or(usize::MAX))?;
         Ok(Admission::with(node, most, most - most / NODES_SHARE, RESERVED_SHARE, metrics))
     }
 
-    /// Creates an admission of up to `most` connections, of any kinds and from any addresses.
+    /// Creates an admission of at most `most` connections, without further limits for a kind of sender or for an
+    /// address.
     #[must_use]
     pub fn of(node: &str, most: usize, metrics: ConnectionMetrics) -> Admission {
         Admission::with(node, most, most, usize::MAX, metrics)
@@ -177,15 +181,15 @@ impl Admission {
         Admission { inner, is_for_nodes: false }
     }
 
-    /// Returns the same admission for a port of nodes or operators. On it, connections without TLS are counted as
-    /// connections of nodes and operators, although they prove no identity.
+    /// Returns the same admission, for a port that serves nodes or operators. On such a port, connections without TLS
+    /// are counted as connections of nodes and operators, although their senders prove no identity.
     #[must_use]
     pub fn for_nodes(self) -> Admission {
         Admission { is_for_nodes: true, ..self }
     }
 
     /// Returns a permit for a connection; `None` if a limit is reached. While the handshake is in progress, the kind of
-    /// the connection is unknown, so only the total is limited.
+    /// the sender is unknown, so only the limit on all connections applies.
     #[must_use]
     pub fn admit(&self, connection: &Connection) -> Option<Permit> {
         let mut permit = self.permit()?;
@@ -201,8 +205,8 @@ impl Admission {
         Some(Permit { admission: self.clone(), counted: None, _permit: permit })
     }
 
-    /// Counts a connection that is ended because its peer sent too many frames. Logs the first such event, and then at
-    /// most one a minute.
+    /// Counts a connection that is closed because its peer sent too many frames. Logs the first such connection, and
+    /// then at most one a minute.
     pub(crate) fn flooded(&self, peer: Option<SocketAddr>) {
         self.inner.metrics.flooded.increment(1);
         if let Some(suppressed) = self.inner.floods.lock().admit() {
@@ -228,13 +232,13 @@ impl Admission {
         self.inner.most - self.inner.permits.available_permits()
     }
 
-    /// Returns the limit on open connections of callers.
+    /// Returns the limit on the open connections of callers.
     #[must_use]
     pub fn most_callers(&self) -> usize {
         self.inner.most_callers
     }
 
-    /// Returns the kind of a peer after its handshake has ended.
+    /// Returns the kind of the peer of a connection whose handshake has ended.
     fn kind(&self, peer: &Peer) -> Kind {
         match peer.identity().map(Identity::role) {
             Some(Role::Store | Role::Alloc | Role::Operator) => Kind::Node,
@@ -245,7 +249,8 @@ impl Admission {
 }
 
 impl Inner {
-    /// Counts a connection of a kind and from an address, if this is within the limits. Returns whether it was.
+    /// Counts a connection with a sender of this kind and at this address, if that is within the limits. Returns
+    /// whether it was counted.
     fn count(&self, kind: Kind, address: Option<IpAddr>) -> bool {
         let is_caller = kind == Kind::Caller;
         let most = if is_caller { self.most_callers } else { self.most };
@@ -289,8 +294,9 @@ impl Permit {
         self.counted.is_some()
     }
 
-    /// Counts the connection under its kind once its handshake has ended. Later calls have no effect. Returns `false`
-    /// if the connection must end because a limit of its kind is reached.
+    /// Counts the connection under the kind of its sender as soon as the handshake has ended. Has no effect if the
+    /// connection is already counted. Returns `false` if the connection must be closed because a limit for this kind is
+    /// reached.
     pub fn settle(&mut self, connection: &Connection) -> bool {
         self.is_settled() || connection.is_opening() || self.count(connection.peer())
     }

@@ -1,14 +1,15 @@
-//! The memory limit of the control group (cgroups(7)) of this process. Version 2 is supported, and version 1 if the
-//! memory controller belongs to it.
+//! Reads the memory limit of this process' control group (cgroups(7)). Supports version 2 of control groups, and
+//! version 1 if the memory controller belongs to it.
 //!
 //! The limits of all ancestors of a group apply to the group too. A container may see only its own group, as the root
-//! of the mounted hierarchy. Limits of groups above it are then not visible, and are ignored. Without a mounted
-//! hierarchy there is no limit to read.
+//! of the mounted hierarchy. Then the limits of groups above it cannot be read and are ignored. If no hierarchy is
+//! mounted, no limit can be read.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Smallest value in a file of version 1 that means "no limit". The kernel writes `i64::MAX` rounded down to a page.
+/// Smallest value in a limit file of version 1 that means "no limit". The kernel writes `i64::MAX`, rounded down to a
+/// page, for this meaning.
 const UNLIMITED: u64 = 1 << 62;
 
 /// The lowest memory limit among a group and its ancestors.
@@ -20,7 +21,8 @@ pub struct MemoryLimit {
     pub file: PathBuf,
 }
 
-/// Returns the memory limit of this process' group; `None` if the group has no limit, or none that can be read.
+/// Returns the memory limit of this process' control group; `None` if the group has no limit, or if no limit can be
+/// read.
 #[must_use]
 pub fn memory_limit() -> Option<MemoryLimit> {
     let read = |path: &Path| fs::read_to_string(path).ok();
@@ -28,8 +30,8 @@ pub fn memory_limit() -> Option<MemoryLimit> {
     lowest(&groups, &mounts, read)
 }
 
-/// Returns the lowest limit, given the texts of `/proc/self/cgroup` and `/proc/self/mountinfo`. `read` reads the files
-/// of groups.
+/// Returns the lowest limit. `groups` and `mounts` are the texts of `/proc/self/cgroup` and `/proc/self/mountinfo`, and
+/// `read` reads the limit file of a group.
 fn lowest(groups: &str, mounts: &str, read: impl Fn(&Path) -> Option<String>) -> Option<MemoryLimit> {
     let limits = hierarchies(groups, mounts).into_iter().flat_map(|hierarchy| hierarchy.limits(&read));
     limits.min_by_key(|limit| limit.bytes)
@@ -55,8 +57,8 @@ impl Hierarchy {
     }
 }
 
-/// Returns the hierarchies that can limit memory: the hierarchy of version 2, and the hierarchy of version 1 that has
-/// the controller `memory`.
+/// Returns the mounted hierarchies that can limit memory: the hierarchy of version 2, and the hierarchy of version 1
+/// that has the controller `memory`. The arguments are the texts of `/proc/self/cgroup` and `/proc/self/mountinfo`.
 fn hierarchies(groups: &str, mounts: &str) -> Vec<Hierarchy> {
     // A line is ID:CONTROLLERS:PATH; for version 2 it is 0::PATH.
     let group = |is_hierarchy: fn(&str, &str) -> bool| {

@@ -1,10 +1,10 @@
-//! Configuration in layers: defaults, then files, then the environment, then flags. If several layers set a key, the
-//! last of them applies.
+//! Configuration in layers: defaults, then files, then environment variables, then flags. If several layers set the
+//! same key, the last of these layers applies.
 //!
-//! A key is a path such as "log.filter": the name of a section and the name of a field of the section's options struct.
-//! The structs define the keys, their defaults and their help ([`crate::options`]). If a file has any other key, the
-//! error names the key, the file and the line. An environment variable that belongs to no key is only a warning,
-//! because other programs set variables too. Each key records the layer that set it last.
+//! A key is a path such as "log.filter". It consists of the name of a section and the name of a field of the section's
+//! options struct. These structs define the keys, their defaults and their help ([`crate::options`]). Any other key in
+//! a file is an error, which names the key, the file and the line. An environment variable that belongs to no key is
+//! only a warning, because other programs set variables too. For each key, the layer that set it last is recorded.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -58,7 +58,7 @@ impl fmt::Display for Origin {
     }
 }
 
-/// The layers so far.
+/// The combined layers that were added so far.
 #[derive(Debug)]
 pub struct Layers {
     /// The value of every key, by section.
@@ -85,7 +85,8 @@ pub struct Key {
 }
 
 impl Layers {
-    /// Creates the layers from the defaults of all keys. No other keys exist.
+    /// Creates the layers with the defaults of all keys. Keys that are not in `defaults` are unknown to all later
+    /// layers.
     #[must_use]
     pub fn new(defaults: &[Section]) -> Layers {
         let (values, origins) = (BTreeMap::new(), BTreeMap::new());
@@ -131,12 +132,12 @@ impl Layers {
         Ok(self)
     }
 
-    /// Adds environment variables as the top layer. The variable of the key "log.filter" is `<prefix>LOG_FILTER`. A
-    /// variable that has the prefix but belongs to no key is ignored. This is a warning, unless `is_foreign` accepts
-    /// the name and value of the variable.
+    /// Adds environment variables as the top layer. The variable for the key "log.filter" is `<prefix>LOG_FILTER`. A
+    /// variable that has the prefix but belongs to no key is ignored with a warning. There is no warning if
+    /// `is_foreign` returns true for the name and value of the variable.
     ///
     /// # Errors
-    /// None at present, because values of the wrong type are reported by [`Layers::read`].
+    /// No error at present. A value of the wrong type is reported later, by [`Layers::read`].
     pub fn environment(
         mut self,
         prefix: &str,
@@ -179,7 +180,7 @@ impl Layers {
         Ok(self)
     }
 
-    /// Replaces the defaults. The new defaults apply to keys that no layer has set.
+    /// Replaces the defaults by `defaults`. They apply to the keys that no layer has set.
     ///
     /// # Panics
     /// When the new defaults have a key that the first defaults lack.
@@ -210,7 +211,7 @@ impl Layers {
         })
     }
 
-    /// Returns every key with its value, its default and its origin, in the order of the names.
+    /// Returns every key with its value, its default and its origin, in the alphabetical order of the keys.
     #[must_use]
     pub fn keys(&self) -> Vec<Key> {
         let key = |(name, origin): (&String, &Origin)| Key {
@@ -247,7 +248,8 @@ impl Layers {
     }
 }
 
-/// An error in a configuration. It states the origin, the key and the reason.
+/// An error in a configuration. It states the key, the place at which the key was set, for example a line of a file,
+/// and the problem.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// A file cannot be read.
@@ -280,8 +282,8 @@ pub enum ConfigError {
     },
 }
 
-/// Returns the error of a deserialiser in terms of the file. It has no names of types, and of the known keys it has
-/// only the nearest.
+/// Returns the text of a deserialiser's error in the terms of a settings file. The result has no names of Rust types,
+/// and names only the nearest of the known keys.
 #[must_use]
 pub fn readable_reason(reason: &str) -> String {
     if let Some(rest) = reason.strip_prefix("invalid type: ").or_else(|| reason.strip_prefix("invalid value: "))
@@ -307,8 +309,8 @@ pub fn readable_reason(reason: &str) -> String {
     if let Some(key) = reason.strip_prefix("missing field `") {
         return format!("the key {} is missing", key.trim_end_matches('`'));
     }
-    // The parser's messages for a value that is not a number, not a date and not in quotes. A value that begins with
-    // "i" or "n" is read by the parser as the number `inf` or `nan`.
+    // These are the parser's messages for a value that is not a number, not a date and not in quotes. The parser takes
+    // a value that begins with "i" or "n" for the number `inf` or `nan`.
     let of_text = [
         "string values must be quoted",
         "invalid boolean",
@@ -326,7 +328,7 @@ fn quoted(text: &str) -> impl Iterator<Item = &str> {
     text.split('`').skip(1).step_by(2)
 }
 
-/// Returns a value in the form in which a deserialiser describes it, but without the name of its type.
+/// Returns the value that a deserialiser's error describes, without the name of its type.
 fn found_in_words(found: &str) -> String {
     let value = ["integer `", "floating point `", "boolean `", "character `"];
     match found {
@@ -339,7 +341,7 @@ fn found_in_words(found: &str) -> String {
     }
 }
 
-/// Returns the expectation that a deserialiser states, with ranges instead of the names of types.
+/// Returns what a deserialiser's error states as expected, with the range of a number instead of the name of its type.
 fn expected_in_words(expected: &str) -> &str {
     match expected {
         "u8" => "a whole number from 0 to 255",
@@ -357,7 +359,7 @@ fn expected_in_words(expected: &str) -> &str {
     }
 }
 
-/// Returns the number, from 1, of the line in a text that has the byte at `offset`.
+/// Returns the number of the line that contains the byte at `offset` of a text. Lines are counted from 1.
 #[must_use]
 pub fn line_of(text: &str, offset: usize) -> usize {
     text.as_bytes().iter().take(offset).filter(|byte| **byte == b'\n').count() + 1
@@ -381,8 +383,8 @@ fn join(prefix: &str, name: &str) -> String {
     if prefix.is_empty() { name.to_owned() } else { format!("{prefix}.{name}") }
 }
 
-/// Converts the text of a variable to a value. If the key holds a text, the value is the text; otherwise the text is
-/// parsed.
+/// Converts the text of an environment variable to the value of a key. If the present value of the key is a text, the
+/// result is the text itself; otherwise the text is parsed.
 fn parse_as(current: Option<&Value>, text: &str) -> Value {
     let plain = || Value::String(text.to_owned());
     if current.is_some_and(Value::is_str) { plain() } else { text.parse().unwrap_or_else(|_| plain()) }

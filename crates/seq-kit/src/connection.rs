@@ -1,9 +1,9 @@
-//! Listeners and connections of a server. A listener accepts from a socket of [`crate::listen`], with or without TLS,
-//! or from a simulated network.
+//! Listeners and connections of a server. A listener accepts connections from sockets of [`crate::listen`], with or
+//! without TLS, or from a simulated network.
 //!
-//! A server takes a [`Listener`] and reads from [`Connection`]s over any transport. A real socket has no overhead,
-//! because it is not behind a trait object. The TLS handshake is a part of the first read or write, so it delays only
-//! its own connection. [`handshake`] limits it.
+//! A server gets a [`Listener`] and reads from [`Connection`]s, for any transport. A real socket has no overhead,
+//! because it is not behind a trait object. The TLS handshake takes place in the first read or write of a connection,
+//! so it delays only that connection. [`handshake`] limits the handshakes.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -40,20 +40,20 @@ thread_local! {
     static READS: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Returns the number of reads that [`Connection`]s have completed on the current thread. The number wraps around.
+/// Returns the number of reads that all [`Connection`]s have completed on the current thread. The number wraps around.
 #[inline]
 #[must_use]
 pub fn reads_on_this_thread() -> u64 {
     READS.get()
 }
 
-/// Pause after a failed accept. The usual cause is that the process has no file descriptors left. An immediate retry
-/// would take CPU time from the open connections.
+/// Pause after accepting a connection failed. The usual cause is that the process has no file descriptors left. Trying
+/// again at once would take CPU time from the open connections.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 type Connections = Pin<Box<dyn Stream<Item = io::Result<Connection>> + Send>>;
 
-/// A source of incoming connections: a TCP socket, with TLS if there are credentials, or any stream of connections.
+/// A source of incoming connections: TCP sockets, with or without TLS, or any stream of connections.
 pub struct Listener {
     source: Either<Sockets, Connections>,
     tls: Option<Tls>,
@@ -62,7 +62,7 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Creates a listener whose connections come from a stream and are not sockets.
+    /// Creates a listener whose connections are not sockets but the items of a stream.
     pub fn new<C>(connections: impl Stream<Item = io::Result<C>> + Send + 'static) -> Listener
     where
         C: AsyncRead + AsyncWrite + Send + Unpin + 'static,
@@ -71,20 +71,20 @@ impl Listener {
         Listener { source: Either::Right(connections), tls: None, unfinished: None, headers: None }
     }
 
-    /// Creates a listener on the sockets of a port. It uses TLS if `tls` is given.
+    /// Creates a listener on the sockets of a port. Its connections use TLS if `tls` is given.
     #[must_use]
     pub fn socket(sockets: impl Into<Sockets>, tls: Option<Tls>) -> Listener {
         Listener { source: Either::Left(sockets.into()), tls, unfinished: None, headers: None }
     }
 
-    /// Returns the same listener with a limit on its unfinished connections. `unfinished` is the limit of the
-    /// listener's port.
+    /// Returns the same listener with a limit on its unfinished connections. `unfinished` counts them for the whole
+    /// port, to which several listeners may belong.
     #[must_use]
     pub fn of_port(self, unfinished: &Unfinished) -> Listener {
         Listener { unfinished: Some(unfinished.clone()), ..self }
     }
 
-    /// Returns the same listener, with connections that may begin with a header of the PROXY protocol.
+    /// Returns the same listener, which now accepts a header of the PROXY protocol at the beginning of a connection.
     #[must_use]
     pub fn with_headers(self, headers: &Headers) -> Listener {
         Listener { headers: Some(headers.clone()), ..self }
@@ -102,8 +102,8 @@ impl Listener {
         self.tls.as_ref()
     }
 
-    /// Returns the incoming connections. For a socket the stream is endless. Sockets have TCP_NODELAY, because without
-    /// it a response could wait 40 ms for the client's delayed acknowledgement.
+    /// Returns the incoming connections. For sockets, this stream has no end. Sockets have the option TCP_NODELAY,
+    /// because without it a response could wait 40 ms for the client's delayed acknowledgement.
     ///
     /// # Errors
     /// If the socket cannot be registered with the current runtime.
@@ -141,9 +141,9 @@ impl Accept {
         Connection::accepted(stream, peer, self)
     }
 
-    /// Reads the header of a connection, and then makes the connection; `None` if the header is refused or takes too
-    /// long. While the header is being read, the connection has a seat for the address of its sender, and afterwards a
-    /// seat for the address of the client in the header.
+    /// Reads the PROXY header of a connection, and then creates the connection; `None` if the header is refused or
+    /// takes too long to arrive. While the header is being read, the connection is counted as an unfinished connection
+    /// from the address of its sender, and afterwards as one from the address of the client in the header.
     async fn begin(self, headers: Headers, mut stream: TcpStream, peer: SocketAddr) -> Option<Connection> {
         let seat = self.unfinished.as_ref().map(|port| port.take(Some(peer.ip())));
         let client = {
@@ -166,7 +166,8 @@ type Beginning = Pin<Box<dyn Future<Output = Option<Connection>> + Send>>;
 struct Accepting {
     sockets: SelectAll<TcpIncoming>,
     accept: Accept,
-    /// Connections whose headers have not arrived yet. The seats of the port limit their number.
+    /// Connections whose PROXY headers have not arrived yet. Their number is limited by the port's limit on unfinished
+    /// connections.
     beginning: FuturesUnordered<Beginning>,
 }
 
@@ -220,14 +221,15 @@ impl fmt::Debug for Listener {
     }
 }
 
-/// Waits for a while after an error that an immediate next attempt would return too.
+/// Returns `accepted`, the result of accepting a connection. If it is an error that would occur again at once, first
+/// logs it and waits for [`ACCEPT_PAUSE`].
 ///
 /// # Errors
 /// The given error.
 pub async fn paced(accepted: io::Result<Connection>) -> io::Result<Connection> {
     use io::ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted};
     if let Err(error) = &accepted {
-        // If a client disconnected while it was queued, the next client must not be delayed.
+        // If the error is only that a client disconnected before it was accepted, the next client must not be delayed.
         if !matches!(error.kind(), ConnectionAborted | ConnectionReset | Interrupted) {
             tracing::warn!(%error, "cannot accept a connection");
             tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -241,7 +243,8 @@ pub trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<C: AsyncRead + AsyncWrite + Send + Unpin> Duplex for C {}
 
-/// The peer of a connection. Clones belong to the same connection. Requests have it among their extensions.
+/// The peer of a connection. Clones belong to the same connection. Each request on the connection has the peer among
+/// its extensions.
 #[derive(Clone, Debug, Default)]
 pub struct Peer {
     addr: Option<SocketAddr>,
@@ -253,7 +256,7 @@ struct PeerState {
     identity: OnceLock<Identity>,
     attachment: OnceLock<Attachment>,
     account: OnceLock<Account>,
-    /// Whether there is a seat. It can be read without the lock.
+    /// Whether `seat` is set. This can be read without the lock.
     is_unfinished: AtomicBool,
     seat: Mutex<Option<Seat>>,
 }
@@ -262,7 +265,7 @@ struct PeerState {
 pub type Attachment = Box<dyn Any + Send + Sync>;
 
 impl Peer {
-    /// Creates the peer of a transport that has itself proved the peer's identity.
+    /// Creates the peer of a connection whose transport itself has proved the peer's identity.
     #[must_use]
     pub fn identified(identity: Identity) -> Peer {
         let state = PeerState { identity: identity.into(), ..PeerState::default() };
@@ -275,8 +278,8 @@ impl Peer {
         Peer { addr: Some(addr), ..identity.map_or_else(Peer::default, Peer::identified) }
     }
 
-    /// Frees the seat of an unfinished connection, because the peer has proved its identity. Later calls have no
-    /// effect.
+    /// Ends the unfinished state of the connection and frees its seat, because the peer has proved its identity. A seat
+    /// is a place in the port's limit on unfinished connections. Later calls have no effect.
     #[inline]
     pub fn proved(&self) {
         if self.state.is_unfinished.load(Relaxed) {
@@ -285,8 +288,8 @@ impl Peer {
         }
     }
 
-    /// Frees the seat like [`Peer::proved`] if the port requires no proof of identity. The peer has sent a request,
-    /// which is then enough.
+    /// Does the same as [`Peer::proved`] if the port requires no proof of identity. It is called after the peer has
+    /// sent a request, because on such a port a request is enough.
     #[inline]
     pub fn requested(&self) {
         if self.state.is_unfinished.load(Relaxed) && !self.needs_credential() {
@@ -300,7 +303,7 @@ impl Peer {
 
     /// Stores the identity that the handshake has proved.
     fn identify(&self, identity: Identity) {
-        // Clients may come from any address, but nodes and operators usually come again from the same addresses.
+        // Nodes and operators usually connect again from the same addresses, but clients may connect from any address.
         if identity.role() != Role::Client
             && let Some(seat) = &*self.state.seat.lock()
         {
@@ -317,15 +320,15 @@ impl Peer {
         self.addr
     }
 
-    /// Returns the identity in the peer's certificate; `None` before the handshake, without TLS, and if the peer
-    /// presented no certificate.
+    /// Returns the identity in the peer's certificate; `None` before the handshake has ended, without TLS, or if the
+    /// peer presented no certificate.
     #[must_use]
     pub fn identity(&self) -> Option<&Identity> {
         self.state.identity.get()
     }
 
-    /// Returns the account of the memory that the connection holds. The account is part of `budget`, which has to be
-    /// the budget of the port in every call.
+    /// Returns the account of the memory that the connection holds. The account is created in `budget` at the first
+    /// call. All calls must pass the budget of the same port.
     pub fn account(&self, budget: &MemoryBudget) -> &Account {
         self.state.account.get_or_init(|| budget.account())
     }
@@ -336,22 +339,23 @@ impl Peer {
         self.state.attachment.get().is_some()
     }
 
-    /// Attaches a value to the connection. It is dropped once the connection and the last request on it have ended.
-    /// Only the first value is attached.
+    /// Attaches a value to the connection. Does nothing if a value is already attached. The value is dropped when the
+    /// connection and the last request on it have ended.
     pub fn attach(&self, value: Attachment) {
         let _ = self.state.attachment.set(value);
     }
 }
 
-/// A connection: a TCP socket, with or without TLS, or any other transport. Its reads are counted: see
+/// A connection: a TCP socket, with or without TLS, or any other transport. Its reads are counted in
 /// [`reads_on_this_thread`].
 pub struct Connection {
     transport: Transport,
     peer: Peer,
-    /// Timeout and loss of the seat, either of which ends the connection while it is unfinished.
+    /// Timeout of the unfinished connection, and notification that another connection took its place in the limit on
+    /// unfinished connections. Either of them ends the connection. `None` once the connection is finished.
     opening: Option<Opening>,
-    /// Headers of the port, used to refuse a header in the first bytes of the connection; `None` once bytes were
-    /// received.
+    /// Settings of the port for PROXY headers, with which a header in the first bytes of the connection is refused;
+    /// `None` once bytes were received.
     first: Option<Headers>,
 }
 
@@ -375,8 +379,8 @@ impl Connection {
         }
     }
 
-    /// Creates the connection of an accepted socket, on a port that accepts no headers. The connection has a seat if
-    /// the port has seats.
+    /// Creates the connection of an accepted socket on a port that accepts no PROXY headers. If `unfinished` is given,
+    /// the connection is counted in it.
     pub(crate) fn of_socket(stream: TcpStream, tls: Option<&Tls>, unfinished: Option<&Unfinished>) -> Connection {
         let addr = stream.peer_addr().ok();
         let accept = Accept { tls: tls.cloned(), unfinished: unfinished.cloned(), headers: None };
@@ -424,8 +428,9 @@ impl Connection {
         }
     }
 
-    /// Enables TCP keepalive. After `idle` without traffic, the kernel probes the peer every `every`, and ends the
-    /// connection after `tries` probes without a response. On other transports this has no effect.
+    /// Enables TCP keepalive. After the time `idle` without traffic, the kernel probes the peer at the interval
+    /// `every`, and ends the connection after `tries` probes without a response. Has no effect if the transport is not
+    /// a socket.
     ///
     /// # Errors
     /// If the system refuses it.
@@ -436,10 +441,11 @@ impl Connection {
     }
 
     /// Makes the system send the next write together with the end of the connection, so that the peer never receives
-    /// only one of them. The connection must be ended at once after that write. On other transports this has no effect.
+    /// only one of the two. The caller must end the connection directly after that write. Has no effect if the
+    /// transport is not a socket.
     pub fn join_end_to_last_write(&self) {
         if let Some(stream) = self.socket() {
-            // If the system refuses this, the end follows a moment after the write.
+            // If the system refuses this option, the end of the connection follows a moment after the write.
             let _ = SockRef::from(stream).set_tcp_cork(true);
         }
     }
@@ -447,7 +453,7 @@ impl Connection {
     /// Completes the TLS handshake, if the connection has TLS. Cancel safe.
     ///
     /// # Errors
-    /// The peer does not prove an identity that is accepted at this port, or takes too long.
+    /// The peer does not prove an identity that is accepted at this port, or takes too long to do so.
     pub async fn open(&mut self) -> io::Result<()> {
         std::future::poll_fn(|cx| self.poll_handshake(cx)).await
     }
@@ -457,7 +463,8 @@ impl Connection {
         self.poll_open(cx).map_ok(drop)
     }
 
-    /// Ends the connection if it has lost its seat, or has been unfinished for too long.
+    /// Returns an error, which ends the connection, if the connection has been unfinished for too long, or if another
+    /// connection took its place in the limit on unfinished connections.
     #[inline]
     fn check_opening(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
         let Some(opening) = &mut self.opening else { return Ok(()) };

@@ -1,13 +1,16 @@
-//! Thread per core: several single-threaded runtimes instead of one runtime with work stealing.
+//! Threads with one single-threaded runtime each, usually one for each core, in place of one runtime that moves work
+//! between threads.
 //!
 //! A request that stays on one thread costs half as much CPU time as a request that moves between two threads. So each
-//! serving thread has its own runtime and its own listener on the shared port. No task moves between the threads.
+//! thread that serves requests has its own runtime and its own listener on the shared port. No task moves between the
+//! threads.
 
 use std::future::Future;
 use std::io;
 use std::thread::JoinHandle;
 
-/// Threads with one runtime each. A thread ends when its future completes. [`Cores::join`] waits for all threads.
+/// Threads with one runtime each. A thread ends when the future that it runs completes. [`Cores::join`] waits for all
+/// threads.
 #[derive(Debug)]
 #[must_use = "threads that are not joined are detached"]
 pub struct Cores {
@@ -15,13 +18,13 @@ pub struct Cores {
 }
 
 impl Cores {
-    /// Starts one thread for each seed, named `name-index`, and runs the future `run(seed)` on it.
+    /// Starts one thread for each element of `seeds`. The thread is named `name-index` and runs the future `run(seed)`.
     ///
-    /// Each thread has its own runtime. Tasks that the future spawns stay on its thread, and are dropped when the
+    /// Each thread has its own runtime. Tasks that the future spawns run on the same thread, and are dropped when the
     /// future completes.
     ///
     /// # Errors
-    /// If a thread or a runtime cannot be created. Threads that were started before keep running.
+    /// If a thread or a runtime cannot be created. The threads that were already started keep running.
     pub fn start<S, F>(name: &str, seeds: Vec<S>, run: impl Fn(S) -> F + Clone + Send + 'static) -> io::Result<Cores>
     where
         S: Send + 'static,

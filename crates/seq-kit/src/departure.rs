@@ -1,10 +1,10 @@
-//! The departure of a node of which load balancers are aware. The node first becomes not ready, and continues to serve
-//! until the balancers have noticed.
+//! Departure of a node behind load balancers. The node first reports that it is not ready, and continues to serve until
+//! the balancers have noticed this.
 //!
-//! A balancer learns from its probes that a node leaves, and sends new connections to the node until then. So a node
-//! that is probed continues to serve for a while. Some protocols have no message that announces the end of a
-//! connection. In the second half of that time the node ends such connections, each together with a response, so that
-//! no request is lost. A node without probes has no balancer, and leaves at once.
+//! A balancer notices by its probes that a node leaves, and sends new connections to the node until then. So a node
+//! that is probed continues to serve for a while. In some protocols no message can announce the end of a connection. In
+//! the second half of this time, the node ends each connection of such a protocol together with a response, so that no
+//! request is lost. A node that is not probed has no balancer, and leaves at once.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,11 +13,13 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// Number of probes within [`WATCHED_WITHIN`] that shows that a balancer or an orchestrator probes the node. An
-/// operator who waits until a node is ready sends fewer, because the operator stops when the node is ready.
+/// Number of probes within [`WATCHED_WITHIN`] from which a node concludes that a balancer or an orchestrator probes it.
+/// An operator who waits until a node is ready sends fewer probes that find the node ready, because the operator stops
+/// after the first.
 const WATCHED_BY: usize = 3;
 
-/// Time within which the last [`WATCHED_BY`] probes must have arrived. Balancers probe every 10 s or more often.
+/// Time within which the last [`WATCHED_BY`] probes must have arrived. It is long enough, because balancers probe every
+/// 10 s or more often.
 const WATCHED_WITHIN: Duration = Duration::from_secs(60);
 
 /// The departure of a node. Clones belong to the same node.
@@ -33,7 +35,7 @@ struct Inner {
 }
 
 impl Departure {
-    /// Creates the departure of a node. The node is not ready any more once `begun` is cancelled.
+    /// Creates the departure of a node. It begins when `begun` is cancelled. From then on the node is not ready.
     #[must_use]
     pub fn at(begun: CancellationToken) -> Departure {
         Departure(Arc::new(Inner { begun, ..Inner::default() }))

@@ -1,12 +1,12 @@
-//! The HTTP port for metrics and probes: `/metrics`, `/livez`, `/readyz`.
+//! The HTTP port for metrics and probes, with the paths `/metrics`, `/livez` and `/readyz`.
 //!
-//! `/livez` reports the state of this process only, and never of a quorum, because restarting this process would not
-//! bring back another process. `/readyz` runs every named check, and responds 503 with the reasons if any check fails.
-//! `/readyz/<check>` runs one check.
+//! `/livez` reports the state of this process only. It never reports the state of a quorum, because a restart of this
+//! process would not bring back another process. `/readyz` runs every readiness check, and responds with status 503 and
+//! the reasons if any check fails. `/readyz/<check>` runs only the check of this name.
 //!
 //! **Invariant:** clients of this port cannot exhaust the file descriptors or the memory of the node. At most
-//! [`MAX_CONNECTIONS`] are open at a time. Each is for one request, which is received and responded to within the
-//! timeouts of [`crate::admission`], and then the connection is closed.
+//! [`MAX_CONNECTIONS`] connections are open at a time. Each connection is for one request. The request must arrive, and
+//! its response be read, within the timeouts of [`crate::admission`]. Then the connection is closed.
 
 use std::fmt::Write;
 use std::future::poll_fn;
@@ -30,21 +30,22 @@ use crate::metrics::{Recorder, UPKEEP_INTERVAL};
 use crate::tasks::{Kind, TaskGroup};
 use crate::unfinished::Unfinished;
 
-/// Limit on open connections of the port. It is enough for a few scrapers and probes with one request each.
+/// Limit on the open connections of the port. It is enough for the one request at a time that each of a few scrapers
+/// and probes sends.
 pub const MAX_CONNECTIONS: usize = 96;
 
-/// Limit on connections whose request has not arrived. If it is reached, a newer connection takes the place of an older
-/// one.
+/// Limit on connections whose request has not arrived yet. If it is reached, the next new connection takes the place of
+/// an older one.
 pub const MAX_UNFINISHED: usize = 64;
 
-/// Node name under which the connections of this port are counted. The port belongs to the process, which may run
-/// several nodes.
+/// Name of the node under which the connections of this port are counted. It is a fixed name, because the port belongs
+/// to the process, which may run several nodes.
 pub const NODE: &str = "http";
 
-/// A readiness condition of a node. It must not block. Its error is the reason why the node is not ready.
+/// A readiness check of a node. It must not block. Its error is the reason for which the node is not ready.
 type Check = dyn Fn() -> Result<(), String> + Send + Sync;
 
-/// The named readiness checks of a process, which are run in the order in which they were added.
+/// The named readiness checks of a process. They are run in the order in which they were added.
 #[derive(Clone, Default)]
 pub struct Checks {
     checks: Vec<(String, Arc<Check>)>,
@@ -58,7 +59,7 @@ impl Checks {
         Checks::default()
     }
 
-    /// Creates an empty list. The node is ready until its departure has begun.
+    /// Creates a list without checks. The node is ready until its departure has begun.
     #[must_use]
     pub fn until(departure: Departure) -> Checks {
         Checks { checks: Vec::new(), departure }
@@ -90,8 +91,8 @@ impl Checks {
         if failing.is_empty() { Ok(()) } else { Err(failing) }
     }
 
-    /// Returns whether the node is ready, in response to a probe from outside. A probe that finds the node ready is
-    /// recorded.
+    /// Returns whether the node is ready, in response to a probe from outside. Records the probe if it finds the node
+    /// ready.
     #[must_use]
     pub fn probe(&self) -> bool {
         let ready = !self.departure.has_begun() && self.ask().is_ok();
@@ -105,7 +106,7 @@ impl Checks {
         self.checks.iter().find(|(is, _)| is == name).map(|(_, check)| check())
     }
 
-    /// Returns the report, which has one line for each check, and whether all checks passed.
+    /// Returns whether all checks passed, and a text with one line for each check.
     fn report(&self) -> (bool, String) {
         let mut ready = true;
         let mut text = String::new();
@@ -159,8 +160,8 @@ pub fn serve(
     let shared = Shared { recorder: recorder.clone(), checks };
     let token = tasks.token();
     tasks.spawn("http", Kind::Critical, async move {
-        // At shutdown connections are dropped without waiting for their requests. For a pending probe, a closed
-        // connection has the same meaning as a failed response.
+        // At shutdown, connections are closed without waiting for their requests. For a pending probe, a closed
+        // connection has the same meaning as a response that reports a failure.
         tokio::select! {
             result = axum::serve(listener, router(shared)) => {
                 tracing::error!(error = ?result.err(), "the port for metrics and probes closed");
@@ -178,7 +179,7 @@ pub fn serve(
     Ok(())
 }
 
-/// A listener that closes connections above the limit at once, and that enforces timeouts on the other connections.
+/// A listener that closes each connection above the limit at once, and enforces timeouts on the other connections.
 struct Bounded {
     listeners: Vec<TcpListener>,
     tls: Option<Tls>,
@@ -199,7 +200,8 @@ impl axum::serve::Listener for Bounded {
             match poll_fn(accept).await {
                 Ok((stream, addr)) => {
                     let connection = Connection::of_socket(stream, self.tls.as_ref(), Some(&self.unfinished));
-                    // Connections that have just lost their seats end only when their tasks run.
+                    // Connections that have just lost their seats are closed only when their tasks run, so this task
+                    // lets them run.
                     for _ in 0..MAX_UNFINISHED {
                         if self.admission.count() < MAX_CONNECTIONS {
                             break;
@@ -221,9 +223,9 @@ impl axum::serve::Listener for Bounded {
     }
 }
 
-/// Adds headers to a response. One closes the connection, because a connection that is kept open after its response
-/// would hold its permit indefinitely. Another forbids browsers to guess the type of the content, because the reason of
-/// a failed check could look like a web page.
+/// Adds two headers to a response. The first closes the connection, because a connection that is kept open after its
+/// response would hold its permit indefinitely. The second forbids browsers to guess the type of the content, because
+/// the reason of a failed check could look like a web page.
 async fn with_headers(mut response: Response) -> Response {
     let headers = response.headers_mut();
     headers.insert(header::CONNECTION, HeaderValue::from_static("close"));

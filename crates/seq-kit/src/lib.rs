@@ -1,7 +1,8 @@
 //! Infrastructure that all servers share: tasks, listeners, configuration, ports, memory, logging, metrics and probes.
 //!
-//! No code in this crate depends on the product: not on another crate of the workspace, a role of a server or a name of
-//! a metric. It does not read environment variables either; the binary passes them in.
+//! No code in this crate depends on the product, that is, on another crate of the workspace except `seq-auth`, on a
+//! role of a server or on a name of a metric. The crate does not read environment variables either. The binary passes
+//! them in.
 
 pub mod admission;
 pub mod cgroup;

@@ -1,16 +1,16 @@
-//! Listening sockets. They are bound before their address is announced. For a thread-per-core server there are several
-//! on the same port.
+//! Listening sockets. A socket is bound before its address is announced. A server with one runtime for each thread has
+//! several sockets on the same port.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 
 use socket2::{Domain, Protocol, Socket, Type};
 
-/// Backlog of a listening socket. It is above the usual limit of Linux, so the limit of the system applies.
+/// Backlog of a listening socket. It is above the usual limit of Linux, so that the limit of the system applies.
 const BACKLOG: i32 = 4_096;
 
-/// Binds `sockets` listeners to one address. The kernel spreads connections over them. With port 0, all listeners have
-/// the same port, which the kernel chose. The sockets do not block.
+/// Binds `sockets` listeners to one address. The kernel distributes connections over them. If the port in `addr` is 0,
+/// the kernel chooses a port, which all listeners share. The sockets do not block.
 ///
 /// # Errors
 /// If the address is taken or may not be used. The error names the address.
@@ -41,8 +41,8 @@ pub fn bind(addr: SocketAddr, sockets: usize) -> io::Result<Vec<TcpListener>> {
         .map_err(|error: io::Error| io::Error::new(error.kind(), format!("cannot listen on {addr}{threads}: {error}")))
 }
 
-/// The sockets of a port for one thread. There is one socket for each address of the port's host, because a host such
-/// as `localhost` has two addresses.
+/// The sockets of a port for one thread. There is one socket for each address of the port's host, because the name of a
+/// host, such as `localhost`, may have two addresses.
 #[derive(Debug)]
 pub struct Sockets(Vec<TcpListener>);
 
@@ -71,9 +71,10 @@ impl IntoIterator for Sockets {
     }
 }
 
-/// Binds a port at every address of its host, `threads` times, in the same way as [`bind`]. An address that does not
-/// belong to this machine is passed to `left_out`, if at least one other address does. With port 0, all addresses get
-/// the port that was chosen for the first address.
+/// Binds a port at every address of its host, with `threads` sockets for each address, in the same way as [`bind`].
+/// Returns the sockets for each thread. If an address does not belong to this machine and at least one other address
+/// does, passes it to `left_out` instead. If the port is 0, all addresses get the port that was chosen for the first
+/// address.
 ///
 /// # Errors
 /// If an address is taken or may not be used, or if no address belongs to this machine. The error names the address.
@@ -107,15 +108,15 @@ pub fn bind_all(
     Ok(bound)
 }
 
-/// Returns whether binding failed because an address does not belong to this machine, or is of a family that this
-/// machine does not support.
+/// Returns whether binding to an address failed because the address does not belong to this machine, or is of a family
+/// that this machine does not support.
 fn is_not_here(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::AddrNotAvailable | io::ErrorKind::Unsupported)
 }
 
 fn socket(addr: SocketAddr) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(addr), Type::STREAM, Some(Protocol::TCP))?;
-    // A server that is restarted must not wait until the TIME_WAIT of its previous connections is over.
+    // A server that is restarted must not have to wait until the TIME_WAIT of its earlier connections is over.
     socket.set_reuse_address(true)?;
     socket.set_nonblocking(true)?;
     Ok(socket)

@@ -1,14 +1,14 @@
-//! The memory of a node that requests and their unread responses may hold, in bytes.
+//! Budget for the memory that requests and their unread responses may hold in a node, in bytes.
 //!
-//! Three quarters of it are shared, and one quarter is guaranteed: every connection that the node admits can hold its
-//! part of the guaranteed quarter, independently of other connections. Of the shared part, a connection may hold a
-//! share of the *free* bytes, so each connection may hold less when fewer bytes are free (dynamic thresholds: Choudhury
-//! and Hahne, "Dynamic Queue Length Thresholds for Shared-Memory Packet Switches", IEEE/ACM Transactions on Networking
-//! 6(2), 1998). A hundred connections that each take as much as they can, one after another, and release nothing leave
-//! 4 % of the shared part free.
+//! Three quarters of the budget are shared by all connections, and one quarter is guaranteed: every connection that the
+//! node admits can hold its part of the guaranteed quarter, independently of other connections. Of the shared part, a
+//! connection may hold a fraction of the bytes that are *free*, so the fewer bytes are free, the less may each
+//! connection hold (dynamic thresholds: Choudhury and Hahne, "Dynamic Queue Length Thresholds for Shared-Memory Packet
+//! Switches", IEEE/ACM Transactions on Networking 6(2), 1998). If a hundred connections, one after another, take as
+//! much as they can and release nothing, 4 % of the shared part remain free.
 //!
-//! **Invariant:** the count of a budget is the sum of its charges, and the count of an account is the sum of the
-//! account's charges. A dropped charge is no longer in these sums.
+//! **Invariant:** the number of used bytes of a budget is the sum of all its charges, and the number of used bytes of
+//! an account is the sum of the account's charges. A dropped charge is no longer in these sums.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,10 +16,10 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use metrics::{Counter, Gauge};
 
-/// Divisor of the memory: one part in `GUARANTEED` is guaranteed to connections.
+/// Divisor of the budget. One part in `GUARANTEED` is guaranteed to connections.
 const GUARANTEED: usize = 4;
 
-/// Divisor of the free shared memory: a connection may hold at most one part in `SHARE` of it.
+/// Divisor of the free shared memory. A connection may hold at most one part in `SHARE` of it.
 const SHARE: usize = 32;
 
 /// The memory of a node. Clones share it.
@@ -61,7 +61,7 @@ impl MemoryBudget {
         MemoryBudget(Arc::new(Node { shared, guaranteed, used: AtomicUsize::new(0), metrics }))
     }
 
-    /// Creates a budget that no charge exceeds and that no metric records.
+    /// Creates a budget that is so large that no charge exceeds it. No metric records its use.
     #[must_use]
     pub fn unlimited() -> MemoryBudget {
         MemoryBudget::new(usize::MAX, 1, MemoryMetrics { used: Gauge::noop(), refused: Counter::noop() })
@@ -105,8 +105,8 @@ struct Connection {
 }
 
 impl Account {
-    /// Charges `bytes` bytes to the connection, if they fit into the memory that is left for it. The bytes are held
-    /// until the returned charge is dropped.
+    /// Charges `bytes` bytes to the connection, if the connection may hold these bytes in addition to the bytes that it
+    /// holds. The connection holds them until the returned charge is dropped.
     ///
     /// # Errors
     /// [`OutOfMemory`]
@@ -115,7 +115,7 @@ impl Account {
         charge.grow(bytes).map(|()| charge)
     }
 
-    /// Charges `bytes` bytes to the connection even if they exceed its limit, because they are already in memory.
+    /// Charges `bytes` bytes to the connection even if this exceeds its limit, because the bytes are already in memory.
     #[must_use]
     pub fn charge_present(&self, bytes: usize) -> Charge {
         let charge = self.empty();
@@ -152,8 +152,8 @@ impl Charge {
         &self.account
     }
 
-    /// Adds `bytes` bytes to the charge, if they fit into the memory that is left for the connection. If they do not
-    /// fit, changes nothing.
+    /// Adds `bytes` bytes to the charge, if the connection may hold them in addition to the bytes that it holds.
+    /// Otherwise changes nothing.
     ///
     /// # Errors
     /// [`OutOfMemory`]
@@ -169,7 +169,7 @@ impl Charge {
         Err(OutOfMemory)
     }
 
-    /// Sets the charge to `bytes` bytes, even if they exceed the limit of the connection, because they are already in
+    /// Sets the charge to `bytes` bytes, even if this exceeds the connection's limit, because the bytes are already in
     /// memory.
     pub fn set(&self, bytes: usize) {
         if self.bytes.load(Relaxed) == bytes {

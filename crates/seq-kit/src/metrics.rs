@@ -1,4 +1,5 @@
-//! Metrics of a process: the rows of a catalogue, and the recorder that renders them.
+//! Metrics of a process. The module defines the rows of a catalogue of metrics, and the recorder that renders the
+//! metrics as text.
 //!
 //! The catalogue itself is defined by the program.
 
@@ -46,8 +47,8 @@ pub struct Metric {
     pub buckets: &'static [f64],
 }
 
-/// Interval at which samples of histograms are moved into their buckets. Without this, samples would accumulate in
-/// memory while no scraper reads the metrics.
+/// Interval at which samples of histograms are moved into their buckets. Otherwise samples would accumulate in memory
+/// for as long as no scraper reads the metrics.
 pub const UPKEEP_INTERVAL: Duration = Duration::from_secs(5);
 
 /// The metrics of the process. Clones are handles to the same metrics.
@@ -58,8 +59,8 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Installs the recorder of the process and describes every metric of `catalogue`. It is called once per process.
-    /// `refresh` is called before every rendering, and sets the gauges that no other code updates.
+    /// Installs the recorder of the process and describes every metric in `catalogue`. It must be called only once in a
+    /// process. `refresh` is called before every rendering, and sets the gauges that no other code updates.
     ///
     /// # Errors
     /// If the process already has a recorder.

@@ -1,7 +1,7 @@
-//! A gRPC port: the services of a node together with health and reflection, on one listener.
+//! A gRPC port. It serves the services of a node, together with health and reflection, on one listener.
 //!
-//! [`Port`] has the parameters of a port. Half-open peers, accept errors and shutdown are handled in the same way on
-//! all ports.
+//! [`Port`] has the parameters of a port. All ports handle half-open connections, errors of accepting, and shutdown in
+//! the same way.
 
 use std::convert::Infallible;
 use std::future::pending;
@@ -36,8 +36,8 @@ use health::Health;
 use limited::Limited;
 use stream_limit::StreamLimit;
 
-/// Interval of keepalive pings to an idle peer. A half-open connection ends after this interval plus
-/// [`KEEPALIVE_TIMEOUT`].
+/// Interval of keepalive pings to an idle peer. A half-open connection, that is, one whose peer has disappeared, ends
+/// after this interval plus [`KEEPALIVE_TIMEOUT`].
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Timeout of a keepalive ping.
@@ -58,20 +58,20 @@ pub struct Port {
     pub bounds: Bounds,
     /// The readiness checks that health reports.
     pub ready: Checks,
-    /// Counter of the times that the limit on concurrent requests was lowered because the thread was late; `None` if
-    /// connections keep the limit [`Bounds::streams`].
+    /// Counter of how often the limit on concurrent requests was lowered because the serving thread was late; `None` if
+    /// the limit of each connection stays at [`Bounds::streams`].
     pub lowered: Option<Counter>,
-    /// Whether HTTP/1.1 is accepted too, for services that serve protocols other than gRPC.
+    /// Whether HTTP/1.1 is accepted too, for services that also serve protocols other than gRPC.
     pub http1: bool,
     /// The descriptors of all services, encoded.
     pub descriptors: &'static [u8],
-    /// Guard that denies requests of connections with TLS.
+    /// Guard that may deny requests. It applies only to connections with TLS.
     pub guard: Guard,
     /// The full names of the services other than health and reflection.
     pub services: &'static [&'static str],
 }
 
-/// The limits of one connection of a port, and the time limit of the port's shutdown.
+/// The limits of each connection of a port, and the time that the shutdown of the port may take.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
     /// Limit on concurrent requests. Further requests wait at the client.
@@ -80,8 +80,8 @@ pub struct Bounds {
     pub stream_window: u32,
     /// Flow-control window of the connection, in bytes.
     pub connection_window: u32,
-    /// Time that open connections have at shutdown to finish their requests. Endless streams are closed after this
-    /// time.
+    /// Time that open connections have at shutdown to finish their requests. After this time, streams that have no end
+    /// are closed.
     pub drain: Duration,
 }
 
@@ -100,8 +100,8 @@ impl Port {
         services.add_service(reflection).add_service(reflection_v1alpha).prepare()
     }
 
-    /// Returns the reflection service, which describes all services of the port. Both versions of it are served,
-    /// because many clients support only the older version.
+    /// Returns the builder of the reflection service, which describes all services of the port. The service is built in
+    /// two versions, because many clients support only the older one.
     fn reflection(&self) -> tonic_reflection::server::Builder<'static> {
         let reflection = tonic_reflection::server::Builder::configure()
             .register_encoded_file_descriptor_set(self.descriptors)
@@ -115,7 +115,7 @@ impl Port {
             .fold(reflection, |reflection, service| reflection.with_service_name(*service))
     }
 
-    /// Serves `service` on `listener`, in `tasks`, on the current runtime, until the group shuts down.
+    /// Serves `service` on `listener`, with tasks in `tasks` on the current runtime, until the task group shuts down.
     ///
     /// # Errors
     /// If the listener cannot be registered with the runtime.
@@ -131,8 +131,8 @@ impl Port {
         let service = Guarded { service, guard: Some(guard).filter(|_| listener.is_secure()) };
         let limit = lowered.map(|lowered| StreamLimit::new(bounds.streams, lowered));
         let of_connections = limit.clone();
-        // A connection above the limit is closed at once. Otherwise its client would wait in the kernel's queue without
-        // success.
+        // A connection above the limit is closed at once. If it were not accepted, its client would wait in the
+        // kernel's queue without success.
         let incoming = listener.incoming()?.then(paced).filter_map(move |accepted| match accepted {
             Ok(connection) => {
                 let of = (admission.clone(), connection.peer().addr());

@@ -1,12 +1,14 @@
-//! The PROXY protocol, version 2: a balancer sends the address of its client before the first byte of the client.
+//! Version 2 of the PROXY protocol. In this protocol, a balancer sends a header with the address of its client before
+//! the first byte of the client.
 //!
-//! A header is accepted only from the addresses that the settings list, so a port without such a list accepts none. A
-//! connection from a listed address may also come without a header, as connections of health checks and of other nodes
-//! on the balancer's machine do. Such a connection counts as a connection of its sender. A client behind a balancer
-//! that sends headers cannot add a header of its own, because only the first header is read, and a second header is not
-//! valid as TLS, HTTP or a Redis command.
+//! A header is accepted only from the addresses that the settings list, so a port without such a list accepts no
+//! header. A connection from a listed address may also begin without a header, e.g. if it is made for a health check or
+//! by another node on the balancer's machine. The address of such a connection is that of its sender. A client behind a
+//! balancer that sends headers cannot add a header of its own, because only the first header is read, and a second
+//! header is not valid as TLS, HTTP or a Redis command.
 //!
-//! [`parse`] decides about a header. [`Headers`] reads headers, while further connections are being accepted.
+//! [`parse`] decodes a header. [`Headers`] reads the headers of connections, while other connections are being
+//! accepted.
 
 use std::fmt;
 use std::io;
@@ -26,16 +28,16 @@ pub(crate) const SIGNATURE: &[u8; 12] = b"\r\n\r\n\0\r\nQUIT\n";
 /// The first bytes of a header of version 1, which is text.
 const VERSION_1: &[u8] = b"PROXY ";
 
-/// Number of first bytes that distinguish a header from any other protocol. Fewer are not enough, because clients of
-/// Redis may send empty lines.
+/// Number of first bytes of a connection that distinguish a header from any other protocol. Fewer bytes are not enough,
+/// because clients of Redis may send empty lines.
 const TELLING: usize = 5;
 
-/// Length of the first part, which every header has: the signature, the version and command, the family, and the length
-/// of the rest.
+/// Length of the first part of a header, which every header has: the signature, the version and command, the family,
+/// and the length of the rest.
 const HEAD: usize = 16;
 
-/// Largest length of the rest of a header. The rest has the addresses, and some hundred bytes of details that are not
-/// read here.
+/// Largest length of the rest of a header. The rest contains the addresses, and up to some hundred bytes of details
+/// that are not read here.
 const MAX_REST: usize = 1_024;
 
 /// The source of a connection, as its header states it.
@@ -62,7 +64,7 @@ enum Refused {
     NotTcp,
 }
 
-/// Returns the length of the rest of a header, which follows the first part.
+/// Returns the length of the rest of a header, that is, of the bytes after the first part `head`.
 fn rest(head: &[u8; HEAD]) -> Result<usize, Refused> {
     if !head.starts_with(SIGNATURE) || head[12] >> 4 != 2 {
         return Err(Refused::Malformed);
@@ -71,7 +73,8 @@ fn rest(head: &[u8; HEAD]) -> Result<usize, Refused> {
     if rest > MAX_REST { Err(Refused::TooLong { bytes: HEAD + rest }) } else { Ok(rest) }
 }
 
-/// Returns the source that a header states. The header is given as its first part and its rest.
+/// Returns the source of the connection that a header states. `head` is the first part of the header, and `rest` the
+/// bytes after it.
 fn parse(head: &[u8; HEAD], rest: &[u8]) -> Result<Source, Refused> {
     match head[12] & 0xf {
         // The command is LOCAL, so the rest of the header is ignored.
@@ -96,11 +99,11 @@ fn parse(head: &[u8; HEAD], rest: &[u8]) -> Result<Source, Refused> {
     client.map(Source::Client).ok_or(Refused::Malformed)
 }
 
-/// Networks, parsed from a list in which commas separate addresses or `address/prefix`.
+/// Networks, parsed from a list of items `address` or `address/prefix` with commas between them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Networks(Vec<(IpAddr, u8)>);
 
-/// Error of a part of a list that is not a network.
+/// Error of an item of a list that is not a network.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is neither an IP address nor a network as in 10.0.0.0/8")]
 pub struct NoNetwork(String);
@@ -139,7 +142,7 @@ impl Networks {
     }
 }
 
-/// The headers that a port accepts on its connections. Clones belong to one node.
+/// The settings of a node's ports for PROXY headers. Clones share the rate limit on log lines about refused headers.
 #[derive(Clone)]
 pub struct Headers(Arc<Inner>);
 
@@ -149,20 +152,20 @@ struct Inner {
 }
 
 impl Headers {
-    /// Creates the headers of a port that accepts headers from these networks.
+    /// Creates the settings of a port that accepts headers from the addresses in `from`.
     #[must_use]
     pub fn from(from: Networks) -> Headers {
         Headers(Arc::new(Inner { from, logged: Mutex::default() }))
     }
 
-    /// Returns whether a header from this address is accepted.
+    /// Returns whether a header that comes from this address is accepted.
     pub(crate) fn are_believed_from(&self, peer: Option<SocketAddr>) -> bool {
         peer.is_some_and(|peer| self.0.from.contain(peer.ip()))
     }
 
-    /// Reads the header of a connection from an address whose headers are accepted, if the connection begins with a
-    /// header. Returns the client's address; `None` if there is no header, or if the header has no client. An error is
-    /// logged.
+    /// Reads the header at the beginning of a connection, if there is one. `peer` is the address of the connection's
+    /// sender, from which headers are accepted. Returns the client's address in the header; `None` if there is no
+    /// header, or if the header states no client. Logs the error if the header is refused.
     pub(crate) async fn read(&self, stream: &mut TcpStream, peer: SocketAddr) -> io::Result<Option<SocketAddr>> {
         let read = async {
             let mut first = [0; VERSION_1.len()];
@@ -190,10 +193,11 @@ impl Headers {
         }
     }
 
-    /// Refuses the first bytes of a connection from another address, if they are the beginning of a header.
+    /// Refuses a connection whose first bytes are the beginning of a header, because headers are not accepted from its
+    /// address.
     ///
     /// # Errors
-    /// The bytes are the beginning of a header. This is logged.
+    /// The bytes are the beginning of a header. The error is logged.
     pub(crate) fn check_first(&self, peer: Option<SocketAddr>, first: &[u8]) -> io::Result<()> {
         let is = |begin: &[u8]| first.len() >= TELLING && begin.starts_with(&first[..first.len().min(begin.len())]);
         if !is(SIGNATURE) && !is(VERSION_1) {
@@ -204,9 +208,10 @@ impl Headers {
         Err(error)
     }
 
-    /// Logs why a connection was ended. The first event is logged at once, and then at most one a minute.
+    /// Logs the error for which a connection was ended. The first such error is logged at once, and then at most one a
+    /// minute.
     fn log(&self, peer: Option<SocketAddr>, error: &io::Error) {
-        // A connection that ends without a byte is a health check that only connects, so it is not logged.
+        // A connection that ends before its first byte is a health check that only connects, so it is not logged.
         if error.kind() == io::ErrorKind::InvalidData
             && let Some(suppressed) = self.0.logged.lock().admit()
         {

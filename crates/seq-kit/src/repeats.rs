@@ -1,12 +1,12 @@
-//! Rate limit on repeated log lines about a lasting fault. The first line is logged at once, and then one line a minute
-//! with the number of suppressed lines.
+//! Rate limit on log lines about a lasting fault. The first line is logged at once, and then one line a minute, which
+//! states the number of suppressed lines.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Interval of log lines about one lasting fault. It is short enough to show that the fault lasts, and long enough for
-/// a fault that lasts hours.
+/// Interval of log lines about one lasting fault. It is short enough to show that the fault lasts, and long enough that
+/// even a fault that lasts for hours does not fill the log.
 pub const REPEAT_EVERY: Duration = Duration::from_secs(60);
 
 /// Rate limit that admits the first event of a kind, and then one event every [`REPEAT_EVERY`].
@@ -17,8 +17,8 @@ pub struct Repeats {
 }
 
 impl Repeats {
-    /// Decides whether an event is logged now. If so, returns the number of events that were suppressed since the last
-    /// logged event; otherwise returns `None`.
+    /// Decides whether an event is logged now. If it is, returns the number of events that were suppressed since the
+    /// last logged event; otherwise returns `None`.
     #[must_use]
     pub fn admit(&mut self) -> Option<u64> {
         if self.admitted.is_some_and(|at| at.elapsed() < REPEAT_EVERY) {
@@ -29,8 +29,8 @@ impl Repeats {
         Some(std::mem::take(&mut self.suppressed))
     }
 
-    /// Ends the fault, so that the next event is logged at once. Returns the number of suppressed events since the last
-    /// logged event plus 1 for that event; 0 if there was no event.
+    /// Records that the fault has ended, so that the next event is logged at once. Returns the number of events since
+    /// the last logged event, counting the logged event itself; 0 if there was no event.
     pub fn end(&mut self) -> u64 {
         let Repeats { admitted, suppressed } = std::mem::take(self);
         suppressed + u64::from(admitted.is_some())

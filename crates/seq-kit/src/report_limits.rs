@@ -1,4 +1,5 @@
-//! Limits on the reports that a node makes for operators, so that open consoles do not slow down the node's callers.
+//! Limits on the number of reports that a node makes for operators, so that open consoles do not slow down the node's
+//! callers.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -33,7 +34,7 @@ pub struct Listing {
     _permit: OwnedSemaphorePermit,
 }
 
-/// Error: the node already makes as many reports as it may.
+/// Error of a request for a report: the node already makes the allowed number of reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TooManyReports {
     /// Limit on concurrent reports.

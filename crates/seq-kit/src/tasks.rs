@@ -1,7 +1,8 @@
-//! Task groups. They are the only way to spawn a task, so every task is awaited at shutdown.
+//! Task groups. All tasks of a process are spawned in a task group, so that every task is awaited at shutdown.
 //!
-//! If a critical task ends before shutdown, by an error or a panic, the whole group shuts down. A disposable task may
-//! end at any time. Shutdown cancels the tasks, waits for them, and names the tasks that hang.
+//! If a critical task ends before shutdown, e.g. by an error or a panic, the whole group shuts down. A disposable task
+//! may end at any time. At shutdown the group asks all tasks to end, waits for them, and names the tasks that do not
+//! end.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -12,8 +13,8 @@ use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-/// A group of tasks that are shut down together. Clones are handles to the same group. The tasks may run on several
-/// runtimes.
+/// A group of tasks that are shut down together. Clones are handles to the same group. The tasks of a group may run on
+/// several runtimes.
 #[derive(Clone, Debug, Default)]
 pub struct TaskGroup {
     inner: Arc<Inner>,
@@ -23,7 +24,8 @@ pub struct TaskGroup {
 struct Inner {
     shutdown: CancellationToken,
     tracker: TaskTracker,
-    /// Number of running tasks by name. Tasks that are still counted after the timeout of the shutdown hang.
+    /// Number of running tasks by name. The tasks that are still counted after the timeout of the shutdown are those
+    /// that hang.
     running: Mutex<BTreeMap<&'static str, usize>>,
     /// The first critical task that ended too early.
     failed: Mutex<Option<&'static str>>,
@@ -34,7 +36,8 @@ struct Inner {
 pub enum Kind {
     /// Shutdown of the group, because the process needs the task.
     Critical,
-    /// No effect. The task may end at any time, for example as the handler of a connection.
+    /// No effect on the group. The task may end at any time. For example, the handler of a connection ends with the
+    /// connection.
     Disposable,
 }
 
@@ -45,7 +48,7 @@ impl TaskGroup {
         TaskGroup::default()
     }
 
-    /// Runs a task on the current runtime. The task should end soon after [`TaskGroup::shutting_down`] completes.
+    /// Spawns a task on the current runtime. The task should end soon after [`TaskGroup::shutting_down`] completes.
     ///
     /// # Panics
     /// Outside of a tokio runtime.
@@ -68,25 +71,26 @@ impl TaskGroup {
         self.inner.shutdown.cancelled().await;
     }
 
-    /// Cancels every task, and does not wait for them.
+    /// Cancels the group's token, so that its tasks end. Does not wait for them.
     pub fn cancel(&self) {
         self.inner.shutdown.cancel();
     }
 
-    /// Returns a value that cancels every task when it is dropped. Thereby the tasks of a dropped owner end in an
-    /// orderly way.
+    /// Returns a value that cancels the group's token when it is dropped, so that the tasks end in an orderly way if
+    /// their owner is dropped.
     #[must_use]
     pub fn cancel_on_drop(&self) -> CancelOnDrop {
         CancelOnDrop(self.clone())
     }
 
-    /// Returns the critical task whose early end shut the group down; `None` if there is none.
+    /// Returns the name of the critical task that shut the group down because it ended too early; `None` if there is
+    /// none.
     #[must_use]
     pub fn failed(&self) -> Option<&'static str> {
         *self.inner.failed.lock()
     }
 
-    /// Cancels every task, and waits until all of them have ended.
+    /// Cancels the group's token, and waits until all its tasks have ended.
     ///
     /// # Errors
     /// [`Hung`] names the tasks that still run after `timeout`.
@@ -117,7 +121,7 @@ pub struct Hung {
     pub tasks: Vec<&'static str>,
 }
 
-/// Guard of a running task. Dropping it handles the end of the task, even after a panic.
+/// Guard of a running task. Its drop handles the end of the task, even if the task panics.
 struct Running {
     inner: Arc<Inner>,
     name: &'static str,

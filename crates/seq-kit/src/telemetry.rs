@@ -51,14 +51,15 @@ impl LogFilter {
     /// # Errors
     /// [`TelemetryError::Filter`]
     pub fn set(&self, filter: &str) -> Result<(), TelemetryError> {
-        // This fails only if the logger is gone or a thread panicked in it. In both cases nothing is logged any more.
+        // This fails only if the logger no longer exists or a thread panicked in it. In both cases nothing is logged
+        // any more.
         let _ = self.0.reload(parse(filter)?);
         Ok(())
     }
 }
 
-/// Starts logging to stderr. It is called once per process. `filter` is a list such as "info,seq_store=debug". If
-/// stderr is a terminal and `color` is set, the log is coloured.
+/// Starts logging to stderr. It must be called only once in a process. `filter` is a list such as
+/// "info,seq_store=debug". The log is coloured if `color` is set and stderr is a terminal.
 ///
 /// # Errors
 /// [`TelemetryError`]
@@ -83,8 +84,9 @@ pub fn init(format: LogFormat, filter: &str, color: bool) -> Result<LogFilter, T
     Ok(LogFilter(handle))
 }
 
-/// Parses a filter. It may have only targets and levels. Patterns of spans and fields would need the regular
-/// expressions of a large library, and this program opens no spans.
+/// Parses a filter. A filter consists only of targets and levels. Patterns of spans and fields are not supported,
+/// because they would need the regular expressions of a large library, and this program opens no spans of the library
+/// `tracing`.
 fn parse(filter: &str) -> Result<Targets, TelemetryError> {
     filter.parse().map_err(|source| TelemetryError::Filter { filter: filter.to_owned(), source })
 }

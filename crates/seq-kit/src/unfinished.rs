@@ -1,8 +1,9 @@
-//! Unfinished connections of a port. They are accepted, but there is no proof yet that their peer is a caller.
+//! Limits the unfinished connections of a port. These are connections that were accepted, but whose peer has not yet
+//! proved that it is a caller.
 //!
-//! Each connection takes a [`Seat`]. It holds the seat until its peer has proved an identity, or, if the port requires
-//! no proof, until the peer has sent a request. Strangers can take any number of seats. [`seats::Seats`] decides which
-//! connection is dropped when a port is full, and it never drops the newcomer.
+//! Each accepted connection takes a [`Seat`]. It holds the seat until its peer has proved an identity, or, if the port
+//! requires no proof, until the peer has sent a request. Unknown addresses may try to take any number of seats. If a
+//! port is full, [`seats::Seats`] decides which connection is dropped. It never drops the newest one.
 
 use std::future::Future;
 use std::io;
@@ -26,20 +27,20 @@ use seats::Seats;
 /// of a request.
 pub const FINISH_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Number of seats of a port for callers. Each seat may hold a handshake message of 64 KiB.
+/// Number of seats of a port that serves callers. Each seat may hold a handshake message of 64 KiB.
 pub const CALLERS: usize = 1_024;
 
-/// Number of seats of a port for other nodes, operators or probes.
+/// Number of seats of a port that serves other nodes, operators or probes.
 pub const FEW: usize = 128;
 
-/// Divisor of a port's seats: one in `RESERVED_SHARE` is not available to strangers.
+/// Divisor of the number of a port's seats. One seat in `RESERVED_SHARE` is not available to unknown addresses.
 const RESERVED_SHARE: usize = 8;
 
-/// Divisor of the process' limit on open files: the seats of a port may take one in `FILES_SHARE`. So all ports of a
-/// node together leave some of the connections that [`crate::admission`] reserves for nodes and operators.
+/// Divisor of the process' limit on open files. The seats of a port may use one file in `FILES_SHARE`. So all ports of
+/// a node together leave some of the connections that [`crate::admission`] reserves for nodes and operators.
 const FILES_SHARE: usize = 16;
 
-/// Limit on the addresses that are remembered because a node or an operator proved its identity from them.
+/// Limit on the number of addresses that a port remembers because a node or an operator proved its identity from them.
 const MAX_LEARNED: usize = 256;
 
 /// The unfinished connections of a port. Clones share them.
@@ -54,9 +55,9 @@ struct Inner {
 }
 
 impl Unfinished {
-    /// Creates a port with `most` seats, or fewer if the process may open few files. An eighth of the seats is reserved
-    /// for the addresses in `known`, this host's own addresses, and addresses from which nodes and operators have
-    /// connected.
+    /// Creates the seats of a port: `most` of them, or fewer if the process may open few files. An eighth of the seats
+    /// is reserved for known addresses. These are the addresses in `known`, this host's own addresses, and addresses
+    /// from which nodes and operators have connected.
     #[must_use]
     pub fn new(most: usize, known: impl IntoIterator<Item = IpAddr>, dropped: Counter) -> Unfinished {
         let files = getrlimit(Resource::Nofile).current.and_then(|files| usize::try_from(files).ok());
@@ -66,15 +67,16 @@ impl Unfinished {
         Unfinished(Arc::new(Inner { seats, needs_credential: false, dropped, origin: Instant::now() }))
     }
 
-    /// Returns the same port with a stricter rule: a request finishes a connection only if it proves the identity of
-    /// its sender.
+    /// Returns the same seats with a stricter rule: a connection is finished only when its peer has proved an identity.
+    /// A request alone is not enough.
     #[must_use]
     pub fn until_proved(self) -> Unfinished {
         let Inner { seats, dropped, origin, .. } = Arc::into_inner(self.0).expect("a port that is not open");
         Unfinished(Arc::new(Inner { seats, needs_credential: true, dropped, origin }))
     }
 
-    /// Takes a seat for an accepted connection. Notifies the connections that lose their seats because of this.
+    /// Takes a seat for an accepted connection. If another connection loses its seat to the accepted connection,
+    /// notifies that other connection.
     pub(crate) fn take(&self, peer: Option<IpAddr>) -> (Seat, Opening) {
         let (sender, receiver) = oneshot::channel();
         let mut losing = Vec::new();
@@ -97,8 +99,7 @@ pub(crate) struct Seat {
 }
 
 impl Seat {
-    /// Returns whether the peer of a connection has to prove its identity, so that a request alone does not finish the
-    /// connection.
+    /// Returns whether the peer has to prove its identity, so that a request alone does not finish the connection.
     pub(crate) fn needs_credential(&self) -> bool {
         self.port.0.needs_credential
     }
@@ -121,7 +122,7 @@ impl Drop for Seat {
     }
 }
 
-/// The part of an unfinished connection that ends it, by its timeout or by the loss of its seat.
+/// Condition under which an unfinished connection has to end: its timeout, or the loss of its seat.
 pub(crate) struct Opening {
     dropped: oneshot::Receiver<()>,
     timeout: Pin<Box<Sleep>>,
@@ -129,7 +130,7 @@ pub(crate) struct Opening {
 
 impl Opening {
     /// Returns `Ready(Ok)` once the connection is finished. Returns an error if the connection has lost its seat, or if
-    /// its time is over.
+    /// its time has passed.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let late = |what| Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, what)));
         match Pin::new(&mut self.dropped).poll(cx) {
@@ -143,8 +144,8 @@ impl Opening {
     }
 }
 
-/// Returns the unit for which addresses are limited. For IPv6 it is the /64 network, because a host can use all
-/// addresses of its network.
+/// Returns the address, or the network of addresses, that is limited as one host. For IPv6 it is the /64 network,
+/// because a host can use all addresses of its network.
 pub(crate) fn host(peer: IpAddr) -> IpAddr {
     match peer.to_canonical() {
         IpAddr::V6(address) => IpAddr::V6((u128::from(address) >> 64 << 64).into()),

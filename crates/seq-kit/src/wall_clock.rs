@@ -1,4 +1,5 @@
-//! The wall clock. It is used only for people, certificates and quotas, and no part of the protocol depends on it.
+//! The wall clock. It is used only for texts that people read, for certificates and for quotas. No part of the protocol
+//! depends on it.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -16,7 +17,7 @@ pub fn now_ms() -> u64 {
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Returns the date in UTC at a time in milliseconds since 1970, in the form `2026-11-27`.
+/// Returns the date in UTC of a time in milliseconds since 1970, in the form `2026-11-27`.
 #[must_use]
 pub fn date(unix_ms: u64) -> String {
     // The days are counted in eras of 400 years. A year begins on the first of March, so that a leap day is its last

@@ -1,9 +1,10 @@
-//! Callers that use the SDK and record their calls in one history.
+//! Functions that send one call each through the SDK, and record the call in the history of a test.
 //!
-//! **Invariant:** the start of a call is recorded before its request is sent, and its end after its response arrived.
+//! **Invariant:** a function records the start of its call before it sends the request, and the end of the call after
+//! the response arrived.
 //!
-//! Callers need no runtime of their own. The implementation of [`History`] decides how callers share the history and
-//! which clock it uses, so callers run in real time and in a simulation.
+//! The functions start no runtime. The implementation of [`History`] decides how concurrent calls share the history,
+//! and which clock measures their times, so the functions work in real time and in a simulation.
 
 use std::time::Duration;
 
@@ -24,7 +25,7 @@ pub trait History {
     /// Returns the uid of a user.
     fn uid(&self, user: User) -> u64;
 
-    /// Receives a call that has ended, after the checker has recorded its end.
+    /// Receives a call that has ended, after the checker has recorded the end of the call.
     fn on_end(&self, call: &Ended<'_>);
 }
 
@@ -62,12 +63,12 @@ pub enum Ended<'a> {
     Direct,
 }
 
-/// Range of the targets of advances, relative to a user's largest number, and the timing of an advance.
+/// Range of the targets of advances, relative to the largest number of the user, and the time limits of an advance.
 #[derive(Clone, Copy, Debug)]
 pub struct AdvanceRange {
     /// Distance from the user's largest number down to the lowest target.
     pub below: u64,
-    /// Number of targets in the range, 1 or above. The target of an advance is drawn from them at random.
+    /// Number of targets in the range, 1 or above. [`advance`] draws its target from the range at random.
     pub width: u64,
     /// Deadline of an advance.
     pub deadline: Duration,
@@ -109,7 +110,8 @@ pub async fn current(client: &Client, history: &impl History, user: User) {
 }
 
 /// Advances a user to a random number near the user's largest number. Sends the request to one random node after
-/// another, until a node responds. Repeated requests are safe because a repeated advance has no further effect.
+/// another until a node advances the user or refuses because the user's counter is past the target. Repeated requests
+/// are safe because a repeated advance has no further effect.
 pub async fn advance(nodes: &[Channel], history: &impl History, user: User, range: AdvanceRange) {
     let (id, to) = history.record(|checker, now| {
         let to = checker.floor(user).saturating_sub(range.below) + fastrand::u64(..range.width);
@@ -131,7 +133,8 @@ pub async fn advance(nodes: &[Channel], history: &impl History, user: User, rang
     history.on_end(&Ended::Advance { user, to, outcome });
 }
 
-/// Requests a number from the node at `node`, without routes and retries, like a client that ignores changes of owner.
+/// Requests a number from `node` without the SDK, so without routes and retries, like a client that ignores changes of
+/// owner.
 pub async fn next_directly(node: Channel, history: &impl History, user: User, deadline: Duration) {
     let id = history.record(|checker, now| checker.start(now, [user]));
     let request = v1::NextRequest { uid: Some(history.uid(user)), count: 1, ..v1::NextRequest::default() };
@@ -147,8 +150,8 @@ pub async fn next_directly(node: Channel, history: &impl History, user: User, de
     history.on_end(&Ended::Direct);
 }
 
-/// Repeats `call` in a closed loop until `is_over`: the next call starts when the previous call has ended and a pause
-/// is over.
+/// Repeats `call` in a closed loop until `is_over` returns true. The next call starts when the previous call has ended
+/// and a pause of the length `pause()` has passed.
 pub async fn closed_loop(is_over: impl Fn() -> bool, pause: impl Fn() -> Duration, mut call: impl AsyncFnMut()) {
     while !is_over() {
         call().await;

@@ -1,7 +1,9 @@
-//! Endpoints to which a load can be sent. Each worker has a transport, which is its client of the endpoint.
+//! Endpoints to which a load can be sent. Each worker of a load has its own client of the endpoint, which is called a
+//! transport.
 //!
-//! Transports other than the SDK send plain requests of a protocol, without routes and retries. They measure only the
-//! server's endpoint, so any other server of the same protocol can be measured with the same flags.
+//! A transport other than that of [`Endpoint::Sdk`] sends plain requests of a protocol, without routes and retries. It
+//! measures only the endpoint of the server, so any other server of the same protocol, such as Redis, can be measured
+//! with the same flags of `seqsvr bench`.
 
 use std::io;
 use std::rc::Rc;
@@ -27,14 +29,14 @@ mod stream;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Endpoint {
-    /// The Rust SDK, with routes, retries, and messages shared by pending calls.
+    /// The Rust SDK, which follows routes, retries calls, and sends several pending calls in one message.
     #[default]
     Sdk,
     /// Unary gRPC calls, `Next`, directly to the address.
     Grpc,
     /// Unary gRPC calls for several uids, `NextMany`.
     Many,
-    /// One gRPC stream per worker. The messages of a worker's round are in flight at the same time.
+    /// One gRPC stream per worker. All messages of a worker's round are in flight at the same time.
     Stream,
     /// The Redis protocol, with `INCR`. All commands of a worker's round are sent in a single write.
     Resp,
@@ -53,7 +55,7 @@ pub struct EndpointOptions {
     pub redis: String,
     /// Prefix of the uid in a key.
     pub prefix: String,
-    /// Number of connections to each address, for endpoints at which workers share connections.
+    /// Number of connections to each address, for endpoints whose workers share connections.
     pub connections: usize,
     /// Deadline of a call.
     pub deadline: Duration,
@@ -61,18 +63,18 @@ pub struct EndpointOptions {
     pub batch: usize,
     /// Name of the series, for [`Endpoint::Id`].
     pub series: String,
-    /// The lane of the ids, for a series whose callers name the lane.
+    /// The lane of the ids, if callers of the series name the lane.
     pub lane: Option<u32>,
     /// Whether calls of the SDK share messages.
     pub coalesce: bool,
-    /// Settings by which connections are opened, and the token that calls carry.
+    /// Settings for opening connections, such as certificates, and the bearer token of the calls.
     pub access: Access,
 }
 
 /// A worker's client of an endpoint.
 pub trait Transport {
-    /// Sends one request for each batch of the uids, and adds one reply for each uid to `replies`, in the order of the
-    /// uids. The requests are concurrent, except over HTTP/1.1.
+    /// Divides `uids` into batches and sends one request for each batch. Adds one reply for each uid to `replies`, in
+    /// the order of the uids. The requests are in flight concurrently, except over HTTP/1.1.
     fn round(&mut self, uids: &[u64], replies: &mut Vec<Reply>) -> impl Future<Output = ()>;
 }
 
@@ -97,7 +99,7 @@ pub enum OpenError {
     /// The SDK cannot connect.
     #[error(transparent)]
     Connect(#[from] ConnectError),
-    /// A server refused the connection, or the set-up of the connection failed.
+    /// A server refused the connection, or opening the connection failed.
     #[error("{addr}: {source}")]
     Refused {
         /// Address of the server.
@@ -203,14 +205,14 @@ fn refused(addr: &str, source: io::Error) -> OpenError {
 /// Converts the status of a failed request to a reply.
 fn failed(status: &Status) -> Reply {
     let reason = status::reason(status);
-    // A refusal by this service means that no counter was advanced, unless its reason is that the owner did not
-    // respond. An error from elsewhere, such as a proxy, may hide an advance.
+    // A refusal with a reason of this service means that no counter moved, unless the reason is that the owner did not
+    // respond. After an error from another program, such as a proxy, the counter may have moved.
     let unknown = |reason| Reason::parse(reason).is_some_and(|reason| reason.outcome() == Outcome::Unknown);
     let moved = reason.as_deref().is_none_or(unknown);
     failure(&reason.unwrap_or_else(|| code_name(status.code())), status.message(), moved)
 }
 
-/// Converts the error of a batch's item to a reply.
+/// Converts the error of one item of a batch to a reply.
 fn refused_item(error: &seq_proto::v1::ItemError) -> Reply {
     failure(&error.reason, &error.message, Code::from_i32(error.code as i32) == Code::DeadlineExceeded)
 }

@@ -1,4 +1,5 @@
-//! Distribution of a load over the uids. With the same seed, the same uids are sampled.
+//! Samplers that choose the users of a load's calls, by a distribution over the uids. With the same seed, a sampler
+//! chooses the same users.
 
 use std::ops::Range;
 
@@ -14,8 +15,8 @@ pub enum Distribution {
     /// Every uid is equally likely.
     #[default]
     Uniform,
-    /// A few uids get most of the load, as in busy groups. The k-th most frequent uid is sampled 1/k^0.99 times as
-    /// often as the most frequent uid.
+    /// Zipf's law, by which a few uids get a large part of the calls, like busy chat groups. The k-th most frequent uid
+    /// is sampled 1/k^0.99 times as often as the most frequent uid.
     Zipf,
     /// Always the first uid.
     Single,
@@ -23,11 +24,12 @@ pub enum Distribution {
     Sequential,
 }
 
-/// Skew of [`Distribution::Zipf`], the usual value of key-value benchmarks.
+/// Exponent of [`Distribution::Zipf`]. Benchmarks of key-value stores usually have this value.
 const SKEW: f64 = 0.99;
 
-/// Factor that spreads the frequent uids of [`Distribution::Zipf`] over all sections. It is a prime number, so that no
-/// two ranks get the same uid.
+/// Factor that spreads the most frequent uids of [`Distribution::Zipf`] over all sections. The user with the rank k by
+/// frequency, from 0, is `k * SCATTER` modulo the number of users. `SCATTER` is a prime number, so that no two ranks
+/// get the same uid.
 const SCATTER: u64 = 2_654_435_761;
 
 /// Sampler of users for one worker.
@@ -47,8 +49,8 @@ enum Sampling {
 }
 
 impl UidSampler {
-    /// Creates the sampler of the worker with index `worker.start` among `worker.end` workers. It samples from `users`
-    /// users, at least 1.
+    /// Creates the sampler of one worker, which samples from `users` users. `worker.start` is the index of the worker,
+    /// and `worker.end` is the number of workers.
     ///
     /// # Panics
     /// If `users` is 0.
@@ -90,7 +92,7 @@ impl UidSampler {
     }
 }
 
-/// Adapts the generator to `rand_distr`.
+/// Adapter by which `rand_distr` draws from a [`fastrand::Rng`].
 struct Random<'a>(&'a mut Rng);
 
 impl rand_core::TryRng for Random<'_> {

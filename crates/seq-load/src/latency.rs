@@ -1,4 +1,4 @@
-//! Latency of calls: a histogram, its percentiles, and their text form.
+//! Histogram of the latencies of calls, its percentiles, and functions that format durations and rates as text.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ pub struct Latency {
     micros: Histogram<u64>,
 }
 
-/// Upper bound of the histogram, an hour; longer calls count as an hour.
+/// Largest latency that the histogram records, an hour in microseconds. A call that took longer counts as an hour.
 const LONGEST_MICROS: u64 = 3_600_000_000;
 
 /// Percentiles of [`Latency`], in microseconds.
@@ -63,7 +63,7 @@ impl Latency {
         self.micros.len()
     }
 
-    /// Returns the percentiles, to three digits.
+    /// Returns the percentiles, with an error below 0.1%.
     #[must_use]
     pub fn percentiles(&self) -> Percentiles {
         let at = |quantile| self.micros.value_at_quantile(quantile);
@@ -110,7 +110,7 @@ pub fn millis(time: Duration) -> String {
     }
 }
 
-/// Formats a rate with a unit that keeps it short.
+/// Formats the rate of `count` events in the time `time`, in events, thousands or millions per second.
 #[must_use]
 pub fn per_second(count: u64, time: Duration) -> String {
     let rate = count as f64 / time.as_secs_f64().max(f64::MIN_POSITIVE);

@@ -1,11 +1,12 @@
-//! The load generator. Each of its workers has one round of calls in flight. A run begins with a warm-up, which the
-//! measured part follows.
+//! The load generator of `seqsvr bench`. Each of its workers sends calls in rounds, and has one round in flight at a
+//! time. A run begins with a warm-up. The measured part follows the warm-up.
 //!
-//! In a closed loop, a worker sends its next round when all replies to its previous round have arrived, so the load
-//! adapts to the service. In an open loop, calls are scheduled at a fixed rate (see [`OpenLoop`]), and the number of
-//! workers only bounds the number of calls in flight.
+//! In a closed loop, a worker sends its next round when all replies to its previous round have arrived, so the rate of
+//! calls adapts to the speed of the service. In an open loop, calls are scheduled at a fixed rate (see [`OpenLoop`]),
+//! and the number of workers only limits the number of calls in flight.
 //!
-//! Workers are futures on one thread: they share the state without a lock, and never borrow it across an `await`.
+//! Workers are futures on one thread, so they share the state of the load without a lock. They never borrow the state
+//! across an `await`.
 
 use std::cell::{Cell, RefCell};
 use std::time::Duration;
@@ -22,7 +23,8 @@ use crate::reply::{self, Reasons, Reply};
 use crate::silence::Silence;
 use crate::time_series::TimeSeries;
 
-/// Pause of a worker after a round that got no number. It prevents a busy loop against an unavailable service.
+/// Pause of a worker after a round that got no number. Without the pause, the worker would send rounds to an
+/// unavailable service in a busy loop.
 const AFTER_FAILURE: Duration = Duration::from_millis(10);
 
 /// The parameters of a load.
@@ -52,7 +54,7 @@ pub struct Plan {
     pub seed: u64,
     /// Whether the order is checked.
     pub check: bool,
-    /// Whether a missing number is a violation.
+    /// Whether a failed item, or a number that is skipped, is a violation. See [`Checker::seamless`].
     pub seamless: bool,
 }
 
@@ -81,7 +83,7 @@ pub struct Load<L> {
     began: Instant,
     open_loop: Option<OpenLoop>,
     stopping: Cell<bool>,
-    /// Start of the measured part; calls sent earlier are not counted.
+    /// Start of the measured part, since `began`. Calls sent before it are not counted.
     measured_from: Cell<Option<Duration>>,
     /// Number of measured calls sent so far.
     sent: Cell<u64>,
@@ -91,7 +93,8 @@ pub struct Load<L> {
 /// The results of a load.
 #[derive(Debug)]
 pub struct Outcome {
-    /// Order checker with the history of all calls, warm-up included; `None` if the order is not checked.
+    /// Order checker with the history of all calls, including the calls of the warm-up; `None` if the order is not
+    /// checked.
     pub checker: Option<Checker>,
     /// Latency of the measured calls.
     pub latency: Latency,
@@ -99,11 +102,11 @@ pub struct Outcome {
     pub time_series: TimeSeries,
     /// Numbers allocated by measured calls.
     pub numbers: u64,
-    /// Numbers allocated, warm-up included.
+    /// Numbers allocated by all calls, including the calls of the warm-up.
     pub all_numbers: u64,
     /// Failed items of measured calls, by reason.
     pub failed_items: Reasons,
-    /// Scheduled calls of an open loop that were not sent because every worker had a round in flight.
+    /// Number of scheduled calls of an open loop that were not sent, because every worker had a round in flight.
     pub unsent: u64,
     /// Length of the measured part.
     pub took: Duration,
@@ -114,13 +117,15 @@ pub struct Outcome {
 /// A round to send.
 struct Round {
     calls: usize,
-    /// In an open loop, the scheduled time of the first call; in a closed loop, the time at which the round is sent.
+    /// Time from which the latency of the round's calls counts. In an open loop, it is the scheduled time of the
+    /// round's first call; in a closed loop, the time at which the round is sent.
     due: Duration,
     measured: bool,
 }
 
 impl<L: Transport> Load<L> {
-    /// Creates a load that starts now, with one transport for each worker.
+    /// Creates a load, with one transport for each worker. Its warm-up and the schedule of an open loop start now; its
+    /// calls start with [`Load::run`].
     ///
     /// # Errors
     /// If the thread of an open loop cannot be started.
@@ -152,17 +157,17 @@ impl<L: Transport> Load<L> {
         })
     }
 
-    /// Runs the plan; completes when the last call has ended.
+    /// Sends the calls of the plan. Completes when the last call has ended.
     ///
     /// # Cancel safety
-    /// Dropping the future abandons the calls in flight; the outcome is then incomplete.
+    /// Dropping the future abandons the calls in flight, so the outcome lacks them.
     pub async fn run(&self) {
         let transports = self.transports.take();
         join_all(transports.into_iter().enumerate().map(|(worker, transport)| self.work(worker, transport))).await;
         let mut state = self.state.borrow_mut();
         let now = self.began.elapsed();
         state.took = now.saturating_sub(self.measured_from.get().unwrap_or(now));
-        // The time after the last number counts as silence as well.
+        // The time from the last number to the end of the run counts as silence, too.
         state.silence.extend(now);
         state.time_series.close();
         if let (Some(open_loop), End::After(duration), Some(from)) =
@@ -178,8 +183,8 @@ impl<L: Transport> Load<L> {
         self.open_loop.as_ref().inspect(|open_loop| open_loop.stop());
     }
 
-    /// Returns the progress of the measured part, in milliseconds if the plan ends after a time, or in calls if the
-    /// plan ends after a number of calls.
+    /// Returns the progress of the measured part. It is in milliseconds if the plan is [`End::After`] a time, and a
+    /// number of calls if the plan is [`End::Calls`].
     pub fn progress(&self) -> u64 {
         match (self.plan.end, self.measured_from.get()) {
             (_, None) => 0,
@@ -218,21 +223,22 @@ impl<L: Transport> Load<L> {
         }
     }
 
-    /// Waits until calls are due. Returns their scheduled time and their number; `None` at the end of the load.
+    /// Waits until a call is due. Returns the scheduled time of the first due call and the number of calls for one
+    /// round; `None` at the end of the load. In a closed loop, a full round is always due.
     async fn due(&self) -> Option<(Duration, usize)> {
         let Some(open_loop) = &self.open_loop else { return Some((self.began.elapsed(), self.plan.pipeline)) };
         loop {
             let (due, calls) = open_loop.take(self.plan.pipeline).await?;
             let due = due.saturating_duration_since(self.began);
-            // If the service is overloaded, calls of the warm-up may still be unsent at its end. They are dropped here,
-            // so that they are not carried into the measured part.
+            // If the service is overloaded, calls scheduled in the warm-up may still be unsent at the end of the
+            // warm-up. They are dropped here, so that they do not delay the calls of the measured part.
             if due >= self.plan.warmup || self.began.elapsed() < self.plan.warmup {
                 return Some((due, calls));
             }
         }
     }
 
-    /// Waits until a round may be sent; `None` at the end of the load.
+    /// Waits until a round may be sent. Returns `None` at the end of the load.
     async fn admit(&self) -> Option<Round> {
         let (due, mut calls) = self.due().await?;
         if self.stopping.get() {
@@ -247,8 +253,8 @@ impl<L: Transport> Load<L> {
             due
         });
         let more = match self.plan.end {
-            // The bound also applies to real time, so that calls that an overloaded service has delayed past the end of
-            // the measured part count as unsent instead of being sent.
+            // The end of the measured part limits both the scheduled time of a call and the current time, so that calls
+            // that an overloaded service has delayed past this end count as unsent instead of being sent.
             End::After(duration) => due.max(self.began.elapsed()) < from + duration,
             End::Calls(most) => {
                 calls = calls.min((most - self.sent.get()) as usize);

@@ -1,9 +1,11 @@
-//! The open loop: calls are scheduled at a fixed rate, even if earlier calls have not completed.
+//! Schedule of an open loop, in which calls become due at a fixed rate, even if earlier calls have not completed.
 //!
-//! A call's latency counts from its scheduled time, so a stall of the service shows in every call scheduled during the
-//! stall, not only in the calls that were sent (Gil Tene, "How NOT to Measure Latency", 2013).
+//! The latency of a call counts from the call's scheduled time. So a stall of the service shows in the latency of every
+//! call scheduled during the stall, not only in the calls that were sent before it (Gil Tene, "How NOT to Measure
+//! Latency", 2013).
 //!
-//! A dedicated thread releases the calls, because timers of a busy runtime are a millisecond late.
+//! A dedicated thread releases the calls at their scheduled times, because timers of a busy async runtime fire up to a
+//! millisecond late.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -13,11 +15,11 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-/// Longest sleep of the thread. It bounds the time until the thread notices a stop.
+/// Longest sleep of the thread that releases calls. It limits the time until the thread notices [`OpenLoop::stop`].
 const MAX_SLEEP: Duration = Duration::from_millis(10);
 
-/// Shortest sleep of the thread. Calls that become due within this time are released together. A shorter sleep would
-/// amount to a busy loop.
+/// Shortest sleep of the thread that releases calls. Calls that become due during one sleep are released together. With
+/// a shorter sleep, the thread would be in a busy loop.
 const MIN_SLEEP: Duration = Duration::from_micros(100);
 
 /// Schedule that releases calls at a fixed rate.
@@ -71,11 +73,11 @@ impl OpenLoop {
         Ok(OpenLoop { schedule, due, sent: Cell::new(0), thread: Some(thread) })
     }
 
-    /// Waits until a call is due, and takes it together with further due calls, up to `most` in total. Returns the
-    /// scheduled time of the first call and the number of calls; `None` after [`OpenLoop::stop`].
+    /// Waits until at least one call is due, and takes all due calls, up to `most`. Returns the scheduled time of the
+    /// first call and the number of calls; `None` after [`OpenLoop::stop`].
     ///
     /// # Cancel safety
-    /// Dropping the future before it completes takes no call.
+    /// If the future is dropped before it completes, it takes no call.
     pub async fn take(&self, most: usize) -> Option<(Instant, usize)> {
         self.due.acquire().await.ok()?.forget();
         let more = self.due.forget_permits(most - 1);

@@ -1,5 +1,5 @@
-//! Classification of results of the SDK. Reports count failures by their reason, and the order checker needs the number
-//! of attempts that may have consumed numbers.
+//! Functions that convert results of the SDK for reports, which count failures by reason, and for the order checker,
+//! which needs the number of attempts of a call that may have consumed numbers.
 
 use std::rc::Rc;
 
@@ -12,8 +12,9 @@ use tonic::Status;
 
 use crate::reply::{Failure, Reply};
 
-/// Number of attempts that are assumed to have consumed numbers if a failed call may have consumed any. The SDK does
-/// not report how many attempts may have done so, and a node that received the call may have forwarded it.
+/// Number of attempts that are assumed to have consumed numbers, if any attempt of a failed call may have. The SDK does
+/// not report how many of its attempts may have consumed numbers, and a node may have forwarded and retried each
+/// attempt.
 pub const UNKNOWN_ATTEMPTS: u32 = 8;
 
 /// Converts the result of one item of an SDK call to a reply.
@@ -55,8 +56,8 @@ fn reason(error: &CallError) -> (&str, u32) {
     }
 }
 
-/// Returns the outcome of one item for the order checker. A failed item that may have consumed numbers has
-/// [`UNKNOWN_ATTEMPTS`] lost attempts, because nodes may have forwarded and retried its call.
+/// Converts the result of one item of an SDK call for the order checker. A failed item that may have consumed numbers
+/// gets [`UNKNOWN_ATTEMPTS`] lost attempts.
 #[must_use]
 pub fn outcome(result: &Result<Allocation, CallError>) -> Outcome {
     match result {
@@ -68,7 +69,7 @@ pub fn outcome(result: &Result<Allocation, CallError>) -> Outcome {
     }
 }
 
-/// Returns the outcome of a read for the order checker.
+/// Converts the result of a read for the order checker.
 #[must_use]
 pub fn reading(result: &Result<Current, CallError>) -> Reading {
     match result {

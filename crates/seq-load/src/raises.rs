@@ -1,9 +1,10 @@
-//! Counts of the ceiling raises of a cluster and of the CPU time of its processes during a run, taken from the status
-//! of its AllocSvrs.
+//! Counts of the ceiling raises and of the CPU time of a cluster during a run. The counts are read from the status of
+//! the AllocSvrs.
 //!
-//! Each raise makes the store write one section, so the raises are the cost of a run's numbers at the store. The count
-//! of a node restarts at 0 with each incarnation of the node. Raises that an incarnation makes after its last poll are
-//! missed. A node that does not respond is polled again later.
+//! Each raise makes the StoreSvr write one section, so the number of raises is the cost that the numbers of a run have
+//! at the StoreSvr. The raise count of a node restarts at 0 with each incarnation of the node. Raises between the last
+//! poll of an incarnation and its end are not counted. A node that does not respond to a poll is polled again in the
+//! next poll.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -15,10 +16,10 @@ use seq_proto::v1::sequence_service_client::SequenceServiceClient;
 use seq_proto::v1::status_response::Role;
 use seq_proto::v1::status_service_client::StatusServiceClient;
 
-/// Timeout of polling a node. It is short because the next poll follows soon.
+/// Timeout of each request of a poll. It is short because the next poll follows soon.
 const POLL_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Polls a cluster and sums its raises since the first poll.
+/// Watch that polls the nodes of a cluster, and sums their raises since the first poll.
 #[derive(Debug)]
 pub struct RaiseWatch {
     pool: Pool,
@@ -26,11 +27,12 @@ pub struct RaiseWatch {
     seen: BTreeMap<String, NodeCounts>,
     raises: u64,
     restarts: u64,
-    /// CPU time of each process at the first and the last poll. The key is the host and the pid of the process.
+    /// CPU time of each process at the first poll and at the last poll to which the process responded. The key is the
+    /// host and the pid of the process.
     processes: BTreeMap<(String, u32), (Duration, Duration)>,
 }
 
-/// The counts of one incarnation of a node when that incarnation was last polled.
+/// The counts that an incarnation of a node reported in its last response to a poll.
 #[derive(Clone, Copy, Debug)]
 struct NodeCounts {
     incarnation: u64,
@@ -50,7 +52,8 @@ impl RaiseWatch {
         }
     }
 
-    /// Polls every node once. The first poll only sets the baseline.
+    /// Polls every node once, including the nodes that the route tables of the nodes contain. The first poll of a node
+    /// only sets the values from which later polls count.
     ///
     /// # Cancel safety
     /// Dropping the future skips this poll.
@@ -69,13 +72,14 @@ impl RaiseWatch {
         }
     }
 
-    /// Returns the CPU time that the processes used between the first and the last poll; `None` before any response.
+    /// Returns the CPU time that the processes of all nodes used between the first and the last poll; `None` if no node
+    /// has responded yet.
     pub fn cpu(&self) -> Option<Duration> {
         (!self.processes.is_empty())
             .then(|| self.processes.values().map(|(first, last)| last.saturating_sub(*first)).sum())
     }
 
-    /// Returns the raises since the first poll; `None` before any response.
+    /// Returns the number of raises since the first poll; `None` if no node has responded yet.
     pub fn raises(&self) -> Option<u64> {
         (!self.seen.is_empty()).then_some(self.raises)
     }
@@ -87,7 +91,7 @@ impl RaiseWatch {
 
     fn note(&mut self, name: String, counts: NodeCounts) {
         match self.seen.insert(name, counts) {
-            // If a node did not respond to the first poll, its raises may be older than this run, so they are not
+            // If a node did not respond to the first poll, it may have made its raises before this run, so they are not
             // counted.
             None => {}
             Some(before) if before.incarnation == counts.incarnation => {

@@ -1,5 +1,5 @@
-//! The reply of an endpoint for one uid. It is a number, or a failure with its reason and with the number of attempts
-//! that may have consumed numbers.
+//! The reply of an endpoint for one uid. It is either a number, or a failure with its reason and with the count of
+//! attempts that may have consumed numbers.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -19,7 +19,7 @@ pub enum Reply {
         /// Number of earlier attempts of the same call that may have advanced the counter.
         lost: u32,
     },
-    /// No number was allocated, or its response was lost.
+    /// No number was allocated, or a number was allocated and its response was lost.
     Failed(Rc<Failure>),
 }
 

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-/// The longest interval between two successes, on the clock of the caller.
+/// Measurement of the longest interval between two successes. Times are on the clock of the caller, which passes them
+/// in.
 #[derive(Clone, Debug, Default)]
 pub struct Silence {
-    /// Time of the last success. Before the first success, it is the start of the measurement; `None` if no measurement
+    /// Time of the last success, or the start of the measurement if there was no success yet; `None` if no measurement
     /// was started.
     since: Option<Duration>,
     longest: Duration,
@@ -25,7 +26,7 @@ impl Silence {
         self.since = Some(now);
     }
 
-    /// Counts the time from the last success up to `now` as an interval, although no success ends it.
+    /// Counts the time from the last success up to `now` as an interval, although there is no success at `now`.
     pub fn extend(&mut self, now: Duration) {
         let silence = self.since.map_or(Duration::ZERO, |since| now.saturating_sub(since));
         if silence > self.longest {

@@ -1,4 +1,4 @@
-//! Thresholds on the figures of a run, e.g. `numbers_per_second>=50000`.
+//! Thresholds for the figures in the report of a run, e.g. `numbers_per_second>=50000`.
 
 use std::str::FromStr;
 
@@ -22,7 +22,7 @@ pub struct Verdict {
     figure: String,
     /// The threshold in the form of `--expect`.
     expected: String,
-    /// The figure; `None` if the report has no number at the path.
+    /// The value of the figure; `None` if the report has no number at the path of the figure.
     got: Option<f64>,
     /// Whether the figure meets the threshold.
     pass: bool,

@@ -1,4 +1,4 @@
-//! The time series of a run, one row per second, for a CSV file.
+//! The time series of a run, with one row per second, which is saved as a CSV file.
 
 use std::io;
 use std::time::Duration;
@@ -7,7 +7,8 @@ use serde::Serialize;
 
 use crate::latency::Latency;
 
-/// Rows of the measured part, one for each second, in order. A call counts in the second in which its reply arrived.
+/// Rows of the measured part of a run, one for each second, in the order of time. A call counts in the second in which
+/// its reply arrived.
 #[derive(Debug, Default)]
 pub struct TimeSeries {
     rows: Vec<Row>,
@@ -37,8 +38,8 @@ struct Second {
 }
 
 impl TimeSeries {
-    /// Adds calls that took the time `took`, and whose replies arrived the time `at` after the start of the measured
-    /// part.
+    /// Adds the results of a round of calls. `at` is the time from the start of the measured part to the arrival of the
+    /// replies, and `took` is the latency of each call. `calls`, `numbers` and `failed` are counts.
     pub fn add(&mut self, at: Duration, calls: u64, numbers: u64, failed: u64, took: Duration) {
         let number = at.as_secs();
         if self.now.as_ref().is_none_or(|second| second.number < number) {
@@ -52,7 +53,7 @@ impl TimeSeries {
         second.latency.record_n(took, calls);
     }
 
-    /// Appends the row of the current second. Before this row, appends a row of zeros for each earlier second in which
+    /// Appends the row of the current second. First appends a row of zeros for each second since the last row in which
     /// no reply arrived.
     pub fn close(&mut self) {
         let Some(Second { number, calls, numbers, failed, latency }) = self.now.take() else { return };

@@ -1,4 +1,4 @@
-//! The command `alloc`: one AllocSvr of a set, as a process of its own.
+//! The command `alloc`, which runs one AllocSvr of a set as a separate process.
 
 use std::path::PathBuf;
 
@@ -100,8 +100,8 @@ pub fn run(args: &AllocArgs) -> anyhow::Result<Exit> {
     Ok(exit)
 }
 
-/// Refuses to start without TLS if a store of the set has TLS. Otherwise every registration would fail with an error of
-/// the transport. Does not wait for stores that do not respond.
+/// Fails if this process has no TLS but a store of the set has TLS, because every registration would then fail with an
+/// error of the transport. Does not wait for stores that do not respond.
 async fn refuse_tls(set: &SetFile) -> Result<(), Failure> {
     let asked = set
         .spec
@@ -114,8 +114,8 @@ async fn refuse_tls(set: &SetFile) -> Result<(), Failure> {
     Err(Failure::new(Exit::Config, message).hint("use the set file of the stores: all nodes of a set are alike"))
 }
 
-/// Returns the set file of a running allocator. A changed step is applied without a restart, and entries of other
-/// allocators are ignored.
+/// Returns the object with which a running allocator reloads its set file. A changed step is applied without a restart.
+/// The entries of other allocators are ignored.
 fn live_set(args: &AllocArgs, running: SetSpec, allocator: Allocator) -> LiveSet {
     let name = args.name.clone();
     LiveSet {

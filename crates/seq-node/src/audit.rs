@@ -1,4 +1,4 @@
-//! The command `audit`: lists the operations of administrators, and checks audit log files that contain them.
+//! The command `audit`. It lists the operations of administrators, and checks files of the audit log.
 
 use std::path::{Path, PathBuf};
 
@@ -118,7 +118,8 @@ async fn list(args: &ListArgs, output: &Output) -> anyhow::Result<Exit> {
     Ok(output.table(&table)?).map(|()| Exit::Ok)
 }
 
-/// Pairs the begin of each operation with its end. Leaves out an end if its begin is no longer kept.
+/// Returns the operations in a list of events, each with its begin and its end. Leaves out an end if its begin is no
+/// longer kept by the store.
 fn operations(events: &[AuditEvent]) -> Vec<OperationView> {
     let time = |ms: u64| (ms > 0).then(|| utc::text_of_ms(ms));
     let mut operations: Vec<OperationView> = Vec::new();
@@ -187,7 +188,8 @@ fn verify(args: &VerifyArgs, output: &Output) -> anyhow::Result<Exit> {
     Ok(if views.iter().all(|view| view.damage.is_none()) { Exit::Ok } else { Exit::Usage })
 }
 
-/// Checks a file by itself, its connection to the files before it, and its agreement with the events of the store.
+/// Checks the content of a file of the audit log, that it continues the other files, and that it agrees with the events
+/// of the store.
 fn check(
     file: &Path,
     others: &[(&Path, Verified)],

@@ -1,4 +1,4 @@
-//! The command `backup`: makes a backup of a set, shows backups, checks backups, and lists the backups in a directory.
+//! The command `backup`. It makes a backup of a set, shows and checks backups, and lists the backups in a directory.
 
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -138,7 +138,7 @@ async fn create(args: &CreateArgs, output: &Output) -> anyhow::Result<Exit> {
     let mut client = args.target.client(timeout)?;
     let received = tokio::time::timeout(timeout, receive(&mut client, output)).await;
     let file = received.map_err(|_| late(timeout))??;
-    // A backup that fails this check could not be restored.
+    // A backup that cannot be decoded here could not be restored either.
     let backup = Backup::decode(&file)
         .map_err(|error| Failure::new(Exit::Failed, format!("the backup {error}")).hint("make it again"))?;
     if args.place.is_stdout() {
@@ -161,7 +161,7 @@ async fn create(args: &CreateArgs, output: &Output) -> anyhow::Result<Exit> {
     Ok(Exit::Ok)
 }
 
-/// Checks backups. Prints a line for each backup, or an item with `-o json`.
+/// Checks every byte of backups. Prints one line for each backup, or one item with `-o json`.
 fn verify(files: &[PathBuf], output: &Output) -> anyhow::Result<Exit> {
     let damage: Vec<Option<String>> =
         files.iter().map(|file| read(file).err().map(|error| error.to_string())).collect();
@@ -240,7 +240,7 @@ struct View<'a> {
     uid_end: u64,
     section_size: u32,
     sections: u32,
-    /// Migrations that were open when the backup was made. A restore ends them.
+    /// Migrations that were not complete when the backup was made. A restore from the backup ends them.
     open_migrations: Vec<EndedMigration>,
     state_bytes: u64,
     #[serde(skip_serializing_if = "str::is_empty")]
@@ -297,7 +297,7 @@ fn show(path: &Path, backup: &Backup, output: &Output) -> anyhow::Result<()> {
     Ok(output.table(&table)?)
 }
 
-/// Returns the text for a lineage, which includes the number of restores in the lineage.
+/// Returns a lineage as text, with the number of restores in its history.
 pub(crate) fn lineage(lineage: u64) -> String {
     match lineage >> 32 {
         0 => format!("{lineage}, never restored"),

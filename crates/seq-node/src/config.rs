@@ -1,5 +1,5 @@
-//! The commands `config check`, `config show`, `config diff` and `config sample`. The settings that they show are the
-//! rows of one table, which is the same for a server that would be started here and for a running node.
+//! The commands `config check`, `config show`, `config diff` and `config sample`. They show settings as the rows of a
+//! table, which has the same rows for a server that would be started here as for a running node.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -65,7 +65,7 @@ pub struct ShowArgs {
     settings: SettingsArgs,
 }
 
-/// Timeout of a request to a running node. A node usually responds in a fraction of it.
+/// Timeout of a request to a running node. A node usually responds within a small part of this time.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
 pub fn run(command: ConfigCommand, output: &Output) -> anyhow::Result<Exit> {
@@ -83,7 +83,7 @@ pub fn run(command: ConfigCommand, output: &Output) -> anyhow::Result<Exit> {
 #[derive(Serialize)]
 struct Checked {
     sets: Vec<String>,
-    /// Ports whose listen address differs from the address that other nodes dial.
+    /// Ports whose listen address differs from the address to which other nodes connect.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     listen: Vec<ListenView>,
     problems: Vec<ProblemView>,
@@ -91,7 +91,7 @@ struct Checked {
     warnings: Vec<String>,
 }
 
-/// A port whose listen address differs from the address that other nodes dial.
+/// A port whose listen address differs from the address to which other nodes connect.
 #[derive(Serialize)]
 struct ListenView {
     set: String,

@@ -1,7 +1,7 @@
-//! The command `dev`: a whole cluster in one process, from the embedded set file.
+//! The command `dev`. It runs a whole cluster in one process, from the set file that is embedded in the program.
 //!
-//! The cluster is reported as ready once every section is served, so that requests after the report succeed. A new
-//! cluster has a few series.
+//! The command prints that the cluster is ready once every section is served, so that requests after this time succeed.
+//! A new cluster gets a few series.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -35,20 +35,22 @@ mod series;
 
 use banner::Banner;
 
-/// Threads of the runtime that the stores share with the port for metrics and probes.
+/// Number of threads of the runtime in which the stores and the port for metrics and probes run.
 const STORE_THREADS: usize = 2;
 
-/// Interval of the readiness checks. A cluster is ready about a second after its start.
+/// Interval at which the readiness is checked. It is short, because a cluster is ready about a second after its start.
 const READY_POLL: Duration = Duration::from_millis(5);
 
 /// Interval of the notices about failed checks while the cluster is not ready.
 const WAIT_NOTICE: Duration = Duration::from_secs(10);
 
-/// Timeout of requests to the store of a set that has just started. It includes the time of the store's election.
+/// Timeout of requests to the store of a set that has just started. It allows for the time that the store's election
+/// takes.
 const STORE_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Default log filter of a development cluster. The Raft library logs nothing: when all members of a store stop
-/// together, it would report each member as lost to the others. The store itself logs the relevant events.
+/// Default log filter of a development cluster. It suppresses the log of the Raft library, which would report each
+/// member of a store as lost to the others whenever all members stop together. The store itself logs the relevant
+/// events.
 const DEV_LOG_FILTER: &str = "warn,openraft=off";
 
 #[derive(Debug, Args)]
@@ -111,7 +113,7 @@ enum Ports {
     Random,
 }
 
-/// File in the data directory that exists until all series of a new cluster are created.
+/// Name of a file in the data directory. It exists until all series of a new cluster have been created.
 const WITHOUT_SERIES: &str = "without-series";
 
 /// The data directory of a development cluster.
@@ -171,8 +173,10 @@ pub fn run(args: &DevArgs, output: &Output) -> anyhow::Result<Exit> {
             () = ready(&checks) => {
                 banner.ready(started.elapsed(), process.leader(), &allocator.all_series());
                 warn_on_print_error(if output.is_json() { output.json(&banner) } else { output.text(&banner.render()) });
-                make_alive(args, first);
-                process.ending().await;
+                tokio::select! {
+                    () = process.ending() => {}
+                    () = make_alive(args, first) => {}
+                }
             }
         }
         anyhow::Ok(process.shutdown().await)
@@ -185,22 +189,25 @@ pub fn run(args: &DevArgs, output: &Output) -> anyhow::Result<Exit> {
     Ok(exit)
 }
 
-/// Starts the load and the operations that the arguments request, until the runtime ends.
-fn make_alive(args: &DevArgs, spec: SetSpec) {
-    if let Some(rate) = args.load {
-        let load = load::run(spec.clone(), rate);
-        tokio::spawn(async move {
-            if let Err(error) = load.await {
-                note(format_args!("--load: {error:#}"));
-            }
-        });
-    }
-    if args.chaos {
-        tokio::spawn(load::operate(spec));
-    }
+/// Runs the load and the operations that the arguments request. Never completes.
+async fn make_alive(args: &DevArgs, spec: SetSpec) {
+    let load = async {
+        let Some(rate) = args.load else { return };
+        if let Err(error) = load::run(spec.clone(), rate).await {
+            note(format_args!("--load: {error:#}"));
+        }
+    };
+    let operations = async {
+        if args.chaos {
+            load::operate(spec.clone()).await;
+        }
+    };
+    futures::future::join(load, operations).await;
+    std::future::pending().await
 }
 
-/// Logs a failed print as a warning and not as an error, because `seqsvr dev | head -1` closes stdout after one line.
+/// Logs an error of printing as a warning only, because such an error is normal: `seqsvr dev | head -1` closes stdout
+/// after one line.
 fn warn_on_print_error(printed: std::io::Result<()>) {
     if let Err(error) = printed {
         tracing::warn!(%error, "cannot print to stdout; the cluster runs on");
@@ -223,7 +230,7 @@ struct SetSockets {
     allocs: Vec<alloc_node::Ports>,
 }
 
-/// The sockets of a store's port for peers, of its port for Raft, and of its admin port.
+/// The sockets of three ports of a store, in this order: the port for peers, the port for Raft, and the admin port.
 type StoreSockets = (listen::Sockets, listen::Sockets, Option<listen::Sockets>);
 
 impl Sockets {
@@ -296,7 +303,8 @@ struct StartedUp {
     allocator: Allocator,
 }
 
-/// Starts every node. The allocators are started after the stores are ready, which avoids failed requests.
+/// Starts every node of the cluster. Starts the allocators only after the stores of all sets are ready, which avoids
+/// failed requests.
 async fn start(
     sockets: Sockets,
     data: &Data,
@@ -305,7 +313,7 @@ async fn start(
     let Sockets { sets, http, console: _ } = sockets;
     let (mut checks, mut stages) = (Checks::new(), Vec::new());
     // The stores form a new cluster if none of them has data. The file is removed only after the series are created, so
-    // it remains if a start ends before that.
+    // it still exists if the process ends before that.
     let without_series = data.path().join(WITHOUT_SERIES);
     if sets[0].spec.stores.iter().all(|store| !data.path().join(&store.name).exists()) {
         std::fs::create_dir_all(data.path())
@@ -315,7 +323,7 @@ async fn start(
     let (mut specs, mut ports): (Vec<SetSpec>, Vec<Vec<alloc_node::Ports>>) = (Vec::new(), Vec::new());
     for SetSockets { spec, cluster, stores, allocs } in sets {
         stages.push(start_stores((&spec, &cluster), stores, data, (settings, reported), &mut checks).await?);
-        // A further set is created in the cluster of the first set. The first set exists at this time.
+        // Every set after the first is created in the cluster of the first set, which exists by now.
         if let Some(first) = specs.first() {
             create_set(&spec, first).await?;
         }
@@ -367,7 +375,8 @@ async fn start(
     Ok(StartedUp { stages, checks, http, allocator })
 }
 
-/// Defines a further set in the cluster of the first set, unless data from an earlier start already has it.
+/// Defines the set `spec` in the cluster of the set `first`, unless the set is already defined by data from an earlier
+/// start.
 async fn create_set(spec: &SetSpec, first: &SetSpec) -> anyhow::Result<()> {
     let addrs = |spec: &SetSpec| spec.stores.iter().map(|store| store.addr.clone()).collect::<Vec<_>>();
     let mut store = store_of(spec);
@@ -383,7 +392,8 @@ fn store_of(spec: &SetSpec) -> StoreClient {
     StoreClient::at("", &admins, STORE_TIMEOUT)
 }
 
-/// Starts the stores of a set concurrently, because a new member probes the other members before it starts.
+/// Starts the stores of a set concurrently, because a store without data connects to the other stores before its start
+/// is complete.
 async fn start_stores(
     (spec, cluster): (&SetSpec, &str),
     listeners: Vec<StoreSockets>,
@@ -399,7 +409,8 @@ async fn start_stores(
             id: store.id,
             data: DataDir::Path(data.path().join(&store.name)),
             join: false,
-            // This is development data: `dev` forms a new store if the directory of the old store is gone.
+            // The data are for development only, so `dev` forms a new store if the directory of the old store no longer
+            // exists.
             form: true,
             sockets: seq_store::Sockets {
                 peers: listener.into(),
@@ -425,7 +436,7 @@ async fn start_stores(
     Ok(stage)
 }
 
-/// Waits until every check passes. In the meantime prints failed checks to stderr every [`WAIT_NOTICE`].
+/// Waits until every check passes. Until then, prints the failed checks to stderr every [`WAIT_NOTICE`].
 async fn ready(checks: &Checks) {
     let mut poll = tokio::time::interval(READY_POLL);
     let mut notice = tokio::time::interval_at(tokio::time::Instant::now() + WAIT_NOTICE, WAIT_NOTICE);

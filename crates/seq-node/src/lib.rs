@@ -1,5 +1,5 @@
-//! Servers as processes: their settings, the stages that start and stop in order, and the commands that run a server or
-//! work on a server's data.
+//! Processes of servers. The crate has their settings, the stages that they start and stop in order, and the commands
+//! that run a server or work on a server's data.
 
 #![allow(missing_docs, reason = "the public items are commands: their help is at the variants of the command line")]
 

@@ -1,4 +1,4 @@
-//! The command `store`: one member of a set's store, as a process of its own.
+//! The command `store`, which runs one member of a set's store as a separate process.
 
 use std::path::PathBuf;
 
@@ -21,7 +21,8 @@ use crate::serve::reload::{LiveSet, Reload};
 use crate::serve::{Banner, Process, Stage, bind_one};
 use crate::settings::{Loaded, Settings, SettingsArgs, of_node, table};
 
-/// Threads of the runtime. While one thread blocks on the disk, the other thread can respond to heartbeats.
+/// Number of threads of the runtime. With two, one thread can respond to heartbeats while the other is blocked by the
+/// disk.
 const THREADS: usize = 2;
 
 /// Arguments of a member. The required arguments are optional in the type, because a subcommand replaces them.
@@ -103,8 +104,8 @@ pub fn run(args: MemberArgs) -> anyhow::Result<Exit> {
         let live = LiveSet {
             path: file,
             running,
-            // The names and weights of the allocators are applied while the store runs. Their other keys do not concern
-            // a store.
+            // The names and weights of the allocators are applied while the store runs. The other keys of the
+            // allocators do not concern a store.
             fixed: Box::new(|set| SetSpec { step: 1, allocs: Vec::new(), ..set.clone() }),
             apply: Box::new(move |set| declare(&set.allocs)),
         };
@@ -122,8 +123,8 @@ pub fn run(args: MemberArgs) -> anyhow::Result<Exit> {
     Ok(exit)
 }
 
-/// Converts a start error to a failure with an exit code. An error that a restart cannot remove has an exit code of its
-/// own.
+/// Converts an error of starting a member to a failure with an exit code. Errors that a restart cannot remove have
+/// separate exit codes.
 pub(crate) fn start_failure(name: &str, error: &StartError) -> Failure {
     let exit = match error {
         StartError::Raft(RaftStartError::Removed { .. }) => Exit::Removed,

@@ -1,8 +1,8 @@
-//! The command `proxy`. A proxy has the endpoints of an allocator, and sends every call to the owner through the SDK.
-//! It has no sections and no state.
+//! The command `proxy`. A proxy has the same endpoints as an allocator, and sends every call to the owner with an SDK
+//! client. It has no sections and no state.
 //!
 //! Each serving thread has its own client, so that a request stays on the thread that received it. The main thread has
-//! a client for checking readiness.
+//! another client to check the readiness.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -39,8 +39,8 @@ mod service;
 use readiness::Readiness;
 use service::ProxyService;
 
-/// Number of backend nodes for whose connections open files are reserved. It is enough for several sets of usual size.
-/// If there are more nodes, the connections to them use files that are intended for clients.
+/// Number of nodes behind the proxy for whose connections open files are reserved. It is enough for several sets of
+/// usual size. If there are more nodes, the connections to them use files that are intended for clients.
 const PLANNED_NODES: usize = 64;
 
 /// Pause between two attempts to connect to the cluster.
@@ -123,7 +123,7 @@ impl ProxyArgs {
 }
 
 impl ProxyArgs {
-    /// Returns the rows for the proxy's own flags.
+    /// Returns the settings that the proxy's own flags state, as rows of the settings table.
     fn rows(&self, seeds: &[String], is_secure: bool) -> Vec<v1::Setting> {
         let ports = [("addr", "--listen", &self.listen), ("http", "--http", &self.http)];
         let redis = self.redis.as_ref().map(|redis| ("redis", "--redis", redis));
@@ -134,7 +134,7 @@ impl ProxyArgs {
     }
 }
 
-/// Returns whether the seeds have TLS, according to their URL schemes and `--plaintext`.
+/// Returns whether the seeds use TLS, according to the schemes of their URLs and to `--plaintext`.
 ///
 /// # Errors
 /// The schemes contradict each other or `--plaintext`.
@@ -205,11 +205,11 @@ struct Node {
     settings: NodeSettings,
 }
 
-/// Starts one serving thread for each socket of a port. A thread accepts connections once its client has routes. Until
-/// then, connections wait in the queue of the socket.
+/// Starts one serving thread for each socket of a port. A thread accepts connections only after its client has routes.
+/// Until then, connections wait in the queue of the socket.
 fn start(node: &Node, ports: Ports, endpoints: &mut Stage, timeout: Duration) -> anyhow::Result<()> {
     let threads = ports.grpc.len();
-    // Each serving thread, and the task that probes the backends, has one connection to each node.
+    // Each serving thread has one connection to each node, and so has the task that probes the nodes.
     let own = OwnFiles { dials: PLANNED_NODES * (threads + 1), threads };
     let admission = Admission::new(&node.name, own, connection_metrics(&node.name))
         .map_err(|few| Failure::new(Exit::Config, few.to_string()))?;
@@ -253,7 +253,7 @@ struct Endpoint {
 }
 
 impl Endpoint {
-    /// Serves until the group shuts down. If an error ends this task, the process ends too, because the task is
+    /// Serves until the task group shuts down. If an error ends this task, the process ends too, because the task is
     /// critical.
     async fn serve(self, tasks: TaskGroup) {
         let Endpoint { node, grpc, listener, redis } = self;
@@ -280,7 +280,8 @@ impl Endpoint {
     }
 }
 
-/// Connects a client. While no seed has routes, retries. `failed` gets the error of each failed attempt.
+/// Connects a client to the seeds. After an error that is retryable, for example because no seed has routes yet, tries
+/// again. `failed` is called with the error of each such attempt.
 ///
 /// # Errors
 /// An attempt failed with an error that is not retryable.
@@ -297,7 +298,7 @@ async fn connect(seeds: &[String], dial: &Dial, failed: impl Fn(&ConnectError)) 
     }
 }
 
-/// The status reports of a proxy. A proxy belongs to no set and has no role in one.
+/// Source of the status that a proxy reports about itself. A proxy belongs to no set, so its status has no role.
 struct View {
     node: String,
     settings: NodeSettings,

@@ -1,9 +1,9 @@
 //! The command `unsafe recover`. It makes a backup of a set that has permanently lost the majority of its stores. The
-//! backup is made from the data directories that are left, or from an older backup, and has the ceilings that running
-//! allocators know.
+//! backup is made from the remaining data directories, or from an older backup. Ceilings in it are raised to the
+//! ceilings that running allocators report.
 //!
-//! The new backup is restored like any other backup. The restore begins a new lineage, in quarantine, with the usual
-//! margin.
+//! The new backup is restored like any other backup: the restored set begins a new lineage, in quarantine, and skips
+//! the usual margin of numbers.
 
 use std::path::{Path, PathBuf};
 
@@ -64,7 +64,7 @@ pub struct RecoverArgs {
     confirm: Option<String>,
 }
 
-/// The remains of the set from which it is recovered.
+/// The data directories or the backup from which the set is recovered.
 #[derive(Debug, Args)]
 #[group(required = true, multiple = false)]
 struct Source {
@@ -76,7 +76,7 @@ struct Source {
     from: Option<PathBuf>,
 }
 
-/// The recovery and its cost, in the form in which the command prints them.
+/// The recovery and its cost, as the command prints them.
 #[derive(Serialize)]
 struct View<'a> {
     set: &'a str,
@@ -84,10 +84,10 @@ struct View<'a> {
     sources: Vec<SourceView>,
     sections: u32,
     allocators: Vec<AllocView>,
-    /// Lowest count with which the new backup may be restored (see `restore_count`).
+    /// Lowest count of a restore with which the new backup may be restored (see `restore_count`).
     count: u32,
-    /// Number of numbers that each section skips when the backup is restored. The raises that allocators reported are
-    /// not included.
+    /// Count of numbers that each section skips when the backup is restored, without the distances by which the reports
+    /// of allocators raise ceilings.
     #[serde(serialize_with = "digits")]
     skipped_per_section: u64,
     dry_run: bool,
@@ -100,13 +100,13 @@ struct SourceView {
     store: Option<u64>,
     #[serde(serialize_with = "digits")]
     committed: u64,
-    /// Number of entries after the last entry that is known to be committed. They may have been committed, but are left
-    /// out.
+    /// Number of log entries after the last entry that is known to be committed. They may have been committed, but the
+    /// recovery leaves them out.
     unknown: u64,
     taken: bool,
 }
 
-/// The ceilings that an allocator reported, or the reason why it reported none.
+/// Summary of the ceilings that an allocator reported, or the reason for which it reported none.
 #[derive(Serialize)]
 struct AllocView {
     node: String,
@@ -114,9 +114,9 @@ struct AllocView {
     error: Option<String>,
     /// Number of sections whose ceiling the allocator knows.
     known: u32,
-    /// Number of sections whose ceiling is raised because of this report.
+    /// Number of sections whose ceiling is raised because of the allocator's report.
     raised: u32,
-    /// Sum of the distances by which this report raises ceilings.
+    /// Sum of the distances by which the allocator's report raises ceilings.
     #[serde(serialize_with = "digits")]
     numbers: u64,
 }
@@ -138,8 +138,8 @@ pub(crate) fn run(args: &RecoverArgs, output: &Output) -> anyhow::Result<Exit> {
         false => seq_command::client_runtime()?.block_on(ask(&set, copy.state()))?,
     };
     let notes = Notes::beside(&args.out, &set.cluster())?;
-    // This command restores no store, so it never continues a restore in the notes. Therefore `Asked` names neither a
-    // store nor a backup.
+    // This command restores no store, so it never continues a restore that is recorded in the notes. Therefore `Asked`
+    // names neither a store nor a backup.
     let position = (copy.state().lineage, copy.state().revision.0);
     let asked = Asked { set: &set.spec.name, store: 0, backup: "", least: copy.least_count(), position };
     let count = decide(args.count, &asked, &notes, &witnesses)?;
@@ -181,7 +181,8 @@ pub(crate) fn run(args: &RecoverArgs, output: &Output) -> anyhow::Result<Exit> {
     Ok(Exit::Ok)
 }
 
-/// Requests the ceilings from the allocators of a set. Returns the ceilings, and the nodes that know of restores.
+/// Requests the ceilings from the allocators of a set, and the counts of earlier restores from all nodes that may know
+/// such counts. Returns the ceilings, and the nodes that know of restores.
 ///
 /// # Errors
 /// A majority of the set's stores responds, so the set is alive.
@@ -243,7 +244,7 @@ fn unusable(path: &Path, error: &dyn std::fmt::Display) -> Failure {
     Failure::new(Exit::Usage, format!("{}: {error}", path.display()))
 }
 
-/// Checks that the copy is of the set and the cluster that the set file names.
+/// Checks that the recovered copy belongs to the set and the cluster that the set file names.
 fn check_set(copy: &RecoveredCopy, set: &SetFile) -> Result<(), Failure> {
     let (found, expected) = ((copy.cluster(), copy.set()), (set.cluster(), set.spec.name.as_str()));
     if found == (expected.0.as_str(), expected.1) {

@@ -1,5 +1,5 @@
-//! The command `restore`. It forms the data directory of one store from a backup, before this store is started. The
-//! command shows its plan, and carries out the plan once it is confirmed.
+//! The command `restore`. It creates the data directory of one store from a backup, before this store is started. The
+//! command shows its plan, and carries it out once the operator has confirmed it.
 
 use std::path::PathBuf;
 
@@ -60,7 +60,7 @@ pub struct RestoreArgs {
     confirm: ConfirmedPlanArgs,
 }
 
-/// A restore that is planned or carried out, in the form in which the command prints it.
+/// A restore that is planned or carried out, as the command prints it.
 #[derive(Serialize)]
 struct View<'a> {
     set: &'a str,
@@ -72,31 +72,31 @@ struct View<'a> {
     backup_lineage: u64,
     #[serde(serialize_with = "digits")]
     lineage: u64,
-    /// The count, which is the number of restores in the new lineage
+    /// The count of this restore, which is the number of restores in the new lineage
     /// ([`Lineage::restores`](seq_core::Lineage::restores)).
     count: u32,
     quarantined: u32,
-    /// Migrations that were open when the backup was made. The restore ends them.
+    /// Migrations that were not complete when the backup was made. The restore ends them.
     migrations: Vec<EndedMigration>,
     #[serde(serialize_with = "digits")]
     margin: u64,
-    /// Time of this machine; only present if the backup has series whose ids contain a time.
+    /// Present time of this machine's clock. It is present only if the backup has series whose ids contain a time.
     #[serde(skip_serializing_if = "Option::is_none")]
     clock: Option<String>,
-    /// Average number of raises per second, from the start of the store that made the backup until the backup; `null`
-    /// if it is unknown.
+    /// Average number of raises per second, from the start of the store that made the backup until the backup was made;
+    /// `null` if it is unknown.
     raises_per_second: Option<f64>,
-    /// Upper bound of the numbers that a section has allocated since the backup, if raises continued at this rate and
-    /// all of them were of this section.
+    /// Upper bound of the count of numbers that any single section has allocated since the backup, if the raises went
+    /// on at the average rate and all of them were raises of this section.
     #[serde(serialize_with = "digits")]
     numbers_since: u64,
-    /// Hash of the state with which the restored stores begin. It is equal for all of them.
+    /// Hash of the state with which the restored stores begin. It is the same for all stores of the set.
     content: String,
-    /// Path of the file in which the count is recorded.
+    /// Path of the file in which the count of this restore is recorded.
     notes: String,
-    /// Stores of the set that respond. They are not a majority.
+    /// Names of the stores of the set that respond. They are not a majority.
     stores: Vec<String>,
-    /// Nodes that respond and know of restores, each with the highest count that it knows.
+    /// Nodes that respond and know of restores, each with the highest count of a restore that it knows.
     witnesses: Vec<Witness>,
     plan: String,
     dry_run: bool,
@@ -139,7 +139,7 @@ pub fn run(args: &RestoreArgs, output: &Output) -> anyhow::Result<Exit> {
     if !args.confirm.confirmed(&what)? {
         return Ok(Exit::Declined);
     }
-    // The count is recorded before the directory is written, because a count under which any data was written must
+    // The count is recorded before the directory is written, because a count under which any data were written must
     // never be used again.
     let (set, at) = (view.set.to_owned(), utc::text(utc::now()));
     let note = Note { count, set, store: args.id, backup: checksum, lineage, revision, at };
@@ -166,9 +166,9 @@ pub fn run(args: &RestoreArgs, output: &Output) -> anyhow::Result<Exit> {
     Ok(Exit::Ok)
 }
 
-/// Requests the state of the set's stores, to check that the set is not alive. Also requests the counts of restores
-/// from all nodes that may know some. Returns the names of the stores that respond, and the nodes that know of restores
-/// with the counts they know.
+/// Requests the state of the set's stores, to check that the set is not alive, and the counts of earlier restores from
+/// all nodes that may know such counts. Returns the names of the stores that respond, and the nodes that know of
+/// restores.
 ///
 /// # Errors
 /// A majority of the set's stores responds, so the set is alive.

@@ -1,11 +1,11 @@
-//! The count of a restore: the choice of a new count, and the sources that prove that the count is new.
+//! Decides the count of a restore, and checks that no earlier restore in the cluster had this count.
 //!
-//! Each restore in a cluster gets a count, which is above the counts of all earlier restores of any set. Ceilings and
-//! epochs rise once for each count, so a restore under a count that was used before would repeat numbers. Only an
-//! operator knows every restore. The stores of other sets, allocators, the backup, and a file next to the backup, the
-//! *notes*, each know some of the counts. A new count must be above all of them. Only a store of another set that is
-//! not in quarantine makes the next count certain, because after a restore no set serves before all other sets have its
-//! count.
+//! The count of a restore must be above the counts of all earlier restores of any set in the cluster. The restored
+//! ceilings and epochs depend on the count, so a restore under a count that was used before would repeat numbers. Only
+//! an operator knows every restore. The stores of other sets, allocators, the backup, and a file next to the backup,
+//! the *notes*, each know some of the counts. A new count must be above all counts that they know. But only a store of
+//! another set that is not in quarantine makes certain that the next count is new, because after a restore no set
+//! serves until all other sets know the restore's count.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ use serde::{Deserialize, Serialize};
 const HEAD: &str = "# Restores of the sets of this cluster. Keep this file next to the backups, on every host that has some: a \
                     count in it is never used again.\n";
 
-/// A line of the notes. It records the restore of one store.
+/// A line of the notes, which records the restore of one store.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Note {
     pub(crate) count: u32,
@@ -36,13 +36,13 @@ pub(crate) struct Note {
     pub(crate) backup: String,
     /// Lineage of the backup.
     pub(crate) lineage: u64,
-    /// Number of commands that the state in the backup has applied.
+    /// Number of commands that had been applied to the state in the backup.
     pub(crate) revision: u64,
     /// Time of the restore, by the clock of the host.
     pub(crate) at: String,
 }
 
-/// The file, next to the backups of a cluster, in which restores are recorded.
+/// The notes: a file next to the backups of a cluster, in which restores are recorded.
 pub(crate) struct Notes {
     pub(crate) path: PathBuf,
     text: String,
@@ -50,10 +50,10 @@ pub(crate) struct Notes {
 }
 
 impl Notes {
-    /// Reads the notes next to a backup. If there is no file, the notes are empty.
+    /// Reads the notes next to a backup. If there is no such file, the notes are empty.
     ///
     /// # Errors
-    /// The file cannot be read, or a line of it is not a note. The error names the line.
+    /// The file cannot be read, or one of its lines is not a note. The error names the line.
     pub(crate) fn beside(backup: &Path, cluster: &str) -> Result<Notes, Failure> {
         let path = backup.with_file_name(format!("{cluster}.restores"));
         let text = match std::fs::read_to_string(&path) {
@@ -80,8 +80,9 @@ impl Notes {
         self.notes.iter().map(|note| note.count).max().unwrap_or_default()
     }
 
-    /// Refuses a backup of a history that was abandoned because the set was later restored from an older backup. Such a
-    /// backup lacks the later changes of other sets, and neither those sets nor this set could detect this.
+    /// Refuses a backup of a history that was abandoned because the set was later restored from an older backup. With
+    /// such a backup, the set would not have the changes that other sets made after that restore, and neither those
+    /// sets nor this set could detect this.
     fn refuse_abandoned(&self, set: &str, (lineage, revision): (Lineage, u64)) -> Result<(), Failure> {
         let of_set = self.notes.iter().filter(|note| note.set == set);
         let gave_up = |note: &&Note| lineage.restores() < note.count && revision > note.revision;
@@ -99,15 +100,15 @@ impl Notes {
         Err(Failure::new(Exit::Failed, message).hint(hint))
     }
 
-    /// Returns the count of the restore that was recorded last, if it restored other stores of this set from this
-    /// backup, but not this store; otherwise `None`.
+    /// Returns the count of the last recorded restore if it restored other stores of this set from this backup, but not
+    /// yet this store, so that the restore can be continued; otherwise `None`.
     fn continued(&self, set: &str, store: u64, backup: &str) -> Option<u32> {
         let count = self.notes.last().filter(|note| (note.set.as_str(), note.backup.as_str()) == (set, backup))?.count;
         let is_done = self.notes.iter().any(|note| note.count == count && note.store == store);
         (!is_done && count == self.highest()).then_some(count)
     }
 
-    /// Adds a note. The note is on the disk when this function returns.
+    /// Adds a note to the file. When this function returns, the note is on the disk.
     ///
     /// # Errors
     /// The file cannot be written. In that case the caller must not restore.
@@ -121,7 +122,7 @@ impl Notes {
         self.write(&text)
     }
 
-    /// Removes the note that was added last, because nothing was written under its count.
+    /// Removes the note that was added last, because no data were written under the count in the note.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -142,16 +143,16 @@ impl Notes {
 /// A node that knows of restores.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Witness {
-    /// The name of the node that operators use.
+    /// Name of the node, as operators use it.
     pub(crate) name: String,
     /// The highest count that the node knows.
     pub(crate) count: u32,
-    /// Whether the node knows every restore after which any set has served. Only a store of another set that is not in
-    /// quarantine knows this.
+    /// Whether the node knows the count of every restore after which the restored set has served. Only a store of
+    /// another set that is not in quarantine knows this.
     pub(crate) knows_all: bool,
 }
 
-/// The restore for which a count has to be decided.
+/// The restore for which [`decide`] chooses a count.
 pub(crate) struct Asked<'a> {
     pub(crate) set: &'a str,
     pub(crate) store: u64,
@@ -159,16 +160,16 @@ pub(crate) struct Asked<'a> {
     pub(crate) backup: &'a str,
     /// The lowest count that the backup allows.
     pub(crate) least: u32,
-    /// Lineage of the backup, and the number of commands that its state has applied.
+    /// Lineage of the backup, and the number of commands that had been applied to its state.
     pub(crate) position: (Lineage, u64),
 }
 
-/// Decides the count of a restore. The count is `given`, if that can be new. Otherwise it is the count of the restore
-/// that is continued, or the next count if this is certain to be new.
+/// Decides the count of a restore. It is `given`, if this count may be new. If no count is given, it is the count of
+/// the restore that is continued, or the next count if that is certain to be new.
 ///
 /// # Errors
-/// The given count was used before. Or no count is given, and no node knows all restores. Or the backup is of a history
-/// that was abandoned.
+/// The given count was used before; or no count is given, and no node knows all restores; or the backup belongs to a
+/// history that was abandoned.
 pub(crate) fn decide(
     given: Option<u32>,
     asked: &Asked<'_>,
@@ -213,8 +214,8 @@ pub(crate) fn decide(
     Ok(count)
 }
 
-/// Requests ceilings and counts from the allocators of the set, and counts from the stores of the other sets that
-/// `state` knows. Returns the ceilings of the allocators, and the nodes that know of restores.
+/// Requests ceilings and counts of restores from the allocators of the set, and counts of restores from the stores of
+/// the other sets that `state` knows. Returns the ceilings of the allocators, and the nodes that know of restores.
 pub(crate) async fn ask(set: &SetFile, state: &State) -> (Vec<survey::Ceilings>, Vec<Witness>) {
     let (ceilings, mut witnesses) = tokio::join!(survey::ceilings(set), other_sets(state));
     witnesses.extend(ceilings.iter().filter_map(allocator));

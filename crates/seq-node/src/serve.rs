@@ -1,12 +1,13 @@
-//! Lifecycle of a server process. It has stages, which start in one order and stop in the reverse order.
+//! Lifecycle of a server process. A process has stages, which start in one order and stop in the reverse order.
 //!
 //! A shutdown has these steps. The node becomes not ready. If it has a load balancer, it continues to serve for a
 //! while. The allocators hand their sections over while requests are still served. The endpoints stop accepting
 //! connections and finish the requests in flight. The allocators stop. The stores stop Raft and flush their data. The
-//! port for metrics and probes is closed. Tasks that do not end in time are logged and abandoned.
+//! port for metrics and probes is closed. A task that does not end within the timeout of its step is logged and
+//! abandoned.
 //!
-//! Invariant: a stage is cancelled only after all stages that were started after it have ended, so that no request
-//! loses a part of the process that it needs.
+//! Invariant: a stage is cancelled only after all stages that were started later have ended, so that no request loses a
+//! part of the process that it needs.
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::Path;
@@ -45,7 +46,7 @@ pub(crate) mod reload;
 mod supervisor;
 mod tenants;
 
-/// Identity of a process, which the first line of its log states.
+/// Names and role of a process. The first line of its log states them.
 pub(crate) struct Banner<'a> {
     /// `store`, `alloc`, `proxy` or `dev`.
     pub(crate) role: &'static str,
@@ -63,7 +64,7 @@ impl Banner<'_> {
         tracing::info!(version = VERSION, revision = revision(), role, set, node, data, pid, "seqsvr starts");
     }
 
-    /// Returns the names of the process under which collectors of traces list it.
+    /// Returns the names under which collectors of traces list this process.
     fn service(&self) -> Service {
         let Banner { role, set, node, .. } = *self;
         let name = if role == "dev" { role } else { node };
@@ -77,17 +78,17 @@ impl Banner<'_> {
     }
 }
 
-/// A part of a process. The part starts and stops as a whole.
+/// A part of a process that is started and stopped as a whole.
 pub(crate) struct Stage {
     name: &'static str,
     tasks: TaskGroup,
     threads: Vec<Cores>,
-    /// Members of a store. They end before the rest of the stage.
+    /// Members of a store. They are shut down before the other tasks of the stage.
     stores: Vec<StoreHandle>,
-    /// Allocators. They hand their sections over before any stage ends.
+    /// Allocators. They hand their sections over before any stage is shut down.
     allocators: Vec<Allocator>,
-    /// Guard that ends the tasks in order if the stage is dropped before it is added to a process, for example because
-    /// of a signal during the start.
+    /// Guard that ends the tasks in an orderly way if the stage is dropped before it is added to a process, for example
+    /// because of a signal during the start.
     _end: CancelOnDrop,
 }
 
@@ -127,10 +128,11 @@ impl Stage {
     }
 }
 
-/// Keeps the runtime of a thread alive until all tasks of the thread's stage have ended.
+/// Completes when all tasks of a stage have ended, or after the timeout. A thread of the stage waits for it, so that
+/// the thread's runtime exists until then.
 pub(crate) async fn run_until_shutdown(tasks: TaskGroup, timeout: Duration) {
     tasks.shutting_down().await;
-    // The main thread logs tasks that hang. On this thread they end together with their runtime.
+    // Tasks that hang are logged by the main thread. On this thread they end together with the runtime.
     let _ = tasks.shutdown(timeout).await;
 }
 
@@ -138,25 +140,26 @@ pub(crate) async fn run_until_shutdown(tasks: TaskGroup, timeout: Duration) {
 pub(crate) struct Process {
     settings: Settings,
     filter: LogFilter,
-    /// Tasks that end when a stop is requested. Once this group is cancelled, the node is not ready.
+    /// Tasks that end when a stop of the process is requested. Once this group is cancelled, the node is not ready.
     root: TaskGroup,
     /// The departure of the node. It begins when `root` is cancelled.
     departure: Departure,
-    /// The wait of a departing node for its load balancers. A second signal ends it.
+    /// The time for which a node that leaves continues to serve because of its load balancers. A second signal ends
+    /// this wait.
     wait: Wait,
     /// Tasks of the port for metrics and probes.
     probes: TaskGroup,
-    /// The signal handler and the notifications to the supervisor. They end last: a second signal must be able to end a
-    /// shutdown that hangs, and the supervisor's watchdog runs during the whole shutdown.
+    /// Tasks of the signal handler and of the notifications to the supervisor. They end last, because a second signal
+    /// must be able to end a shutdown that hangs, and because the supervisor's watchdog runs during the whole shutdown.
     signals: TaskGroup,
     stages: Vec<Stage>,
-    /// The exporter of traces. It ends after all tasks whose spans it exports.
+    /// The exporter of traces. It ends after all tasks whose trace spans it exports.
     traces: Option<Traces>,
 }
 
 impl Process {
-    /// Sets up the parts that belong to the whole process: logging, the panic hook, the limits on files and memory, and
-    /// metrics. Opens no socket.
+    /// Sets up the parts of the process that all stages use: logging, the panic hook, the limits on files and memory,
+    /// and metrics. Opens no socket.
     pub(crate) fn new(settings: Settings, is: &Banner<'_>) -> anyhow::Result<(Process, Recorder)> {
         let color = !environment::refuses_color();
         let filter = telemetry::init(settings.log.format, &settings.log.filter, color)?;
@@ -181,7 +184,8 @@ impl Process {
         self.settings.shutdown.timeout
     }
 
-    /// Returns an empty list of checks. The node is not ready any more once a stop is requested.
+    /// Returns an empty list of readiness checks, to which the caller adds checks. Even without checks, the list
+    /// reports the node as not ready once a stop of the process is requested.
     pub(crate) fn checks(&self) -> Checks {
         Checks::until(self.departure.clone())
     }
@@ -191,7 +195,8 @@ impl Process {
         signals::watch(&self.root, &self.wait, &self.signals, None).context("cannot listen for signals")
     }
 
-    /// Installs the signal handlers of a process that ends when its terminal is closed. See [`Process::watch_signals`].
+    /// Installs the signal handlers like [`Process::watch_signals`], for a process that ends when its terminal is
+    /// closed.
     pub(crate) fn watch_terminal(&self) -> anyhow::Result<()> {
         let hangups = signals::closed_terminal();
         hangups
@@ -199,7 +204,8 @@ impl Process {
             .context("cannot listen for signals")
     }
 
-    /// Starts a task on the current runtime that reloads the settings and the set file at each SIGHUP of `hangups`.
+    /// Starts a task on the current runtime that reloads the settings and the set file whenever `hangups` receives
+    /// SIGHUP.
     pub(crate) fn reload_at(&self, hangups: Signal, reload: Reload) {
         let (end, reloading) = (self.signals.token(), reload.watch(hangups, self.filter.clone()));
         self.signals.spawn("reload", Kind::Disposable, async move {
@@ -212,8 +218,8 @@ impl Process {
         self.root.token().cancelled_owned()
     }
 
-    /// Returns the dial of the process. Starts a task on the current runtime that reloads the credentials when their
-    /// files change.
+    /// Returns the connector with which this process connects to other processes. If there are credentials, also starts
+    /// a task on the current runtime that reloads them when their files change.
     pub(crate) fn secure(&self, credentials: Option<&Credentials>, node: &str) -> Dial {
         let Some(credentials) = credentials else { return Dial::tcp() };
         let renewing = credentials::renew(credentials.clone(), node.to_owned());
@@ -224,8 +230,8 @@ impl Process {
         seq_channel::tls::dial(credentials.clone())
     }
 
-    /// Returns the tenants to which callers of the process belong; `None` if the settings have no tenants file. Starts
-    /// a task on the current runtime that reloads the tenants when the file changes.
+    /// Returns the tenants to which callers belong; `None` if the settings name no tenants file. If there are tenants,
+    /// also starts a task on the current runtime that reloads them when the file changes.
     pub(crate) fn tenants(&self, node: &str) -> anyhow::Result<Option<Tenants>> {
         let (Some(path), Some(specs)) = (self.settings.tenants.path(), self.settings.tenants.load()?) else {
             return Ok(None);
@@ -239,8 +245,8 @@ impl Process {
         Ok(Some(tenants))
     }
 
-    /// Opens the port for metrics and probes. Notifies the supervisor of the results of the same checks, on the current
-    /// runtime.
+    /// Opens the port for metrics and probes on the current runtime. Also starts a task that notifies the supervisor of
+    /// the results of the same checks.
     pub(crate) fn open(
         &self,
         sockets: Sockets,
@@ -257,25 +263,26 @@ impl Process {
             .context("cannot serve metrics and probes")
     }
 
-    /// Adds a stage, which must have been started after all stages that were added before.
+    /// Adds a stage to the process. The stage must have been started after all stages that were added before.
     pub(crate) fn push(&mut self, stage: Stage) {
         self.stages.push(stage);
     }
 
-    /// Returns the Raft id of the leader, if a store of this process knows the leader.
+    /// Returns the Raft id of the leader of a store that has a member in this process, if the member knows the leader.
     pub(crate) fn leader(&self) -> Option<u64> {
         self.stages.iter().flat_map(|stage| &stage.stores).find_map(StoreHandle::leader)
     }
 
-    /// Waits until the process must stop because of a signal or because a required task of a stage has failed.
+    /// Waits until the process must stop, because a signal requests it or because a critical task of a stage has
+    /// failed.
     pub(crate) async fn ending(&self) {
         let stages = self.stages.iter().map(|stage| Box::pin(stage.tasks.token().cancelled_owned()));
         let own = [&self.root, &self.probes].map(|group| Box::pin(group.token().cancelled_owned()));
         futures::future::select_all(stages.chain(own)).await;
     }
 
-    /// If the readiness of this node is probed, waits for `shutdown.delay_ms` after a stop was requested. During this
-    /// wait the node is not ready, but serves all requests. The wait ends early at a second signal, or if a task fails.
+    /// If load balancers probe this node and a stop was requested, waits for `shutdown.delay_ms`. During this wait the
+    /// node is not ready, but serves all requests. The wait ends early at a second signal, or if a critical task fails.
     pub(crate) async fn serve_on(&self) {
         let delay = self.settings.shutdown.delay;
         if !self.departure.has_begun() || !self.departure.is_watched() || delay.is_zero() {
@@ -296,9 +303,9 @@ impl Process {
         }
     }
 
-    /// Stops every stage, beginning with the stage that was added last. Returns the exit code of the process.
+    /// Stops every stage, in the reverse order of their start. Returns the exit code of the process.
     pub(crate) async fn shutdown(&mut self) -> Exit {
-        // From this point on `/readyz` fails.
+        // From here on, `/readyz` fails.
         self.root.cancel();
         let mut exit = Exit::Ok;
         let timeout = self.shutdown_timeout();
@@ -341,7 +348,7 @@ impl Process {
         exit
     }
 
-    /// Hands over the sections of every allocator, while its endpoints and background tasks are still running.
+    /// Makes every allocator hand its sections over, while its endpoints and background tasks are still running.
     async fn hand_over(&self) {
         let running = self.stages.iter().filter(|stage| !stage.tasks.token().is_cancelled());
         let leaving =
@@ -351,8 +358,8 @@ impl Process {
         }
     }
 
-    /// Joins the threads of the stages that have ended, and exports the last spans. It blocks, so it must be called
-    /// outside of a runtime, after [`Process::shutdown`].
+    /// Joins the threads of all stages, and exports the last trace spans. This blocks, so it must be called outside of
+    /// a runtime, after [`Process::shutdown`].
     pub(crate) fn join(self) {
         for cores in self.stages.into_iter().flat_map(|stage| stage.threads) {
             cores.join();
@@ -375,8 +382,8 @@ fn start_traces(options: &TraceOptions, is: &Banner<'_>) -> anyhow::Result<Optio
     Ok(Some(traces))
 }
 
-/// Binds the sockets of a port for `threads` threads. If the host is a name, the port listens at all addresses of the
-/// name that belong to this machine.
+/// Binds the sockets of a port for `threads` threads. If the host in `addr` is a name, the port listens at all
+/// addresses of the name that belong to this machine.
 pub(crate) fn bind(addr: &str, threads: usize) -> anyhow::Result<Vec<Sockets>> {
     let resolved: Vec<SocketAddr> =
         addr.to_socket_addrs().with_context(|| format!("cannot find the host of {addr:?}"))?.collect();

@@ -1,7 +1,8 @@
-//! Settings of a server process, for example of its log, timeouts and intervals. They are read from a file, the
-//! environment and flags.
+//! Settings of a server process, for example of its log, its timeouts and its intervals. They are read from a file,
+//! environment variables and flags.
 //!
-//! A set file describes a cluster and is the same on all hosts. Settings describe one process.
+//! They are separate from the set file, which describes a set and is the same on all its hosts. Settings describe one
+//! process.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -27,12 +28,12 @@ pub(crate) mod table;
 /// Prefix of the environment variables that set keys.
 const PREFIX: &str = "SEQSVR_";
 
-/// Limit on serving threads. It is many times the number of cores of large machines, and a fraction of the limit on
-/// open files.
+/// Limit on the number of serving threads. It is many times the number of cores of large machines, and a fraction of
+/// the limit on open files.
 const MAX_CORES: usize = 1_024;
 
-/// Variables that have the prefix but are not settings keys, because they belong to the command line or to the
-/// project's tests.
+/// Environment variables that have the prefix but belong to no settings key, because they are for the command line or
+/// for the project's tests.
 const RESERVED_VARIABLES: [&str; 10] = [
     "SEQSVR_ADDR",
     "SEQSVR_SET",
@@ -46,8 +47,8 @@ const RESERVED_VARIABLES: [&str; 10] = [
     "SEQSVR_E2E_TRACE",
 ];
 
-/// Longest wait of a departing node for its load balancers. If a longer wait were set by mistake, every supervisor
-/// would kill the node during the wait.
+/// Longest allowed `shutdown.delay_ms`. If a longer time were set by mistake, every supervisor would kill the node
+/// during this time.
 const MAX_DELAY: Duration = Duration::from_secs(600);
 
 /// The first lines of a sample settings file.
@@ -57,8 +58,8 @@ const SAMPLE_HEAD: &str = "\
 # Flags override the environment, which overrides the file; `seqsvr config show --origin` shows the source of each key.
 ";
 
-/// The settings of a server process. Each field has the options of one part of the process. Each field is a section of
-/// the settings file, except that the sections `store` and `alloc` each consist of two fields.
+/// The settings of a server process. Each field has the options of one part of the process and is a section of the
+/// settings file. Only the sections `store` and `alloc` consist of two fields each.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Settings {
     pub(crate) log: LogOptions,
@@ -103,7 +104,8 @@ options! {
     }
 }
 
-/// The network between the members of a store. It selects the defaults of all timeouts that depend on the network.
+/// Kind of the network between the members of a store. It selects the defaults of all timeouts that depend on the
+/// network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Preset {
@@ -177,7 +179,7 @@ options! {
     }
 }
 
-/// Lowest memory for requests. One connection can get a 44th of it, into which the largest batch fits.
+/// Lowest allowed memory for requests, in MiB. One connection can get a 44th of it, into which the largest batch fits.
 pub(crate) const MIN_MEMORY_MIB: u32 = 128;
 
 impl LimitOptions {
@@ -255,8 +257,8 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Returns these settings with timeouts for members that are far from each other, and with leases that last longer
-    /// than the elections of such members.
+    /// Returns these settings with timeouts for members that are far apart, and with leases that last longer than the
+    /// elections of such members.
     fn wan(self) -> Settings {
         Settings {
             network: NetworkOptions { preset: Preset::Wan },
@@ -275,7 +277,8 @@ impl Settings {
         }
     }
 
-    /// Returns the keys in the order of the sample settings file. [`Settings::read`] is the inverse.
+    /// Returns the keys of these settings with their values as defaults, in the order of the sample settings file.
+    /// [`Settings::read`] is the inverse function.
     pub(crate) fn sections(&self) -> [Section; 12] {
         [
             Section::new("log", &self.log),
@@ -315,7 +318,7 @@ impl Settings {
         if self.threads.cores == 0 { cores::available() } else { self.threads.cores }
     }
 
-    /// Checks that a node with tenants has TLS. Without TLS, neither tokens nor forwarded requests are safe.
+    /// Checks that a node with tenants has TLS, because without TLS neither tokens nor forwarded requests are safe.
     pub(crate) fn check_secure(&self, secure: bool) -> Result<(), Failure> {
         if secure || self.tenants.path().is_none() {
             return Ok(());
@@ -324,7 +327,7 @@ impl Settings {
             .hint("remove plaintext"))
     }
 
-    /// Checks the constraints that the types of the keys do not express.
+    /// Checks those constraints on the settings that the types of the keys do not express.
     fn validate(&self) -> anyhow::Result<()> {
         let cores = self.threads.cores;
         anyhow::ensure!(cores <= MAX_CORES, "alloc.cores: {cores} is more than {MAX_CORES}");
@@ -354,7 +357,7 @@ impl Settings {
     }
 }
 
-/// Returns the text of a settings file that has the default and the help of every key.
+/// Returns the text of a settings file with the default and the help of every key.
 pub(crate) fn sample() -> String {
     format!("{SAMPLE_HEAD}{}", config::sample(&Settings::default().sections()))
 }
@@ -374,8 +377,8 @@ pub(crate) struct SettingsArgs {
 }
 
 impl SettingsArgs {
-    /// Merges the file, the environment and the flags over `defaults`, including the flags that a command adds, and
-    /// validates the result. If a setting is wrong, the process ends before it opens any socket.
+    /// Merges the settings file, the environment and the flags over `defaults`, and validates the result. `more` adds
+    /// the flags of the command. If a setting is wrong, the process ends before it opens any socket.
     pub(crate) fn load(
         &self,
         defaults: &Settings,
@@ -407,8 +410,8 @@ impl SettingsArgs {
     }
 }
 
-/// Returns an error about settings, for example `alloc: lease ...`, with the origin of each key that it names and that
-/// does not have its default.
+/// Returns the text of an error about settings, for example `alloc: lease ...`, with the origin of each key that the
+/// text names and that does not have its default.
 fn with_origins(error: &str, keys: &[Key]) -> String {
     let words: Vec<&str> = error
         .split(|c: char| !(c.is_ascii_alphanumeric() || c == '_' || c == '.'))
@@ -417,7 +420,7 @@ fn with_origins(error: &str, keys: &[Key]) -> String {
     let section = words.first().copied().unwrap_or_default();
     let is_named = |key: &Key| {
         let field = key.name.strip_prefix(section).and_then(|rest| rest.strip_prefix('.'));
-        // Errors name a duration's key without the unit at its end.
+        // The text names the key of a duration without the unit at its end.
         let short = field.map(|field| field.trim_end_matches("_ms"));
         words.iter().any(|word| *word == key.name || Some(*word) == field || Some(*word) == short)
     };
@@ -429,17 +432,18 @@ fn with_origins(error: &str, keys: &[Key]) -> String {
     if set.is_empty() { error.to_owned() } else { format!("{error} ({})", set.join(", ")) }
 }
 
-/// Returns whether a variable with the prefix is not a settings key. It is none if it belongs to another part of the
-/// program, or if Kubernetes sets it in every pod of a namespace that has a Service named `seqsvr` or `seqsvr-...`.
+/// Returns whether an environment variable with the prefix is not meant as a settings key. This is so if it belongs to
+/// another part of the program, or if Kubernetes sets it in every pod of a namespace that has a Service named `seqsvr`
+/// or `seqsvr-...`.
 fn is_foreign(variable: &str, value: &str) -> bool {
     RESERVED_VARIABLES.contains(&variable)
         || variable.strip_prefix(PREFIX).is_some_and(|name| is_kubernetes_service(name, value))
 }
 
-/// Returns whether a name, without the prefix, is a variable that Kubernetes sets for a Service. The variables of a
-/// Service `seqsvr` begin with `SERVICE_` or `PORT`, and the variables of a Service `seqsvr-alloc` have `ALLOC_` before
-/// that. A name that only ends with `_PORT` is accepted only if its value is a URL, for example `tcp://10.0.0.1:7100`,
-/// because otherwise it may be a misspelt key.
+/// Returns whether `name`, a variable's name without the prefix, is a name that Kubernetes uses for a Service. The
+/// variables for a Service `seqsvr` begin with `SERVICE_` or `PORT`. The variables for a Service `seqsvr-alloc` begin
+/// with `ALLOC_` and continue in the same way. A name that only ends with `_PORT` is accepted only if its value is a
+/// URL, for example `tcp://10.0.0.1:7100`, because otherwise it may be a misspelt key.
 fn is_kubernetes_service(name: &str, value: &str) -> bool {
     let words: Vec<&str> = name.split('_').collect();
     let is_number = |word: &str| !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_digit());

@@ -46,7 +46,7 @@ pub fn run(command: TenantCommand, output: &Output) -> anyhow::Result<Exit> {
     }
 }
 
-/// Limit on the bytes of a tenants file. A thousand tenants that each have as many tokens as allowed take half of it.
+/// Limit on the bytes of a tenants file. A thousand tenants with the largest allowed number of tokens take half of it.
 const MAX_BYTES: u64 = 4 << 20;
 
 /// Reads a tenants file.

@@ -1,5 +1,5 @@
 //! The command `unsafe`, for operations that can lose data or weaken a protection. Each operation first shows its cost,
-//! and has to be confirmed by the name of the set.
+//! and the operator has to confirm it with the name of the set.
 
 use clap::Subcommand;
 use seq_command::exit::Exit;

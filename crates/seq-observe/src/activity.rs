@@ -17,7 +17,7 @@ pub enum By {
     /// Numbers allocated in a second.
     #[default]
     Numbers,
-    /// Raises of the section's ceiling in a second. The store writes each raise to disk.
+    /// Raises of the section's ceiling per second. Members of the store write each raise to disk.
     Writes,
 }
 
@@ -52,7 +52,7 @@ pub struct FiguresView {
     /// Raises of the ceiling in the measured time.
     #[serde(serialize_with = "digits")]
     pub writes: u64,
-    /// Sum of the distances by which the ceiling moved.
+    /// Sum of the distances by which the raises moved the ceiling.
     #[serde(serialize_with = "digits")]
     pub raised: u64,
     /// Time in which the numbers and raises were counted, in milliseconds.
@@ -79,16 +79,16 @@ fn a_second(count: u64, ms: u32) -> f64 {
     if ms == 0 { 0.0 } else { (count as f64 * 100_000.0 / f64::from(ms)).round() / 100.0 }
 }
 
-/// Formats a rate. Rates below 10 have one decimal place, and higher rates are rounded to whole numbers.
+/// Formats a rate for a table. A rate below 10 has one decimal place, and a higher rate is rounded to a whole number.
 #[must_use]
 pub fn rate_text(rate: f64) -> String {
     if rate > 0.0 && rate < 10.0 { format!("{rate:.1}") } else { grouped(rate.round() as u64) }
 }
 
-/// Requests the `count` busiest sections of the allocator at an address, within `timeout`.
+/// Requests the `count` busiest sections of the AllocSvr at `addr`, with their activity, within `timeout`.
 ///
 /// # Errors
-/// The allocator does not respond in time, or refuses the request. The error describes the cause.
+/// The AllocSvr does not respond within `timeout`, or refuses the request. The text describes the cause.
 pub async fn request(
     pool: &Pool,
     addr: &str,
@@ -101,10 +101,10 @@ pub async fn request(
     within(timeout, node.list_activity(request)).await.map(|response| response.top)
 }
 
-/// Waits for the response to a call, for at most `timeout`.
+/// Waits until the future `call` returns the response to a request, for at most `timeout`.
 ///
 /// # Errors
-/// The node does not respond in time, or refuses the request. The error describes the cause.
+/// The node does not respond within `timeout`, or refuses the request. The text describes the cause.
 pub async fn within<T>(
     timeout: Duration,
     call: impl Future<Output = Result<tonic::Response<T>, Status>>,
@@ -116,9 +116,9 @@ pub async fn within<T>(
     }
 }
 
-/// Merges the figures that several allocators report, in descending order of their rates. If two allocators report the
-/// same section because its owner has just changed, the result has the figures with the higher rate. `T` may be the
-/// owner.
+/// Merges the figures that several AllocSvrs report, and sorts them by their rates, the highest first. If the owner of
+/// a section has just changed, two AllocSvrs may report the section. The result then has the figures with the higher
+/// rate. `T` is any data about the reporting AllocSvr, which the result keeps with the figures.
 #[must_use]
 pub fn merge<T: Copy>(found: impl IntoIterator<Item = (SectionFigures, T)>, by: By) -> Vec<(SectionFigures, T)> {
     let mut merged: HashMap<u32, (SectionFigures, T)> = HashMap::new();

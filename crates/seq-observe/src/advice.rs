@@ -1,25 +1,26 @@
-//! Sentences for operators about faults, each with the operator's next step, and the urgency of faults.
+//! Sentences for operators about faults of a cluster. Each sentence has an urgency, and usually the operator's next
+//! step.
 
 use std::fmt;
 
-/// Urgency of a fault or a remark for operators, in descending order.
+/// Urgency of a fault or a remark for operators. The variants are in descending order of urgency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
     /// Requests for numbers are refused, or numbers may repeat.
     Fault,
-    /// A part of the set is lost or will be lost soon, but requests for numbers still succeed.
+    /// A part of the set is lost or will soon be lost, but requests for numbers still succeed.
     Attention,
-    /// An operator caused the state on purpose, or the sentence is only for the operator's notes.
+    /// An operator caused the state on purpose, or the sentence states a fact that the operator should write down.
     Info,
 }
 
-/// A sentence about a set or the cluster, and the next step of an operator.
+/// A sentence about a set or the cluster, and the operator's next step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Advice {
     /// The sentence.
     pub text: String,
-    /// The operator's next step, with the command to type if a command exists.
+    /// Operator's next step, including the command to type if there is a command for it.
     pub next: Option<String>,
 }
 

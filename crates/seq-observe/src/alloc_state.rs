@@ -1,4 +1,4 @@
-//! The state of an AllocSvr. All commands that list AllocSvrs print the same word for a state.
+//! States of AllocSvrs. All commands that list AllocSvrs print the same word for the same state.
 
 use serde::Serialize;
 
@@ -14,16 +14,16 @@ pub enum AllocState {
     Drained,
     /// The process of the node is about to exit.
     Leaving,
-    /// The process of the node exited after an orderly stop or a drain, and the node owns no section.
+    /// The process of the node exited after an orderly stop, or after a drain, and the node owns no section.
     Stopped,
     /// The node has no lease, so it serves nothing.
     NoLease,
-    /// The node has not renewed its lease within the lease wait, or does not respond.
+    /// The node has not renewed its lease within the lease wait, or it does not respond to requests for its status.
     Silent,
 }
 
 impl AllocState {
-    /// Returns the state of a live node, from its record in the store.
+    /// Returns the state of a node that renews its lease. The arguments are from the node's record in the store.
     pub fn of_live(drained: bool, leaving: bool, sections: u32) -> AllocState {
         match (leaving, drained, sections) {
             (true, ..) => AllocState::Leaving,
@@ -33,7 +33,8 @@ impl AllocState {
         }
     }
 
-    /// Returns the state of a node that is not live, from its record in the store.
+    /// Returns the state of a node that does not renew its lease. The arguments are from the node's record in the
+    /// store.
     pub fn of_silent(drained: bool, leaving: bool, sections: u32) -> AllocState {
         if (drained || leaving) && sections == 0 { AllocState::Stopped } else { AllocState::Silent }
     }

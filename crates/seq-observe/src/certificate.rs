@@ -1,4 +1,4 @@
-//! Expiry of the certificates of nodes, relative to the clock of this machine.
+//! Expiry of the certificates of nodes, judged by the clock of this machine.
 
 use std::time::{Duration, SystemTime};
 
@@ -9,11 +9,11 @@ use crate::advice::Advice;
 
 const DAY: Duration = Duration::from_secs(86_400);
 
-/// Remaining validity of a certificate below which the verdict contains a warning. Two weeks leave enough time for a
-/// rotation by hand.
+/// Remaining validity of a certificate below which the verdict on its set contains a warning. Two weeks leave an
+/// operator enough time to replace the certificate by hand.
 const WARN_BELOW: Duration = Duration::from_secs(14 * 86_400);
 
-/// The last second of the year 9999, the largest time that can be converted to text.
+/// Last second of the year 9999, in seconds since 1970. It is the latest time that can be converted to text.
 const LAST_SECOND: u64 = 253_402_300_799;
 
 /// The certificate of a node.
@@ -36,14 +36,14 @@ pub enum Validity {
 }
 
 impl CertificateView {
-    /// Returns whether the certificate is valid for two weeks or longer.
+    /// Returns whether the certificate stays valid for two weeks or longer.
     #[must_use]
     pub fn is_valid(&self) -> bool {
         self.state == Validity::Valid
     }
 
-    /// Returns the certificate that a response describes; `None` if the node has no TLS, or if its release does not
-    /// have the field.
+    /// Returns the certificate whose end of validity `response` states. Returns `None` if the node has no TLS, or if
+    /// its release does not report its certificate.
     pub(crate) fn of(response: &StatusResponse, now: SystemTime) -> Option<CertificateView> {
         let not_after = response.certificate_not_after?.min(LAST_SECOND);
         let at = SystemTime::UNIX_EPOCH + Duration::from_secs(not_after);
@@ -76,12 +76,12 @@ impl Expiry {
         }
     }
 
-    /// Adds a node that does not respond because its certificate has expired.
+    /// Adds the name of a node that does not respond because its certificate has expired.
     pub(crate) fn add_expired(&mut self, node: &str) {
         self.expired.push(node.to_owned());
     }
 
-    /// Returns whether a node does not respond because its certificate has expired.
+    /// Returns whether the named node was added as a node that does not respond because its certificate has expired.
     pub(crate) fn is_cause(&self, node: &str) -> bool {
         self.expired.iter().any(|expired| expired == node)
     }
@@ -90,7 +90,8 @@ impl Expiry {
         !self.expired.is_empty()
     }
 
-    /// Returns a warning for the end of a verdict; `None` if all certificates are valid for longer than [`WARN_BELOW`].
+    /// Returns a warning that names all added nodes, for the end of a verdict. Returns `None` if all certificates are
+    /// valid for at least [`WARN_BELOW`].
     pub(crate) fn warning(&self) -> Option<Advice> {
         let expired = (!self.expired.is_empty()).then(|| format!("certificate expired: {}", self.expired.join(", ")));
         let expiring =

@@ -1,4 +1,4 @@
-//! Merges the responses of many nodes into one view of the cluster.
+//! The view of a cluster, merged from the status responses of its nodes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, SystemTime};
@@ -31,8 +31,7 @@ pub struct Cluster {
     pub healthy: bool,
     /// The verdict of the worst set.
     pub verdict: String,
-    /// Number of sections of the layout that are in no set. It is 0 if a set did not respond, and while sections
-    /// migrate.
+    /// Number of sections of the layout that no set has. It is 0 if a set did not respond, and while sections migrate.
     pub sections_unplaced: u32,
     /// Number of sections of the layout, which all sets have in common. It is 0 if a set did not respond, and while
     /// sections migrate.
@@ -50,7 +49,7 @@ pub struct Cluster {
     pub proxies: Vec<ProxyView>,
     /// Nodes that do not respond, by address.
     pub unreachable: Vec<Unreachable>,
-    /// Addresses that the user gave, that no set knows, and at which no node responds.
+    /// Addresses that the user gave and that no set lists, if no node responds there.
     #[serde(skip)]
     unknown: Vec<String>,
     /// Expiry of the certificates of the proxies.
@@ -59,11 +58,11 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Builds the view from the responses of all queried nodes. `seeds` are the nodes that the user named. `now`
-    /// determines which certificates have expired.
+    /// Merges the responses and errors of all queried nodes into a view. `seeds` are the nodes that the user named.
+    /// Certificates are judged at the time `now`.
     ///
-    /// Nodes are identified by their names, not their addresses. A node that responds at another address than the
-    /// listed address is not missing, and a process that responds at two addresses is one node.
+    /// Nodes are identified by their names, not by their addresses. A node that responds at another address than its
+    /// set lists is not missing, and a process that responds at two addresses is one node.
     pub(crate) fn new(sample: &Sample, seeds: &[Node], now: SystemTime) -> Cluster {
         let mut view = Cluster::default();
         let mut sets: BTreeMap<&str, SetView> = BTreeMap::new();
@@ -123,7 +122,7 @@ impl Cluster {
         view
     }
 
-    /// Returns the nodes that respond, and the nodes that should respond and do not.
+    /// Returns the nodes that respond, and the missing nodes, which should respond and do not.
     #[must_use]
     pub fn nodes(&self) -> Vec<Node> {
         let node = |name: &str, addr: &str, of| Node { name: Some(name.to_owned()), of, ..Node::at(addr) };
@@ -140,7 +139,8 @@ impl Cluster {
         stores.chain(allocs).chain(proxies).chain(missing).collect()
     }
 
-    /// Adds the nodes that do not respond.
+    /// Adds each silent node, which does not respond, to this view. If the node is missing, also adds it to the facts
+    /// about its set in `sets`.
     fn add_absent(&mut self, seeds: &[Node], sample: &Sample, sets: &mut BTreeMap<&str, SetView>) {
         for (addr, response) in &sample.responses {
             let Err(why) = response else { continue };
@@ -164,7 +164,8 @@ impl Cluster {
         }
     }
 
-    /// Sets the verdict on the cluster to the verdict on the worst set, and adds the list of faults and remarks.
+    /// Sets the verdict on the cluster, which is the verdict on the worst set unless unplaced sections are worse. Adds
+    /// the list of faults and remarks.
     fn conclude(&mut self) {
         let is_well = |set: &SetView| matches!(set.state, Some(State::Ok | State::Closed));
         self.healthy = self.sections_unplaced == 0
@@ -180,7 +181,7 @@ impl Cluster {
         self.attention = attention::list(self);
     }
 
-    /// Returns the verdict on the cluster that applies if sections are in no set; `None` if there are no such sections.
+    /// Returns the verdict that some sections are in no set of the cluster, or `None` if every section is in a set.
     pub(crate) fn unplaced(&self) -> Option<Advice> {
         (self.sections_unplaced > 0).then(|| {
             let next = "keep all data directories, and compare `seqsvr section list` of each set: the set that had them was \
@@ -193,7 +194,7 @@ impl Cluster {
         })
     }
 
-    /// Returns a remark about the addresses that the user gave, that no set knows, and at which no node responds.
+    /// Returns a remark about the addresses that the user gave and that no set lists, if no node responds there.
     pub(crate) fn unknown_nodes(&self) -> Option<Advice> {
         let addrs = self.unknown.join(", ");
         (!addrs.is_empty())
@@ -205,8 +206,8 @@ impl Cluster {
         self.expiry.warning()
     }
 
-    /// Returns whether the verdict may be wrong because the nodes responded at different moments. A section whose owner
-    /// changed in between may be missing from all responses.
+    /// Returns whether the verdict may be wrong because the nodes responded at different moments. If a section changed
+    /// owner between two responses, it may be missing from both.
     pub(crate) fn may_be_of_two_moments(&self) -> bool {
         let unexplained = |set: &SetView| {
             let facts = &set.facts;
@@ -217,8 +218,8 @@ impl Cluster {
         self.sections_unplaced > 0 || self.sets.iter().any(unexplained)
     }
 
-    /// Returns the worst of the states of the sets, the layout and the proxies. Proxies with expired certificates, and
-    /// unknown addresses, count as degraded.
+    /// Returns the worst state among the states of the sets and the state `Unplaced` of sections that no set has.
+    /// Expired certificates of proxies, and addresses that no set lists, count as the state `Degraded`.
     #[must_use]
     pub fn worst(&self) -> State {
         let worst = self.sets.iter().filter_map(|set| set.state).min().unwrap_or(State::NoQuorum);
@@ -226,9 +227,10 @@ impl Cluster {
         if self.expiry.has_expired() || !self.unknown.is_empty() { worst.min(State::Degraded) } else { worst }
     }
 
-    /// If all sets responded, compares the sum of the sections of all sets with the layout. Sections missing from the
-    /// sum are unplaced, unless sections are migrating. No more sections count as delayed than are missing from the
-    /// sum, because all other sections have arrived, even if the set from which they departed does not know it yet.
+    /// Compares the number of sections that all open sets have together with the number of sections of the layout, if
+    /// every open set reported its sections. Missing sections are counted as unplaced, unless sections are migrating.
+    /// The number of delayed sections of each set is limited to the number of missing sections. A section that is not
+    /// missing has arrived, even if the set from which it departed does not know that yet.
     fn add_up(&mut self) {
         let complete = |set: &&SetView| set.is_known() && set.facts.quorum && set.facts.quarantine.is_empty();
         let open: Vec<&SetView> = self.sets.iter().filter(|set| !set.facts.closed).collect();
@@ -247,8 +249,8 @@ impl Cluster {
         }
     }
 
-    /// Adds the rates since the sample `before`, which was taken `elapsed` ago. For a node that has restarted in
-    /// between, numbers and raises are counted from the restart.
+    /// Adds the rates of numbers and raises since the view `before`, which was made `elapsed` earlier. If an AllocSvr
+    /// has restarted since then, its numbers and raises are counted from the restart.
     pub fn add_rates(&mut self, before: &Cluster, elapsed: Duration) {
         let seconds = elapsed.as_secs_f64().max(f64::MIN_POSITIVE);
         let rate = |count: u64| (count as f64 / seconds * 10.0).round() / 10.0;

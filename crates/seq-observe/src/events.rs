@@ -1,4 +1,5 @@
-//! Formats of the events of sets for commands and pages, which are a text, a row and JSON.
+//! Converts an event of a set to the forms that commands and pages show, which are a sentence, a row of a table, and
+//! JSON.
 
 use seq_command::utc;
 use seq_proto::v1::SetEvent;
@@ -9,7 +10,7 @@ mod view;
 pub use text::text;
 pub use view::EventView;
 
-/// Returns the cells of an event's row, which are the number, time, kind and text of the event.
+/// Returns the cells of an event's row in a table, which are the number, the time, the kind and the text of the event.
 #[must_use]
 pub fn row(event: &SetEvent) -> [String; 4] {
     let time = if event.at_unix_ms > 0 { utc::text_of_ms(event.at_unix_ms) } else { "-".to_owned() };

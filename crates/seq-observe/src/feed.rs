@@ -1,5 +1,5 @@
-//! Feeds of events. Each set has a task that first reads the events which a member of the set's store keeps, and then
-//! receives new events.
+//! Feeds of events. The feed of a set is a task that reads the events which a member of the set's store keeps, and then
+//! receives the events that the store records from then on.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,14 +18,14 @@ use crate::Cluster;
 use crate::activity::within;
 use crate::events::EventView;
 
-/// Maximum number of events that are kept of a set. It suffices for a page; the store keeps more events.
+/// Maximum number of events that a feed keeps in memory. It suffices for a page. The store keeps more events.
 const KEPT: usize = 512;
 
-/// Maximum number of sets with a feed, which is more than a cluster has. A feed has one connection and [`KEPT`] events
-/// of about 200 bytes.
+/// Maximum number of sets with a feed. It is higher than the number of sets of any cluster. Each feed uses one
+/// connection, and memory for [`KEPT`] events of about 200 bytes.
 const MAX_FEEDS: usize = 64;
 
-/// Pause of a feed before it connects to the next member.
+/// Pause of a feed before it connects to the store's next member.
 const RECONNECT: Duration = Duration::from_millis(500);
 
 /// Time limit of a request to a member.
@@ -57,16 +57,17 @@ impl Serialize for ClusterEvent {
 struct Log {
     /// The newest [`KEPT`] events by index.
     events: BTreeMap<u64, SetEvent>,
-    /// Number of the last change that was received. The next request is for later changes.
+    /// Number of the last change of an event that was received. The next request is for the changes after it.
     after: u64,
-    /// Error of the last request; `None` if a member has responded since.
+    /// Error of the last request for events. It is `None` if a member of the store has responded since the error.
     failure: Option<String>,
-    /// Addresses of the admin ports of members that respond, starting with the leader's.
+    /// Addresses of the admin ports of the store's members that respond, beginning with the leader's address.
     members: Vec<String>,
 }
 
 impl Log {
-    /// Adds events that were received up to the change `after`. They replace events with the same index.
+    /// Adds events, which include all changes up to the change `after`. An added event replaces the event with the same
+    /// index.
     fn add(&mut self, events: Vec<SetEvent>, after: u64) {
         self.events.extend(events.into_iter().map(|event| (event.index, event)));
         while self.events.len() > KEPT {
@@ -86,7 +87,8 @@ pub(crate) struct Feeds {
 }
 
 impl Feeds {
-    /// Starts a feed for each set of the cluster that has none, and updates the members from which existing feeds read.
+    /// Starts a feed for each set of the cluster that has no feed. For each set with a feed, updates the list of the
+    /// members from which the feed reads.
     pub(crate) fn follow(&mut self, pool: &Pool, cluster: &Cluster) {
         for set in &cluster.sets {
             let mut stores: Vec<_> = cluster.stores.iter().filter(|store| store.set == set.name).collect();
@@ -130,7 +132,8 @@ impl Feeds {
         events
     }
 
-    /// Returns a text with the error of each set's feed that cannot read events at the moment.
+    /// Returns a text for each set whose feed cannot read events at the moment. The text has the name of the set and
+    /// the error.
     pub(crate) fn failures(&self) -> Vec<String> {
         let failure = |(set, log): (&String, &Arc<Mutex<Log>>)| {
             log.lock().failure.as_ref().map(|failure| format!("events of {set}: {failure}"))
@@ -139,7 +142,8 @@ impl Feeds {
     }
 }
 
-/// Reads the events of a set without end. If the connection to a member ends, it continues with the next member.
+/// Reads the events of a set forever, and adds them to `log`. If the connection to one member of the store ends, the
+/// function continues with the next member.
 async fn follow(pool: Pool, log: Arc<Mutex<Log>>, added: Arc<Notify>) {
     for turn in 0.. {
         let member = {
@@ -153,7 +157,7 @@ async fn follow(pool: Pool, log: Arc<Mutex<Log>>, added: Arc<Notify>) {
     }
 }
 
-/// Reads events from a member until the connection ends.
+/// Reads events from the store's member at the address `member` and adds them to `log`, until the connection ends.
 async fn read(pool: &Pool, member: &str, log: &Mutex<Log>, added: &Notify) -> Result<(), String> {
     let mut store = EventServiceClient::new(pool.get(member).map_err(|error| error.to_string())?);
     loop {

@@ -1,10 +1,10 @@
-//! Model of a cluster for operators. All commands and pages share it.
+//! The state of a cluster as operators see it. All commands and pages use this model.
 //!
-//! [`Cluster::sample`] requests the status of the seed nodes and of all nodes that they name, and merges the responses.
-//! The result has the sets, each with a verdict, the nodes, and the nodes that do not respond. [`Cluster::attention`]
-//! lists the faults and remarks, the most urgent first, each with a sentence, the next step and a page of the runbook.
-//! Two tables contain the rules. In [`verdict::CONDITIONS`], the first condition that holds determines the verdict on a
-//! set; [`verdict::REMARKS`] has the remarks.
+//! [`Cluster::sample`] requests the status of the seed nodes and of all nodes that their responses name, and merges the
+//! responses. The result contains the sets, each with a verdict, the nodes that respond, and the nodes that do not.
+//! [`Cluster::attention`] lists the faults and remarks, the most urgent first. Each has a sentence, the operator's next
+//! step and a page of the runbook. The rules for them are in two tables. The first condition of [`verdict::CONDITIONS`]
+//! that holds determines the verdict on a set. [`verdict::REMARKS`] contains the remarks that may follow the verdict.
 
 pub mod activity;
 pub mod advice;

@@ -1,11 +1,11 @@
-//! A migration and its progress, in the forms that commands and pages show.
+//! Converts a migration and its progress to the forms that commands and pages show.
 
 use seq_command::output::{digits, grouped};
 use seq_command::utc;
 use seq_proto::v1::{MigrationPhase, MigrationStatus, SectionRange};
 use serde::Serialize;
 
-/// The phase of a migration. All commands print the same word for a phase.
+/// Phase of a migration. All commands print the same word for the same phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Phase {
@@ -13,7 +13,7 @@ pub enum Phase {
     Open,
     /// An operator paused the migration.
     Paused,
-    /// All sections have arrived; the migration can be completed or rolled back.
+    /// All sections have arrived. An operator can complete the migration or roll it back.
     Arrived,
     /// Sections return.
     RollingBack,
@@ -55,7 +55,8 @@ impl Phase {
     }
 }
 
-/// Returns the number of sections that have arrived, or that a rollback has returned.
+/// Returns the number of sections that have arrived in the target set. While and after a migration is rolled back,
+/// returns the number of sections that have returned or never departed.
 pub fn done(migration: &MigrationStatus) -> u32 {
     match Phase::of(migration) {
         Phase::RollingBack | Phase::RolledBack => migration.sections.saturating_sub(migration.departed),
@@ -63,7 +64,7 @@ pub fn done(migration: &MigrationStatus) -> u32 {
     }
 }
 
-/// Returns the estimated seconds until all sections have moved; `None` while no section moves.
+/// Returns the estimated time, in seconds, until all sections have moved. Returns `None` while no section moves.
 pub fn eta_seconds(migration: &MigrationStatus) -> Option<u64> {
     let left = migration.sections.saturating_sub(done(migration));
     let rate = migration.sections_per_second;
@@ -71,7 +72,7 @@ pub fn eta_seconds(migration: &MigrationStatus) -> Option<u64> {
     (rate > 0.001).then(|| (f64::from(left) / rate).ceil() as u64)
 }
 
-/// Returns the speed and the remaining time of a migration, such as `50.0/s  ETA 13 s`.
+/// Returns a text with the speed of a migration and the estimated remaining time, such as `50.0/s  ETA 13 s`.
 pub fn speed(migration: &MigrationStatus) -> String {
     let eta = eta_seconds(migration).map_or_else(|| "-".to_owned(), duration);
     format!("{:.1}/s  ETA {eta}", migration.sections_per_second)
@@ -82,7 +83,7 @@ pub fn time(unix_ms: u64) -> Option<String> {
     (unix_ms > 0).then(|| utc::text_of_ms(unix_ms))
 }
 
-/// Returns a text with the pauses of sections, and with the reason if no section moves.
+/// Returns a text with percentiles of the pauses of sections and, if no section moves, with the reason.
 pub fn details(migration: &MigrationStatus) -> String {
     let millis = |us: u64| format!("{:.1} ms", us as f64 / 1_000.0);
     let mut text = if migration.pause_max_us == 0 {
@@ -109,7 +110,7 @@ pub fn line(migration: &MigrationStatus) -> String {
     }
 }
 
-/// Returns a duration such as `42 s`, `3 min` or `2 h`.
+/// Formats a duration of `seconds` in one unit, such as `42 s`, `3 min` or `2 h`.
 fn duration(seconds: u64) -> String {
     match seconds {
         0..=119 => format!("{seconds} s"),
@@ -143,13 +144,13 @@ pub struct MigrationView {
     /// Reason why no section moves; absent if sections move.
     #[serde(skip_serializing_if = "String::is_empty")]
     stuck: String,
-    /// Time in UTC at which an operator started the migration; absent if unknown. The next field has the time at which
-    /// the migration was completed or rolled back.
+    /// Time in UTC when an operator started the migration, absent if unknown. `ended` is the time when the migration
+    /// was completed or rolled back.
     #[serde(skip_serializing_if = "Option::is_none")]
     started: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     ended: Option<String>,
-    /// Whether this migration returns the sections of another migration, which was rolled back.
+    /// Whether this migration is a return, which brings back the sections of a migration that was rolled back.
     is_return: bool,
     runs: Vec<RunView>,
 }

@@ -1,5 +1,5 @@
-//! Observes a cluster continuously. An observation has the status with rates, the busiest sections, and the events of
-//! the sets.
+//! Observes a cluster repeatedly. Each observation contains the status of the cluster, the rates since the previous
+//! observation, the busiest sections, and the events of the sets.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -19,23 +19,24 @@ use crate::activity::{self, By, FiguresView};
 use crate::cluster::AllocView;
 use crate::feed::{ClusterEvent, Feeds};
 
-/// Maximum number of requests for activity in flight. It limits the sockets and the load of one observer.
+/// Maximum number of requests for the activity of sections that are in flight at the same time. It limits the sockets
+/// and the load of one observer.
 const IN_FLIGHT: usize = 32;
 
-/// Maximum number of rates that are kept for a section. Each observation adds one rate.
+/// Maximum number of rates that an observer keeps for a section. Each observation adds one rate.
 pub const HISTORY: usize = 32;
 
-/// Observer of a cluster, which makes one observation after another. Dropping it ends its requests.
+/// Observer of a cluster, which makes observations on request. Dropping the observer ends its tasks, which read events.
 pub struct Observer {
     pool: Pool,
     seeds: Vec<Node>,
     all_sets: bool,
     timeout: Duration,
-    /// The last observation and its time, relative to which the next observation computes rates.
+    /// The last observation and its time. The next observation computes rates relative to them.
     before: Option<(Instant, Arc<Observation>)>,
-    /// Rates of the sections in the last observation, by section. The newest rate is the last.
+    /// Rates of each section of the last observation, by the index of the section. The newest rate comes last.
     ///
-    /// **Invariant:** no section has more than [`HISTORY`] rates.
+    /// **Invariant:** for each section there are at most [`HISTORY`] rates.
     rates: HashMap<u32, VecDeque<f64>>,
     feeds: Feeds,
 }
@@ -43,16 +44,17 @@ pub struct Observer {
 /// A cluster at one moment.
 #[derive(Debug, Serialize)]
 pub struct Observation {
-    /// Time of the observation in milliseconds since 1970, by the clock of this machine.
+    /// Time of the observation by the clock of this machine, in milliseconds since 1970.
     pub unix_ms: u64,
     /// Status of all sets and nodes.
     #[serde(flatten)]
     pub cluster: Cluster,
-    /// The busiest sections, in descending order.
+    /// The busiest sections, with the highest rate first.
     pub sections: Vec<BusySection>,
     /// The newest events of all sets, the newest first.
     pub events: Vec<ClusterEvent>,
-    /// Parts of the cluster that did not respond to requests for activity or events, each with the cause.
+    /// Texts about the AllocSvrs that did not report the activity of their sections, and about the sets whose events
+    /// cannot be read. Each text states the cause.
     pub missing: Vec<String>,
 }
 
@@ -74,26 +76,27 @@ pub struct BusySection {
     /// Its activity.
     #[serde(flatten)]
     pub figures: FiguresView,
-    /// The rate by which sections are ordered, in this and the previous observations. The newest rate is the last.
+    /// Rates of the section in this observation and in the observations before it. They are the rates by which the
+    /// sections are ordered. The newest rate comes last.
     pub history: Vec<f64>,
 }
 
 impl Observer {
-    /// Returns an observer of the sets to which the seed nodes belong, or of all sets of their cluster if `all_sets` is
-    /// true. A node that does not respond within `timeout` is listed as unreachable in an observation.
+    /// Creates an observer of the sets to which the seed nodes belong. If `all_sets` is true, it observes all sets of
+    /// their cluster. An observation lists a node as unreachable if the node does not respond within `timeout`.
     #[must_use]
     pub fn new(pool: Pool, seeds: Vec<Node>, all_sets: bool, timeout: Duration) -> Observer {
         Observer { pool, seeds, all_sets, timeout, before: None, rates: HashMap::new(), feeds: Feeds::default() }
     }
 
-    /// Observes the cluster once, with the `count` busiest sections. Rates of nodes and sets are relative to the
-    /// previous observation, so the first observation does not have them.
+    /// Makes one observation of the cluster, with the `count` busiest sections in the order `by`. Rates of nodes and
+    /// sets are relative to the previous observation, so the first observation has none.
     ///
     /// # Errors
-    /// No node responds, or the address of a seed belongs to no node.
+    /// No node responds, or a server that is no node of a cluster responds at the address of a seed.
     ///
     /// # Cancel safety
-    /// If the future is dropped, the previous observation remains the last observation.
+    /// If the future is dropped, the next observation is relative to the observation before the dropped one.
     pub async fn observe(&mut self, by: By, count: u32) -> Result<Arc<Observation>, Failure> {
         let now = Instant::now();
         let mut cluster = Cluster::sample(&self.pool, &self.seeds, self.all_sets, self.timeout).await?;
@@ -109,7 +112,7 @@ impl Observer {
         Ok(observation)
     }
 
-    /// Waits until an event of a set is added.
+    /// Waits until the observer receives a new or changed event of any set.
     ///
     /// # Cancel safety
     /// If the future is dropped, no event is lost.
@@ -117,8 +120,8 @@ impl Observer {
         self.feeds.changed().await;
     }
 
-    /// Requests the busiest sections of all allocators. Returns the sections, and a text for each allocator that does
-    /// not respond.
+    /// Requests the busiest sections of all AllocSvrs. Returns the busiest sections of the cluster, and a text for each
+    /// AllocSvr that did not respond.
     async fn sections(&mut self, cluster: &Cluster, by: By, count: u32) -> (Vec<BusySection>, Vec<String>) {
         let owners: Vec<&AllocView> = cluster.allocs.iter().filter(|alloc| alloc.sections > 0).collect();
         // The futures own their values, so that an observation can be awaited on any thread.

@@ -1,4 +1,4 @@
-//! Requests the status of all nodes of a cluster.
+//! Requests the status of all nodes of a cluster, beginning with the nodes that the user named.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -18,17 +18,17 @@ use seq_proto::v1::{GetRoutesRequest, Routes, StatusRequest};
 use crate::cluster::Cluster;
 use crate::sample::{EXPIRED, Sample, StatusResult};
 
-/// Number of queried nodes after which no further nodes are queried, because a wrong response could name any number of
-/// nodes.
+/// Number of queried nodes at which the search for further nodes ends. It is limited because a wrong response could
+/// name any number of nodes.
 const MAX_NODES: usize = 4_096;
 
 impl Cluster {
-    /// Requests the status of the seed nodes and of the nodes that they name; if `all_sets` is true, also of the nodes
-    /// of other sets. Each request takes at most `timeout`. If a section may have moved while the nodes responded, all
-    /// requests are repeated once.
+    /// Requests the status of the seed nodes and of all nodes of their sets that responses name. If `all_sets` is true,
+    /// also requests the status of the nodes of all other sets. Each request takes at most `timeout`. If a section may
+    /// have changed owner between the responses, all requests are repeated once.
     ///
     /// # Errors
-    /// No node responds, or the address of a seed belongs to no node.
+    /// No node responds, or a server that is no node of a cluster responds at the address of a seed.
     pub async fn sample(pool: &Pool, seeds: &[Node], all_sets: bool, timeout: Duration) -> Result<Cluster, Failure> {
         let cluster = sample_once(pool, seeds, all_sets, timeout).await?;
         if cluster.may_be_of_two_moments() { sample_once(pool, seeds, all_sets, timeout).await } else { Ok(cluster) }
@@ -58,8 +58,8 @@ async fn sample_once(pool: &Pool, seeds: &[Node], all_sets: bool, timeout: Durat
     Ok(Cluster::new(&sample, seeds, seq_command::utc::now()))
 }
 
-/// Queries the seeds, and then repeatedly all nodes that responses name and that were not queried yet. Nodes of other
-/// sets are only included if `all_sets` is true.
+/// Queries the nodes at the addresses `seeds`. Then repeatedly queries all nodes that responses name and that were not
+/// queried before. Nodes of other sets are queried only if `all_sets` is true.
 async fn query_all(pool: &Pool, seeds: BTreeSet<String>, all_sets: bool, timeout: Duration) -> Sample {
     let mut sample = Sample::default();
     let mut next = seeds;
@@ -87,8 +87,8 @@ struct Answer {
     clock: Option<ClockOffset>,
 }
 
-/// Requests the status of a node. Also requests the routes of an AllocSvr or a proxy, because routes contain the
-/// addresses of other nodes.
+/// Requests the status of the node at `addr`. Also requests the routes if the node is an AllocSvr or a proxy, because
+/// routes contain the addresses of other nodes.
 async fn query(pool: &Pool, addr: &str, timeout: Duration) -> Answer {
     let failed = |error: String| Answer { status: Err(error), routes: None, clock: None };
     let channel = match pool.get(addr) {

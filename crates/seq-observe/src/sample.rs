@@ -1,4 +1,4 @@
-//! Collects the responses of the nodes of a cluster, and the nodes and sets that the responses name.
+//! Collects the responses of a cluster's nodes, and the nodes and sets that these responses name.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,7 +7,7 @@ use seq_core::clock_offset::{self, ClockOffset};
 use seq_proto::v1::status_response::Role;
 use seq_proto::v1::{RouteSet, Routes, SetInfo, SetState, StatusResponse};
 
-/// The error of a node whose certificate has expired, so that no client accepts it.
+/// Error text for a node to which no client connects because the node's certificate has expired.
 pub(crate) const EXPIRED: &str = "its certificate has expired: `seqsvr cert rotate`";
 
 /// The response of one node, or the error.
@@ -36,7 +36,8 @@ pub(crate) struct NamedSet {
 }
 
 impl Sample {
-    /// Adds the nodes that a node's status names. If `all_sets` is true, also adds other sets and their nodes.
+    /// Adds the nodes that the status of one node names. If `all_sets` is true, also adds the other sets that the
+    /// status names, and their nodes.
     pub(crate) fn learn_status(&mut self, response: &StatusResponse, all_sets: bool) {
         let set = &response.set;
         match &response.role {
@@ -63,7 +64,8 @@ impl Sample {
         info.allocs.iter().for_each(|addr| self.add(addr, &info.name, NodeRole::Alloc));
     }
 
-    /// Adds the nodes of a route table. If `all_sets` is true, also adds other sets and their nodes.
+    /// Adds the AllocSvrs that a route table names. If `all_sets` is true, also adds the other sets that the table
+    /// names, and their AllocSvrs.
     pub(crate) fn learn_routes(&mut self, routes: &Routes, all_sets: bool) {
         routes.nodes.iter().for_each(|node| self.add(&node.addr, &routes.set, NodeRole::Alloc));
         for RouteSet { name, allocs, .. } in routes.sets.iter().filter(|_| all_sets) {
@@ -76,8 +78,8 @@ impl Sample {
         self.nodes.entry(addr.to_owned()).or_insert_with(|| (set.to_owned(), role));
     }
 
-    /// Returns the addresses that responses named and that were not queried yet. Nodes of closed sets are excluded,
-    /// because their machines may no longer exist.
+    /// Returns the addresses of nodes that responses named and that were not queried yet. Nodes of closed sets are
+    /// excluded, because their machines may no longer exist.
     pub(crate) fn unasked(&self) -> BTreeSet<String> {
         let closed = |set: &String| self.sets.get(set).is_some_and(|set| set.closed);
         let unasked =
@@ -85,9 +87,10 @@ impl Sample {
         self.nodes.iter().filter(unasked).map(|(addr, _)| addr.clone()).collect()
     }
 
-    /// Returns, by address, the nodes whose clocks differ from the median of all nodes by more than a second plus the
-    /// error of the measurement, and the milliseconds by which they are ahead of it. The result does not depend on the
-    /// clock of this machine, because an error of this clock shifts all differences equally.
+    /// Returns the nodes whose clocks are wrong, by address, with the milliseconds by which each clock is ahead of the
+    /// median of all nodes' clocks. A clock is wrong if it differs from the median by more than one second plus the
+    /// error of its measurement. The result does not depend on the clock of this machine, because an error of that
+    /// clock shifts all measurements equally.
     pub(crate) fn clocks_off(&self) -> BTreeMap<&str, i64> {
         let middle = clock_offset::middle(self.clocks.values().map(|clock| clock.ahead_ms));
         let Some(middle) = middle else { return BTreeMap::new() };

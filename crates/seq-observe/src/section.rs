@@ -1,4 +1,5 @@
-//! One section: its record in the store of its set, and its state at its owner.
+//! Requests the state of one section, which consists of its record in the store of its set and of its counters at its
+//! owner.
 
 use std::time::Duration;
 
@@ -30,11 +31,11 @@ impl Record {
     }
 }
 
-/// Requests the record of a section from the stores of all sets. Returns the record of the set that has the section, or
-/// otherwise of a set that had it.
+/// Requests the record of a section from the stores of all sets. Returns the record from the set that has the section.
+/// If no set that responds has it, returns the record from a set that had it before.
 ///
 /// # Errors
-/// No set knows the section; the text names the stores that do not respond.
+/// No set that responds has or had the section. The text names the stores that did not respond.
 pub async fn record(pool: &Pool, cluster: &Cluster, section: u32, timeout: Duration) -> Result<Record, String> {
     let of_set = |set: &SetView| {
         let mut stores: Vec<&StoreView> = cluster.stores.iter().filter(|store| store.set == set.name).collect();
@@ -95,10 +96,10 @@ async fn of_store(
     Ok(records.into_iter().find(is_it))
 }
 
-/// Requests the state of a section from the allocator at an address.
+/// Requests the state of a section from the AllocSvr at `addr`.
 ///
 /// # Errors
-/// The allocator does not respond in time, or does not own the section; the text names the cause.
+/// The AllocSvr does not respond within `timeout`, or does not own the section. The text names the cause.
 pub async fn describe(
     pool: &Pool,
     addr: &str,

@@ -1,4 +1,4 @@
-//! Settings of running nodes, as the nodes report them, and settings in which nodes of a kind differ.
+//! Requests the settings of running nodes, and compares the settings of nodes of the same kind.
 
 mod differences;
 mod survey;
@@ -12,7 +12,8 @@ pub const WITHHELD: &str = "(set)";
 /// Begin of the keys in which nodes differ by nature.
 pub const OWN: &str = "node.";
 
-/// Returns a value as JSON shows it, in the type of its key. A text that is withheld or was cut is a string.
+/// Parses the value of a setting as TOML, for output as JSON. If the text is not valid TOML because the node withheld
+/// or shortened the value, returns the text as a string.
 #[must_use]
 pub fn typed(text: &str) -> toml::Value {
     text.parse().unwrap_or_else(|_| toml::Value::String(text.to_owned()))

@@ -1,8 +1,9 @@
-//! The verdict on a set, which states in one sentence whether the sections are served, whether the store can commit,
-//! and the next step for an operator.
+//! The verdict on a set. It states in one sentence whether the sections of the set are served and whether its store can
+//! commit, followed by the operator's next step.
 //!
-//! [`CONDITIONS`] is the table of all verdicts, the worst first. The first condition that holds is the verdict on a
-//! set. [`REMARKS`] are appended to a verdict and do not change it. Conditions and remarks depend only on [`Facts`].
+//! [`CONDITIONS`] is the table of all possible verdicts. The first condition that holds determines the verdict on a
+//! set. [`REMARKS`] are appended to a verdict and do not change it. Conditions and remarks depend only on the [`Facts`]
+//! about the set.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,25 +18,26 @@ mod remarks;
 pub use conditions::CONDITIONS;
 pub use remarks::{REMARKS, Remark};
 
-/// The state of a set, the worst first.
+/// State of a set or of the cluster. The variants are ordered from the worst to the best.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
-    /// An allocator has detected that the store lost committed entries, so numbers may be allocated twice.
+    /// An AllocSvr has detected that the store lost committed entries, so numbers may be allocated twice.
     RolledBack,
-    /// Two processes respond as the same StoreSvr, or stores of two sets with different ids respond under the same set
-    /// name, so one process or one store is a copy.
+    /// Two processes respond as the same StoreSvr, so one process is a copy of the other. Or StoreSvrs of two sets with
+    /// different ids respond under one set name, so one set may be a copy of the other.
     Cloned,
-    /// Stores of the set have different lineages because they were restored differently. The same numbers may be
-    /// allocated by both parts of the set.
+    /// StoreSvrs of the set have different lineages because they were restored from different backups or with different
+    /// counts of restores. The set is split into parts that may allocate the same numbers.
     Split,
-    /// Members of the store have different states although they have applied the same entries of its log.
+    /// Members of the store have different states although they have applied the same entries of the Raft log.
     Differs,
     /// Sections are in no set of the cluster.
     Unplaced,
-    /// The store has no majority of its voters, so nothing can be committed, and leases expire.
+    /// No StoreSvr is connected to a majority of the store's voters, so nothing can be committed, and the leases of the
+    /// owners expire.
     NoQuorum,
-    /// A majority of the voters responds, but has elected no leader yet.
+    /// No StoreSvr has reported a leader with a majority for a few seconds, and an election may still be in progress.
     Election,
     /// No set is defined in the store yet.
     Undefined,
@@ -43,8 +45,8 @@ pub enum State {
     Quarantined,
     /// The store has a quorum, but some sections are not served.
     Unserved,
-    /// All sections are served, but a node does not respond, cannot be reached by callers, has no lease or has an
-    /// expired certificate, or a disk is nearly full.
+    /// All sections are served, but a node does not respond, has no lease or has an expired certificate, or callers
+    /// cannot reach it, or its disk is nearly full.
     Degraded,
     /// All sections are served and all nodes respond.
     Ok,
@@ -73,7 +75,7 @@ impl State {
         }
     }
 
-    /// Returns the urgency of the state; `None` if no fault is known.
+    /// Returns the urgency of the state. Returns `None` for the states `Ok` and `Closed`, which are no faults.
     #[must_use]
     pub fn severity(self) -> Option<Severity> {
         match self {
@@ -86,102 +88,109 @@ impl State {
 
 /// A condition of a set.
 pub struct Condition {
-    /// The state that a set has if the condition determines the verdict.
+    /// State of the set if this condition is the first that holds.
     pub state: State,
     /// The name of the condition in the table of `docs/operations.md`.
     pub name: &'static str,
     /// The page and heading in `docs/runbook`.
     pub runbook: &'static str,
-    /// Returns whether the condition holds. It may assume that no earlier condition of the table holds.
+    /// Function that returns whether the condition holds. It may assume that no condition before it in the table holds.
     pub(crate) holds: fn(&Facts) -> bool,
-    /// Returns the sentence of the verdict and the next step.
+    /// Function that returns the sentence of the verdict and the operator's next step.
     pub(crate) text: fn(&Facts) -> Advice,
 }
 
-/// Addresses of nodes by name. If the name of a node is not known, its address is used as the name and the set of
-/// addresses is empty.
+/// Addresses of nodes, by the name of the node. If the name of a node is not known, its address is the key, and the set
+/// of addresses is empty.
 pub(crate) type Nodes = BTreeMap<String, BTreeSet<String>>;
 
-/// The facts about a set on which its verdict depends. They are taken from the responses of the nodes.
+/// The facts about a set on which the verdict and the remarks depend. They are taken from the responses of nodes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Facts {
-    /// Whether the set itself or another set reports that the set is closed.
+    /// Whether a member of the set's store, or a node of another set, reports that the set is closed.
     pub(crate) closed: bool,
     /// Number of nodes of the set that respond.
     pub(crate) responding: usize,
-    /// All voters by name, and whether they responded at any address. The list is empty if no StoreSvr responded.
+    /// Names of all voters of the store, each with whether the voter responds at any address. The list is empty if no
+    /// StoreSvr responded.
     pub(crate) voters: Vec<(String, bool)>,
-    /// Names of StoreSvrs that respond without a list of members, because the store was never formed.
+    /// Names of the StoreSvrs that respond without a list of members. Their store was never formed.
     pub(crate) unformed: Vec<String>,
-    /// Whether a StoreSvr reports that a majority of the voters is connected.
+    /// Whether any StoreSvr of the set reports a leader with a majority of the voters.
     pub(crate) quorum: bool,
-    /// Milliseconds since any StoreSvr last reported a majority of the voters; 0 if unknown.
+    /// Milliseconds since any StoreSvr last reported a majority of the voters. It is 0 if unknown, and while there is a
+    /// majority.
     pub(crate) quorum_lost_ms: u64,
     /// Uptime in milliseconds of the responding StoreSvr that started first.
     pub(crate) store_uptime_ms: u64,
     /// Whether a responding StoreSvr has the definition of the set.
     pub(crate) defined: bool,
-    /// Reason why the restored set serves nothing yet; empty if the set is not in quarantine.
+    /// Reason why the set, which was restored from a backup, serves nothing yet. It is empty if the set is not in
+    /// quarantine.
     pub(crate) quarantine: String,
-    /// Number of sections of the set, including delayed sections; `None` if no StoreSvr responded.
+    /// Number of sections of the set, including the delayed sections. It is `None` if no StoreSvr responded.
     pub(crate) sections: Option<u32>,
-    /// Number of sections whose owner has a lease that has not expired.
+    /// Number of sections whose owner has an unexpired lease.
     pub(crate) served: u32,
-    /// Number of sections that departed to another set some time ago and have not arrived. The next field has the
-    /// longest time since a departure, in milliseconds.
+    /// Number of sections that departed to another set at least one second ago and have not arrived. `delayed_ms` is
+    /// the longest time since one of these departures, in milliseconds.
     pub(crate) delayed: u32,
     pub(crate) delayed_ms: u64,
-    /// Names of allocators that stopped serving because they found that the store had lost entries, each with the
-    /// evidence.
+    /// Names of the AllocSvrs that stopped serving because they detected that the store had lost committed entries,
+    /// each with the evidence.
     pub(crate) halted: Vec<(String, String)>,
-    /// Names of allocators that callers cannot reach, each with the cause and the next step.
+    /// Names of the AllocSvrs that callers cannot reach, each with the cause and the operator's next step.
     pub(crate) withdrawn: Vec<(String, String)>,
-    /// Pairs of allocators. The second allocator of a pair cannot reach the first at its address for callers.
+    /// Pairs of AllocSvrs. In each pair, the second AllocSvr reports that it cannot reach the first at the first's
+    /// address for callers.
     pub(crate) unreached: Vec<(String, String)>,
-    /// Names of allocators that respond and have been running long enough for reports of their peers to count.
+    /// Names of the AllocSvrs that respond and have been running for at least ten seconds. Reports by other AllocSvrs
+    /// that they cannot reach an AllocSvr count only if its name is listed here.
     pub(crate) present: Vec<String>,
-    /// Evidence recorded in the store that committed entries were lost; empty if there is none.
+    /// Evidence, recorded in the store, that the store lost committed entries. It is empty if there is none.
     pub(crate) entries_lost: String,
-    /// StoreSvrs as which several processes respond, with the addresses of the processes.
+    /// StoreSvrs as which more than one process responds, with the addresses of these processes.
     pub(crate) copies: Nodes,
-    /// Names of the StoreSvrs that respond, by the id of the set that they report.
+    /// Names of the StoreSvrs that respond, by the id of the set to which they report to belong.
     pub(crate) set_ids: BTreeMap<u64, Vec<String>>,
-    /// Text about members of the store whose states differ; empty if the states are equal.
+    /// Text about members of the store whose states differ. It is empty if the states are equal.
     pub(crate) difference: String,
-    /// Names of the StoreSvrs that respond, by the lineage that they report.
+    /// Names of the StoreSvrs that respond, by the lineage that they report for the set.
     pub(crate) lineages: BTreeMap<u64, Vec<String>>,
     /// Number of allocators that respond.
     pub(crate) allocs: usize,
     /// Allocators without a lease, by name.
     pub(crate) unleased: Vec<String>,
-    /// Milliseconds left of the longest lease; 0 if there is none.
+    /// Remaining time of the longest lease, in milliseconds. It is 0 if no AllocSvr has a lease.
     pub(crate) lease_left_ms: u64,
-    /// Milliseconds since the most recent expiry of a lease; 0 if no allocator reports an expired lease.
+    /// Milliseconds since the most recent expiry of a lease. It is 0 if no AllocSvr reports an expired lease.
     pub(crate) lease_ended_ms: u64,
     /// StoreSvrs that do not respond at any address.
     pub(crate) silent_stores: Nodes,
     /// Allocators that do not respond at any address.
     pub(crate) silent_allocs: Nodes,
-    /// Highest count of restores that a StoreSvr reports, for any set of the cluster.
+    /// Highest count of restores of any set of the cluster, as far as StoreSvrs of this set report it.
     pub(crate) restores: u32,
-    /// The count of restores in the lineage that the set began by itself; 0 if the set did not begin a lineage by
-    /// itself.
+    /// Count of restores of the lineage that the set began without an operator, because another set knew of more
+    /// restores. It is 0 if the set began no lineage this way.
     pub(crate) begun: u32,
     /// Nodes whose certificates have expired or expire soon.
     pub(crate) expiry: Expiry,
-    /// StoreSvrs with the free bytes and the size in bytes of the file systems of their data.
+    /// Names of the StoreSvrs, each with the free bytes and the total bytes of the file system of its data directory.
     pub(crate) disks: Vec<(String, u64, u64)>,
-    /// Nodes whose clocks differ from the median of the cluster, with the milliseconds by which they are ahead of it.
+    /// Names of the nodes whose clocks differ from the median of the cluster's clocks, each with the milliseconds by
+    /// which its clock is ahead of the median.
     pub(crate) clocks: Vec<(String, i64)>,
     /// The pause of balancing; empty if balancing is not paused.
     pub(crate) paused: String,
     /// Number of sections that operators moved to an allocator.
     pub(crate) moved: u32,
-    /// Allocators that operators drain or have drained, with the number of their remaining sections.
+    /// Names of the AllocSvrs that operators drain or have drained, each with the number of sections that it still
+    /// owns.
     pub(crate) drained: Vec<(String, u32)>,
-    /// Names of the nodes that respond, by the version and revision of their program.
+    /// Names of the nodes that respond, by the version and source revision of their program.
     pub(crate) releases: BTreeMap<String, Vec<String>>,
-    /// Allocators whose leases expired in the last ten minutes, with the number of expiries.
+    /// Names of the AllocSvrs whose leases expired in the last ten minutes, each with the number of expiries.
     pub(crate) lapses: Vec<(String, u32)>,
 }
 
@@ -202,13 +211,13 @@ impl Facts {
         std::iter::once(verdict).chain(remarks).collect::<Vec<_>>().join("; ")
     }
 
-    /// Returns the remarks that apply, in the order of [`REMARKS`].
+    /// Returns the remarks that apply to these facts, in the order of [`REMARKS`].
     pub(crate) fn remarks(&self) -> impl Iterator<Item = (&'static Remark, Advice)> {
         REMARKS.iter().flat_map(|remark| (remark.text)(self).into_iter().map(move |advice| (remark, advice)))
     }
 
-    /// Returns the StoreSvrs that do not respond. Voters without a known address are included, and StoreSvrs with
-    /// expired certificates are excluded.
+    /// Returns texts that name the StoreSvrs that do not respond. Voters whose addresses are not known are included.
+    /// StoreSvrs with expired certificates are excluded, because another remark names them.
     fn missing_stores(&self) -> Vec<String> {
         let silent =
             |(name, _): &&(String, bool)| !self.silent_stores.contains_key(name) && !self.expiry.is_cause(name);
@@ -216,7 +225,7 @@ impl Facts {
         listed(&self.silent_stores).chain(unknown).collect()
     }
 
-    /// Returns the number of voters that respond, and the number of all voters.
+    /// Returns two numbers, the voters of the store that respond and all voters.
     fn voters_responding(&self) -> (usize, usize) {
         (self.voters.iter().filter(|(_, responds)| *responds).count(), self.voters.len())
     }
@@ -238,7 +247,7 @@ impl Facts {
     }
 }
 
-/// Returns a text for each node, with its addresses, such as `s1 (h:1)`.
+/// Returns a text for each node with its name and its addresses, such as `s1 (h:1)`.
 fn listed(nodes: &Nodes) -> impl Iterator<Item = String> {
     nodes.iter().map(|(name, addrs)| {
         let addrs = addrs.iter().map(String::as_str).collect::<Vec<_>>().join(", ");

@@ -1,60 +1,63 @@
-//! Rarely needed state of a user: holes between its numbers, values that reads returned, and numbers that a `prev` or
-//! an exact read named as allocated although no call has got them.
+//! Rarely needed state of a user. It consists of the holes between the user's numbers, the values that reads returned,
+//! and the numbers that a `prev` or an exact read reported as allocated before any call had got them.
 
 use std::time::Duration;
 
 use crate::runs::{Run, RunSet};
 
-/// Most unexplained numbers kept per user. If there are more, the oldest are dropped and only counted.
+/// Largest number of orphans kept per user. If there are more, the oldest orphans are dropped and only counted.
 pub(super) const MAX_ORPHANS: usize = 64;
 
-/// Most lost attempts kept per user. A lost attempt has an unknown outcome, so it may explain a number that was named.
-/// Older attempts are only counted, and are assumed to be able to explain any number.
+/// Largest number of lost attempts kept per user. A lost attempt has an unknown outcome, so it may have got a number
+/// that a `prev` or a read reported as allocated. Older attempts are only counted, and each of them is assumed to be
+/// able to explain any number.
 const MAX_LOST: usize = 1_024;
 
-/// State of a user other than its newest run of numbers.
+/// State of a user other than the run with the user's largest numbers.
 #[derive(Debug, Default)]
 pub(super) struct Cold {
-    /// Runs below the newest run.
+    /// Runs below the run with the largest numbers.
     pub(super) older: RunSet,
     /// Numbers between the `prev` and the first number of an allocation. No call may get any of them.
     pub(super) closed: RunSet,
-    /// Numbers of a call except its last number, kept if a read was in flight when the call ended. No exact read may
-    /// return any of them.
+    /// Numbers of calls, each without the last number of its call. They are kept for calls that ended while a read was
+    /// in flight. No exact read may return any of them.
     pub(super) inner: RunSet,
-    /// Targets of advances. An exact read may return a target as soon as the advance was sent.
+    /// Targets of advances. An exact read may return a target as soon as the request of the advance was sent.
     pub(super) targets: RunSet,
-    /// Numbers that were named as allocated before a call had got them. A call may have got some of them since. If
-    /// there are too many, the oldest are dropped and only counted, in `orphans_dropped`.
+    /// Numbers that a `prev` or an exact read reported as allocated before any call had got them. A call may have got
+    /// some of them since then. If there are more than [`MAX_ORPHANS`], the oldest are dropped and only counted, in
+    /// `orphans_dropped`.
     pub(super) orphans: Vec<Orphan>,
     pub(super) orphans_dropped: u64,
-    /// Lowest number that the history has of the user, set when the user's numbers first have a hole. The history knows
-    /// nothing about lower numbers.
+    /// Lowest number of the user in the history. It is set when the user's numbers have a hole for the first time.
+    /// Lower numbers were allocated before the history began, so no call needs to explain them.
     pub(super) begin: Option<u64>,
     /// Attempts with an unknown outcome. `lost_dropped` counts the older attempts that are no longer kept.
     lost: Vec<Attempt>,
     lost_dropped: usize,
-    /// `read` is the largest number that a read returned or an advance reached. `read_bound` is the same without exact
-    /// reads.
+    /// `read` is the largest number that a read returned or an advance reached. `read_bound` is the largest number that
+    /// a read returned as an upper bound or an advance reached.
     pub(super) read: u64,
     pub(super) read_bound: u64,
-    /// Total number of runs above which old runs are dropped, if it is above `MAX_RUNS`.
+    /// Total number of runs above which old runs are dropped. It has no effect while it is below `MAX_RUNS`.
     pub(super) fold_at: usize,
 }
 
-/// A number that a `prev` or an exact read named.
+/// A number that a `prev` or an exact read reported as allocated before any call had got it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Orphan {
     pub(super) number: u64,
-    /// Whether a read named it.
+    /// Whether a read reported the number.
     pub(super) read: bool,
-    /// Time of the first naming. `named` is in events, and `at` is on the clock of the history.
+    /// Time at which the number was first reported as allocated. `named` counts the starts and ends of calls so far,
+    /// and `at` is the time since the start of the history.
     pub(super) named: u64,
     pub(super) at: Duration,
 }
 
-/// An attempt that may have taken a number. `started` is the event at which its call was sent, and `floor` is the floor
-/// of that call.
+/// Attempt of a call with an unknown outcome, so it may have got a number. `started` is the count of starts and ends of
+/// calls at which the attempt's call started, and `floor` is the floor of that call.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Attempt {
     pub(super) started: u64,
@@ -62,15 +65,16 @@ pub(super) struct Attempt {
 }
 
 impl Attempt {
-    /// Returns whether the attempt may have got the orphan's number. This is so if the attempt was sent before the
-    /// number was named, and the number is above the attempt's floor.
+    /// Returns whether the attempt may have got the orphan's number. The attempt may have got the number if its call
+    /// started before the number was reported as allocated, and if the number is above the call's floor.
     fn explains(self, orphan: &Orphan) -> bool {
         self.started < orphan.named && self.floor < orphan.number
     }
 }
 
 impl Cold {
-    /// Records a number that was named as allocated. The call that got the number need not have ended yet.
+    /// Records a number that a `prev` or a read reported as allocated. The call that got the number need not have ended
+    /// yet.
     pub(super) fn must_be_given(&mut self, top: Run, orphan: Orphan) {
         let number = orphan.number;
         let is_target = orphan.read && self.targets.contains(number);
@@ -91,16 +95,17 @@ impl Cold {
         self.orphans.push(orphan);
     }
 
-    /// Removes each orphan whose number a call has got since the number was named.
+    /// Removes each orphan whose number a call has got since the number was reported as allocated.
     pub(super) fn settle(&mut self, top: Run) {
         let older = &self.older;
         self.orphans.retain(|orphan| !top.contains(orphan.number) && !older.contains(orphan.number));
     }
 
-    /// Removes the orphans whose numbers are in `run`, the numbers of a call. If the call is `sound`, which means that
-    /// it broke no promise itself, this also removes the exact reads that the call contradicts, and returns their
-    /// number. A read is contradicted if it returned a number of the call other than the last, or a number in `gap`,
-    /// which is between the call's `prev` and its first number.
+    /// Processes a call that got the numbers in `run`. Removes the orphans with these numbers. If the call is `sound`,
+    /// which means that it broke no promise itself, also removes the orphans from exact reads that the call
+    /// contradicts, and returns the count of these orphans. The call contradicts a read if the read returned a number
+    /// of the call other than its last number, or a number in `gap`, the numbers between the call's `prev` and its
+    /// first number.
     pub(super) fn take_in(&mut self, run: Run, gap: Option<Run>, sound: bool) -> u64 {
         let inner = inner(run);
         let mut inexact = 0;
@@ -117,7 +122,7 @@ impl Cold {
     pub(super) fn lose(&mut self, attempt: Attempt, attempts: u32) {
         for _ in 0..attempts {
             if self.lost.len() == MAX_LOST {
-                // The attempt that was sent first explains the most numbers.
+                // The attempt whose call started first can explain the most numbers.
                 let oldest = (0..MAX_LOST).min_by_key(|at| self.lost[*at].started).expect("there are some");
                 self.lost.swap_remove(oldest);
                 self.lost_dropped += 1;
@@ -126,12 +131,13 @@ impl Cold {
         }
     }
 
-    /// Returns the orphans above `begin` that neither a lost attempt nor a call in flight explains, and the number of
-    /// dropped orphans that nothing explains.
+    /// Returns the orphans above `begin` that neither a lost attempt nor one of the calls in flight, `flights`,
+    /// explains, and the count of dropped orphans that no lost attempt explains.
     ///
-    /// If the attempts are sorted by their start, the attempts that can explain an orphan come first, because a later
-    /// attempt never has a lower floor. So the orphans with the fewest possible attempts are matched first, which
-    /// leaves as few orphans as possible unexplained.
+    /// Each lost attempt explains at most one orphan. If the attempts are sorted by their start, the attempts that can
+    /// explain an orphan are at the beginning of the list, because an attempt that started later never has a lower
+    /// floor. So this function first assigns attempts to the orphans that the fewest attempts can explain, which leaves
+    /// as few orphans as possible unexplained.
     pub(super) fn unexplained(&self, top: Run, begin: u64, flights: &[Attempt]) -> (Vec<Orphan>, u64) {
         let given = |number| top.contains(number) || self.older.contains(number);
         let mut open: Vec<(usize, Orphan)> = self

@@ -1,7 +1,9 @@
-//! Offline checker of the promises about ids of a series. It checks all calls that got a response.
+//! Offline checker of the promises about ids of a series. It receives all calls that got a response, after the last
+//! call has ended.
 //!
-//! Ids must be unique, and the ids of a call must ascend. In a counter or in a single lane, ids must also be ordered in
-//! real time. The time in an id must be the time of its call.
+//! Ids must be unique, and the ids of a call must ascend. If a counter or a single lane makes the ids, each id must
+//! also be above every id that had arrived before the request for the id was sent. The time in an id must be the time
+//! of the call that got the id, within the limits of [`IdTime`].
 
 use std::fmt;
 use std::time::Instant;
@@ -13,8 +15,8 @@ pub struct IdCall {
     pub sent: Instant,
     /// Time after the response arrived.
     pub received: Instant,
-    /// Time before the request was sent and time after the response arrived, in milliseconds since 1970, on the clock
-    /// that the ids of the series should follow.
+    /// Wall-clock times just before the request was sent and just after the response arrived, in milliseconds since
+    /// 1970. The times in the ids are compared with them.
     pub clock_ms: (u64, u64),
     /// The ids of the response, in its order.
     pub ids: Vec<u64>,
@@ -23,23 +25,23 @@ pub struct IdCall {
 /// The promises for a series, in addition to uniqueness.
 #[derive(Clone, Copy, Debug)]
 pub struct IdPromises {
-    /// Whether each id must be above every id that had arrived before its own request was sent.
+    /// Whether each id must be above every id that had arrived before the request for the id was sent.
     pub is_ordered: bool,
     /// Position of the time in an id; `None` for a counter.
     pub time: Option<IdTime>,
 }
 
-/// Position of the time in an id, and the largest distance between that time and the clock.
+/// Position of the time in an id, and the limits of the difference between that time and the wall clock.
 #[derive(Clone, Copy, Debug)]
 pub struct IdTime {
     /// Time 0 of the ids in milliseconds since 1970.
     pub epoch_ms: u64,
     /// Number of bits below the time. The time is in milliseconds.
     pub bits_below: u32,
-    /// Largest time in milliseconds by which an id may be behind the clock when its request is sent; 0 if all clocks
-    /// are right.
+    /// Largest time in milliseconds by which the time in an id may be before the start of the id's call; 0 if all
+    /// clocks are right.
     pub behind_ms: u64,
-    /// Largest time in milliseconds by which an id may be ahead of the clock when its response arrives.
+    /// Largest time in milliseconds by which the time in an id may be after the end of the id's call.
     pub ahead_ms: u64,
 }
 
@@ -50,16 +52,16 @@ pub enum IdViolation {
     Twice(u64),
     /// An id is 0 or above 2^63-1.
     OutOfRange(u64),
-    /// An id is not above the id before it in a response.
+    /// An id is not above the id before it in the same response.
     Descends(u64),
-    /// A request was sent after an id had arrived, but the id in its response is not above the earlier id.
+    /// The id is not above an id that had arrived before the request was sent.
     Late {
         /// The id.
         id: u64,
         /// The highest id that had arrived before the request was sent.
         highest: u64,
     },
-    /// The time in an id is before the start or after the end of its call, by more than the promise allows.
+    /// The time in an id is before the start or after the end of the id's call, by more than [`IdTime`] allows.
     OutOfTime {
         /// The id.
         id: u64,
@@ -86,8 +88,8 @@ impl fmt::Display for IdViolation {
     }
 }
 
-/// Checks `calls`, which are all calls of a series that got a response, against the promises. Returns the number of
-/// their ids.
+/// Checks `calls`, which are all calls of a series that got a response, against the promises. Returns the number of ids
+/// in all calls.
 ///
 /// # Errors
 /// The first broken promise.

@@ -1,34 +1,38 @@
-//! Online checker of the promises about numbers. It checks the history of the calls of every test and tool that drives
-//! a cluster.
+//! Online checker of the promises about numbers. Every test and tool that drives a cluster reports its calls to a
+//! [`Checker`], which checks them while the test runs.
 //!
-//! Calls are allocations, reads and advances. For each user of a call, the *floor* is the largest number that any call
-//! had returned for the user before this call's request was sent. Every number that an allocation gets must be above
-//! the floor and must not have been allocated before. These two conditions are exactly "unique, and ordered in real
-//! time". Calls that overlap in time may be ordered either way.
+//! Calls are allocations, reads and advances. For each user of a call, the *floor* is the largest number that earlier
+//! calls had returned for the user before this call's request was sent. Every number that an allocation gets must be
+//! above the floor and must not have been allocated before. These two conditions are exactly "unique, and ordered in
+//! real time". The numbers of two calls that overlap in time may be in either order.
 //!
 //! The chain of `prev`s is checked against the same history. The `prev` of an allocation must be below the allocation's
-//! first number and not below the floor, and no number between `prev` and the first number may ever be allocated. A
-//! call without a response is recorded as "maybe". It raises no floor. It may explain one number that a `prev` or an
-//! exact read named as allocated and that no other call got, if the call was sent before this naming and the number is
-//! above the call's floor.
+//! first number and not below the floor, and no number between `prev` and the first number may ever be allocated.
+//!
+//! A `prev` or an exact read *names* a number, which means that it reports the number as allocated. Some call must have
+//! got each named number, but the response of that call may have been lost. So an attempt of a call without a response,
+//! a *lost attempt*, can explain one named number that no call got, if the attempt's call was sent before the number
+//! was named, and the number is above the call's floor. A lost attempt raises no floor.
 //!
 //! The value of a read must not be below the floor. An exact value must have been the last allocated number at some
-//! time between the start and the end of the read. So it must be the last number of a call that was sent before the
-//! read ended, or the target of an advance. It must not be inside the numbers of a call, and no `prev` may skip it. To
-//! have these conditions checked, begin the read with [`Checker::start_read`].
+//! time between the start and the end of the read. So an exact value must be the last number of a call that was sent
+//! before the read ended, or the target of an advance. An exact value must not be a number of a call other than the
+//! call's last number, and must not be between the `prev` and the first number of an allocation. The checker checks
+//! these conditions for reads that begin with [`Checker::start_read`].
 //!
-//! An advance raises the counter of a user to a target. After the advance is done, later numbers must be above the
-//! target, and reads must not be below it. An exact read may return the target. A `prev` may not, because no call got
-//! the target.
+//! An advance raises the counter of a user to a target. Numbers of calls that start after the end of the advance must
+//! be above the target, and reads that start after that end must not return a number below the target. An exact read
+//! may return the target. A `prev` must not be the target, because no call got the target.
 //!
-//! A complete history ([`Checker::complete`]) contains all calls of its users, so one of its calls must explain each
-//! number that was named. While sections move only by handover ([`Checker::seamless`]), every item must get a number,
-//! and its numbers must begin right after its `prev`.
+//! A complete history ([`Checker::complete`]) contains all calls of its users, so a call or a lost attempt of the
+//! history must explain each named number. While sections move only by handover ([`Checker::seamless`]), every item
+//! must get numbers, and the numbers must begin right after the item's `prev`.
 //!
-//! **Invariant:** the caller reports the start of a call before it sends the request, and the end after the response
-//! arrived. Then a violation that the checker finds is a violation by the service. The checker reads no clock and sends
-//! nothing. It keeps one run of consecutive numbers per user, and more runs only if there are holes between them, so it
-//! can check millions of numbers a second.
+//! **Invariant:** the test or tool reports the start of a call before it sends the request, and the end of the call
+//! after the response arrived. As long as the test or tool keeps this rule, every violation that the checker finds is a
+//! violation by the service. The checker reads no clock and sends nothing. The checker keeps one run of consecutive
+//! numbers per user, and further runs only if there are holes between the user's numbers, so it can check millions of
+//! numbers a second.
 
 use std::time::Duration;
 
@@ -48,11 +52,11 @@ use runs::Run;
 /// The largest possible number.
 pub const MAX_SEQ: u64 = (1 << 63) - 1;
 
-/// Most violations that are kept with their details, enough to see a pattern on one screen. Further violations are only
-/// counted.
+/// Largest number of violations that are kept with their details. It is enough to see a pattern on one screen. Further
+/// violations are only counted.
 const MAX_DETAILS: usize = 20;
 
-/// Most runs kept of one user. If there are more, the lowest runs are dropped, unless a call in flight may still be
+/// Number of runs of one user above which the user's lowest runs are dropped, unless a call in flight may still be
 /// compared with them.
 const MAX_RUNS: usize = 64;
 
@@ -60,11 +64,13 @@ const MAX_RUNS: usize = 64;
 #[derive(Debug)]
 pub struct Checker {
     users: Vec<State>,
-    /// Rarely needed state of users. A user's `cold` is the index of its entry here, plus one; 0 if it has no entry.
+    /// Rarely needed state of users. The index of a user's entry is [`State::cold`] minus 1. If [`State::cold`] is 0,
+    /// the user has no entry.
     cold: Vec<Cold>,
     calls: Vec<Flight>,
     free: Vec<usize>,
-    /// A user with too many runs. Its old runs are dropped after the last item of the call whose end is being recorded.
+    /// User with too many runs, found while the end of a call is being recorded. After the last item of that call, the
+    /// user's old runs are dropped.
     full: Option<User>,
     seamless: bool,
     complete: bool,
@@ -76,8 +82,8 @@ pub struct Checker {
     details: Vec<Violation>,
 }
 
-/// State of a user. `top` is the run of its largest numbers, so the last number of `top` is the largest number
-/// returned.
+/// State of a user. `top` is the run with the user's largest numbers, so the last number of `top` is the largest number
+/// that an allocation returned for the user.
 #[derive(Clone, Copy, Debug)]
 struct State {
     top: Run,
@@ -88,7 +94,7 @@ struct State {
 struct Flight {
     items: Vec<(User, u64)>,
     sent: Duration,
-    /// Number of events up to its start.
+    /// Value of [`Checker::events`] at the start of the call.
     started: u64,
     kind: Kind,
 }
@@ -123,8 +129,8 @@ impl Checker {
         }
     }
 
-    /// Sets the largest number that a user got in an earlier history, which this history continues. Must be called
-    /// before the user's first call starts.
+    /// Continues an earlier history of `user`, in which the user's largest number was `floor`. Must be called before
+    /// the user's first call starts.
     pub fn join_floor(&mut self, user: User, floor: u64) {
         let state = &mut self.users[user.0 as usize];
         assert!(state.top.is_empty(), "a floor is joined before the first response");
@@ -133,20 +139,21 @@ impl Checker {
         }
     }
 
-    /// Returns the largest number that was returned for a user; 0 if there is none.
+    /// Returns the largest number that an allocation returned for `user`, in this or a continued history; 0 if there is
+    /// none.
     pub fn floor(&self, user: User) -> u64 {
         self.users[user.0 as usize].top.last
     }
 
-    /// Declares that from now on sections move only by handover, so every item must get a number, right after the
-    /// previous number. The first number of a user needs no previous number. After a crash the owner does not know the
-    /// previous number, so each user must have made a call between the last crash and this declaration.
+    /// Declares that from now on sections move only by handover. So no item may fail, and the numbers of an item must
+    /// begin right after the item's `prev`, or after the target of an advance. The first response for a user after a
+    /// crash has no `prev`, so each user must have made a call between the last crash and this declaration.
     pub fn seamless(&mut self) {
         self.seamless = true;
     }
 
-    /// Declares that the history contains every call of its users from their first number on. Then a number that a
-    /// `prev` or an exact read names, and that no call explains, is a violation.
+    /// Declares that the history contains every call of its users from their first number on. So a number that a `prev`
+    /// or an exact read returns as allocated is a violation if no call of the history can have got it.
     pub fn complete(&mut self) {
         self.complete = true;
     }
@@ -186,7 +193,7 @@ impl Checker {
     }
 
     /// Records the end of an allocation. `outcomes` has one outcome for each item, in the order in which the items were
-    /// passed to the start.
+    /// passed to [`Checker::start`].
     pub fn end(&mut self, id: CallId, now: Duration, outcomes: impl IntoIterator<Item = Outcome>) {
         self.events += 1;
         let mut flight = std::mem::take(&mut self.calls[id.0]);
@@ -220,7 +227,7 @@ impl Checker {
     }
 
     /// Records the end of a read. `readings` has one reading for each item, in the order in which the items were passed
-    /// to the start.
+    /// to [`Checker::start_read`].
     pub fn end_read(&mut self, id: CallId, now: Duration, readings: impl IntoIterator<Item = Reading>) {
         self.events += 1;
         let mut flight = std::mem::take(&mut self.calls[id.0]);
@@ -276,8 +283,8 @@ impl Checker {
         tally
     }
 
-    /// Returns the unexplained numbers that are kept. They were named as allocated, although no call of the history got
-    /// them.
+    /// Returns numbers that a `prev` or an exact read reported as allocated, although no call of the history can have
+    /// got them. The history keeps at most 64 such numbers per user; [`Checker::tally`] counts all of them.
     pub fn phantoms(&self) -> Vec<Phantom> {
         let phantom = |user, Orphan { number, read, at, .. }: Orphan| Phantom { user, number, read, named: at };
         self.unexplained()
@@ -285,8 +292,8 @@ impl Checker {
             .collect()
     }
 
-    /// Returns, for each user, the unexplained numbers that are kept, and the count of unexplained numbers that are not
-    /// kept.
+    /// Returns, for each user, the kept numbers that a `prev` or an exact read reported as allocated although no call
+    /// and no lost attempt explains them, and the count of such numbers that are no longer kept.
     fn unexplained(&self) -> impl Iterator<Item = (User, Vec<Orphan>, u64)> {
         let users = (0..).map(User).zip(&self.users).filter(|(_, state)| state.cold != 0);
         users.filter_map(|(user, State { top, cold })| {
@@ -302,14 +309,14 @@ impl Checker {
         })
     }
 
-    /// Returns the user's calls in flight that may get a number.
+    /// Returns the calls in flight that may get a number for `user`.
     fn in_flight(&self, user: User) -> Vec<Attempt> {
         let calls = self.calls.iter().filter(|call| call.kind == Kind::Any);
         let items = calls.flat_map(|call| call.items.iter().map(|(user, floor)| (*user, *floor, call.started)));
         items.filter(|item| item.0 == user).map(|(_, floor, started)| Attempt { started, floor }).collect()
     }
 
-    /// Returns the number of users that got a number, in this history or in the history that this one continues.
+    /// Returns the number of users that got a number, in this history or in the earlier history that it continues.
     pub fn users_seen(&self) -> usize {
         self.users.iter().filter(|state| !state.top.is_empty()).count()
     }
@@ -325,7 +332,7 @@ impl Checker {
         assert!(count > 0, "a call asks for at least one number");
         self.tally.allocations += u64::from(count);
         let State { top, cold } = &mut self.users[user.0 as usize];
-        // The numbers of one call need to be distinguished from each other only if there are reads.
+        // The checker needs to know which number of a call is its last only if there are reads.
         let unread = count == 1 || (self.reads == 0 && *cold == 0);
         // In the usual case, `prev` is the user's last number, and the new numbers follow it directly. So they are
         // above every floor, were not seen before, and leave no hole.
@@ -338,8 +345,8 @@ impl Checker {
         }
     }
 
-    /// Checks an item on the slow path. Every item takes this path unless it is simply the successor of the user's last
-    /// number.
+    /// Checks the numbers of an item against the full state of its user. [`Checker::given`] skips this slower check if
+    /// the numbers simply follow the user's last number.
     #[cold]
     fn judge(&mut self, item: Item) {
         let Item { user, value, count, prev, floor, answered, .. } = item;
@@ -369,7 +376,7 @@ impl Checker {
                 cold.closed.insert(gap);
             }
             // A floor above `read_bound` was allocated, even if the run that ends at the floor was dropped. A floor up
-            // to `read_bound` may be the upper bound of a read, so a call must still return it.
+            // to `read_bound` may be the upper bound that a read returned, so it is not known to be allocated.
             if prev != floor || prev <= cold.read_bound {
                 cold.must_be_given(*top, Orphan { number: prev, read: false, named, at: answered });
             }
@@ -415,8 +422,8 @@ impl Checker {
         }
     }
 
-    /// Drops runs that no call in flight can be compared with, because their numbers are below every present and future
-    /// floor.
+    /// Drops old runs of `user`. No call needs to be compared with them any more, because their numbers are not above
+    /// the floor of any call in flight or of any future call.
     fn fold(&mut self, user: User) {
         let in_flight = self.calls.iter().flat_map(|call| &call.items).filter(|item| item.0 == user).map(|item| item.1);
         let floor = in_flight.min().unwrap_or(self.users[user.0 as usize].top.last);

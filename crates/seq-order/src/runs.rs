@@ -1,5 +1,5 @@
-//! Sets of numbers, stored as runs without holes. The numbers of a user are nearly contiguous, so a set has only a few
-//! runs.
+//! Sets of numbers. A set is stored as runs of consecutive numbers. The numbers of a user are nearly contiguous, so
+//! their set has only a few runs.
 
 /// The numbers `first ..= last`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,7 +11,7 @@ pub(super) struct Run {
 }
 
 impl Run {
-    /// The empty run below number 1. If a user's first number is 1, it extends this run.
+    /// The empty run below number 1. If a user's first number is 1, that number extends this run.
     pub(super) const EMPTY: Run = Run { first: 1, last: 0 };
 
     pub(super) fn is_empty(self) -> bool {
@@ -34,7 +34,7 @@ pub(super) struct RunSet {
 }
 
 impl RunSet {
-    /// Adds a nonempty run; returns whether the set already contained any of its numbers.
+    /// Adds a nonempty run; returns whether the set already contained any number of the run.
     pub(super) fn insert(&mut self, run: Run) -> bool {
         assert!(!run.is_empty());
         let from = self.runs.partition_point(|other| other.last + 1 < run.first);

@@ -1,4 +1,4 @@
-//! Types of a history: calls, the outcomes of their items, and faults.
+//! Types of a history, namely calls, outcomes of the items of a call, and violations of a promise.
 
 use std::time::Duration;
 
@@ -39,7 +39,7 @@ pub enum Outcome {
 pub enum Reading {
     /// The last allocated number, exactly; 0 if there is none.
     Exact(u64),
-    /// The last allocated number is at most this number, and every later number is above this number.
+    /// The last allocated number is at most this number, and every number that is allocated later is above this number.
     UpperBound(u64),
     /// The read was refused or got no response.
     Failed,
@@ -48,8 +48,8 @@ pub enum Reading {
 /// Outcome of an advance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Advancing {
-    /// The counter is at the target, or other calls have moved it above the target. Every later number is above the
-    /// target.
+    /// The counter is at the target, or other calls have moved it above the target. Every number that is allocated
+    /// later is above the target.
     Done,
     /// Refused because the counter is past the target; nothing moved.
     Past,
@@ -64,20 +64,21 @@ pub enum Fault {
     Duplicate,
     /// A number is not above the floor.
     Decrease,
-    /// The `prev` of an allocation contradicts other allocated numbers, or a number is between the `prev` and the first
-    /// number of another allocation.
+    /// The chain of `prev`s is broken. Either the `prev` of an allocation is below the floor or not below the
+    /// allocation's first number, or a number was allocated between the `prev` and the first number of an allocation.
     ChainBreak,
     /// A number is outside of `1 ..= 2^63-1`.
     Malformed,
-    /// A read returned a number below its floor, or an advance was reported as done although its target is below the
-    /// floor.
+    /// A read returned a number below the read's floor, or an advance was reported as done although its target is below
+    /// the advance's floor.
     StaleRead,
-    /// An exact read returned a number that was never the last number of a call, because it is inside the numbers of
-    /// one call, or between the `prev` and the first number of a call. If the response of that call arrived after the
-    /// read's, the violation is reported with the item of the call.
+    /// An exact read returned a number that was never a user's last number, because a call got this number together
+    /// with larger numbers, or because it is between the `prev` and the first number of a call. If the response of that
+    /// call arrived after the response of the read, the [`Violation`] has the item of the call instead of the item of
+    /// the read.
     InexactRead,
-    /// The numbers of an item do not begin right after its `prev`, in a history that
-    /// [`Checker::seamless`](crate::Checker::seamless) declared seamless.
+    /// The numbers of an item do not begin right after the item's `prev`, although
+    /// [`Checker::seamless`](crate::Checker::seamless) was declared.
     Gap,
 }
 
@@ -90,7 +91,7 @@ pub struct Violation {
     pub item: Item,
 }
 
-/// Numbers of one item, with the facts that they are checked against.
+/// Numbers of one item, with the floor and the times that they are checked against.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Item {
     /// The user.
@@ -101,7 +102,7 @@ pub struct Item {
     pub count: u32,
     /// The `prev` returned.
     pub prev: u64,
-    /// The largest number returned or read before the request was sent.
+    /// The largest number that any call had returned for the user before the request was sent.
     pub floor: u64,
     /// Time at which the request was sent, since the start of the history.
     pub sent: Duration,
@@ -109,16 +110,17 @@ pub struct Item {
     pub answered: Duration,
 }
 
-/// A number that a `prev` or an exact read named, but that no call of the history got and no lost attempt can explain.
+/// A number that a `prev` or an exact read reported as allocated, although no call of the history got it and no attempt
+/// without a response can have got it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Phantom {
     /// The user.
     pub user: User,
     /// The number.
     pub number: u64,
-    /// Whether an exact read named it; otherwise a `prev` did.
+    /// Whether an exact read reported the number; otherwise a `prev` did.
     pub read: bool,
-    /// Time of the first naming, since the start of the history.
+    /// Time at which the number was first reported, since the start of the history.
     pub named: Duration,
 }
 
@@ -139,17 +141,18 @@ pub struct Tally {
     pub stale_reads: u64,
     /// Exact reads of a number that was never the last number of a call.
     pub inexact_reads: u64,
-    /// Items of a seamless history whose numbers do not begin right after their `prev`.
+    /// Items whose numbers do not begin right after the item's `prev`, counted since
+    /// [`Checker::seamless`](crate::Checker::seamless) was declared.
     pub gaps: u64,
-    /// Allocations, reads and advances of a seamless history that failed, counted in items. An advance that is refused
-    /// because the counter is past its target has not failed.
+    /// Items of allocations, reads and advances that failed since [`Checker::seamless`](crate::Checker::seamless) was
+    /// declared. An advance that is refused because the counter is past its target has not failed.
     pub unserved: u64,
-    /// Numbers that a `prev` or an exact read named, although no call of this history got them and no lost attempt
-    /// explains them. Other callers of the same users must have got them. A call in flight that may still explain a
-    /// number is assumed to explain it.
+    /// Numbers that a `prev` or an exact read reported as allocated, although no call of this history got them and no
+    /// attempt without a response can have got them. Callers outside this history must have got them. Numbers that a
+    /// call in flight may have got are not counted.
     pub foreign_prevs: u64,
-    /// The same count as `foreign_prevs`, in a complete history. Such a history has no other callers, so each of these
-    /// numbers is a broken promise.
+    /// The same numbers as in `foreign_prevs`, but counted here if the history is complete. There are no callers
+    /// outside a complete history, so each of these numbers is a broken promise.
     pub phantoms: u64,
 }
 

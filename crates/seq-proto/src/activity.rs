@@ -1,31 +1,34 @@
-//! The activity of sections on the wire.
+//! Conversion of the recorded activity of sections to the responses that are sent on the wire.
 
 use seq_core::SectionId;
 use seq_core::activity::{self, Activity, Columns, Figures, Layer, Levels, Resolution};
 
 use crate::v1::{ActivityColumn, ActivityLayer, ListActivityRequest, ListActivityResponse, SectionFigures};
 
-/// Limit on the sections in the columns of a response. With so many sections, the levels take a megabyte.
+/// Limit on the sections whose activity over time is in one response. The activity levels of this number of sections
+/// take a megabyte.
 const MAX_SECTIONS: u32 = 8_192;
 
 /// Busiest sections in a response.
 const MAX_TOP: u32 = 10_000;
 
-/// Smallest difference to the wall clock, in milliseconds, for which recorded times are corrected. With smaller
-/// differences the times are not corrected, so that the columns of all nodes begin at the same times.
+/// Smallest difference between recorded times and the wall clock, in milliseconds, for which recorded times are
+/// corrected when they are sent. Times with a smaller difference are not corrected, so that the periods for which
+/// activity was recorded begin at the same times on all nodes.
 const CORRECTED_FROM_MS: u64 = 1_000;
 
-/// Relation of recorded times, which do not jump when the wall clock is set, to the wall clock. All times are
-/// milliseconds since 1970.
+/// Conversion between recorded times and the wall clock. Recorded times do not jump when the wall clock is set. All
+/// times are milliseconds since 1970.
 #[derive(Clone, Copy, Debug)]
 pub struct Times {
     now_ms: u64,
-    /// Time that is added to a recorded time when the recorded time is shown.
+    /// Milliseconds that are added to a recorded time to convert it to a time of the wall clock.
     shift: i64,
 }
 
 impl Times {
-    /// Creates the relation from two readings that were made at the same time.
+    /// Creates the conversion from two readings that were made at the same time: of the wall clock, and of the clock
+    /// for recorded times.
     #[must_use]
     pub fn new(wall_ms: u64, recorded_ms: u64) -> Times {
         let shift = wall_ms.wrapping_sub(recorded_ms).cast_signed();
@@ -49,18 +52,19 @@ impl Times {
     }
 }
 
-/// The part of an activity that a request needs. It is copied while the activity is locked, and converted to a response
-/// afterwards.
+/// The part of a node's activity that a request asks for. It is copied while the activity is locked, and converted to a
+/// response after the lock was released.
 #[derive(Debug)]
 pub enum Extract {
     /// Figures of the sections that are not at rest.
     Top(Vec<(SectionId, Figures)>, Layer),
-    /// Columns, with the resolution that they have.
+    /// Activity levels in columns, one column for each period of time, and the resolution, which determines the length
+    /// of the periods.
     Columns(Columns, Resolution),
 }
 
 impl Extract {
-    /// Copies the part of an activity that a request needs.
+    /// Copies the part of `activity` that `request` asks for. `times` converts the time in the request.
     #[must_use]
     pub fn of(activity: &Activity, request: &ListActivityRequest, times: &Times) -> Extract {
         let layer = match request.layer() {
@@ -74,7 +78,7 @@ impl Extract {
         Extract::Columns(activity.columns(layer, resolution, times.recorded(request.since_ms)), resolution)
     }
 
-    /// Adds the copied part to a response. This takes milliseconds.
+    /// Converts the copied part and adds it to `response`. This takes milliseconds.
     pub fn fill(self, request: &ListActivityRequest, times: &Times, response: &mut ListActivityResponse) {
         let (columns, resolution) = match self {
             Extract::Top(figures, layer) => {

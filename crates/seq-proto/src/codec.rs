@@ -1,7 +1,8 @@
-//! The encoding of gRPC messages. Buffers have about the size of the messages in them.
+//! Codec for gRPC messages. Its buffers are about as large as the messages in them.
 //!
-//! The library's codec allocates 8 KiB for each request and 8 KiB for each response, even for small messages. Thousands
-//! of requests in flight would each hold that much memory and use that much of the CPU caches.
+//! The codec of the library tonic allocates 8 KiB for each request and 8 KiB for each response, even for small
+//! messages. With thousands of requests in flight, these buffers would take much memory and much space in the CPU
+//! caches.
 
 use std::marker::PhantomData;
 
@@ -10,10 +11,10 @@ use tonic::Status;
 use tonic::codec::{BufferSettings, EncodeBuf};
 use tonic_prost::{ProstCodec, ProstDecoder};
 
-/// Initial size of a buffer in bytes. A request for one number and its response each fit into it.
+/// Initial size of a buffer, in bytes. A request for one number fits into it, and so does its response.
 const BUFFER_BYTES: usize = 1 << 10;
 
-/// Number of bytes of a stream's encoded messages that are sent together. It is the library's default.
+/// Number of bytes of encoded messages of a stream that are sent together. It is the default of the library tonic.
 const STREAM_BYTES: usize = 32 << 10;
 
 fn buffers() -> BufferSettings {
@@ -49,7 +50,7 @@ where
     }
 }
 
-/// Encoder that reserves exactly the length of a message if the buffer has too little space for the message.
+/// Encoder that enlarges the buffer by exactly the length of a message if the message does not fit.
 #[derive(Debug)]
 pub struct Encoder<T>(PhantomData<T>);
 

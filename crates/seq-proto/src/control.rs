@@ -1,7 +1,7 @@
-//! Validation of requests to the store as they arrive from the wire. Each request is checked before it becomes a
-//! command.
+//! Validation and decoding of requests that arrive at the store from the wire. Each request is checked before it
+//! becomes a command.
 //!
-//! The fake store of tests validates requests with the same functions, so it has the same limits.
+//! The fake store for tests validates requests with the same functions, so it has the same limits as a real store.
 
 use seq_core::owner::Session;
 use seq_core::state::{CopyPart, Depart, Destination, Raise, Renew, Transfer};
@@ -82,7 +82,8 @@ fn copies(parts: &[v1::CopyPart]) -> Result<Vec<CopyPart>, Status> {
     Ok(parts.iter().map(part).collect())
 }
 
-/// Decodes the entries of a renewal that state which copies ownerships have started from.
+/// Decodes the entries of a renewal that name the ownerships whose kept copies the node has taken over, so that the
+/// store need not keep these copies any longer.
 fn taken(request: &RenewRequest) -> Result<Vec<(SectionId, Epoch)>, Status> {
     let (taken, epochs) = (&request.taken, &request.taken_epochs);
     if taken.len() != epochs.len() {
@@ -96,7 +97,7 @@ fn taken(request: &RenewRequest) -> Result<Vec<(SectionId, Epoch)>, Status> {
     Ok(taken.iter().zip(epochs).map(|(section, epoch)| (SectionId(*section), Epoch(*epoch))).collect())
 }
 
-/// Decodes the commit of a handover, in a set with this layout.
+/// Decodes a request to commit a handover, in a set with the layout `layout`.
 ///
 /// # Errors
 /// A refusal, if the request is malformed.
@@ -118,7 +119,7 @@ pub fn transfer(session: Session, request: &TransferRequest, layout: &Layout) ->
     })
 }
 
-/// Decodes the departure of a section in a set with this layout.
+/// Decodes a request to commit the departure of a section, in a set with the layout `layout`.
 ///
 /// # Errors
 /// A refusal, if the request is malformed.
@@ -148,7 +149,7 @@ pub fn depart(session: Session, request: &DepartRequest, layout: &Layout) -> Res
     })
 }
 
-/// Checks the numbers that every commit of a handover names.
+/// Checks the section, the epoch and the number of the attempt in a request to commit a handover or a departure.
 fn check_handover(layout: &Layout, section: u32, epoch: u64, handover_id: u64) -> Result<(), Status> {
     let count = layout.sections();
     if section >= count {
@@ -163,7 +164,7 @@ fn check_handover(layout: &Layout, section: u32, epoch: u64, handover_id: u64) -
     Ok(())
 }
 
-/// Decodes the raises in a request, in a set with this layout.
+/// Decodes the raises in a request, in a set with the layout `layout`.
 ///
 /// # Errors
 /// A refusal, if the request is malformed.
@@ -202,8 +203,8 @@ pub fn raises(request: &RaiseCeilingsRequest, layout: &Layout) -> Result<Vec<Rai
     Ok(raises)
 }
 
-/// Returns a section that is in the list twice; `None` if there is none. AllocSvrs send a sorted list, which is checked
-/// without a copy.
+/// Returns a section that is in the list more than once; `None` if there is none. The list that an AllocSvr sends is
+/// sorted, and a sorted list is checked without a copy.
 fn repeated(sections: &[u32]) -> Option<u32> {
     if sections.is_sorted_by(|one, next| one < next) {
         return None;

@@ -1,4 +1,5 @@
-//! Validation of messages from the wire. Decoded messages are checked here and converted to core types.
+//! Validation of messages from the wire. After a message was decoded, this module checks it and converts it to types of
+//! `seq_core`.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -16,12 +17,13 @@ pub struct Items<'a> {
     uids: &'a [u64],
     /// Counts of the items. If the list is empty, or if a count is 0, the item takes one number.
     counts: &'a [u32],
-    /// Newest epochs that the caller has seen. If the list is empty, the caller has seen none.
+    /// Newest epochs of the uids' sections that the caller has seen. If the list is empty, the caller has seen none.
     epochs: &'a [u64],
 }
 
 impl<'a> Items<'a> {
-    /// Checks the lists of a batch. Counts are checked later, item by item, by [`Items::iter`].
+    /// Checks that the lists of a batch have allowed lengths. The counts are checked later, item by item, by
+    /// [`Items::iter`].
     ///
     /// # Errors
     /// [`Refusal::EmptyBatch`], [`Refusal::BatchTooLarge`] or [`Refusal::CountsMismatch`].
@@ -35,8 +37,8 @@ impl<'a> Items<'a> {
         Ok(Items { uids, counts, epochs })
     }
 
-    /// Returns the items in the order of the request, each with the newest epoch that the caller has seen. If the count
-    /// of an item is out of range, the item has a refusal instead of a count.
+    /// Returns the items in the order of the request, each with the newest epoch of its section that the caller has
+    /// seen. If the count of an item is out of range, the item has a refusal instead of the count.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (Uid, Result<Count, Refusal>, Epoch)> {
         self.uids.iter().enumerate().map(|(index, uid)| {
             let count = self.counts.get(index).map_or(Ok(Count::ONE), |wire| count(*wire));
@@ -53,8 +55,8 @@ fn check_items(uids: &[u64]) -> Result<(), Refusal> {
     }
 }
 
-/// Checks that a request has a uid. If a node of an earlier release forwards a request for user 0, the request has no
-/// uid. Such a request has hops, which distinguish it from a caller's request without a uid.
+/// Checks that a request has a uid, and returns the uid. If `hops` is above 0, a node forwarded the request. In this
+/// case a missing uid is accepted as 0, because nodes of earlier releases leave out the uid 0.
 ///
 /// # Errors
 /// [`Refusal::UidMissing`].
@@ -65,7 +67,8 @@ pub fn uid(wire: Option<u64>, hops: u32) -> Result<Uid, Refusal> {
     }
 }
 
-/// Checks the number to which a uid is to be advanced. A missing number is treated as in [`uid`].
+/// Checks the number to which a uid is to be advanced, and returns it. If `hops` is above 0, a missing number is
+/// accepted as 0, for the same reason as a missing uid in [`uid`].
 ///
 /// # Errors
 /// [`Refusal::ToMissing`], or the errors of [`Target::new`].
@@ -76,7 +79,8 @@ pub fn to(wire: Option<u64>, hops: u32) -> Result<Target, Refusal> {
     }
 }
 
-/// Checks a count. A count of 0, which a message without a count has, is taken as 1.
+/// Checks the count of an item, and returns it. A count of 0 is taken as 1, because it is also the count of a message
+/// that states no count.
 ///
 /// # Errors
 /// [`Refusal::CountOutOfRange`].
@@ -84,7 +88,7 @@ pub fn count(wire: u32) -> Result<Count, Refusal> {
     if wire == 0 { Ok(Count::ONE) } else { Count::new(wire) }
 }
 
-/// Checks the number of times that a request was forwarded.
+/// Checks that a request was not forwarded more often than allowed.
 ///
 /// # Errors
 /// [`Refusal::TooManyHops`].
@@ -120,7 +124,7 @@ impl From<&RouteUpdate> for v1::Routes {
     }
 }
 
-/// Encodes the parts of runs that are within a range of sections.
+/// Encodes the parts of `runs` that are within the range `range` of sections.
 fn wire_runs(runs: &[RouteRun], range: Range<u32>) -> Vec<v1::RouteRun> {
     let part = |run: &RouteRun| {
         let (first, end) = (run.first.0.max(range.start), run.first.0.saturating_add(run.sections).min(range.end));
@@ -162,7 +166,8 @@ pub enum RoutesError {
         /// Name of the series.
         series: String,
     },
-    /// The routes have no version, or are changes relative to a version that is not older than their own.
+    /// The routes have no version, or contain changes relative to a version that is not older than the version of the
+    /// routes.
     #[error("routes of set {set:?}: version {version} on base {base}")]
     Version {
         /// The set it names.
@@ -180,7 +185,7 @@ pub enum RoutesError {
         /// The node.
         name: String,
     },
-    /// A run has no section, overlaps the run before it, or exceeds the layout.
+    /// A run has no section, overlaps the previous run, or extends beyond the layout.
     #[error("routes of set {set:?}: run of {sections} sections at {first} does not fit")]
     Run {
         /// The set it names.
@@ -190,7 +195,8 @@ pub enum RoutesError {
         /// Sections in the run.
         sections: u32,
     },
-    /// A run has an owner that is not among the nodes, or it has an owner although its sections are in another set.
+    /// A run has an owner that is not among the nodes in the routes, or has an owner although its sections are in
+    /// another set.
     #[error("routes of set {set:?}: section {first} belongs to node {owner}, which is not listed")]
     UnknownOwner {
         /// The set it names.
@@ -247,7 +253,8 @@ impl TryFrom<&v1::Routes> for RouteUpdate {
             let (first, sections) = (SectionId(run.first_section), run.sections);
             let route = Route { owner, epoch: Epoch(run.epoch), away: SetId(run.away_set_id) };
             match runs.last_mut() {
-                // The wire format splits a run at the section where the lanes begin.
+                // On the wire, a run that reaches from uids into lanes is split into two runs at the first section of
+                // lanes.
                 Some(RouteRun { first: of, sections: before, route: same })
                     if first.0 == lanes && of.0 + *before == lanes && *same == route =>
                 {

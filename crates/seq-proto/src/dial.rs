@@ -1,4 +1,4 @@
-//! Making of connections. All clients use this module, so that a simulation can replace the network here.
+//! Creation of connections. All clients use this module, so that a simulation can replace the network here.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,40 +6,42 @@ use std::sync::Arc;
 pub use seq_auth::ExpectedServer;
 use tonic::transport::{Channel, Endpoint};
 
-/// Function that makes a connection to an endpoint, if the expected server is at the endpoint.
+/// Function that creates a connection to an endpoint. The connection accepts only the expected server.
 type Connect = dyn Fn(Endpoint, &ExpectedServer) -> Channel + Send + Sync;
 
-/// Maker of connections to the servers that its user expects.
+/// Connector. It creates connections, and, over TLS, checks that each of them leads to the server that its user
+/// expects.
 ///
-/// Dials do not share connections. A pool has one dial, and one expectation for each address.
+/// Two connectors share no connections. A pool has one connector, and one expected server for each address.
 #[derive(Clone)]
 pub struct Dial {
     connect: Arc<Connect>,
-    /// The expected server. Dials over TLS check it. Without TLS there is nothing to check.
+    /// The expected server. Over TLS, each connection checks that its server is the expected one. Without TLS, there is
+    /// nothing to check.
     expected: ExpectedServer,
 }
 
 impl Dial {
-    /// Creates a dial that makes connections by `connect` and does not check the server. All options of the endpoint
-    /// passed to `connect` are already set. `connect` must not block, because a connection is opened only when it is
-    /// first needed.
+    /// Creates a connector that creates connections with `connect` and does not check the server. The endpoint that is
+    /// passed to `connect` has all its options set. `connect` must not block, because a connection is opened only when
+    /// it is first needed.
     pub fn new(connect: impl Fn(Endpoint) -> Channel + Send + Sync + 'static) -> Dial {
         Dial::checked(move |endpoint, _| connect(endpoint))
     }
 
-    /// Creates a dial like [`Dial::new`] that also checks, each time a connection is opened, that the server is the
-    /// expected one. Until [`Dial::expecting`] is called, any server is expected.
+    /// Creates a connector like [`Dial::new`] whose `connect` also checks, each time a connection is opened, that the
+    /// server is the expected server. Any server is expected until [`Dial::expecting`] is called.
     pub fn checked(connect: impl Fn(Endpoint, &ExpectedServer) -> Channel + Send + Sync + 'static) -> Dial {
         Dial { connect: Arc::new(connect), expected: ExpectedServer::any() }
     }
 
-    /// Creates a dial over TCP that does not delay small messages.
+    /// Creates a connector over TCP. Its connections send small messages without delay.
     #[must_use]
     pub fn tcp() -> Dial {
         Dial::new(|endpoint| endpoint.connect_lazy())
     }
 
-    /// Returns a dial that makes the same connections and expects another server.
+    /// Returns a connector that creates connections in the same way and expects the server `expected`.
     #[must_use]
     pub fn expecting(&self, expected: ExpectedServer) -> Dial {
         Dial { connect: self.connect.clone(), expected }

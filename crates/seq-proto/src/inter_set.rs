@@ -1,4 +1,4 @@
-//! Validation of the messages between the stores of different sets, as they arrive from the wire.
+//! Validation and encoding of the messages that the stores of different sets send each other on the wire.
 
 use seq_core::directory::{Claim, ClaimRun};
 use seq_core::layout::SectionRun;
@@ -40,7 +40,7 @@ impl From<&SetFacts> for v1::SetFacts {
 /// Decodes the facts that a set states about itself.
 ///
 /// # Errors
-/// A refusal that names the malformed fact.
+/// A refusal that names the fact that is malformed.
 pub fn facts(facts: &v1::SetFacts) -> Result<SetFacts, Status> {
     let v1::SetFacts { id, lineage, revision, name, stores, allocs, closing, closed, .. } = facts.clone();
     if id == 0 || !is_dns_label(&name) {
@@ -67,7 +67,7 @@ pub fn facts(facts: &v1::SetFacts) -> Result<SetFacts, Status> {
     Ok(SetFacts { id, lineage, revision, name, stores, allocs, closing, refuses, inherited, quarantined })
 }
 
-/// Decodes a list of sets with their lineages from two parallel lists in the facts of a set.
+/// Decodes a list of sets with their lineages. In the facts of a set, these are two parallel lists.
 fn with_lineages(name: &str, what: &str, sets: &[u64], lineages: &[u64]) -> Result<Vec<(SetId, Lineage)>, Status> {
     if sets.len() != lineages.len() || sets.len() > limits::MAX_SETS {
         let lens = (sets.len(), lineages.len());
@@ -100,7 +100,7 @@ impl From<&FenceResponse> for v1::FenceResponse {
             migration_ids: column(|record| record.migration.0),
             known_set_ids: sets.iter().map(|set| set.0).collect(),
             closing: *closing,
-            // Rounded up, because a quarantine must last longer than this time.
+            // The time is rounded up, because a quarantine must last longer than this time.
             wait_ms: u32::try_from(wait.as_nanos().div_ceil(1_000_000)).unwrap_or(u32::MAX),
             inherited_set_ids: inherited.iter().map(|(set, _)| set.0).collect(),
             inherited_lineages: inherited.iter().map(|(_, lineage)| lineage.0).collect(),
@@ -108,8 +108,8 @@ impl From<&FenceResponse> for v1::FenceResponse {
     }
 }
 
-/// Decodes a page of a set's records. Only the lengths of its lists are checked here. Other bounds are checked when the
-/// page is applied.
+/// Decodes a page of a set's records of sections. Only the lengths of the page's lists are checked here. The values in
+/// the lists are checked when the page is applied.
 ///
 /// # Errors
 /// A refusal, if the lists differ in length or are too long.
@@ -153,10 +153,10 @@ impl From<&ClaimRun> for v1::ClaimRun {
     }
 }
 
-/// Decodes a claim on sections, in a layout with `count` sections.
+/// Decodes the statement of a set that it has a run of sections, in a layout with `count` sections.
 ///
 /// # Errors
-/// A refusal that names the run.
+/// A refusal that names the invalid run.
 pub fn claim(run: &v1::ClaimRun, count: u32) -> Result<ClaimRun, Status> {
     let v1::ClaimRun { first_section, sections, set_id, since } = *run;
     let run = SectionRun { first: SectionId(first_section), sections };
@@ -172,7 +172,7 @@ pub fn claim(run: &v1::ClaimRun, count: u32) -> Result<ClaimRun, Status> {
     Ok(ClaimRun { sections: run, claim: Claim { since: Epoch(since), set: SetId(set_id) } })
 }
 
-/// Decodes a request with sections that departed from the sender's set.
+/// Decodes a request for this set to commit the arrival of sections that departed from the sender's set.
 ///
 /// # Errors
 /// A refusal, if the request is malformed.
@@ -208,7 +208,7 @@ pub fn arrive(request: &v1::ArriveRequest, between: &v1::Between) -> Result<Arri
     })
 }
 
-/// Encodes a request with sections that departed from this set.
+/// Encodes a request for another set to commit the arrival of sections that departed from this set.
 #[must_use]
 pub fn to_arrive(arrive: &Arrive, between: v1::Between) -> v1::ArriveRequest {
     let sections = &arrive.sections;
@@ -237,8 +237,8 @@ impl From<Arrival> for ArrivalOutcome {
     }
 }
 
-/// Decodes the outcomes of arrivals. If this version does not know an outcome, it decodes it as an outcome after which
-/// the section is sent again.
+/// Decodes the outcomes of arrivals. An outcome that this release does not know is decoded as [`Arrival::Waits`], after
+/// which this set sends the section again.
 #[must_use]
 pub fn arrivals(response: &v1::ArriveResponse) -> Vec<Arrival> {
     let arrival = |outcome: ArrivalOutcome| match outcome {
@@ -269,8 +269,8 @@ pub fn to_confirmed(lineage: Lineage, tombstones: &[(SectionId, Tombstone)]) -> 
     }
 }
 
-/// Decodes the tombstones of sections. Only the sender knows which of these sections have arrived, and in which version
-/// of the routes.
+/// Decodes the tombstones of sections. The message does not state whether a section has arrived, nor the version of the
+/// routes that has its departure. Only the sender knows both, so they are set to false and 0.
 ///
 /// # Errors
 /// A refusal, if the lists differ in length or are too long.

@@ -1,8 +1,8 @@
-//! Numbers in JSON, by the mapping of proto3. A number is a JSON number or a string of decimal digits, and null stands
-//! for the default of its field.
+//! Decoding of numbers in JSON, by the mapping of proto3. A number is a JSON number or a string of decimal digits, and
+//! null stands for the default value of its field.
 //!
-//! The generated code reads every number through these types (`crates/xtask/src/generate.rs`), so that errors use the
-//! terms of JSON.
+//! The generated code (`crates/xtask/src/generate.rs`) decodes every number with these types, so that the texts of
+//! errors use the terms of JSON.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -68,8 +68,8 @@ impl<'de, T: TryFrom<u64> + Default> Visitor<'de> for Digits<T> {
         u64::try_from(value).map_err(|_| out_of_range::<T, E>(value)).and_then(|value| self.visit_u64(value))
     }
 
-    /// Refuses a number that has a fraction or an exponent, or that is too large for an integer type, because it may
-    /// already be rounded.
+    /// Refuses a number that has a fraction or an exponent, or that is too large for an integer type, because the
+    /// decoder may have rounded it already.
     fn visit_f64<E: Error>(self, _: f64) -> Result<T, E> {
         Err(E::custom(format_args!("{WORDS}, without fraction and exponent, in 0..={}", largest::<T>())))
     }

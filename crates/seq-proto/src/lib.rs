@@ -1,9 +1,10 @@
-//! The wire: types generated from `proto/`, and the validation that converts them to core types.
+//! The messages on the wire: types that are generated from `proto/`, and the validation that converts them to types of
+//! `seq_core`.
 //!
 //! No message from the wire is trusted before [`convert`], [`control`], [`inter_set`] or [`owners`] has checked it.
 //! [`reason`] lists the reasons of refusals with their codes and retry hints, and [`status`] encodes refusals.
-//! [`codec`] encodes the messages of gRPC. [`roles`] has the rights of the roles, and [`ports`] the services of each
-//! port.
+//! [`codec`] encodes gRPC messages. [`roles`] lists the methods that each role may call, and [`ports`] lists the
+//! services on each port.
 
 pub mod activity;
 pub mod codec;

@@ -1,4 +1,4 @@
-//! Validation of ownership updates, and of the offers and copies of handovers, as they arrive from the wire.
+//! Validation and encoding of ownership updates, and of the offers and copies of handovers, on the wire.
 
 use std::sync::Arc;
 
@@ -16,8 +16,8 @@ use seq_core::{
 use crate::convert::RoutesError;
 use crate::v1;
 
-/// Limit on the slots in one message of a staged copy. Such a message has at most half a megabyte, so that a copy does
-/// not delay other messages.
+/// Limit on the slots in one message of a staged copy. A message with so many slots has at most half a megabyte, so
+/// that it does not delay other messages on its connection.
 pub const MAX_STAGED_SLOTS: usize = 65_536;
 
 impl From<&OwnershipUpdate> for v1::OwnershipUpdate {
@@ -28,7 +28,7 @@ impl From<&OwnershipUpdate> for v1::OwnershipUpdate {
             to_node_id: one.to.0,
             to_incarnation: one.incarnation.0,
             departure: one.departure.as_deref().map(v1::Departure::from),
-            // The address is in the state, but not in the update.
+            // The node's address is in the state of the store, but not in the core's update.
             to_addr: String::new(),
         };
         v1::OwnershipUpdate {
@@ -81,7 +81,7 @@ pub enum OwnershipUpdateError {
         /// Number of sections.
         sections: usize,
     },
-    /// A granted section is outside of the layout, or has an epoch of 0 or a ceiling above 2^63-1.
+    /// A granted section is outside of the layout, its epoch is 0, or its ceiling is above 2^63-1.
     #[error("invalid grant of section {section} under epoch {epoch} with ceiling {ceiling}")]
     Grant {
         /// The section.
@@ -91,7 +91,7 @@ pub enum OwnershipUpdateError {
         /// The section's ceiling.
         ceiling: u64,
     },
-    /// A copy is of a section outside of the layout, or has an epoch of 0 or a number above 2^63-1.
+    /// The section of a copy is outside of the layout, its epoch is 0, or a number in the copy is above 2^63-1.
     #[error("invalid copy of section {section} under epoch {epoch} with the highest number {highest}")]
     Copy {
         /// The section.
@@ -106,7 +106,8 @@ pub enum OwnershipUpdateError {
     Routes(#[from] RoutesError),
 }
 
-/// Decodes the store's ownership update for the node `me`. If the update has no routes, `layout` limits its sections.
+/// Decodes the store's ownership update for the node `me`. The sections in the update must be in the layout of the
+/// update's routes, or, if the update has no routes, in `layout`.
 ///
 /// # Errors
 /// [`OwnershipUpdateError`].
@@ -178,7 +179,7 @@ pub enum OfferError {
         /// The node's set.
         mine: String,
     },
-    /// An offer between sets is for a node of another set than this node's.
+    /// An offer from another set is meant for a node of another set than this node's set.
     #[error("section {section} was offered to a node of set {given}, and this node is of set {mine}")]
     OtherTarget {
         /// The section.
@@ -188,7 +189,7 @@ pub enum OfferError {
         /// The node's set; 0 if it is not known yet.
         mine: SetId,
     },
-    /// Another set offered a section under a layout that differs from this set's layout. The section would then have
+    /// Another set offered a section under a layout that differs from this set's layout, so that the section would have
     /// different uids in the two sets.
     #[error("section {section} was offered in layout {given}, and it is of layout {mine} here")]
     OtherLayout {
@@ -196,7 +197,7 @@ pub enum OfferError {
         section: u32,
         /// The layout in the offer.
         given: LayoutId,
-        /// Hash of the part of the node's layout up to the space that has the section.
+        /// Hash of the spaces of this node's layout up to and including the space that has the section.
         mine: LayoutId,
     },
     /// The section is outside of the layout.
@@ -207,7 +208,7 @@ pub enum OfferError {
         /// Number of sections in the layout.
         sections: u32,
     },
-    /// The epoch or the number of the attempt is impossible for an ownership that was handed over, for example 0.
+    /// The epoch or the number of the handover's attempt is impossible for a handover, for example 0.
     #[error("epoch {epoch}, attempt {handover_id}: handovers begin epochs from 2 on, and attempts are counted from 1")]
     Numbers {
         /// The epoch.
@@ -215,7 +216,7 @@ pub enum OfferError {
         /// The attempt.
         handover_id: u64,
     },
-    /// The slots do not ascend, do not belong to the section, or have an invalid distance.
+    /// The slots are not in ascending order, do not belong to the section, or have an invalid distance.
     #[error("section {section}: slot {slot} at distance {distance} from {base} is invalid")]
     Slot {
         /// The section.
@@ -227,7 +228,7 @@ pub enum OfferError {
         /// The base.
         base: u64,
     },
-    /// The slots and distances differ in number, or there are too many of them.
+    /// The numbers of slots and of distances differ, or there are too many of them.
     #[error("{slots} slots and {distances} distances: send as many of each, up to {MAX_STAGED_SLOTS} in a message")]
     Lists {
         /// Number of slots.
@@ -235,7 +236,7 @@ pub enum OfferError {
         /// Number of distances.
         distances: usize,
     },
-    /// The indexes of advanced uids do not ascend, or exceed the number of slots in the message.
+    /// The indexes of advanced uids are not in ascending order, or exceed the number of slots in the message.
     #[error("index {index} of an advanced uid among {slots} slots is out of order or out of range")]
     Advanced {
         /// The index.
@@ -245,8 +246,8 @@ pub enum OfferError {
     },
 }
 
-/// Decodes an offer to this node. `set` and `id` are the name and the id of this node's set. `SetId(0)` stands for an
-/// id that this node does not know yet. In that case offers of other sets are refused.
+/// Decodes the offer of a handover to this node. `set` and `id` are the name and the id of this node's set. `id` is
+/// `SetId(0)` if this node does not know it yet. In that case offers from other sets are refused.
 ///
 /// # Errors
 /// [`OfferError`].
@@ -291,8 +292,8 @@ fn check_between_sets(offer: &v1::HandoverOffer, id: SetId, layout_id: LayoutId)
     Ok(())
 }
 
-/// Encodes an offer to a node of another set. `layout_id` is the hash of this set's layout up to the space that has the
-/// section.
+/// Encodes an offer to a node of another set. `layout_id` is the hash of the spaces of this set's layout up to and
+/// including the space that has the section.
 #[must_use]
 pub fn to_offer_between_sets(offer: &HandoverOffer, to: SetId, layout_id: LayoutId) -> v1::HandoverOffer {
     v1::HandoverOffer { to_set_id: to.0, layout_id: layout_id.0, ..to_offer(offer, "") }
@@ -312,7 +313,7 @@ pub fn to_offer(offer: &HandoverOffer, set: &str) -> v1::HandoverOffer {
     }
 }
 
-/// Encodes the counters of a frozen section as one or more messages. The first message has the offer.
+/// Encodes the copy of a frozen section as one or more messages. Only the first message contains the offer.
 pub fn to_stage(offer: v1::HandoverOffer, copy: SectionCopy) -> impl Iterator<Item = v1::StageRequest> {
     let mut head = Some((offer, copy.base.0));
     let mut rest = copy.distances.into_iter().peekable();
@@ -334,7 +335,7 @@ pub fn to_stage(offer: v1::HandoverOffer, copy: SectionCopy) -> impl Iterator<It
     })
 }
 
-/// Decodes a message of a staged copy and adds its slots to the copy of a section.
+/// Decodes one message of a staged copy, and adds the slots in it to `copy`, the copy of the section `section`.
 ///
 /// # Errors
 /// [`OfferError`].

@@ -1,5 +1,5 @@
-//! The ports of a cluster's processes and the services on each port, in one table. If a port's row does not name a
-//! service, requests for this service are refused as unknown on the port.
+//! Table of the ports of a cluster's processes and the services on each port. A request for a service that is not in
+//! the row of its port is refused as unknown.
 
 use crate::roles::{HTTP, REDIS};
 
@@ -35,15 +35,15 @@ pub struct Row {
     pub services: &'static [&'static str],
     /// The services of the port that do not use gRPC.
     pub others: &'static [&'static str],
-    /// The servers that a node accepts when it dials the port, by their certificates.
+    /// The servers that a node accepts when it connects to the port, according to their certificates.
     pub accepted: &'static str,
 }
 
-/// The services of every gRPC port, except for the status.
+/// The services that every gRPC port has in addition to [`STATUS`].
 pub const COMMON: [&str; 3] =
     ["grpc.health.v1.Health", "grpc.reflection.v1.ServerReflection", "grpc.reflection.v1alpha.ServerReflection"];
 
-/// The service by which a node reports about itself. It is on every gRPC port.
+/// The service with which a node reports its own state. Every gRPC port has it.
 pub const STATUS: &str = "seqsvr.v1.StatusService";
 
 /// The table.
@@ -125,14 +125,14 @@ impl Port {
         TABLE.iter().find(|row| row.port == self).expect("every port has a row")
     }
 
-    /// Returns the port's gRPC services, except the services that every gRPC port has.
+    /// Returns the port's gRPC services, without the services in [`COMMON`].
     #[must_use]
     pub fn services(self) -> &'static [&'static str] {
         self.row().services
     }
 }
 
-/// Returns whether a path `/SERVICE/METHOD` belongs to a service that only the admin port has.
+/// Returns whether `path`, in the form `/SERVICE/METHOD`, belongs to a service that only the admin port has.
 #[must_use]
 pub fn is_admin(path: &str) -> bool {
     let service = path.strip_prefix('/').and_then(|path| path.split_once('/')).map(|(service, _)| service);

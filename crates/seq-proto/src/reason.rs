@@ -36,7 +36,8 @@ pub mod key {
 /// Time at which a repeated request can succeed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Retry {
-    /// No hint. Either the request must change first, or the condition for which it was refused.
+    /// No hint. A repeated request cannot succeed until the request is changed, or until the condition that caused the
+    /// refusal has changed.
     Never,
     /// Immediately, as a unary request.
     Unary,

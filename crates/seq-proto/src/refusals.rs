@@ -1,7 +1,9 @@
-//! Decodes refusals: converts the reason on the wire back to the original refusal.
+//! Decodes refusals: converts the reason and the other fields on the wire back to the refusal that the server had
+//! encoded.
 //!
-//! **Invariant:** for each kind of request, every reason is listed here once, and the code does not compile until a new
-//! reason is listed. A refusal with unknown outcome is never decoded to a refusal that changed nothing.
+//! **Invariant:** for each kind of request, every [`Reason`] is listed here once, and the code does not compile while a
+//! new reason is not listed. A refusal after which the outcome is unknown is never decoded to a refusal that changed
+//! nothing.
 
 use std::ops::Range;
 
@@ -20,12 +22,12 @@ pub struct RefusedHandover<'a> {
     pub handover: &'a Handover,
     /// Name of the reason.
     pub reason: &'a str,
-    /// The number on record that the refusal concerns; 0 if it names none.
+    /// The number of the incarnation or renewal that the store has on record, if the refusal states it; otherwise 0.
     pub current: u64,
 }
 
 impl RefusedHandover<'_> {
-    /// Returns what the refusal means for the source of the handover.
+    /// Returns the consequence of the refusal for the source of the handover.
     #[must_use]
     pub fn meaning(&self) -> RefusedCommit {
         let target = self.handover.target_here();
@@ -35,8 +37,8 @@ impl RefusedHandover<'_> {
         }
     }
 
-    /// Decodes the refusal of the command; `None` if the command may have been applied, or may still be applied.
-    /// Numbers that the wire does not carry are set to 0.
+    /// Decodes the refusal of the command that commits the handover; `None` if the command may have been applied, or
+    /// may still be applied. Fields of the refusal that the wire does not carry are set to 0.
     fn refusal(&self) -> Option<CommandRefusal> {
         let Handover { section, epoch, session, to, departure, .. } = self.handover;
         let (section, from, current) = (*section, session.node, Incarnation(self.current));
@@ -116,7 +118,7 @@ pub struct RefusedItem {
     pub count: u32,
     /// The number to advance to.
     pub to: Option<u64>,
-    /// The newest epoch that the caller has seen; 0 if it has seen none.
+    /// The newest epoch of the uid's section that the caller has seen; 0 if it has seen none.
     pub epoch: Epoch,
     /// The uid's section.
     pub section: SectionId,
@@ -133,7 +135,7 @@ pub struct Details<'a> {
     pub set: Option<SetId>,
     /// The epoch since which the section has been in that set.
     pub since: Option<Epoch>,
-    /// The highest number to which an advance is accepted at present.
+    /// The highest number to which an advance of the uid is accepted at present.
     pub bound: Option<Seq>,
     /// Milliseconds by which the owner's clock is ahead of the clock of the owner's store.
     pub ahead_ms: Option<u64>,
@@ -142,8 +144,8 @@ pub struct Details<'a> {
 }
 
 impl RefusedItem {
-    /// Decodes the refusal; `None` if numbers may have been consumed. If the refusal concerns the request, the
-    /// connection or the node, and not the item, it is decoded as [`Refusal::Unserved`].
+    /// Decodes the refusal of the item; `None` if numbers may have been consumed. A refusal that concerns the request,
+    /// the connection or the node instead of the item is decoded as [`Refusal::Unserved`].
     #[must_use]
     pub fn refusal(&self, reason: Reason, details: Details<'_>) -> Option<Refusal> {
         let RefusedItem { uid, count, to, epoch, section, owner, ref uids } = *self;
@@ -161,15 +163,15 @@ impl RefusedItem {
             Reason::DeadlinePassed => Refusal::DeadlinePassed { section },
             Reason::OwnerUnreachable => Refusal::OwnerUnreachable { section, owner },
             Reason::OwnerConnectionLost => Refusal::OwnerConnectionLost { section, owner },
-            // The wire does not carry the node's epoch. The caller's epoch is newer, so the node's is at most one below
-            // it.
+            // The wire does not carry the node's epoch. It is smaller than the caller's epoch, so it is at most one
+            // less.
             Reason::StaleEpoch if epoch > Epoch(0) => {
                 Refusal::StaleEpoch { section, mine: Epoch(epoch.0 - 1), callers: epoch }
             }
             Reason::LeaseExpired => Refusal::LeaseExpired { section },
             Reason::TooManyPending => Refusal::TooManyPending { section, pending: MAX_PENDING },
             Reason::CeilingStalled => Refusal::CeilingStalled { section },
-            // The last id of a series is made of the last number of a lane.
+            // A series has no more ids if its lane has no more numbers, so the refusal is the same.
             Reason::Exhausted | Reason::SeriesEnded => Refusal::Exhausted { uid, count },
             Reason::AdvanceTooFar => Refusal::AdvanceTooFar { to: to?, bound: details.bound? },
             Reason::AlreadyPast => Refusal::AlreadyPast { uid },
@@ -177,7 +179,8 @@ impl RefusedItem {
             Reason::ClockAhead => Refusal::ClockAhead { section, node: owner, ahead_ms: details.ahead_ms.unwrap_or(0) },
             Reason::AfterTooFar => Refusal::AfterTooFar { section, above: Seq(to?) },
             Reason::ShuttingDown => Refusal::ShuttingDown,
-            // If the refusal does not state the set, the call waits for newer routes.
+            // If the refusal does not state the set, the section is decoded as unserved, and the call waits for newer
+            // routes.
             Reason::Moved => match (details.set, details.since) {
                 (Some(set), Some(since)) => Refusal::Moved { section, set, since },
                 _ => unserved,
@@ -223,7 +226,7 @@ impl RefusedItem {
     }
 }
 
-/// Returns the last number in a text. It is the quota that a refusal states, for which there is no field.
+/// Returns the last number in the text of a refusal. This number is the quota, for which a refusal has no field.
 fn last_number(text: &str) -> u32 {
     let numbers = text.split(|letter: char| !letter.is_ascii_digit());
     numbers.rev().find_map(|number| number.parse().ok()).unwrap_or_default()

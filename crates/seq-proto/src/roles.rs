@@ -1,8 +1,9 @@
-//! The rights of roles, in one table of all methods that every port reads. A method that is not in the table is denied.
+//! Table of all methods with the roles that may call them. Every port uses this table. A method that is not in the
+//! table is denied.
 //!
-//! For a role of nodes, a row allows either the nodes of the port's own set or the nodes of any set of the cluster. The
-//! code that reads a node's name or id from a request checks that a node acts only for itself. Ports without TLS know
-//! no roles and deny nothing.
+//! If a row allows nodes, it allows either those of the port's own set or those of any set of the cluster. The code
+//! that reads a node's name or id from a request also checks that a node acts only for itself ([`check_acts_as`]).
+//! Ports without TLS know no roles and deny nothing.
 
 use std::fmt;
 
@@ -19,7 +20,7 @@ pub enum Allowed {
     Any(Role),
     /// Nodes of the port's own set.
     OwnSet(Role),
-    /// Callers without a certificate that present the token of a tenant; only on nodes that have tenants.
+    /// Callers without a certificate that present a tenant's token. They are allowed only on nodes that have tenants.
     Token,
 }
 
@@ -37,7 +38,7 @@ pub struct Row {
     pub allowed: &'static [Allowed],
 }
 
-/// The paths of a gRPC port that belong to no service: JSON, plain text, and the description of both.
+/// The requests at a gRPC port whose paths belong to no gRPC service: JSON, plain text, and the description of both.
 pub const HTTP: &str = "HTTP";
 
 /// The Redis port.
@@ -46,16 +47,16 @@ pub const REDIS: &str = "Redis";
 const EVERYONE: &[Allowed] =
     &[Any(Store), Any(Alloc), Any(Proxy), Any(Operator), Any(Viewer), Any(Client), Any(Metrics)];
 
-/// Roles of callers. Nodes are among them, because nodes forward the calls of their callers, also to other sets.
+/// Roles that may make calls. They include nodes, because nodes forward the calls of their callers, also to other sets.
 const CALLERS: &[Allowed] = &[Any(Alloc), Any(Proxy), Any(Operator), Any(Client), Token];
 
-/// Roles of nodes in the port's own set. Followers are among them, because they forward requests to the leader. They
-/// state the sender of each request, which the leader checks.
+/// Roles of nodes in the port's own set. They include StoreSvrs, because followers forward requests to the leader. A
+/// forwarded request states its original sender, which the leader checks.
 const OWN_NODES: &[Allowed] = &[OwnSet(Alloc), OwnSet(Store)];
 
 const OPERATORS: &[Allowed] = &[Any(Operator)];
 
-/// Roles for reads that show the state of a cluster, but not its settings and backups.
+/// Roles that may read the state of a cluster, but not its settings and backups.
 const VIEWERS: &[Allowed] = &[Any(Operator), Any(Viewer)];
 
 /// The table.
@@ -65,7 +66,7 @@ pub const TABLE: &[Row] = &[
         methods: &["Next", "NextMany", "NextStream", "Advance"],
         allowed: CALLERS,
     },
-    // A viewer finds the owner of a uid, and reads its number.
+    // A viewer may find the owner of a uid and read the last number of the uid.
     Row {
         service: "seqsvr.v1.SequenceService",
         methods: &["Current", "CurrentMany", "GetRoutes"],
@@ -161,8 +162,8 @@ impl<'a> Called<'a> {
     /// The Redis port.
     pub const REDIS: Called<'static> = Called { service: REDIS, method: "*" };
 
-    /// Returns the method that a request's path names. The path is `/SERVICE/METHOD` for the services in the table. Any
-    /// other path is of the service [`HTTP`].
+    /// Returns the method that a request's path names. For the services in the table, the path is `/SERVICE/METHOD`.
+    /// Any other path is taken as a method of the service [`HTTP`].
     #[must_use]
     pub fn by_path(path: &'a str) -> Called<'a> {
         let parts = path.strip_prefix('/').and_then(|path| path.split_once('/'));
@@ -192,7 +193,8 @@ impl<'a> Called<'a> {
         self.allowed().is_some_and(|allowed| allowed.contains(&Token))
     }
 
-    /// Checks whether a caller may call the method at a port of the set `set`. A proxy's ports belong to no set.
+    /// Checks whether a caller may call the method at a port of the set `set`. `set` is empty if the port belongs to no
+    /// set, as the ports of a proxy do.
     ///
     /// # Errors
     /// `ROLE_DENIED`.
@@ -218,15 +220,15 @@ impl fmt::Display for Called<'_> {
     }
 }
 
-/// Returns whether a caller gets the whole status, including admin ports, sets and migrations. Operators and viewers
-/// get it, and so does any caller at a port without TLS.
+/// Returns whether a caller gets the whole status of a node, including admin ports, sets and migrations. Operators and
+/// viewers get it, and any caller at a port without TLS.
 #[must_use]
 pub fn sees_whole_status(caller: Option<&Identity>) -> bool {
     caller.is_none_or(|caller| matches!(caller.role(), Operator | Viewer))
 }
 
-/// Removes fields from a node's status if the caller is not a node, an operator or a viewer. These fields are the ids
-/// of processes and nodes, and incarnations.
+/// Removes the ids of processes and nodes, and the incarnations, from a node's status, unless the caller is a StoreSvr,
+/// an AllocSvr, an operator or a viewer, or the port has no TLS.
 pub fn narrow(status: &mut v1::StatusResponse, caller: Option<&Identity>) {
     if caller.is_none_or(|caller| matches!(caller.role(), Store | Alloc | Operator | Viewer)) {
         return;
@@ -245,9 +247,9 @@ pub fn narrow(status: &mut v1::StatusResponse, caller: Option<&Identity>) {
     }
 }
 
-/// Checks that a node acts for itself: if the caller is an AllocSvr, its certificate must have the name of the node
-/// that the request is for. Callers with other roles act for no node. They only forward, which the table allows or
-/// denies.
+/// Checks that a node acts only for itself: if the caller is an AllocSvr, its certificate must have the name `node`,
+/// which is the node that the request is for. Callers with other roles are not checked. They only forward requests,
+/// which the table allows or denies.
 ///
 /// # Errors
 /// `OTHER_HOLDER`.

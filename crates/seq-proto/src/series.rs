@@ -1,4 +1,4 @@
-//! Series on the wire, and the encoding of their shapes. The store keeps these shapes without decoding them.
+//! Encoding and decoding of series and their shapes. The store keeps the encoded shape of a series without decoding it.
 
 use prost::Message as _;
 use seq_core::layout::{Lanes, SectionRun, TickClock};
@@ -20,14 +20,14 @@ pub struct SeriesShape {
     pub ahead_ms: u32,
 }
 
-/// Longest time by which an id may be ahead of the clock, in milliseconds. Ids that were made within this time of each
-/// other are not ordered by time.
+/// Longest time by which an id may be ahead of the clock, in milliseconds. If two ids were made within this time of
+/// each other, the id that was made later may be the smaller one.
 pub const MAX_AHEAD_MS: u32 = 10_000;
 
 /// Error of a message that does not describe a valid series or shape.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SeriesError {
-    /// The message has no shape, or a shape of a kind that this release does not know.
+    /// The message has no shape, or its shape is of a kind that this release does not know.
     #[error("the series has no shape that this release knows")]
     NoShape,
     /// A field of the shape is out of range.
@@ -57,13 +57,14 @@ impl SeriesShape {
     /// Returns the shape that the record of a series contains.
     ///
     /// # Errors
-    /// [`SeriesError`], if another release wrote a shape that this release cannot read.
+    /// [`SeriesError`] if another release wrote the shape and this release cannot read it.
     pub fn of(series: &Series) -> Result<SeriesShape, SeriesError> {
         let shape = v1::Shape::decode(series.shape.as_slice()).map_err(|_| SeriesError::NoShape)?;
         SeriesShape::try_from(&shape)
     }
 
-    /// Encodes the shape for the record of a series. The result has at most [`limits::MAX_SHAPE_BYTES`] bytes.
+    /// Encodes the shape, as the record of a series contains it. The result has at most [`limits::MAX_SHAPE_BYTES`]
+    /// bytes.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         let bytes = v1::Shape::from(self).encode_to_vec();
@@ -124,7 +125,7 @@ impl From<&SeriesShape> for v1::Shape {
 impl From<&Series> for v1::Series {
     fn from(series: &Series) -> v1::Series {
         let v1::StoredSeries { name, shape, lanes, created_ms, retired, home_set_id: _ } = series.into();
-        // If only a later release knows the shape, a caller gets no shape.
+        // If this release cannot decode the shape, because only a later release knows it, the caller gets no shape.
         v1::Series { name, shape: v1::Shape::decode(shape.as_slice()).ok(), lanes, created_ms, retired }
     }
 }
@@ -154,11 +155,11 @@ pub fn lanes(lanes: &Lanes, first: SectionId) -> v1::Lanes {
     v1::Lanes { count, per_section, start: start.0, margin, clock, first_section: first.0 }
 }
 
-/// Decodes a series in the form in which a set states it.
+/// Decodes a series as a set states it to another set.
 ///
 /// # Errors
-/// [`SeriesError::NoLanes`], or [`SeriesError::Bits`] if bits are too large for a byte. The other numbers are checked
-/// by the layout.
+/// [`SeriesError::NoLanes`], or [`SeriesError::Bits`] if the number of a clock's bits does not fit into a byte. The
+/// other numbers are checked by the layout.
 pub fn stated(series: &v1::StoredSeries) -> Result<StatedSeries, SeriesError> {
     let v1::StoredSeries { name, shape, lanes, created_ms, retired, home_set_id } = series;
     let lanes = lanes.as_ref().ok_or_else(|| SeriesError::NoLanes { name: name.clone() })?;
@@ -187,7 +188,8 @@ pub fn writer(stated: &v1::LayoutWriter) -> LayoutWriter {
     LayoutWriter { term, from: SetId(from_set_id), set: SetId(set_id), changes, restores, taken }
 }
 
-/// Decodes a series of a route table. Its sections are checked when its lanes are appended to the layout.
+/// Decodes a series of a route table, which has the version `version`. The sections of the series are checked later,
+/// when its lanes are appended to the layout.
 ///
 /// # Errors
 /// As [`stated`].

@@ -4,20 +4,20 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use crate::v1::{GetConfigResponse, Setting};
 
-/// Limit on the settings in a response. It is several times the number of settings that a node has.
+/// Limit on the settings in a response. It is several times the number of settings of any node.
 pub const MAX_SETTINGS: usize = 256;
 
-/// Limit on the bytes of a setting's text. Longer texts are lists of networks, and the beginning of such a list is
-/// enough.
+/// Limit on the bytes of a setting's text. Only lists of networks have longer texts, and for them the beginning of the
+/// list is enough.
 const MAX_TEXT: usize = 4_096;
 
-/// The settings of a node, in the form in which the node reports them. Clones share the settings, because a process
-/// reads its settings again while it runs.
+/// The settings of a node in the form in which the node reports them. Clones share the same settings, so that a process
+/// that reads its settings file again can update all of them.
 #[derive(Clone, Debug, Default)]
 pub struct NodeSettings(Arc<RwLock<Vec<Setting>>>);
 
 impl NodeSettings {
-    /// Creates the settings from rows, which must not contain secrets.
+    /// Creates the settings from `rows`, which must not contain secrets.
     ///
     /// # Panics
     /// If there are more rows than a response may have.
@@ -28,7 +28,8 @@ impl NodeSettings {
         NodeSettings(Arc::new(RwLock::new(rows)))
     }
 
-    /// Replaces the row that has the key of `row`. The running process has taken over the new value.
+    /// Replaces the setting that has the same key as `row`. It is called after the running process has adopted the new
+    /// value.
     pub fn update(&self, row: Setting) {
         let mut rows = self.0.write().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = rows.iter_mut().find(|known| known.key == row.key) {
@@ -49,7 +50,7 @@ fn bounded(row: Setting) -> Setting {
     Setting { key, value: cut(value), default: cut(default), origin: cut(origin) }
 }
 
-/// Cuts a text to [`MAX_TEXT`] bytes, including a note of its full length.
+/// Shortens a text to at most [`MAX_TEXT`] bytes, including a note that states the length of the whole text.
 fn cut(text: String) -> String {
     if text.len() <= MAX_TEXT {
         return text;

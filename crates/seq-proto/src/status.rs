@@ -1,7 +1,8 @@
 //! Encodes refusals as gRPC statuses and as items of a batch, and decodes them.
 //!
-//! A status carries `google.rpc.ErrorInfo` with [`DOMAIN`] and its [`Reason`]. If a repeated request can succeed, it
-//! also carries `google.rpc.RetryInfo`. An item of a batch carries the same fields in its `ItemError`.
+//! A status carries `google.rpc.ErrorInfo` with [`DOMAIN`] and the [`Reason`] of the refusal. If a repeated request can
+//! succeed, the status also carries `google.rpc.RetryInfo`. The refusal of an item of a batch has the same information
+//! in the fields of its `ItemError`.
 
 use std::time::Duration;
 
@@ -58,7 +59,7 @@ impl Reason {
         }
     }
 
-    /// Returns the reason why a command changed nothing.
+    /// Returns the reason for which a command of the store changed nothing.
     #[must_use]
     pub const fn of_command(refusal: &CommandRefusal) -> Reason {
         match refusal {
@@ -90,7 +91,7 @@ impl Reason {
         }
     }
 
-    /// Returns the reason why lanes cannot be appended to the layout.
+    /// Returns the reason for which lanes cannot be appended to the layout.
     const fn of_append(error: &AppendError) -> Reason {
         match error {
             AppendError::TooManySpaces => Reason::TooManySeries,
@@ -101,7 +102,7 @@ impl Reason {
         }
     }
 
-    /// Returns the reason why a command between sets changed nothing.
+    /// Returns the reason for which a command that concerns several sets changed nothing.
     #[must_use]
     pub const fn between_sets(refusal: &SetRefusal) -> Reason {
         match refusal {
@@ -139,7 +140,7 @@ impl Reason {
         }
     }
 
-    /// Returns the reason why this set names no next owners for sections of another set.
+    /// Returns the reason for which this set refused to name the next owners of sections that are to migrate to it.
     #[must_use]
     pub const fn not_reserved(refusal: &NotReserved) -> Reason {
         match refusal {
@@ -158,13 +159,14 @@ impl Reason {
         self.status_with(message, [])
     }
 
-    /// Returns the same status as [`Reason::status`], with metadata under keys of [`Reason::metadata`].
+    /// Returns the same status as [`Reason::status`] with metadata. The keys of the metadata must be among
+    /// [`Reason::metadata`].
     #[must_use]
     pub fn status_with<const N: usize>(self, message: impl Into<String>, metadata: [(&str, String); N]) -> Status {
         with_reason(self.code(), self, message.into(), metadata, self.retry().after())
     }
 
-    /// Returns the same status as [`Reason::status`], with another code of [`Reason::codes`].
+    /// Returns the same status as [`Reason::status`] with the gRPC code `code`, which must be among [`Reason::codes`].
     #[must_use]
     pub fn status_as(self, code: Code, message: impl Into<String>) -> Status {
         with_reason(code, self, message.into(), [], self.retry().after())
@@ -205,8 +207,8 @@ pub fn to_status(refusal: &Refusal) -> Status {
     }
 }
 
-/// Returns a status in this service's domain whose retry hint differs from the reason's. All other statuses are built
-/// by [`Reason::status`].
+/// Returns a status in the domain [`DOMAIN`] with a retry hint that differs from the hint of the reason. All other
+/// statuses are built with [`Reason::status`].
 #[must_use]
 pub fn with_reason<const N: usize>(
     code: Code,
@@ -225,9 +227,9 @@ pub fn with_reason<const N: usize>(
     Status::with_error_details(code, message, details)
 }
 
-/// Returns the status of a refused call after the caller's deadline has passed. The reason names the cause for which
-/// the call waited. If the refusal has a retry hint, the code is DEADLINE_EXCEEDED and the hint is left out, because
-/// the caller no longer waits.
+/// Returns the status of a refused call whose deadline has passed. The reason still names the cause for which the call
+/// waited. If the refusal has a retry hint, the status has the code DEADLINE_EXCEEDED and no retry hint, because the
+/// caller no longer waits.
 #[must_use]
 pub fn to_late_status(refusal: &Refusal) -> Status {
     let status = to_status(refusal);
@@ -239,8 +241,8 @@ pub fn to_late_status(refusal: &Refusal) -> Status {
     Status::with_error_details(Code::DeadlineExceeded, status.message(), details)
 }
 
-/// Returns the refusal of one item of a batch after the caller's deadline has passed, in the same way as
-/// [`to_late_status`] for a call.
+/// Returns the refusal of one item of a batch whose deadline has passed. It differs from the result of [`to_item`] as
+/// the result of [`to_late_status`] differs from that of [`to_status`].
 #[must_use]
 pub fn to_late_item(index: u32, refusal: &Refusal) -> v1::ItemError {
     let item = to_item(index, refusal);
@@ -261,15 +263,15 @@ pub fn to_item(index: u32, refusal: &Refusal) -> v1::ItemError {
     v1::ItemError { set_id, since, ..Reason::of(refusal).item(index, refusal.to_string()) }
 }
 
-/// Returns the refusal of an item that would have to wait although its request excludes waiting. The item is valid, so
-/// a unary request for it can be sent immediately.
+/// Returns the refusal of an item that would have to wait although its request excludes waiting. The item itself is
+/// valid, so the caller can send it at once in a unary request.
 #[must_use]
 pub fn would_wait(index: u32) -> v1::ItemError {
     Reason::WouldWait.item(index, "the item must wait, or another node owns it")
 }
 
-/// Returns the value of a key in the metadata of a status; `None` if the status is of another domain, or if the value
-/// is missing or empty.
+/// Returns the value of a key in the metadata of a status; `None` if the status is not in the domain [`DOMAIN`], or if
+/// the value is missing or empty.
 #[must_use]
 pub fn metadata(status: &Status, key: &str) -> Option<String> {
     let details = status.get_error_details();
@@ -277,20 +279,21 @@ pub fn metadata(status: &Status, key: &str) -> Option<String> {
     info.metadata.get(key).filter(|value| !value.is_empty()).cloned()
 }
 
-/// Returns the name of a status' reason; `None` if the status is of another domain than this service's.
+/// Returns the name of the reason of a status; `None` if the status is not in the domain [`DOMAIN`].
 #[must_use]
 pub fn reason(status: &Status) -> Option<String> {
     status.get_error_details().error_info().filter(|info| info.domain == DOMAIN).map(|info| info.reason.clone())
 }
 
-/// Returns the reason of a status; `None` if the status is of another domain, or if this version does not know the
-/// reason.
+/// Returns the reason of a status; `None` if the status is not in the domain [`DOMAIN`], or if this release does not
+/// know the reason.
 #[must_use]
 pub fn known_reason(status: &Status) -> Option<Reason> {
     reason(status).and_then(|name| Reason::parse(&name))
 }
 
-/// Returns the retry hint of a status; `None` if a repetition of the request does not help.
+/// Returns the retry hint of a status, that is, the time after which a repeated request can succeed; `None` if the
+/// status has no hint.
 #[must_use]
 pub fn retry_after(status: &Status) -> Option<Duration> {
     status.get_error_details().retry_info().and_then(|info| info.retry_delay)
@@ -308,17 +311,17 @@ pub fn too_large(limit: usize) -> Status {
     Reason::MessageTooLarge.status(format!("the message is larger than the {limit} bytes that one may have"))
 }
 
-/// Beginnings of the texts in the library's statuses for messages that the library could not decode.
+/// Beginnings of the texts of the statuses that the library tonic makes for messages that it could not decode.
 const UNREAD: [&str; 2] = ["failed to decode Protobuf message", "Error, decoded message length too large"];
 
-/// Returns whether a status was made by the library for a message that the library could not decode.
+/// Returns whether the library tonic made a status because it could not decode a message.
 #[must_use]
 pub fn is_unread(status: &Status) -> bool {
     UNREAD.iter().any(|text| status.message().starts_with(text))
 }
 
-/// Adds this service's code and reason to a status that the library made for a message that it could not decode.
-/// Returns any other status unchanged.
+/// If the library tonic made a status because it could not decode a message, returns a status with the code and reason
+/// of this service. Otherwise returns the status unchanged.
 #[must_use]
 pub fn unread(status: &Status) -> Status {
     let text = status.message().to_owned();
@@ -338,7 +341,7 @@ pub struct Detail {
     pub value: Vec<u8>,
 }
 
-/// Returns the details of a status, for protocols that carry them in another form than gRPC.
+/// Returns the details of a status, for protocols that carry the details in another form than gRPC does.
 #[must_use]
 pub fn details(status: &Status) -> Vec<Detail> {
     let details = tonic_types::pb::Status::decode(status.details()).map(|status| status.details).unwrap_or_default();

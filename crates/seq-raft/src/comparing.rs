@@ -1,6 +1,6 @@
-//! Task with which a member compares its state with the states of the other members. While the member leads, it marks
-//! log entries. After each marked entry, every member digests its own state and compares its digests with the digests
-//! of the other members. The same probes compare the wall clocks.
+//! Task with which a member compares its state and its wall clock with the states and wall clocks of the other members.
+//! If the member leads, the task marks log entries. After each marked entry, every member computes a digest of its own
+//! state. At each interval, it requests the digests and the clocks of the other members and compares them with its own.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -20,23 +20,25 @@ use crate::storage::{DataDir, Files, Raft, Replica, outvoted};
 use crate::transport::client::{self, Probed};
 use crate::transport::identity::Identity;
 
-/// Timeout of the request for one member's digests. A member that does not respond is probed again in the next round.
+/// Timeout of a request for one other member's digests. A member that does not respond is asked again in the next
+/// round.
 const TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Compares the state of this member with the states of the others.
+/// Task that compares the state of this member with the states of the other members.
 pub(crate) struct Comparison {
     pub(crate) me: Identity,
     pub(crate) dial: Dial,
     pub(crate) raft: Raft,
     pub(crate) replica: Arc<dyn Replica>,
     pub(crate) proposer: Proposer,
-    /// Addresses of the members in the set file. They may be newer than the addresses in the list of members.
+    /// Addresses of the members' ports for Raft, from the set file. They may be newer than the addresses in the
+    /// replicated list of members.
     pub(crate) addrs: BTreeMap<u64, String>,
     pub(crate) membership: Arc<OwnMembership>,
     pub(crate) evictions: Evictions,
     pub(crate) data: DataDir,
     pub(crate) clock: OwnClock,
-    /// Interval between two entries that the leader marks.
+    /// Interval at which the leader marks entries and each member compares its state.
     pub(crate) interval: Duration,
 }
 
@@ -59,7 +61,8 @@ impl Comparison {
         }
     }
 
-    /// Marks an entry if this member leads other members, and if an entry was applied since the last mark.
+    /// Proposes a marked entry if this member leads a group of several members and has applied an entry since the last
+    /// marked entry.
     async fn mark(&self, digests: &Digests) {
         let last = digests.kept().last().map(|digest| digest.index);
         let applied = self.replica.last_applied().map(|id| id.index);
@@ -71,8 +74,8 @@ impl Comparison {
         }
     }
 
-    /// Requests the digests and the clocks of the other members. Returns the difference if a majority of the voters has
-    /// another state than this member.
+    /// Requests the digests and the clocks of the other members, and records the results. If a majority of the voters
+    /// has another state than this member, returns the difference between the members' states.
     async fn compare(&self, digests: &Digests) -> Option<Difference> {
         let (voters, others) = self.members();
         if others.is_empty() {
@@ -96,7 +99,7 @@ impl Comparison {
         None
     }
 
-    /// Returns the voters, and the addresses of the other members.
+    /// Returns the Raft ids of the voters, and the addresses of the members other than this member.
     fn members(&self) -> (BTreeSet<u64>, BTreeMap<u64, String>) {
         let metrics = self.raft.server_metrics();
         let metrics = metrics.borrow_watched();
@@ -106,7 +109,8 @@ impl Comparison {
         (membership.voter_ids().collect(), others.map(|(id, member)| (*id, addr(id, &member.raft_addr))).collect())
     }
 
-    /// Marks the data directory as outvoted, so that no later start uses the state in it, and stops the member.
+    /// Marks this member's data directory as outvoted, so that the member cannot be started again with the state in it,
+    /// and stops the member.
     async fn stop(&self, difference: &Difference) {
         let (files, text) = (Files::of(&self.data), difference.to_string());
         let written = self.blocking(move || outvoted::mark(&files, &text)).await;
@@ -117,8 +121,8 @@ impl Comparison {
         std::future::pending().await
     }
 
-    /// Runs work of some milliseconds on a thread outside the async runtime. In a simulation, which has no other
-    /// thread, runs the work inline.
+    /// Runs work that takes some milliseconds on a thread outside the async runtime. In a simulation, which has only
+    /// one thread, runs the work on this thread.
     async fn blocking<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> T {
         match self.data {
             DataDir::Memory(_) => work(),

@@ -8,20 +8,20 @@ pub enum StartError {
     /// The data directory cannot be used.
     #[error("data directory")]
     Storage(#[from] OpenError),
-    /// Another member refuses this member.
+    /// Another member refuses to accept this member.
     #[error("store {by} refuses: {why}")]
     Refused {
-        /// Raft id of the other member.
+        /// Raft id of the refusing member.
         by: u64,
-        /// The reason in its refusal.
+        /// Reason that the refusing member sent.
         why: String,
     },
     /// The group has removed this member.
     #[error("store {by} refuses: {why}")]
     Removed {
-        /// Raft id of the other member.
+        /// Raft id of the refusing member.
         by: u64,
-        /// The reason in its refusal.
+        /// Reason that the refusing member sent.
         why: String,
     },
     /// The peers have formed a group that does not include this member.
@@ -30,7 +30,7 @@ pub enum StartError {
          `seqsvr store add {id}`"
     )]
     NotAMember {
-        /// Raft id of the other member.
+        /// Raft id of a member of that group.
         by: u64,
         /// Raft id of this member.
         id: u64,
@@ -44,7 +44,7 @@ pub enum StartError {
 }
 
 impl StartError {
-    /// Converts an error of the Raft library.
+    /// Converts an error of the Raft library, of which only the text is kept.
     pub(crate) fn raft(error: &impl std::fmt::Display) -> StartError {
         StartError::Raft { what: error.to_string() }
     }

@@ -1,22 +1,22 @@
-//! Reason why this member must stop permanently. The member's peers or its own checks set the reason once, and a task
-//! of the member waits for it.
+//! Reason why this member must stop permanently. Messages of other members or this member's own checks set the reason,
+//! and a task of the member waits for it.
 
 use tokio::sync::watch;
 
-/// Reason why this member no longer takes part in the group.
+/// Reason why this member must stop and no longer takes part in the group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Eviction {
     /// The list of members names another data directory for this member's id.
     OtherDataDirectory(String),
-    /// The directory lacks entries that this member acknowledged to another member.
+    /// This member's data directory lacks entries that this member acknowledged to another member.
     AcknowledgedDataLost(String),
-    /// A leader's log contradicts entries that are committed here.
+    /// A leader's log contradicts entries that this member knows to be committed.
     Contradicted(String),
-    /// A majority of the voters has a different state after the same log entry.
+    /// A majority of the voters has a state that differs from this member's state after the same log entry.
     Outvoted(String),
     /// This member was removed from the group.
     Removed(String),
 }
 
-/// Set once this member must stop.
+/// Sender of the reason why this member must stop; `None` as long as it may run.
 pub(crate) type Evictions = watch::Sender<Option<Eviction>>;

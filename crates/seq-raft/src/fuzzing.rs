@@ -1,5 +1,5 @@
-//! Entry points of the fuzzer. Arbitrary bytes are read as stored records and Raft messages, or are refused, without a
-//! panic.
+//! Entry points of the fuzzer. They decode arbitrary bytes as stored records and as Raft messages. Each input must be
+//! decoded or refused without a panic.
 
 use std::sync::Arc;
 
@@ -16,18 +16,18 @@ use crate::transport::client;
 use crate::transport::validation::Validate;
 use crate::types::{Entry, LeaderId, LogId, Payload, SnapshotHeader, TransferLeader, TypeConfig, Vote};
 
-/// Number of entries in the log that receives the messages. Leader 1 wrote them in term 3, and the first half of them
-/// is committed.
+/// Number of entries in the log to which the fuzzer's messages are applied. Leader 1 wrote the entries in term 3, and
+/// the first half of them is committed.
 const ENTRIES: u64 = 8;
 
-/// Longest content of one message of [`raft`]; two bytes hold its length.
+/// Maximum length of the content of one message in the input of [`raft`], because two bytes state its length.
 const MAX_CONTENT: usize = u16::MAX as usize;
 
-/// Check whether a record can be read.
+/// Function that returns whether bytes can be decoded as one kind of record.
 type Reader = fn(&[u8]) -> bool;
 
-/// Returns each kind of record with its written format and its reader. The reader in the last row reads an entry with
-/// several commands.
+/// Returns each kind of record with the format in which it is written and with its decoder. The decoder in the last row
+/// reads the payload of a log entry, which may contain several commands.
 fn readers<M: StateMachine>() -> [(Kind, u16, Reader); 10] {
     let log = newest::VERSION;
     [
@@ -44,8 +44,9 @@ fn readers<M: StateMachine>() -> [(Kind, u16, Reader); 10] {
     ]
 }
 
-/// Reads `data` as a record of the kind that its first byte chooses. Reads the other bytes once as they are, and once
-/// as the body of a record with a valid frame, because a fuzzer finds no valid checksums. Also reads them as a state.
+/// Decodes `data` as a record of the kind that the first byte selects. Decodes the other bytes twice: once as a whole
+/// record, and once as the body of a record with a valid frame, because a fuzzer hardly ever finds a valid checksum.
+/// Also decodes them as a state.
 pub fn record<M: StateMachine>(data: &[u8]) {
     let Some((kind, body)) = data.split_first() else { return };
     let readers = readers::<M>();
@@ -56,9 +57,9 @@ pub fn record<M: StateMachine>(data: &[u8]) {
     let _ = M::decode(M::FORMAT, body);
 }
 
-/// Reads `data` as a sequence of Raft messages to member 2. Each message consists of a byte that chooses the kind, a
-/// byte that chooses the sender (1 to 4), two bytes of length (little-endian) and the content in postcard. Messages
-/// that pass the validation are applied to a log as the Raft library applies them.
+/// Decodes `data` as a sequence of Raft messages to member 2. Each message consists of a byte that selects the kind, a
+/// byte that selects the sender (1 to 4), two bytes of length (little-endian), and the content in postcard. Each
+/// message that passes the validation is applied to a log in the same way as by the Raft library.
 ///
 /// # Panics
 /// When the validation accepts a message that breaks the log.
@@ -113,7 +114,7 @@ async fn filled<M: StateMachine>() -> (LogStore, Arc<dyn Replica>) {
     (log, replica)
 }
 
-/// Decodes the content; `None` if it is unreadable or invalid.
+/// Decodes and validates the content of a message. Returns `None` if it cannot be decoded or is invalid.
 fn valid<M: serde::de::DeserializeOwned + Validate>(log: &LogReader, from: u64, content: &[u8]) -> Option<M> {
     let message: M = client::decode(content).ok()?;
     message.validate(from, log).is_ok().then_some(message)
@@ -125,8 +126,8 @@ async fn vote(log: &mut LogStore, reader: &LogReader, vote: Vote) {
     }
 }
 
-/// Handles a request to append as the library does. Adopts the vote, removes conflicting entries, and appends the new
-/// entries.
+/// Handles a request to append in the same way as the Raft library: adopts the vote, removes conflicting entries, and
+/// appends the new entries.
 async fn append(log: &mut LogStore, reader: &LogReader, from: u64, content: &[u8]) {
     let Some(request) = valid::<AppendEntriesRequest<TypeConfig>>(reader, from, content) else { return };
     let own = reader.position();

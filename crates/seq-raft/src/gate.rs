@@ -1,25 +1,25 @@
-//! A service that accepts connections before the service is loaded. Until the gate opens, each call is refused with a
+//! Gate in front of a service that is loaded after its port is open. Until the gate opens, each call is refused with a
 //! retry hint.
 //!
-//! A member that starts with an empty data directory must respond to the probes of other empty members before it may
-//! join a group itself.
+//! A member needs this because, if it starts with an empty data directory, it must respond to the probes of other empty
+//! members before it may join a group itself.
 
 use std::sync::{Arc, OnceLock};
 
 use seq_proto::Reason;
 use tonic::Status;
 
-/// A service that is opened once. Clones open together.
+/// Slot for a service that is set once. Clones share the slot, so they open together.
 pub struct Gate<T>(Arc<OnceLock<T>>);
 
 impl<T> Gate<T> {
-    /// Creates a gate without a service.
+    /// Creates a gate that has no service yet.
     #[must_use]
     pub fn closed() -> Gate<T> {
         Gate(Arc::default())
     }
 
-    /// Sets the service, which opens the gate.
+    /// Opens the gate with `service`, which all clones of the gate return from then on.
     ///
     /// # Panics
     /// When the gate is already open.

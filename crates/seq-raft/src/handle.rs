@@ -1,5 +1,5 @@
-//! Handle on a running member. Through the handle, the member's services propose commands and read the applied state
-//! and the state of the group.
+//! Handle on a running member. With the handle, the member's services propose commands, and read the applied state and
+//! the status of the group.
 
 use std::fmt;
 
@@ -25,7 +25,7 @@ use crate::storage::{AppliedState, Raft};
 use crate::transport::link::{self, LinkTimeouts};
 use crate::types::TypeConfig;
 
-/// Handle on a member of the group. Clones refer to the same member.
+/// Handle on a running member of the group. Clones refer to the same member.
 pub struct RaftHandle<M: StateMachine> {
     pub(crate) raft: Raft,
     pub(crate) state: AppliedState<M>,
@@ -39,17 +39,17 @@ pub struct RaftHandle<M: StateMachine> {
 }
 
 impl<M: StateMachine> RaftHandle<M> {
-    /// Proposes a command and waits until this member has applied it. Cancel safe, but the command may still be
-    /// committed if the future is dropped.
+    /// Proposes a command and waits until this member has applied it. If the future is dropped, the command may still
+    /// be committed.
     ///
     /// # Errors
-    /// [`ProposeError`]. For some of its variants it is unknown whether the command will be applied.
+    /// [`ProposeError`]. After an error whose description states this, the command may still be applied.
     pub async fn propose(&self, command: &M::Command) -> Result<M::Output, ProposeError> {
         let written = || encoding::write_command::<M>(self.state.format(), command);
         Ok(self.proposer.propose_anew(written).await?.downcast())
     }
 
-    /// Returns the applied state.
+    /// Returns the state after all entries that this member has applied so far.
     #[must_use]
     pub fn state(&self) -> &AppliedState<M> {
         &self.state
@@ -73,19 +73,21 @@ impl<M: StateMachine> RaftHandle<M> {
         self.raft.is_leader()
     }
 
-    /// Returns the term that this member leads, to its knowledge.
+    /// Returns the term in which this member leads, as far as it knows, or `None` if it does not lead.
     #[must_use]
     pub fn leads(&self) -> Option<u64> {
         self.quorum.leads()
     }
 
-    /// Returns whether this member sees a majority.
+    /// Returns whether a majority of voters responds to this member if it leads, and otherwise whether messages of a
+    /// leader arrive.
     #[must_use]
     pub fn quorum(&self) -> QuorumStatus {
         self.quorum.status()
     }
 
-    /// Refuses a request that needs a committed entry, if this leader has no majority or if no leader is known.
+    /// Returns an error if the group cannot commit an entry as far as this member knows, because this member leads
+    /// without a majority or because it knows no leader.
     ///
     /// # Errors
     /// `NO_MAJORITY` or `NO_LEADER`.
@@ -93,7 +95,8 @@ impl<M: StateMachine> RaftHandle<M> {
         Refusal::check_quorum(&self.quorum.status()).map_err(Status::from)
     }
 
-    /// Returns the error with which a follower refuses a proposal. The error names the leader if the leader is known.
+    /// Returns the error with which a follower refuses a proposal. The error contains the leader's address if this
+    /// member knows it.
     #[must_use]
     pub fn not_leader(&self) -> ProposeError {
         self.proposer.not_leader()
@@ -109,7 +112,7 @@ impl<M: StateMachine> RaftHandle<M> {
         Some((leader, self.proposer.addr(leader, member)?))
     }
 
-    /// Returns the addresses of all members, this member first.
+    /// Returns the addresses of all members' ports for peers. The first address is this member's own.
     #[must_use]
     pub fn member_addrs(&self) -> Vec<String> {
         let metrics = self.raft.server_metrics();
@@ -120,7 +123,8 @@ impl<M: StateMachine> RaftHandle<M> {
         mine.chain(nodes().filter(|(id, _)| *id != metrics.id)).filter_map(addr).collect()
     }
 
-    /// Creates a lazy connection to another member, with the timeouts of the Raft transport.
+    /// Creates a connection to another member with the timeouts of the Raft transport. The connection is established
+    /// when it is first used.
     ///
     /// # Errors
     /// When the address is invalid.
@@ -128,7 +132,8 @@ impl<M: StateMachine> RaftHandle<M> {
         link::connect(&self.dial, addr, self.timeouts)
     }
 
-    /// Creates a lazy connection, as [`RaftHandle::connect`] does, to a server outside this group.
+    /// Creates a connection like [`RaftHandle::connect`], but to a server outside this group. The server's certificate
+    /// must name the identity `expected`.
     ///
     /// # Errors
     /// When the address is invalid.
@@ -136,46 +141,46 @@ impl<M: StateMachine> RaftHandle<M> {
         link::connect(&self.dial.expecting(expected), addr, self.timeouts)
     }
 
-    /// Transfers leadership to the other voter with the longest log, and returns that voter's Raft id. Returns the id
-    /// even if this member does not see in time that the voter leads.
+    /// Transfers leadership to the voter with the longest log among the other voters, and returns that voter's Raft id.
+    /// Also returns the id if the transfer was sent but this member has not yet received a message of the new leader.
     ///
     /// # Errors
-    /// [`NotTransferred`] if this member does not lead, no other voter has caught up, or a membership change is in
-    /// progress.
+    /// [`NotTransferred`] if this member does not lead, if no other voter has nearly the whole log, or if a change of
+    /// members is in progress.
     pub async fn transfer_leadership(&self) -> Result<u64, NotTransferred> {
         self.changes.transfer_to_any().await.map_err(|error| NotTransferred { why: error.to_string() })
     }
 
-    /// Raises the group's format to the newest format of this member's program after every member has reported that it
-    /// reads that format. Waits for a missing report until its member counts as silent.
+    /// Raises the group's format to the newest format of this member's program. First waits until each other member has
+    /// reported that it can read this format, or counts as silent.
     ///
     /// # Errors
-    /// [`NotRaised`] if this member does not lead, or a member is silent or reads only older formats.
+    /// [`NotRaised`] if this member does not lead, or if another member is silent or reads only older formats.
     pub async fn raise_format(&self) -> Result<FormatRaise, NotRaised> {
         let raised = self.changes.raise_format(REQUIRES_NO_PLAN).await;
         raised.map(|(raise, _)| raise).map_err(|error| NotRaised { why: error.to_string() })
     }
 
-    /// Begins a change by an operator. While the caller holds the guard, it compares the preconditions of the change's
-    /// plan with the state and makes the change, and no other change is compared or made. When this function returns,
-    /// this member has applied all earlier proposals.
+    /// Returns a guard under which a service makes an operator's change. While the caller holds the guard, it can
+    /// compare the preconditions of the operator's plan with the state and then make the change, because no other
+    /// change can begin. When this function returns, this member has applied all earlier proposals.
     ///
     /// # Errors
-    /// `CHANGE_IN_PROGRESS`, or the reason why this member cannot propose.
+    /// `CHANGE_IN_PROGRESS` while another change holds the guard, or the reason why this member cannot propose.
     pub async fn begin_change(&self) -> Result<ChangeGuard<'_>, Status> {
         self.changes.exclusive().await.map_err(Status::from)
     }
 
-    /// Waits until this member has applied every entry that was committed before the call. A change that the state does
-    /// not show afterwards was not committed before the call.
+    /// Waits until this member has applied every entry that was committed before this function was called. So if the
+    /// state then does not show a change, this change was not committed before the call.
     ///
     /// # Errors
-    /// [`ProposeError`]. The call changes no state, even if it fails.
+    /// [`ProposeError`]. Neither success nor an error of this function changes the replicated state.
     pub async fn catch_up(&self) -> Result<(), ProposeError> {
         self.changes.catch_up().await
     }
 
-    /// Returns the status for operators and probes.
+    /// Returns the status of this member and its view of the other members, for operators and for health probes.
     #[must_use]
     pub fn status(&self) -> RaftStatus {
         let mut status = RaftStatus::new(&self.raft, &self.quorum, self.state.replica().digests(), *self.disk.lock());
@@ -186,20 +191,21 @@ impl<M: StateMachine> RaftHandle<M> {
         status
     }
 
-    /// Returns the time of the store in milliseconds since 1970, which is the median of the members' wall clocks by the
-    /// last comparison.
+    /// Returns the store's time in milliseconds since 1970. It is the median of the members' wall clocks, computed from
+    /// this member's clock and the clock differences that the last comparison measured.
     #[must_use]
     pub fn clock_ms(&self) -> u64 {
         self.clock.middle_ms()
     }
 
-    /// Returns a notifier of changes of leadership, term, members and applied entries.
+    /// Returns a notifier that reports changes of this member's leader, term, list of members and applied entries.
     #[must_use]
     pub fn changes(&self) -> Changes {
         Changes(self.raft.metrics())
     }
 
-    /// Transfers leadership if this member leads, calls `stopping`, and stops the Raft library.
+    /// Transfers leadership to another voter if this member leads, then calls `stopping`, and then stops the Raft
+    /// library.
     pub(crate) async fn stop(&self, stopping: impl FnOnce()) {
         transfer::step_down(&self.raft).await;
         stopping();
@@ -234,7 +240,7 @@ impl<M: StateMachine> fmt::Debug for RaftHandle<M> {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{why}")]
 pub struct NotTransferred {
-    /// The refusal.
+    /// Text of the refusal.
     pub why: String,
 }
 
@@ -242,23 +248,24 @@ pub struct NotTransferred {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{why}")]
 pub struct NotRaised {
-    /// The refusal.
+    /// Text of the refusal.
     pub why: String,
 }
 
-/// Error that the Raft library has stopped. The member's group of tasks then shuts down.
+/// Error of a call after the Raft library of this member has stopped. The member's group of tasks then shuts down too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the Raft library has stopped")]
 pub struct Stopped;
 
-/// Notifier of changes of one member. Several changes between two waits count as one change.
+/// Notifier of changes that one member sees, from [`RaftHandle::changes`]. Several changes between two calls of
+/// [`Changes::changed`] count as one change.
 pub struct Changes(WatchReceiverOf<TypeConfig, RaftMetrics<TypeConfig>>);
 
 impl Changes {
-    /// Waits for the next change. Cancel safe.
+    /// Waits until a change has happened since the previous call. Cancel safe.
     ///
     /// # Errors
-    /// [`Stopped`] when no change can follow.
+    /// [`Stopped`] when the Raft library has stopped, so that no further change can happen.
     pub async fn changed(&mut self) -> Result<(), Stopped> {
         self.0.changed().await.map_err(|_| Stopped)
     }

@@ -1,23 +1,24 @@
-//! A replicated log for one [`StateMachine`]. A proposer adds a command to the log, every member applies the command,
-//! and the proposer receives its output.
+//! A replicated log of the commands of one [`StateMachine`]. A proposer adds a command to the log, every member of the
+//! Raft group applies the command, and the proposer receives the output of its command.
 //!
-//! A member is started in steps: [`RaftNode::prepare`] locks its data directory, [`RaftNode::load`] probes the peers
-//! and loads the stored data, [`LoadedNode::run`] starts the Raft library. [`RaftHandle`] proposes commands and reads
-//! the applied state.
+//! A member is started in three steps. [`RaftNode::prepare`] locks the member's data directory. [`RaftNode::load`]
+//! probes the other members and loads the stored data. [`LoadedNode::run`] starts the Raft library. A [`RaftHandle`]
+//! then proposes commands and reads the applied state.
 //!
 //! | folder | subject |
 //! |---|---|
-//! | `storage` | log, vote, snapshots and identity on sled, or in memory |
+//! | `storage` | log, vote, snapshots and identity of the data directory, stored with sled or in memory |
 //! | `encoding` | formats of the stored records |
-//! | `transport` | messages between members, with the checks of sender and content |
-//! | `membership` | list of members: plans, changes, the operators' service, probes of peers |
-//! | `leadership` | majority, transfer of leadership, slow disks |
-//! | `comparison` | digests of the applied state, compared between members |
+//! | `transport` | messages between members, with the checks of their senders and contents |
+//! | `membership` | list of members, with its plans and changes, the operators' service, and the probes of members |
+//! | `leadership` | whether the leader has a majority, transfers of leadership, and leaders with slow disks |
+//! | `comparison` | digests of the applied state, which members compare with each other |
 //!
-//! **Architecture Invariant:** no type of openraft, sled or rkyv is public here; `cargo xtask layers` checks it.
+//! **Architecture Invariant:** no public item of this crate has a type of openraft, sled or rkyv in its signature;
+//! `cargo xtask layers` checks it.
 //!
 //! **Architecture Invariant:** a proposal returns an output only after its command is committed and applied. No member
-//! returns an expected output before then, and no clock decides which commands are applied.
+//! predicts an output before then, and no clock decides which commands are applied.
 
 mod comparing;
 mod comparison;
@@ -69,9 +70,9 @@ pub use storage::{
 };
 pub use transport::server::RaftServer;
 
-/// Largest body of an encoded command.
+/// Maximum length in bytes of an encoded command without its frame.
 pub const MAX_COMMAND_BODY_BYTES: usize = types::MAX_COMMAND_BYTES - encoding::envelope::HEADER_BYTES;
 
-/// Limit on the size of a message between members, in bytes. It is far above the largest message, which carries one
-/// batch of replication or one part of a snapshot.
+/// Maximum size of a message between members, in bytes. The limit is far above the size of the largest message that a
+/// member sends, which carries one batch of log entries or one part of a snapshot.
 pub const MAX_MESSAGE_BYTES: usize = transport::client::MAX_MESSAGE_BYTES;

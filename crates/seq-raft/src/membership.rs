@@ -1,4 +1,5 @@
-//! Members of the group: plans and changes of the list, the operators' service, and probes of peers.
+//! The replicated list of the group's members: plans and changes of the list, the service with which operators change
+//! it, and the probes between members.
 
 pub(crate) mod changes;
 pub(crate) mod format;

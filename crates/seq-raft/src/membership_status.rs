@@ -1,13 +1,14 @@
-//! Membership of an id in the group, decided from committed entries.
+//! Decides from committed log entries whether a Raft id belongs to a member of the group.
 //!
-//! The number of a list of members is the position of its entry in the log. A message carries the number of the newest
-//! list that names its sender. If the receiver's newest committed list has a greater number and does not name the
-//! sender, the receiver concludes that the sender was removed. If the receiver's list has a smaller number, the
-//! receiver is behind. It must then accept the message, because the sender may be the leader of the group.
+//! The number of a list of members is the position of the list's entry in the log. Each message carries the number of
+//! the newest list that names the message's sender. If the receiver's newest committed list has a greater number and
+//! does not name the sender, the receiver concludes that the sender was removed. If the receiver's list has a smaller
+//! number, the receiver has not yet received the sender's list. It must then accept the message, because the sender may
+//! be the leader of the group.
 //!
-//! **Invariant:** a member is reported as removed only if its removal is permanent. The lists that name an id follow
-//! each other without a gap. The first of these lists was proposed when the id was new, the id is claimed before its
-//! member is removed, and a claimed id is not added again.
+//! **Invariant:** a member is reported as removed only if its removal is permanent. Between the first and the last list
+//! that names an id, every list names it. The first of these lists was proposed when the id was new. The id is claimed
+//! in the replicated state before its member is removed, and a claimed id is never added again.
 
 use std::sync::OnceLock;
 
@@ -20,25 +21,24 @@ use crate::nonce::Fingerprint;
 use crate::storage::{Raft, Replica};
 use crate::types::{StoredMembership, TypeConfig};
 
-/// Returns the number of a list of members, which is the position of its entry in the log, counted from 1. Returns 0 if
-/// there is no list.
+/// Returns the number of a list of members. It is the index of the list's log entry plus 1, or 0 if there is no list.
 pub(crate) fn number(membership: &StoredMembership) -> u64 {
     membership.log_id().as_ref().map_or(0, |id| id.index() + 1)
 }
 
-/// Newest list of members in this member's own log. The list is known once the Raft library runs, and its number is 0
-/// before then.
+/// Newest list of members in this member's own log. The list is available once the Raft library runs. Until then,
+/// [`OwnMembership::number`] returns 0.
 #[derive(Default)]
 pub(crate) struct OwnMembership(OnceLock<WatchReceiverOf<TypeConfig, RaftServerMetrics<TypeConfig>>>);
 
 impl OwnMembership {
-    /// Watches the lists of this instance from now on.
+    /// Begins to follow the lists of members in the log of `raft`.
     pub(crate) fn watch(&self, raft: &Raft) {
-        // Holds a receiver instead of the instance, because the instance holds the network, which holds this value.
+        // Holds a receiver instead of `raft`, because `raft` holds the network, which holds this value.
         assert!(self.0.set(raft.server_metrics()).is_ok(), "there is one instance");
     }
 
-    /// Returns the number of the newest list of members that names this member; 0 when no list does.
+    /// Returns the number of the newest list of members if that list names this member, otherwise 0.
     pub(crate) fn number(&self) -> u64 {
         let Some(metrics) = self.0.get() else { return 0 };
         let metrics = metrics.borrow_watched();
@@ -47,24 +47,25 @@ impl OwnMembership {
     }
 }
 
-/// Membership of an id in the group.
+/// Relation of a Raft id to the group, as one member sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MembershipStatus {
-    /// This member knows no group yet.
+    /// The deciding member does not belong to a group yet.
     NoGroup,
     /// The group never had the id.
     UnknownMember,
-    /// The group has the id, or the sender knows a newer list of members that names the id.
+    /// The group has a member with the id, or the sender knows a list of members that is newer than the receiver's and
+    /// names the id.
     Member,
-    /// The group has the id with another data directory.
+    /// The group has a member with the id, but with another data directory than the sender's.
     OtherDirectory,
-    /// The group had the id.
+    /// The group had a member with the id, and has removed it.
     Removed,
 }
 
 impl MembershipStatus {
-    /// Returns the value for the wire. [`MembershipStatus::OtherDirectory`] has no value, because it is sent as a
-    /// refusal.
+    /// Returns the value for a message. For [`MembershipStatus::OtherDirectory`] it is `Unspecified`, because a member
+    /// reports this status by refusing the call.
     pub(crate) fn to_wire(self) -> v1::MembershipStatus {
         match self {
             MembershipStatus::OtherDirectory => v1::MembershipStatus::Unspecified,
@@ -76,20 +77,20 @@ impl MembershipStatus {
     }
 }
 
-/// The part of the group's state that decides the membership of one id.
+/// Values from the group's state that decide whether one id belongs to a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Known {
-    /// Number of the newest committed list.
+    /// Number of the newest committed list of members.
     newest: u64,
-    /// Whether the newest committed list, or a later uncommitted list, names this data directory for the id; `None` if
-    /// neither list names the id.
+    /// Whether the newest committed list of members names the sender's data directory for the id. If that list does not
+    /// name the id, a newer, uncommitted list decides instead. `None` if neither list names the id.
     named: Option<bool>,
-    /// Whether the id is claimed.
+    /// Whether the id is claimed, so that it is or was the id of a member.
     claimed: bool,
 }
 
-/// Returns the membership of a sender with `id` and `directory`, by the entries that this member has applied. `theirs`
-/// is the number of the list in the sender's message.
+/// Returns the status of a sender with Raft id `id` and data directory `directory`, according to the entries that this
+/// member has applied. `theirs` is the number of the list of members in the sender's message.
 pub(crate) fn status_of(
     raft: &Raft,
     replica: &dyn Replica,
@@ -99,7 +100,8 @@ pub(crate) fn status_of(
 ) -> MembershipStatus {
     let fingerprint = |list: &StoredMembership| list.membership().get_node(&id).map(|member| member.fingerprint);
     let effective = fingerprint(&raft.server_metrics().borrow_watched().membership_config);
-    // Reads both under one lock, because an id is claimed only after a list that names it was applied.
+    // Reads the list and the claimed ids under one lock, because an id is claimed only after a list that names it was
+    // applied.
     let known = replica.read_members(|members, ids| Known {
         newest: number(members),
         named: fingerprint(members).or(effective).map(|named| named == directory),
@@ -118,7 +120,7 @@ fn decide(known: Known, theirs: u64) -> MembershipStatus {
         0 => MembershipStatus::UnknownMember,
         theirs if theirs > newest => MembershipStatus::Member,
         theirs if theirs < newest => MembershipStatus::Removed,
-        // The sender's list is the newest list here, which does not name the sender.
+        // The sender's list is also the newest list here, and it does not name the sender.
         _ => MembershipStatus::UnknownMember,
     }
 }

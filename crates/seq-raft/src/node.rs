@@ -1,15 +1,16 @@
-//! A member of the group, from its configuration to its end.
+//! Start, run and stop of a member of the Raft group.
 //!
-//! A start is safe because of the order of its steps:
+//! Starting a member is safe because of the order of these steps:
 //!
 //! 1. Read the identity of the data directory.
-//! 2. With an empty directory, probe whether the other members know this member's id with another directory.
+//! 2. If the directory is empty, ask the other members whether they know this member's id with another data directory.
 //! 3. Load the data.
-//! 4. With data, probe whether the other members have acknowledgements of more entries than are stored here.
+//! 4. If the directory has data, ask the other members whether this member acknowledged more entries to them than are
+//!    stored here.
 //! 5. Open the services.
 //! 6. Start the Raft library.
 //!
-//! So this member makes no durable change and grants no vote before it has probed the other members.
+//! So this member asks the other members before it makes any durable change or grants any vote.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -45,11 +46,11 @@ use crate::transport::identity::Identity;
 use crate::transport::link::LinkTimeouts;
 use crate::transport::server::{self, RaftServer};
 
-/// Timeout of storage for its last writes.
+/// Maximum time for which [`RunningNode::shutdown`] waits until storage has finished its last writes.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A member whose data directory is locked and known to belong to this member. No data is loaded, and no durable change
-/// is made.
+/// Member whose data directory is locked and is checked to belong to this member. Its data is not loaded yet, and it
+/// has made no durable change.
 pub struct RaftNode<M> {
     config: RaftConfig,
     me: Identity,
@@ -61,10 +62,12 @@ pub struct RaftNode<M> {
 }
 
 impl<M: StateMachine> RaftNode<M> {
-    /// Locks the data directory and reads its identity. Calls of the services end when `tasks` shuts down.
+    /// Locks the data directory and checks the identity that is stored there. When `tasks` shuts down, the calls that
+    /// the member's services are processing end.
     ///
     /// # Errors
-    /// The directory belongs to another cluster or member, has a newer format, is damaged, or is in use.
+    /// The data directory belongs to another cluster or member, has a newer format than this program reads, is damaged,
+    /// or is in use by another process.
     pub fn prepare(config: RaftConfig, tasks: &TaskGroup) -> Result<RaftNode<M>, StartError> {
         let prepared = storage::prepare(&config.data, &config.cluster, config.id)?.named(&config.set, &config.node);
         let (cluster, id, nonce) = (config.cluster.clone(), config.id, prepared.nonce());
@@ -81,24 +84,25 @@ impl<M: StateMachine> RaftNode<M> {
         self.prepared.is_fresh()
     }
 
-    /// Returns the service for other members. The caller must serve it before [`RaftNode::load`], because other members
-    /// may be starting too and probe this member.
+    /// Returns the service that other members call. The caller of this function must start serving it before
+    /// [`RaftNode::load`], because other members that start at the same time probe this member.
     #[must_use]
     pub fn server(&self) -> RaftServer {
         self.server.clone()
     }
 
-    /// Returns the service with which operators list and change members.
+    /// Returns the gate of the service with which operators list and change members. The gate opens in
+    /// [`LoadedNode::run`].
     #[must_use]
     pub fn member_admin(&self) -> Gate<MemberAdmin> {
         self.members.clone()
     }
 
-    /// Probes the other members and loads the data. `check` can refuse the stored state before any other code uses this
-    /// state. `observe` is called with the output of each command that is applied from then on.
+    /// Probes the other members and loads the stored data. `check` may refuse the loaded state before any other code
+    /// uses it. `observe` is called with the output of each command that this member applies after loading.
     ///
     /// # Errors
-    /// [`StartError`], or the error of `check`; the data directory is free again in both cases.
+    /// [`StartError`], or the error of `check`. In both cases the lock on the data directory is released.
     pub async fn load<E: From<StartError>>(
         self,
         observe: Observer<M>,
@@ -135,7 +139,8 @@ impl<M: StateMachine> RaftNode<M> {
     }
 }
 
-/// A loaded member whose Raft library does not run yet. The member accepts no message and grants no vote.
+/// Member whose data is loaded, but whose Raft library does not run yet. The member accepts no Raft message and grants
+/// no vote.
 pub struct LoadedNode<M: StateMachine> {
     config: RaftConfig,
     me: Identity,
@@ -151,13 +156,14 @@ pub struct LoadedNode<M: StateMachine> {
 }
 
 impl<M: StateMachine> LoadedNode<M> {
-    /// Returns the handle for the services of the member.
+    /// Returns the handle with which the member's services propose commands and read the state.
     #[must_use]
     pub fn handle(&self) -> &RaftHandle<M> {
         &self.handle
     }
 
-    /// Opens the services and starts the Raft library. If the member cannot continue, the group of tasks shuts down.
+    /// Opens the gates of the member's services and starts the Raft library. If the member later cannot continue, for
+    /// example because it was removed from the group, `tasks` shuts down.
     pub fn run(self, tasks: &TaskGroup) -> RunningNode<M> {
         let LoadedNode { config, me, handle, batches, network, server, receiver, members, unreached, stall, closed } =
             self;
@@ -217,7 +223,7 @@ impl<M: StateMachine> LoadedNode<M> {
     }
 }
 
-/// A running member. Dropping it leaves the member running until its group of tasks shuts down.
+/// Running member. If this value is dropped, the member runs on until its group of tasks shuts down.
 pub struct RunningNode<M: StateMachine> {
     handle: RaftHandle<M>,
     evicted: Receiver<Option<Eviction>>,
@@ -225,25 +231,25 @@ pub struct RunningNode<M: StateMachine> {
 }
 
 impl<M: StateMachine> RunningNode<M> {
-    /// Returns the handle on this member.
+    /// Returns the handle with which the member's services propose commands and read the state.
     #[must_use]
     pub fn handle(&self) -> &RaftHandle<M> {
         &self.handle
     }
 
-    /// Returns a function that reports whether this member was removed from its group and therefore stops. The function
-    /// can be called at any time, even after the member has stopped.
+    /// Returns a function that reports whether this member was removed from its group and stops for this reason. The
+    /// function can be called at any time, even after the member has stopped.
     pub fn removal(&self) -> impl Fn() -> bool + Send + Sync + 'static + use<M> {
         let evicted = self.evicted.clone();
         move || matches!(&*evicted.borrow(), Some(Eviction::Removed(_)))
     }
 
-    /// Stops the member. Transfers leadership if the member leads, ends the tasks of the group `tasks`, and stops the
-    /// Raft library. Returns when all data is written and the data directory is free. `dropped` must drop all other
-    /// handles on the member.
+    /// Stops the member. Transfers leadership to another voter if this member leads, ends the tasks of the group
+    /// `tasks`, and stops the Raft library. Returns when all data is written and the lock on the data directory is
+    /// released. `dropped` must drop all other [`RaftHandle`]s of this member, because they keep the storage open.
     ///
     /// # Errors
-    /// [`Hung`] when storage did not end in time.
+    /// [`Hung`] when storage has not finished its last writes within 10 s.
     pub async fn shutdown(self, tasks: &TaskGroup, dropped: impl FnOnce()) -> Result<(), Hung> {
         let RunningNode { handle, closed, .. } = self;
         handle.stop(|| tasks.cancel()).await;
@@ -259,8 +265,8 @@ impl<M: StateMachine> fmt::Debug for RunningNode<M> {
     }
 }
 
-/// Probes the other members about the directory and loads the data, which `check` may refuse. For an empty directory,
-/// also returns the peers that could not be probed.
+/// Probes the other members about this member's data directory and loads the data. `check` may refuse the loaded state.
+/// If the directory is empty, also returns the other members that could not be probed, by Raft id.
 async fn open<M: StateMachine, E: From<StartError>>(
     prepared: Prepared,
     (me, config): (&Identity, &RaftConfig),
@@ -287,11 +293,12 @@ async fn open<M: StateMachine, E: From<StartError>>(
     Ok((opened, BTreeMap::new()))
 }
 
-/// Runs a task until it ends or the group shuts down.
+/// Spawns a task in the group `tasks`. The task runs until it ends by itself or the group shuts down.
 fn spawn(tasks: &TaskGroup, name: &'static str, kind: Kind, task: impl Future<Output = ()> + Send + 'static) {
     let stopping = tasks.token();
     tasks.spawn(name, kind, async move {
-        // Cancellation first, because a shutdown also ends the objects that the task watches, and that is no fault.
+        // Cancellation is polled first, because a shutdown also ends the objects that the task watches, and this end is
+        // no fault of the task.
         tokio::select! {
             biased;
             () = stopping.cancelled() => {}
@@ -300,7 +307,8 @@ fn spawn(tasks: &TaskGroup, name: &'static str, kind: Kind, task: impl Future<Ou
     });
 }
 
-/// Waits until this member cannot continue, because the Raft library has stopped or the member must stop permanently.
+/// Waits until this member cannot continue, because the Raft library has stopped or `evicted` gives a reason to stop
+/// permanently. Logs the reason.
 async fn watch(raft: Raft, mut evicted: Receiver<Option<Eviction>>, tasks: TaskGroup) {
     let mut metrics = raft.server_metrics();
     loop {

@@ -1,8 +1,9 @@
-//! Identity of a data directory: a secret number, the nonce, and its public fingerprint.
+//! Identity of a data directory. It consists of a secret random number, the nonce, and of the nonce's public
+//! fingerprint.
 //!
-//! A member sends its nonce as proof that its data directory is the directory in the list of members. The list holds
-//! only the fingerprint, which is the SHA-256 of the nonce. So a reader of a list, a log, a snapshot or a response to
-//! `Probe` cannot pose as a member.
+//! A member sends its nonce to prove that its data directory is the directory in the replicated list of members. The
+//! list holds only the fingerprint, which is the SHA-256 of the nonce. So a reader of the list, the log, a snapshot or
+//! a response to `Probe` cannot impersonate a member.
 //!
 //! **Invariant:** a nonce is sent only in Raft messages to members, and is never part of a log line or an error.
 
@@ -10,13 +11,13 @@ use std::fmt;
 
 use sha2::{Digest, Sha256};
 
-/// Length of a nonce in bytes. Its 128 random bits cannot be guessed.
+/// Length of a nonce in bytes. A nonce has 128 random bits, so it cannot be guessed.
 const NONCE_BYTES: usize = 16;
 
-/// Bytes of a fingerprint, a SHA-256.
+/// Length in bytes of a fingerprint, which is a SHA-256.
 pub(crate) const FINGERPRINT_BYTES: usize = 32;
 
-/// Random number of a data directory, drawn at its creation; not 0.
+/// Secret random number that was drawn when the data directory was created; never 0.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Nonce([u8; NONCE_BYTES]);
 
@@ -33,24 +34,26 @@ impl Nonce {
         Nonce(bytes)
     }
 
-    /// Returns the nonce of a member of a restored group. Every member derives it from the same secret seed.
+    /// Returns the nonce of the member with id `member` in a restored group. Every member of the group derives it from
+    /// the same secret `seed`.
     pub(crate) fn derived(seed: &[u8; 32], member: u64) -> Nonce {
         let digest = Sha256::new().chain_update(b"seqsvr nonce").chain_update(seed).chain_update(member.to_be_bytes());
         Nonce::from_bytes(&digest.finalize()[..NONCE_BYTES]).expect("a digest does not begin with 128 zero bits")
     }
 
-    /// Reads a nonce from a record or a message. Returns `None` if the bytes have another length or are all 0.
+    /// Converts bytes from a stored record or a message. Returns `None` if the bytes have another length than a nonce
+    /// or are all 0.
     pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Nonce> {
         let bytes = <[u8; NONCE_BYTES]>::try_from(bytes).ok()?;
         (bytes != [0; NONCE_BYTES]).then_some(Nonce(bytes))
     }
 
-    /// Returns the bytes, for a record or a message to a member.
+    /// Returns the secret bytes, for a stored record or for a message to another member.
     pub(crate) fn bytes(&self) -> [u8; NONCE_BYTES] {
         self.0
     }
 
-    /// Returns its public fingerprint.
+    /// Returns the public fingerprint of this nonce.
     pub(crate) fn fingerprint(&self) -> Fingerprint {
         Fingerprint(Sha256::digest(self.0).into())
     }
@@ -62,22 +65,22 @@ impl fmt::Debug for Nonce {
     }
 }
 
-/// Public name of a data directory; no proof of identity.
+/// Public name of a data directory. A sender that knows it has not proved its identity.
 #[derive(Clone, Copy, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Fingerprint([u8; FINGERPRINT_BYTES]);
 
 impl Fingerprint {
-    /// The fingerprint of no directory: not known yet.
+    /// Value for a data directory whose fingerprint is not known yet.
     pub(crate) const NONE: Fingerprint = Fingerprint([0; FINGERPRINT_BYTES]);
 
-    /// Reads a fingerprint from a record or a message. Returns `None` if the bytes have another length or are
-    /// [`Fingerprint::NONE`].
+    /// Converts bytes from a stored record or a message. Returns `None` if the bytes have another length than a
+    /// fingerprint or equal [`Fingerprint::NONE`].
     pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Fingerprint> {
         let fingerprint = Fingerprint(bytes.try_into().ok()?);
         (fingerprint != Fingerprint::NONE).then_some(fingerprint)
     }
 
-    /// Wraps stored bytes without a check, because the list of members was checked before it was written.
+    /// Wraps bytes from a stored list of members without a check, because the list was checked before it was written.
     pub(crate) fn stored(bytes: [u8; FINGERPRINT_BYTES]) -> Fingerprint {
         Fingerprint(bytes)
     }

@@ -1,5 +1,5 @@
-//! Durations and sizes that configure a member. The relations between them are checked before the member opens a file
-//! or a socket.
+//! Durations and sizes that configure a member. [`RaftOptions::validate`] checks the relations between these values
+//! before the member opens a file or a socket.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,45 +8,46 @@ use openraft::{Config, SnapshotPolicy};
 
 use crate::error::StartError;
 
-/// Maximum number of log entries in one message to a follower. About this many entries arrive while a message is in
-/// flight.
+/// Maximum number of log entries in one message to a follower. Under full load, about this many new entries reach the
+/// leader while the previous message is in flight.
 const MAX_ENTRIES_PER_MESSAGE: u64 = 1_024;
 
-/// Minimum number of purgeable entries at which a purge begins. It is large enough to justify the sync of a purge, and
-/// small enough to keep the purge short.
+/// Minimum number of purgeable log entries at which a purge begins. The number is large enough to justify the disk sync
+/// of a purge, and small enough to keep each purge short.
 const PURGE_BATCH: u64 = 256;
 
 /// Pauses between attempts to connect to another member. The first pauses are short, because a restarted process
 /// accepts connections again within milliseconds.
 const RECONNECT: &str = "20ms 40ms 80ms ...320ms";
 
-/// Durations and sizes that configure a member. All members of a group need the same values, because otherwise some
-/// members stand for election sooner than others.
+/// Durations and sizes that configure a member. All members of a group need the same values, because a member with
+/// shorter election timeouts would stand for election sooner than the others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RaftOptions {
     /// Interval of the leader's heartbeats.
     pub heartbeat: Duration,
-    /// Lower bound of the election timeout. A follower that receives no message of the leader for this timeout stands
-    /// for election. The timeout is random.
+    /// Lower bound of the random election timeout. A follower that receives no message from the leader for its election
+    /// timeout stands for election.
     pub election_min: Duration,
     /// Upper bound of the random election timeout.
     pub election_max: Duration,
-    /// How long a proposal may wait for its commit.
+    /// Maximum time that a proposal waits until its command is committed and applied.
     pub commit_timeout: Duration,
-    /// Maximum duration of sending a snapshot to a follower and installing it there.
+    /// Maximum time for sending a snapshot to a follower and installing the snapshot there.
     pub snapshot_timeout: Duration,
-    /// Number of entries applied between two snapshots. This number and [`RaftOptions::log_retained_entries`] together
-    /// bound the log, which is also held in memory.
+    /// Number of log entries that a member applies between two snapshots of its state. This number and
+    /// [`RaftOptions::log_retained_entries`] together bound the length of the log, which each member also holds in
+    /// memory.
     pub snapshot_interval_entries: u64,
-    /// Interval at which the leader marks a log entry. After each marked entry the members compare their states.
+    /// Interval at which the leader marks a log entry. After applying a marked entry, the members compare their states.
     pub comparison_interval: Duration,
-    /// Number of entries that the log keeps although a snapshot covers them, so that a follower that was unreachable
-    /// for a short time needs no snapshot.
+    /// Number of log entries that a member keeps after a snapshot covers them. A follower that was unreachable for a
+    /// short time then gets these entries and needs no snapshot.
     pub log_retained_entries: u64,
 }
 
 impl RaftOptions {
-    /// Values for disks that sync in milliseconds and networks within one region.
+    /// Values for members whose disks sync within milliseconds and whose network lies within one region.
     pub const DEFAULTS: RaftOptions = RaftOptions {
         heartbeat: Duration::from_millis(100),
         election_min: Duration::from_millis(300),
@@ -69,18 +70,19 @@ impl RaftOptions {
         ..RaftOptions::DEFAULTS
     };
 
-    /// Returns the longest round trip between two members that these options allow. Heartbeats set this limit, because
-    /// the Raft library waits for the acknowledgement of a heartbeat only until the next heartbeat is due. Votes,
-    /// appends, connections and pings have longer timeouts.
+    /// Returns the longest round trip between two members with which these options work. The heartbeat interval sets
+    /// this limit, because the Raft library waits for the acknowledgement of a heartbeat only until the next heartbeat
+    /// is due. Votes, appends, connections and pings have longer timeouts than heartbeats.
     #[must_use]
     pub fn max_round_trip(&self) -> Duration {
         self.heartbeat.mul_f64(0.9)
     }
 
-    /// Checks the relations between the values.
+    /// Checks the relations that must hold between the values, for example that the heartbeat interval is short enough
+    /// for the election timeout.
     ///
     /// # Errors
-    /// [`InvalidOptions`] names the violated relation and the reason for it.
+    /// [`InvalidOptions`] names the first relation that does not hold and the reason for this relation.
     pub fn validate(&self) -> Result<(), InvalidOptions> {
         let relation = |holds: bool, what: &'static str, why: &'static str| {
             if holds { Ok(()) } else { Err(InvalidOptions { what, why }) }
@@ -118,7 +120,8 @@ impl RaftOptions {
         relation(self.snapshot_interval_entries >= 1, "snapshot_interval_entries >= 1", "the log would grow for ever")
     }
 
-    /// Builds the Raft library's configuration from these options. All other settings keep the library's defaults.
+    /// Returns the Raft library's configuration with these options. `cluster` is the cluster's name. All other settings
+    /// keep the library's defaults.
     pub(crate) fn library(&self, cluster: &str) -> Result<Arc<Config>, StartError> {
         let ms = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
         let config = Config {
@@ -143,13 +146,13 @@ impl RaftOptions {
     }
 }
 
-/// Two values that contradict each other.
+/// Error of options that are out of range or contradict each other.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what} does not hold: {why}")]
 pub struct InvalidOptions {
-    /// The relation.
+    /// Text of the relation that does not hold, such as `heartbeat >= 10 ms`.
     pub what: &'static str,
-    /// The reason for it.
+    /// Reason why the relation must hold.
     pub why: &'static str,
 }
 

@@ -1,5 +1,5 @@
-//! Comparison of this member's wall clock with the clocks of the other members. The comparison is for operators. A
-//! wrong clock breaks the checks of certificates and the times in records, but not the protocol.
+//! Comparison of this member's wall clock with the clocks of the other members. Its result is shown to operators. A
+//! wrong clock breaks the checks of certificates and the times in audit records, but not the Raft protocol.
 
 use std::sync::Arc;
 
@@ -8,13 +8,14 @@ use seq_core::clock_offset::{self, ClockOffset};
 use seq_kit::wall_clock;
 
 /// Milliseconds by which this member's clock is ahead of the median of all members' clocks, as the last round of probes
-/// measured it. Negative if this clock is behind, and `None` before the first response. Clones share the measurement.
+/// measured it. Negative if this member's clock is behind the median, and `None` before the first response to a probe.
+/// Clones share the measurement.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct OwnClock(Arc<Mutex<Option<i64>>>);
 
 impl OwnClock {
-    /// Records the clocks of the members that responded to a round of probes. A round without a response changes
-    /// nothing.
+    /// Records the clock differences to the members that responded to a round of probes. If no member responded, the
+    /// earlier measurement stays.
     pub(crate) fn note(&self, others: impl IntoIterator<Item = ClockOffset>) {
         let mut clocks: Vec<i64> = others.into_iter().filter_map(ClockOffset::precise).collect();
         if !clocks.is_empty() {
@@ -23,8 +24,8 @@ impl OwnClock {
         }
     }
 
-    /// Returns the milliseconds by which this clock is ahead of the median; negative if it is behind, and `None` while
-    /// the difference is unknown.
+    /// Returns the milliseconds by which this member's clock is ahead of the median of all members' clocks. Negative if
+    /// it is behind the median, and `None` while the difference is unknown.
     pub(crate) fn ahead_ms(&self) -> Option<i64> {
         *self.0.lock()
     }

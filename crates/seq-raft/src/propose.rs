@@ -1,9 +1,10 @@
-//! Proposals, which are the only way into the log. A proposed command is appended, committed and applied, and then its
-//! output is returned.
+//! Proposals of commands. Only a proposal adds a command to the log. The command is appended, committed and applied,
+//! and the proposer then receives its output.
 //!
-//! Many proposals are in flight at once, and proposals that wait at the same time share an entry ([`Batches`]). The
-//! number of proposals in flight is bounded, and so is the waiting time of each proposal. A proposal that timed out may
-//! still be committed, but only once. Its caller may repeat it, because every command can be repeated.
+//! Many proposals are in flight at once, and proposals that wait at the same time share a log entry ([`Batches`]). The
+//! number of proposals in flight is bounded, and so is the waiting time of each proposal. A command whose proposal
+//! timed out may still be committed, but only once. Its proposer may propose it again, because every command may be
+//! applied repeatedly.
 
 mod batches;
 
@@ -27,30 +28,33 @@ use crate::encoding::CommandTooLarge;
 use crate::storage::Raft;
 use crate::types::{EncodedCommand, Member, Output, TypeConfig};
 
-/// Maximum number of proposals in flight, including proposals whose caller has gone away. If each command has 128 KiB,
-/// they hold 512 MiB. If each command has the raises of one call of an AllocSvr, they hold a thousandth of that.
+/// Maximum number of proposals in flight, including proposals whose caller no longer waits. If each command has 128
+/// KiB, this number of commands takes 512 MiB. If each command has the raises of one call of an AllocSvr, they take a
+/// thousandth of that.
 const MAX_IN_FLIGHT: usize = 4_096;
 
-/// Proposes commands. Clones share the bound on proposals in flight.
+/// Sender of proposals. All clones together may have [`MAX_IN_FLIGHT`] proposals in flight.
 #[derive(Clone)]
 pub(crate) struct Proposer {
     raft: Raft,
-    /// Histogram of the time from proposal to commit. The histogram is looked up once, because a lookup hashes the
-    /// names of the metric, which takes long compared with a proposal.
+    /// Histogram of the time from the proposal of a command to its output. The histogram is looked up once, because a
+    /// lookup hashes the metric's name and labels, which is slow compared with a proposal.
     commits: Histogram,
-    /// Addresses of the members in the set file. They may be newer than the addresses in the list of members.
+    /// Addresses of the members' ports for peers, from the set file. They may be newer than the addresses in the
+    /// replicated list of members.
     addrs: Arc<BTreeMap<u64, String>>,
     permits: Arc<Semaphore>,
-    /// Queue to the task that makes entries. It has room for as many commands as there are permits.
+    /// Queue of commands for the task that creates log entries. It has room for as many commands as there are permits.
     queue: mpsc::Sender<Waiting>,
     timeout: Duration,
     stopping: CancellationToken,
-    /// The member to which proposals are redirected, while this member cannot lead.
+    /// Raft id of the member that all proposals name as the leader when they fail, as long as this member cannot lead;
+    /// `None` otherwise.
     redirected: Arc<watch::Sender<Option<u64>>>,
 }
 
 impl Proposer {
-    /// Creates the proposer, and the task that makes entries of the proposed commands.
+    /// Creates the proposer, and the task that creates log entries of the proposed commands.
     pub(crate) fn new(
         raft: Raft,
         set: &str,
@@ -67,14 +71,15 @@ impl Proposer {
         (Proposer { raft, commits, addrs, permits, queue, timeout, stopping, redirected }, batches)
     }
 
-    /// Redirects all proposals, including waiting proposals, to another member until this function is called with
-    /// `None`. The Raft library itself cannot redirect proposals while it waits for the disk.
+    /// Makes all proposals fail, including waiting proposals, with an error that names the member `to` as the leader. A
+    /// call with `None` ends this. The Raft library itself cannot redirect proposals while it waits for the disk.
     pub(crate) fn redirect(&self, to: Option<u64>) {
         self.redirected.send_replace(to);
     }
 
-    /// Proposes a command in the group's format. If the group's format is raised before the command is applied, encodes
-    /// and proposes the command again. Cancel safe, but the command may still be committed if the future is dropped.
+    /// Proposes the command that `written` encodes in the group's format. If the group's format is raised before the
+    /// command is applied, encodes and proposes the command again. If the future is dropped, the command may still be
+    /// committed.
     pub(crate) async fn propose_anew(
         &self,
         written: impl Fn() -> Result<EncodedCommand, CommandTooLarge>,
@@ -88,13 +93,13 @@ impl Proposer {
         }
     }
 
-    /// Proposes an encoded command and waits until this member has applied it. Cancel safe, but the command may still
-    /// be committed if the future is dropped.
+    /// Proposes an encoded command and waits until this member has applied it. If the future is dropped, the command
+    /// may still be committed.
     pub(crate) async fn propose(&self, command: EncodedCommand) -> Result<Output, ProposeError> {
         let mut redirected = self.redirected.subscribe();
         let leader = *redirected.borrow();
         if let Some(leader) = leader {
-            // The proposal would only hold a permit until the disk has recovered.
+            // The proposal could not proceed and would hold a permit until the disk has recovered.
             return Err(self.leader_changed(leader));
         }
         let permit = self.permits.clone().try_acquire_owned().map_err(|_| ProposeError::Busy)?;
@@ -121,7 +126,7 @@ impl Proposer {
         Ok(output)
     }
 
-    /// Returns the error of a proposal while proposals are redirected to the member `leader`.
+    /// Returns the error with which a proposal fails while proposals are redirected to the member `leader`.
     fn leader_changed(&self, leader: u64) -> ProposeError {
         let metrics = self.raft.server_metrics();
         let metrics = metrics.borrow_watched();
@@ -129,7 +134,8 @@ impl Proposer {
         ProposeError::LeaderChanged { leader: self.addr(leader, member) }
     }
 
-    /// Converts the error of a write. The result includes the leader's address if it is known.
+    /// Converts an error with which the Raft library failed to write an entry. The result contains the leader's address
+    /// if this member knows it.
     pub(crate) fn read_error(&self, error: RaftError<TypeConfig, ClientWriteError<TypeConfig>>) -> ProposeError {
         match error {
             RaftError::APIError(ClientWriteError::ForwardToLeader(forward)) => {
@@ -147,7 +153,8 @@ impl Proposer {
         self.addr(forward.leader_id?, forward.leader_node.as_ref())
     }
 
-    /// Returns the error with which a follower refuses a proposal. The error names the leader if the leader is known.
+    /// Returns the error with which a follower refuses a proposal. The error contains the leader's address if this
+    /// member knows it.
     pub(crate) fn not_leader(&self) -> ProposeError {
         let metrics = self.raft.server_metrics();
         let metrics = metrics.borrow_watched();
@@ -156,13 +163,14 @@ impl Proposer {
         ProposeError::NotLeader { leader: leader.and_then(|id| self.addr(id, member)) }
     }
 
-    /// Returns the address of a member. Prefers the address in the set file to the address in `member`.
+    /// Returns the address of the member `id`. The address in the set file takes precedence over the address in
+    /// `member`.
     pub(crate) fn addr(&self, id: u64, member: Option<&Member>) -> Option<String> {
         self.addrs.get(&id).cloned().or_else(|| member.map(|member| member.addr.clone()))
     }
 }
 
-/// Reason why a proposal has no output.
+/// Reason why a proposal returned no output.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProposeError {
     /// This member does not lead; nothing was proposed.
@@ -171,13 +179,13 @@ pub enum ProposeError {
         /// Address of the leader, if it is known.
         leader: Option<String>,
     },
-    /// Leadership was lost while the proposal waited.
+    /// This member lost leadership while the proposal waited, so the command may still be applied.
     #[error("this member of the store no longer leads; the command may still be applied, and can be repeated")]
     LeaderChanged {
         /// Address of the leader, if it is known.
         leader: Option<String>,
     },
-    /// The proposal was not committed in time.
+    /// The command was not committed and applied within the timeout, and may still be applied.
     #[error("not committed within {after:?}; the command may still be applied, and can be repeated")]
     TimedOut {
         /// The timeout.
@@ -186,13 +194,13 @@ pub enum ProposeError {
     /// Too many proposals are in flight; nothing was proposed.
     #[error("{MAX_IN_FLIGHT} proposals wait already")]
     Busy,
-    /// The member is stopping.
+    /// This member is stopping. The command may still be applied.
     #[error("this member of the store is stopping; the command may still be applied, and can be repeated")]
     Stopping,
     /// The command does not fit into an entry; nothing was proposed.
     #[error(transparent)]
     TooLarge(#[from] CommandTooLarge),
-    /// The Raft library takes no proposals.
+    /// The Raft library has stopped or refuses the proposal.
     #[error("this member of the store takes no proposals: {what}")]
     Raft {
         /// Error text of the Raft library.

@@ -1,7 +1,7 @@
-//! The async runtime of the Raft library, which is tokio with random numbers from this program's own generator.
+//! The async runtime on which the Raft library runs. It is tokio, but its random numbers come from `fastrand`.
 //!
-//! The library uses random numbers only to spread elections. `fastrand` is good enough for that, and a simulation that
-//! seeds the thread's generator gets the same numbers again.
+//! The Raft library uses random numbers only to choose election timeouts, so `fastrand` is good enough. If a simulation
+//! seeds the thread's `fastrand` generator, each run with that seed draws the same numbers.
 
 use std::future::Future;
 use std::io;
@@ -12,11 +12,11 @@ use openraft::AsyncRuntime;
 use openraft::impls::TokioRuntime;
 use openraft::rt::deterministic_rng::DeterministicRng;
 
-/// Tokio, except for [`AsyncRuntime::thread_rng`].
+/// Tokio's runtime, in which only [`AsyncRuntime::thread_rng`] is replaced.
 #[derive(Debug)]
 pub(crate) struct Runtime(TokioRuntime);
 
-/// The library's runtime with a seedable generator, under a short name.
+/// Short name of the Raft library's runtime whose random generator can be seeded.
 type Seeded = DeterministicRng<TokioRuntime>;
 
 impl AsyncRuntime for Runtime {

@@ -25,7 +25,7 @@ use crate::types::{LogId, TypeConfig};
 /// Interval between two updates of the gauges.
 const GAUGE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Interval between two measurements of the data directory, which has some dozens of files.
+/// Interval between two measurements of the size of the data directory, which contains some dozens of files.
 const DISK_INTERVAL: Duration = Duration::from_secs(2);
 
 /// One member of the group, as the reporting member sees it.
@@ -35,47 +35,49 @@ pub struct MemberStatus {
     pub id: u64,
     /// Name in the set file.
     pub name: String,
-    /// Address of its gRPC port.
+    /// Address of the member's port for peers.
     pub addr: String,
-    /// Whether it votes.
+    /// Whether the member is a voter.
     pub voter: bool,
-    /// Index of the last entry that the member is known to have; 0 if unknown.
+    /// Index of the last log entry that the member has, as far as the reporting member knows; 0 if it does not know.
     pub matched_index: u64,
-    /// Whether the member acknowledged the reporting leader within two election timeouts; false if the reporting member
-    /// is a follower.
+    /// Whether the reporting member leads and this member acknowledged one of its messages within the last two election
+    /// timeouts.
     pub live: bool,
-    /// Last measured round trip to the member; on the leader only.
+    /// Last measured round trip between the leader and this member; `None` if the reporting member does not lead.
     pub round_trip: Option<Duration>,
-    /// Time since the member last acknowledged the reporting leader; `None` on followers, for the leader itself, and
-    /// before the first acknowledgement.
+    /// Time since the member last acknowledged a message of the reporting leader. `None` if the reporting member is a
+    /// follower, if the entry describes the leader itself, and before the first acknowledgement.
     pub silent: Option<Duration>,
 }
 
-/// One member's status.
+/// Status of one member, with its view of all members.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RaftStatus {
     /// Raft id of the reporting member.
     pub id: u64,
     /// Raft id of the leader, if it is known.
     pub leader: Option<u64>,
-    /// The newest term.
+    /// Newest term that the reporting member knows.
     pub term: u64,
-    /// Index of the last entry of the log.
+    /// Index of the last entry in the reporting member's log.
     pub last_log_index: u64,
-    /// Index of the last entry known to be committed; 0 for none.
+    /// Index of the last entry that the reporting member knows to be committed; 0 if it knows none.
     pub committed_index: u64,
-    /// Index of the last applied entry.
+    /// Index of the last entry that the reporting member has applied.
     pub applied_index: u64,
-    /// Index of the last entry that the current snapshot covers.
+    /// Index of the last entry that the reporting member's newest snapshot covers.
     pub snapshot_index: u64,
-    /// Whether the member sees a majority.
+    /// Whether a majority of voters responds to the reporting member if it leads, and otherwise whether messages of a
+    /// leader arrive there.
     pub quorum: QuorumStatus,
-    /// The longest round trip between two members that the timeouts allow.
+    /// Longest round trip between two members with which the configured timeouts work.
     pub max_round_trip: Duration,
-    /// Description of the members whose states differ, according to this member's last comparison; empty if no states
-    /// differ.
+    /// Description of the members whose states differ from each other, according to this member's last comparison of
+    /// states. Empty if no states differ.
     pub difference: String,
-    /// Disk of the data directory; `None` in memory, and before the first measurement.
+    /// Space on the file system of the data directory. `None` if the data is in memory, and before the first
+    /// measurement.
     pub disk: Option<DiskSpace>,
     /// All members.
     pub members: Vec<MemberStatus>,
@@ -84,13 +86,13 @@ pub struct RaftStatus {
 /// Space on the file system of a data directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DiskSpace {
-    /// Bytes available to this user.
+    /// Bytes that are available to the user of this process.
     pub free: u64,
     /// Total bytes of the file system.
     pub total: u64,
 }
 
-/// Space at the last measurement, shared by clones.
+/// Space on the data directory's file system at the last measurement. Clones share the value.
 pub(crate) type LastDiskSpace = Arc<Mutex<Option<DiskSpace>>>;
 
 impl RaftStatus {
@@ -146,7 +148,7 @@ fn members(metrics: &RaftMetrics<TypeConfig>, quorum: &Quorum) -> Vec<MemberStat
     membership.nodes().map(member).collect()
 }
 
-/// Updates the gauges of a member until the future is dropped.
+/// Updates the gauges of a member at each [`GAUGE_INTERVAL`] until the future is dropped.
 pub(crate) async fn update_gauges(
     raft: Raft,
     quorum: Quorum,
@@ -172,8 +174,8 @@ pub(crate) async fn update_gauges(
     }
 }
 
-/// Updates the gauges of a data directory until the future is dropped. A disk that does not respond delays only these
-/// gauges.
+/// Updates the gauges of a data directory's size and free space until the future is dropped, and stores the measurement
+/// in `space`. A disk that does not respond delays only these gauges.
 pub(crate) async fn update_disk_gauges(dir: PathBuf, set: String, node: String, space: LastDiskSpace) {
     let mut tick = tokio::time::interval(DISK_INTERVAL);
     let gauge = |name| metrics::gauge!(name, "set" => set.clone(), "node" => node.clone());
@@ -188,7 +190,7 @@ pub(crate) async fn update_disk_gauges(dir: PathBuf, set: String, node: String, 
     }
 }
 
-/// Returns the bytes of the files in a directory, and the space on its file system.
+/// Returns the total size in bytes of the files below a directory, and the space on the directory's file system.
 fn disk_use(dir: &Path) -> io::Result<(u64, DiskSpace)> {
     let system = rustix::fs::statvfs(dir)?;
     let bytes = |blocks: u64| blocks.saturating_mul(system.f_frsize);
@@ -224,8 +226,8 @@ fn set_gauges(metrics: &RaftMetrics<TypeConfig>, quorum: &Quorum) {
     gauge(RAFT_QUORUM, u64::from(quorum.status().has_quorum()));
 }
 
-/// Sets the gauges of the numbers of all voters and of responding voters. On the leader, also sets the gauge of the
-/// round trip to each member. A follower reports no responding voters.
+/// Sets the gauges of the number of voters and of the number of responding voters. If this member leads, also sets the
+/// gauge of the round trip to each other member. On a follower, the number of responding voters is 0.
 fn set_member_gauges(metrics: &RaftMetrics<TypeConfig>, quorum: &Quorum) {
     let (set, node) = quorum.names();
     let voters: Vec<u64> = metrics.membership_config.membership().voter_ids().collect();

@@ -1,20 +1,20 @@
 //! Durable storage of a member: log, vote, snapshots, and the identity of the data directory.
 //!
-//! [`prepare`] locks a data directory and reads its identity; [`Prepared::open`] loads and checks its contents.
-//! [`form_restored`] creates a directory that begins with a state, and [`read_survivor`] reads the directory of a
-//! stopped member.
+//! [`prepare`] locks a data directory and reads its identity, and [`Prepared::open`] then loads and checks its
+//! contents. [`form_restored`] creates a data directory whose first content is a restored state. [`read_survivor`]
+//! reads the data directory of a stopped member.
 //!
-//! | in the directory | content | module |
+//! | file or directory | content | module |
 //! |---|---|---|
-//! | `lock` | held by the process that uses it | [`identity`] |
-//! | `identity` | cluster, node, nonce | [`identity`] |
-//! | `acknowledged` | bounds of the acknowledged data | [`watermark`] |
-//! | `log/` | sled: entries, vote, committed and purged log id, the snapshot's manifest | [`sled_backend`] |
-//! | `snapshot-*` | the applied state | [`snapshot`] |
-//! | `outvoted` | reason why the state must not be used | [`outvoted`] |
+//! | `lock` | nothing; the process that uses the directory has locked this file | [`identity`] |
+//! | `identity` | the cluster's name, the member's Raft id, the nonce | [`identity`] |
+//! | `acknowledged` | the watermark, which states how far data was acknowledged | [`watermark`] |
+//! | `log/` | sled database: entries, vote, committed and purged log id, snapshot's manifest | [`sled_backend`] |
+//! | `snapshot-*` | a snapshot of the applied state | [`snapshot`] |
+//! | `outvoted` | the reason why the state must not be used any more | [`outvoted`] |
 //!
-//! **Architecture Invariant:** no write is acknowledged before it is durable, and a start never continues with less
-//! than the acknowledged data. If data is damaged, the start fails with an error that names the place.
+//! **Architecture Invariant:** no write is acknowledged before it is durable, and a member never starts with less data
+//! than it has acknowledged. If data is damaged, the start fails with an error that names the file or the record.
 
 use std::fmt;
 use std::fs::File;
@@ -67,13 +67,14 @@ use watermark::WatermarkFile;
 /// Location of a member's data.
 #[derive(Clone, Debug)]
 pub enum DataDir {
-    /// A directory; it is created if it is missing.
+    /// Data directory, which is created if it is missing.
     Path(PathBuf),
-    /// Memory. The data survives a simulated restart as long as the caller keeps the handle.
+    /// Memory instead of a disk. The data survives a simulated restart of the member as long as the caller keeps the
+    /// [`MemoryDisk`].
     Memory(Arc<MemoryDisk>),
 }
 
-/// A data directory that is locked and known to belong to this member, but is not loaded yet.
+/// Data directory that is locked and checked to belong to this member, but is not loaded yet.
 pub(crate) struct Prepared {
     data: DataDir,
     files: Files,
@@ -83,27 +84,29 @@ pub(crate) struct Prepared {
     gauges: Option<Gauges>,
 }
 
-/// Loaded storage. It closes when `log`, `machine`, all readers of the log and all builders of snapshots are dropped.
+/// Storage after loading. It closes when `log`, `machine`, all readers of the log and all builders of snapshots are
+/// dropped.
 pub(crate) struct Opened<M: StateMachine> {
-    /// The log and the vote, for the Raft library.
+    /// The log and the vote, which the Raft library reads and writes.
     pub(crate) log: LogStore,
-    /// The state machine, for the Raft library.
+    /// The state machine, which the Raft library drives.
     pub(crate) machine: Machine,
-    /// The applied state, for the services to read.
+    /// The applied state, which the services read.
     pub(crate) state: AppliedState<M>,
     /// Nonce of the data directory, see [`Prepared::nonce`].
     #[cfg_attr(not(test), expect(dead_code, reason = "tests compare it over restarts"))]
     pub(crate) nonce: Nonce,
-    /// Time that the writing thread has waited for the disk.
+    /// Stopwatch for the time that the writing thread has waited for the disk in the current batch.
     pub(crate) stall: Stall,
-    /// Completes when all data is written and the directory is free again.
+    /// Waiter for the end of storage: it completes when all data is written and the lock on the directory is released.
     pub(crate) closed: Closed,
 }
 
 /// Locks a data directory, creates it if it is missing, and reads its identity.
 ///
 /// # Errors
-/// The directory belongs to another cluster or node, has a newer format, is damaged, or is in use.
+/// The directory belongs to another cluster or member, has a newer format than this program reads, is damaged, or is in
+/// use by another process.
 pub(crate) fn prepare(data: &DataDir, cluster: &str, node: u64) -> Result<Prepared, OpenError> {
     let lock = identity::lock(data)?;
     let files = Files::of(data);
@@ -113,10 +116,11 @@ pub(crate) fn prepare(data: &DataDir, cluster: &str, node: u64) -> Result<Prepar
 }
 
 impl Prepared {
-    /// Returns the secret nonce, which distinguishes this data directory from all other directories of the same node.
+    /// Returns the secret nonce, which distinguishes this data directory from all other directories of a member with
+    /// this id.
     ///
-    /// For a fresh directory, each [`prepare`] draws a new nonce until the directory is opened, so no peer may store
-    /// the nonce before then.
+    /// If the directory is fresh, each [`prepare`] draws a new nonce until the directory is opened. So no other member
+    /// may store this nonce until then.
     pub(crate) fn nonce(&self) -> Nonce {
         Nonce::from_bytes(&self.identity.nonce).expect("checked when it was read")
     }
@@ -126,21 +130,23 @@ impl Prepared {
         self.is_fresh
     }
 
-    /// Sets the names of set and member in metrics, as in the set file. The default names are the cluster and the
-    /// node's id.
+    /// Sets the names of the set and of the member, as in the set file, for metrics. If this function is not called,
+    /// metrics name the cluster and the member's id.
     pub(crate) fn named(self, set: &str, node: &str) -> Prepared {
         Prepared { gauges: Some(Gauges::of(set, node)), ..self }
     }
 
-    /// Makes the identity of a fresh directory durable, then loads and checks all contents. Blocks while it reads.
+    /// Makes the identity of a fresh directory durable, then loads and checks all contents. `observe` is called for
+    /// each command applied later. Blocks the thread while it reads.
     ///
     /// # Errors
-    /// The damaged, missing or lost data, and its place.
+    /// The reason why the data cannot be loaded. The error names the damaged, missing or lost data and the place where
+    /// it should be.
     pub(crate) fn open<M: StateMachine>(self, observe: Observer<M>) -> Result<Opened<M>, OpenError> {
         self.open_with(observe, |file| Box::new(file))
     }
 
-    /// Opens the storage as [`Prepared::open`] does, but with a replacement for the [`Syncer`] of the log's file.
+    /// Opens the storage as [`Prepared::open`] does, but lets `wrap` replace the [`Syncer`] of the log's file.
     pub(crate) fn open_with<M: StateMachine>(
         self,
         observe: Observer<M>,
@@ -210,7 +216,7 @@ impl<M: StateMachine> fmt::Debug for Opened<M> {
     }
 }
 
-/// Completes when storage is closed. Owns the writing thread.
+/// Waiter for the end of storage. It owns the writing thread.
 #[derive(Debug)]
 pub(crate) struct Closed {
     wait: oneshot::Receiver<()>,
@@ -218,9 +224,10 @@ pub(crate) struct Closed {
 }
 
 impl Closed {
-    /// Waits until the last handle is dropped, all data is written, the directory is free, and the thread has ended.
+    /// Waits until all users of the storage have dropped it, all data is written, the lock on the directory is
+    /// released, and the writing thread has ended.
     pub(crate) async fn wait(self) {
-        // No message is ever sent: the worker drops the sender as its last part.
+        // No message is ever sent. The worker drops the sender last, when all else is closed.
         let _ = self.wait.await;
         if let Some(thread) = self.thread {
             // Blocks only for the thread's last instructions. A panic in it has already ended the process.

@@ -1,27 +1,27 @@
-//! The state machine of this crate's tests: a journal of words, which also holds the ids of members.
+//! The state machine of this crate's tests. It is a list of words, and also contains the ids of members.
 
 use crate::state_machine::{Malformed, StateMachine};
 use crate::storage::Observer;
 
-/// Appends a word, or claims an id.
+/// Command that appends a word or claims the id of a member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Command {
     Append(Vec<u8>),
     ClaimId(u64),
 }
 
-/// All words so far, and the claimed ids. Each release has a different newest format.
+/// All words so far, and the claimed ids. `NEWEST` is the newest format, which differs between simulated releases.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Journal<const NEWEST: u16 = OLDEST> {
     pub(crate) words: Vec<Vec<u8>>,
     pub(crate) ids: Vec<u64>,
 }
 
-/// The oldest format. The next format numbers the commands differently, and has the columns of the state in another
+/// Oldest format. The next format has other numbers for the commands, and encodes the fields of the state in another
 /// order.
 pub(crate) const OLDEST: u16 = 3;
 
-/// Returns an observer that does nothing.
+/// Returns an observer of applied commands that does nothing.
 pub(crate) fn unobserved() -> Observer<Journal> {
     Box::new(|_, _| {})
 }
@@ -100,7 +100,7 @@ impl<const NEWEST: u16> StateMachine for Journal<NEWEST> {
     }
 }
 
-/// Returns the numbers of `Append` and `ClaimId`.
+/// Returns the numbers that encode `Append` and `ClaimId` in `format`.
 fn numbers(format: u16) -> [u8; 2] {
     if format == OLDEST { [0, 1] } else { [2, 3] }
 }

@@ -1,4 +1,5 @@
-//! Messages between members: client and server side, identity and validation of each message.
+//! Messages between members: the sending and the receiving side, proof of the sender's identity, and validation of each
+//! message.
 
 pub(crate) mod acknowledged;
 mod append_stream;
@@ -11,12 +12,12 @@ pub(crate) mod validation;
 
 use std::time::Duration;
 
-/// Converts to whole milliseconds, for the wire.
+/// Converts a duration to whole milliseconds, for a message.
 pub(crate) fn ms(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Converts a duration to whole microseconds for the wire. Returns at least 1, because 0 stands for an unknown round
+/// Converts a duration to whole microseconds, for a message. Returns at least 1, because 0 stands for an unknown round
 /// trip.
 pub(crate) fn us(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX).max(1)

@@ -1,8 +1,9 @@
-//! Type parameters of the Raft library: the types of a log entry, of the entry's output, and of a member.
+//! Types with which this crate parameterizes the Raft library: the types of a log entry, of the outputs of an entry's
+//! commands, and of a member.
 //!
-//! The proposer encodes a command once. In the log, on the wire and on disk the command stays encoded, and each member
-//! decodes it when applying it. So every member applies the same bytes, and an old entry is decoded in the format that
-//! its frame names.
+//! The proposer encodes a command once. The command stays encoded in the log, on the wire and on disk, and each member
+//! decodes it only to apply it. So every member applies the same bytes. An old entry is decoded in the format that is
+//! named in the frame of each of its records.
 
 use std::any::Any;
 use std::fmt;
@@ -14,7 +15,7 @@ use crate::nonce::Fingerprint;
 use crate::runtime::Runtime;
 
 openraft::declare_raft_types!(
-    /// The Raft library's parameters.
+    /// The types with which this crate parameterizes the Raft library.
     pub(crate) TypeConfig:
         D = EncodedBatch,
         R = Outputs,
@@ -23,36 +24,36 @@ openraft::declare_raft_types!(
         AsyncRuntime = Runtime,
 );
 
-/// Position of an entry: the leader that made it, and its index.
+/// Position of a log entry, which is the id of the leader that created the entry, and the entry's index.
 pub(crate) type LogId = alias::LogIdOf<TypeConfig>;
-/// Newest leader or candidate that a member accepts.
+/// Newest leader or candidate that a member accepts. A member stores this value on disk.
 pub(crate) type Vote = alias::VoteOf<TypeConfig>;
-/// The id of a leader: its term and its node.
+/// Id of a leader, which consists of its term and its Raft id.
 pub(crate) type LeaderId = alias::LeaderIdOf<TypeConfig>;
-/// An entry of the log.
+/// Entry of the log.
 pub(crate) type Entry = alias::EntryOf<TypeConfig>;
-/// Payload of an entry.
+/// Payload of a log entry: commands, a list of members, or nothing.
 pub(crate) type Payload = alias::PayloadOf<TypeConfig>;
-/// The members of the group.
+/// Members of the group, of which some may be voters and some learners.
 pub(crate) type Membership = openraft::Membership<u64, Member>;
-/// The members of the group, with the position of the entry that lists them.
+/// Members of the group, with the position of the log entry that lists them.
 pub(crate) type StoredMembership = alias::StoredMembershipOf<TypeConfig>;
-/// Description of a snapshot: the entries that it covers.
+/// Description of a snapshot. It states which log entries and which list of members the snapshot covers.
 pub(crate) type SnapshotMeta = alias::SnapshotMetaOf<TypeConfig>;
-/// A snapshot with its bytes.
+/// Snapshot, with its description and its encoded bytes.
 pub(crate) type Snapshot = alias::SnapshotOf<TypeConfig, Bytes>;
 
-/// Maximum length of an encoded command in bytes, including the frame. It is also the maximum payload of an entry,
-/// because a batch of several commands is limited to [`MAX_BATCH_BYTES`].
+/// Maximum length in bytes of an encoded command with its frame. No entry has a longer payload, because an entry with
+/// several commands is limited to [`MAX_BATCH_BYTES`].
 pub(crate) const MAX_COMMAND_BYTES: usize = 128 * 1024;
 
-/// Maximum number of commands in one entry. The state stays locked while an entry is applied, so a reader waits for all
-/// commands of the entry. A snapshot is taken after a number of entries, so a restart may apply this many commands for
-/// each entry after the snapshot.
+/// Maximum number of commands in one log entry. The state stays locked while an entry is applied, so a reader of the
+/// state may have to wait for all commands of the entry. A member takes a snapshot after a number of entries, so the
+/// time that a restart needs to apply the entries after the last snapshot grows with this number.
 pub(crate) const MAX_BATCH_COMMANDS: usize = 32;
 
-/// Maximum length in bytes of an entry with several commands. A larger command is an entry of its own. The log is also
-/// held in memory, where 25,000 batches of this size take 200 MiB.
+/// Maximum length in bytes of a log entry with several commands. A command that is longer gets an entry of its own. The
+/// log is also held in memory, where 25,000 entries of this length take 200 MiB.
 pub(crate) const MAX_BATCH_BYTES: usize = 8 * 1024;
 const _: () = assert!(MAX_BATCH_BYTES <= MAX_COMMAND_BYTES);
 
@@ -65,7 +66,8 @@ pub(crate) struct Member {
     pub(crate) addr: String,
     /// Address of its port for Raft.
     pub(crate) raft_addr: String,
-    /// Fingerprint of this member's data directory. Receivers compare it with the nonce in each message of this member.
+    /// Fingerprint of this member's data directory. The receiver of a message from this member compares this value with
+    /// the fingerprint of the nonce in the message.
     pub(crate) fingerprint: Fingerprint,
 }
 
@@ -76,7 +78,7 @@ impl Member {
         of(self) == of(other)
     }
 
-    /// Returns whether `other` has one of this member's addresses.
+    /// Returns whether `other` has at least one of this member's two addresses.
     pub(crate) fn shares_address(&self, other: &Member) -> bool {
         let of = |member: &Member| [member.addr.clone(), member.raft_addr.clone()];
         of(self).iter().any(|addr| of(other).contains(addr))
@@ -89,28 +91,30 @@ impl fmt::Display for Member {
     }
 }
 
-/// A command as its proposer encoded it, including the frame; at most [`MAX_COMMAND_BYTES`] long.
+/// Command as its proposer encoded it, with its frame; at most [`MAX_COMMAND_BYTES`] long.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct EncodedCommand(Bytes);
 
 impl EncodedCommand {
-    /// Returns the bytes, including the frame.
+    /// Returns the encoded command with its frame.
     pub(crate) fn bytes(&self) -> &Bytes {
         &self.0
     }
 
-    /// Takes a record of kind `Command`.
+    /// Wraps `bytes`, which must be one encoded record of kind `Command`.
     pub(crate) fn from_bytes(bytes: Bytes) -> EncodedCommand {
         EncodedCommand(bytes)
     }
 }
 
-/// One or more commands of one log entry. Their records are concatenated in the order in which they are applied.
+/// The encoded commands of one log entry, at least one. Their records are concatenated in the order in which members
+/// apply the commands.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct EncodedBatch(Bytes);
 
 impl EncodedBatch {
-    /// Creates an entry of these commands. A single command is not copied.
+    /// Creates the payload of a log entry with these commands. The bytes of a single command are shared instead of
+    /// copied.
     pub(crate) fn of(commands: &[EncodedCommand]) -> EncodedBatch {
         match commands {
             [command] => EncodedBatch(command.0.clone()),
@@ -123,7 +127,8 @@ impl EncodedBatch {
         &self.0
     }
 
-    /// Wraps bytes from the log or the wire without checking them. The decoder checks them later.
+    /// Wraps bytes that were read from the log or received from another member. The decoder of the commands checks the
+    /// bytes later.
     pub(crate) fn from_bytes(bytes: Bytes) -> EncodedBatch {
         EncodedBatch(bytes)
     }
@@ -171,13 +176,15 @@ impl<'de> serde::Deserialize<'de> for EncodedBatch {
     }
 }
 
-/// Result of applying a command, with its type erased, because the parameters of the Raft library do not depend on the
-/// state machine. Only the code that proposes and the code that applies commands know the type. Empty if the command is
-/// void, because the group's format was raised before the command was applied.
+/// Result of applying a command, with its type erased. The type parameters of the Raft library do not depend on the
+/// state machine, so only the code that proposes and the code that applies commands know the type. The value is `None`
+/// if the command is void, because the group's format was raised between the proposal and the application of the
+/// command.
 pub(crate) struct Output(Option<Box<dyn Any + Send + Sync>>);
 
 impl Output {
-    /// Output of a void command. A command is void if its format is older than the group's format.
+    /// Output of a void command. A command is void if its format is older than the group's format, and the group's
+    /// format is [`STRICT_FORMAT`](crate::StateMachine::STRICT_FORMAT) or newer.
     pub(crate) const OVERTAKEN: Output = Output(None);
 
     /// Wraps the output of a command.
@@ -185,12 +192,12 @@ impl Output {
         Output(Some(Box::new(output)))
     }
 
-    /// Returns whether the command is void.
+    /// Returns whether the command was void, so that its proposer must encode and propose it again.
     pub(crate) fn is_overtaken(&self) -> bool {
         self.0.is_none()
     }
 
-    /// Returns the output with its type.
+    /// Returns the output as a value of its type `T`.
     ///
     /// # Panics
     /// If the command is void, or if `T` is not the output type of this log's state machine.
@@ -206,13 +213,13 @@ impl fmt::Debug for Output {
     }
 }
 
-/// Outputs of the commands of one applied entry, in the order of the commands; empty for an entry of the Raft library
-/// itself.
+/// Outputs of the commands of one applied log entry, in the order of the commands. The list is empty if the Raft
+/// library itself created the entry.
 #[derive(Debug, Default)]
 pub(crate) struct Outputs(pub(crate) Vec<Output>);
 
-/// Error of the serde conversions of [`Outputs`]. The bounds of the Raft library require these conversions, but no code
-/// calls them.
+/// Error text of the serde conversions of [`Outputs`]. The trait bounds of the Raft library require these conversions,
+/// but no code calls them.
 const OUTPUT_IS_LOCAL: &str = "the output of a command never leaves its process";
 
 impl serde::Serialize for Outputs {
@@ -227,10 +234,10 @@ impl<'de> serde::Deserialize<'de> for Outputs {
     }
 }
 
-/// Content of a `TransferLeader` message: the leader's vote, the id of the next leader, and the last entry of the
-/// leader's log. The Raft library's own type cannot be encoded.
+/// Content of a `TransferLeader` message: the leader's vote, the Raft id of the member that shall lead next, and the
+/// position of the last entry in the leader's log. The Raft library's own type has no serde encoding.
 pub(crate) type TransferLeader = (Vote, u64, Option<LogId>);
 
-/// Content of the first chunk of a snapshot: the leader's vote, the description of the covered entries, and the length
-/// of the whole snapshot in bytes.
+/// Content of the first part of a snapshot in transfer: the leader's vote, the description of the snapshot, and the
+/// length in bytes of the whole snapshot.
 pub(crate) type SnapshotHeader = (Vote, SnapshotMeta, u64);

@@ -1,8 +1,8 @@
-//! The checks of a world. They consist of the order checker of `seq-order`, and of comparisons with the memory of all
-//! processes and the state of all stores, which no real cluster allows at one instant.
+//! The checks of a simulated world. The order checker of `seq-order` checks responses. Further checks compare the
+//! memory of all processes and the states of all stores at one instant, which is impossible in a real cluster.
 //!
-//! **Invariant:** at the moment when a number is taken, it is compared with the committed ceiling and with all numbers
-//! taken before, whether or not its response ever arrives.
+//! **Invariant:** at the moment when a process takes a number in its memory, the number is compared with the committed
+//! ceiling and with all numbers taken before. So a number whose response never arrives is checked, too.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -27,7 +27,7 @@ pub struct Violation {
 pub(crate) enum Order {
     /// A uid.
     OfUid,
-    /// A counter of a series, or a lane that the caller names. Its numbers are ordered in real time, but numbers may be
+    /// A counter of a series, or a lane that the caller names. The numbers are ordered in real time, but numbers may be
     /// skipped.
     OfLane,
     /// A lane that the node chooses. No order is promised over several owners of the lane.
@@ -46,20 +46,23 @@ pub(crate) enum Flight {
 #[derive(Debug)]
 pub(crate) struct Check {
     weather: Weather,
-    /// Whether a call may be repeated even in calm weather, because a migration of its section may overtake the call.
+    /// Whether a process may give up and retry a forwarded call even in [`Weather::Calm`], because a migration may move
+    /// the call's section while the call is in flight.
     repeats_calmly: bool,
     checker: Checker,
-    /// The order checker of lanes. Numbers of lanes follow the clock, so their history cannot be seamless.
+    /// The order checker of lanes. Numbers of lanes follow the clock and so skip numbers, so their history is never
+    /// declared seamless.
     lanes: Checker,
     /// The order of each uid and lane.
     orders: Vec<Order>,
-    /// The numbers taken of each uid and lane, as runs of consecutive numbers. Each map has the last number of a run by
-    /// the first number of the run.
+    /// The numbers that processes took for each uid and lane, as runs of consecutive numbers. The key of a map is the
+    /// first number of a run, and the value is the last number of the run.
     taken: Vec<BTreeMap<u64, u64>>,
-    /// For each call in progress, the number of times that a process forwarded the call, gave it up and retried it.
+    /// For each call in progress, the number of times that a process forwarded the call, then gave up waiting for the
+    /// response and retried the call.
     repeats: BTreeMap<u64, u32>,
-    /// Calls of which the network has made copies. The response to a copy does not count the lost attempts of the
-    /// original.
+    /// Calls of which the network has made copies. A caller uses the first response to any copy, which does not count
+    /// the lost attempts of the other copies.
     copied: BTreeSet<u64>,
     /// The first promise that was broken.
     pub(crate) violation: Option<Violation>,
@@ -89,8 +92,8 @@ impl Check {
         }
     }
 
-    /// Returns an empty history for a world of several sets. In this history, a call may be repeated even in calm
-    /// weather, because a section may return soon after it departed.
+    /// Returns an empty history for a world of several sets. In such a world, a process may give up and retry a
+    /// forwarded call even in [`Weather::Calm`], because a section may return to its set soon after it departed.
     pub(crate) fn of_sets(weather: Weather, uids: usize) -> Check {
         let stormy = Check::new(Weather::Stormy, uids);
         Check { weather, repeats_calmly: true, ..stormy }
@@ -106,13 +109,15 @@ impl Check {
         self.violation.get_or_insert(Violation { promise, text, at: Duration::from_nanos(now) });
     }
 
-    /// Checks numbers that a process took from a section in its memory.
+    /// Checks the numbers `first ..= last`, which a process just took for `uid` from a section in its memory. `ceiling`
+    /// is the committed ceiling of the section.
     pub(crate) fn taken(&mut self, now: u64, uid: u64, first: u64, last: u64, ceiling: u64) {
         if last > ceiling {
             self.broken(now, "ceiling", format!("uid {uid} was given {first}..={last} above the ceiling {ceiling}"));
         }
         let runs = &mut self.taken[uid as usize];
-        // The runs are disjoint, so only the last run that begins at or before `last` may reach `first`.
+        // The runs are disjoint. So if any run overlaps the new numbers, the last run that begins at or before `last`
+        // does.
         if let Some((from, to)) = runs.range(..=last).next_back()
             && *to >= first
         {
@@ -150,44 +155,44 @@ impl Check {
         self.checker.floor(User(uid as u32))
     }
 
-    /// Checks an advance of a uid that a process made in its memory.
+    /// Checks that an advance of `uid`, which a process just made in its memory, is not above the committed ceiling.
     pub(crate) fn advanced(&mut self, now: u64, uid: u64, to: u64, ceiling: u64) {
         if to > ceiling {
             self.broken(now, "ceiling", format!("uid {uid} was advanced to {to} above the ceiling {ceiling}"));
         }
     }
 
-    /// Records that the network doubled a call. This matters because the copy may take numbers without a response to
-    /// any caller.
+    /// Records that the network doubled a call. The copy counts as an attempt of its own, because it may take numbers
+    /// without a response to any caller.
     pub(crate) fn doubled(&mut self, now: u64, uid: u64, call: u64) {
         self.copied.insert(call);
         let copy = self.start(now, uid);
         self.end_quietly(copy, now, Outcome::Maybe { lost: 1 });
     }
 
-    /// Records that a process gave up a call that it had forwarded, and will retry it. This matters because the
-    /// abandoned attempt may take numbers.
+    /// Records that a process gave up a call that it had forwarded, and will retry the call. The abandoned attempt may
+    /// still take numbers.
     pub(crate) fn repeated(&mut self, call: u64) {
         *self.repeats.entry(call).or_default() += 1;
     }
 
     /// Returns how many attempts of a call may have taken numbers without a response. `counted` is the number of such
-    /// attempts that the call's response states. It may be too low, because a node that was given up may have repeated
-    /// the call itself, unknown to the caller.
+    /// attempts that the response to the call states. The stated number may be too low, because a node that was given
+    /// up may itself have retried the call.
     pub(crate) fn lost(&mut self, call: u64, counted: u32) -> u32 {
         let repeats = self.repeats.remove(&call).unwrap_or(0);
         if counted == 0 && !self.copied.contains(&call) { 0 } else { counted.max(repeats) }
     }
 
-    /// Returns how many attempts may have taken numbers, for a call that got no response at all.
+    /// Returns how many attempts of a call that got no response may have taken numbers.
     pub(crate) fn lost_unanswered(&mut self, call: u64) -> u32 {
         1 + self.repeats.remove(&call).unwrap_or(0)
     }
 
     pub(crate) fn end(&mut self, flight: Flight, now: u64, outcome: Outcome) {
         let is_served = |lost: u32| lost == 0 || self.repeats_calmly;
-        // A call for ids may be refused even in calm weather, because its series may not be known yet, and because
-        // lanes rest.
+        // A call for ids may be refused even in calm weather, because the node may not know the series yet, or because
+        // the lane's counter is ahead of the clock.
         if self.weather == Weather::Calm
             && matches!(flight, Flight::OfUid(_))
             && !matches!(outcome, Outcome::Given { lost, .. } if is_served(lost))
@@ -225,8 +230,8 @@ impl Check {
     }
 
     fn judge(&mut self, now: u64) {
-        // The promised order depends on clocks, which are wrong in wild weather. The promises without clocks are
-        // checked where the numbers are taken.
+        // The promised order depends on clocks, which are wrong in wild weather. The promises that need no clock are
+        // checked when a process takes numbers.
         if self.weather != Weather::Wild
             && let Some(fault) = self.checker.details().first().or(self.lanes.details().first()).copied()
         {

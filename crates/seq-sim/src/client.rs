@@ -1,5 +1,5 @@
-//! Callers. Each caller makes one call at a time, to any node, with current or stale routes, and reports the end of the
-//! call to the checker.
+//! Simulated callers. Each caller makes one call at a time. It sends the call to the last owner of the section that it
+//! knows or to a random node, and reports the start and the end of the call to the checker.
 
 use seq_core::{Count, Epoch, NodeId, Reading, Refusal, SectionId, Seq, SlotIndex, Target, Uid};
 use seq_order::{Advancing, Outcome};
@@ -17,11 +17,11 @@ use crate::world::World;
 /// Time from a call to its deadline.
 const PATIENCE: u64 = 3_000 * MS;
 
-/// Time for which a caller waits beyond the deadline, because a refusal that was sent at the deadline is then still in
-/// flight.
+/// Time for which a caller waits for a response after the deadline of its call, because a node may send a refusal at
+/// the deadline, and the refusal then needs some time to arrive.
 const GRACE: u64 = 200 * MS;
 
-/// Pause between two calls of a caller for ids, as a multiple of the pause of other callers.
+/// Factor by which a caller for ids pauses longer between two calls than other callers.
 const ID_PAUSE: u64 = 2;
 
 /// Distance from the largest number of a uid down to the lowest target of its advances.
@@ -42,7 +42,7 @@ pub(crate) enum Wish {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
     Client(usize),
-    /// A process that forwarded the call, and the number by which this process identifies the call.
+    /// Index of the process that forwarded the call, and the number by which this process identifies the call.
     Process(usize, u64),
 }
 
@@ -65,8 +65,8 @@ pub(crate) struct Call {
 /// The response to a call.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Reply {
-    /// Numbers were taken. `lost` counts the other attempts of the call, without a response, that may have taken
-    /// numbers too.
+    /// Numbers were taken. `lost` is the number of other attempts of the call that got no response and may have taken
+    /// numbers, too.
     Given {
         uid: Uid,
         value: Seq,
@@ -82,8 +82,8 @@ pub(crate) enum Reply {
         past: bool,
         epoch: Epoch,
     },
-    /// The call was refused. `lost` counts the attempts that may have taken numbers. If it is 0, the call certainly
-    /// took none.
+    /// The call was refused. `lost` is the number of attempts that may have taken numbers. If `lost` is 0, the call
+    /// certainly took no numbers.
     Refused {
         refusal: Refusal,
         lost: u32,
@@ -95,13 +95,15 @@ pub(crate) enum Reply {
 pub(crate) struct Client {
     /// The call in progress.
     flight: Option<(Call, Flight)>,
-    /// The newest epoch of each section that any response has stated.
+    /// The newest epoch of each section that a response to this caller has stated.
     epochs: Vec<Epoch>,
-    /// The node that responded last for each section.
+    /// The name of the owner of each section, as of the last response to this caller for the section.
     owners: Vec<usize>,
-    /// The only uid that the caller requests, if it is a probe. A probe stops after its first number.
+    /// The only uid that the caller requests, if the caller is a probe. A probe makes no further calls after its first
+    /// number.
     probe: Option<Uid>,
-    /// For a caller for ids, the last id that it got of each series; `None` for a caller for numbers of uids.
+    /// For a caller for ids, the last id that this caller got from each series; `None` for a caller that requests
+    /// numbers of uids.
     pub(crate) ids: Option<[u64; SERIES]>,
     pub(crate) served: bool,
 }
@@ -187,13 +189,14 @@ impl World {
         self.send(self.hosts.of_clients(), Address::Port(name, port), Body::Call(call));
     }
 
-    /// Draws the purpose of a call. Most calls are for numbers, some are reads, and a few are advances of the uid.
+    /// Draws the purpose of the next call of caller `c`. Most calls request numbers, some are reads, and a few are
+    /// advances.
     fn wish(&mut self, c: usize, uid: Uid) -> Wish {
         let count = if self.rng.chance(30) { self.rng.between(20, 60) } else { self.rng.between(1, 4) };
         let drawn = if self.clients[c].probe.is_some() { u64::MAX } else { self.rng.below(1_000) };
         match drawn {
             0..150 => Wish::Read,
-            // Targets around the uid's number: below it, equal to it, above it, and above the ceiling.
+            // The target may be below the uid's largest number, equal to it, above it, or above the ceiling.
             150..180 => {
                 let to = self.check.largest(uid.0).saturating_sub(ADVANCE_BACK) + self.rng.below(MOST_ADVANCE);
                 Wish::Advance(Target::new(to).expect("a small number"))
@@ -202,12 +205,12 @@ impl World {
         }
     }
 
-    /// Handles a call that found no listener, so that it certainly took no number. If the call came from a caller, it
-    /// is sent to another node. If a process forwarded the call, the process receives a refusal.
+    /// Handles a call that found no process at its address, so it certainly took no number. If the call came from a
+    /// caller, sends it to a random node. If a process forwarded the call, sends a refusal to that process.
     pub(crate) fn undelivered(&mut self, call: Call) {
         match call.origin {
             Origin::Client(c) if self.is_waiting(c, call.id) => {
-                // `send` is not used here, because it would double the copies of a doubled call again and again.
+                // The message is not sent by `send`, because `send` may double each copy of a doubled call again.
                 let to = Address::Port(self.rng.index(self.hosts.names()), 0);
                 let wait = self.rng.between(MS, 5 * MS);
                 self.after(wait, Event::Message { to, body: Body::Call(call) });
@@ -221,8 +224,9 @@ impl World {
         }
     }
 
-    /// Records that a process gave up a call that it had forwarded, and will retry it. No response counts the lost
-    /// attempt if the call is a copy that the network made, or if the caller has given up the call.
+    /// Records that a process gave up a call that it had forwarded, and will retry the call. If the call is a copy that
+    /// the network made, or if its caller has given it up, no response will count the lost attempt, so the attempt is
+    /// recorded as a call of its own.
     pub(crate) fn note_repeat(&mut self, call: &Call) {
         let is_known = |client: &Client| client.flight.as_ref().is_some_and(|(flight, _)| flight.id == call.id);
         if call.doubled || !self.clients.iter().any(is_known) {
@@ -236,7 +240,7 @@ impl World {
         self.clients[c].flight.as_ref().is_some_and(|(call, _)| call.id == id)
     }
 
-    /// Checks the response to a caller's call, and schedules the next call.
+    /// Passes the response to a call of caller `c` to the checker, and schedules the next call of this caller.
     pub(crate) fn answered(&mut self, c: usize, id: u64, reply: Reply) {
         if !self.is_waiting(c, id) {
             return;
@@ -244,7 +248,7 @@ impl World {
         let Some((call, flight)) = self.clients[c].flight.take() else { return };
         let now = self.now;
         self.trace.note(now, [3, call.uid.0, id], || format!("caller {c}: uid {} is answered {reply:?}", call.uid));
-        // The node may have chosen another lane than the call began with.
+        // The node may have chosen another lane than the lane in the call.
         let given = if let Reply::Given { uid, .. } = reply { uid } else { call.uid };
         let section = self.layout.locate(given).map_or(call.section, |(section, _)| section).0 as usize;
         if let Reply::Given { epoch, .. } | Reply::Read { epoch, .. } | Reply::Advanced { epoch, .. } = reply {
@@ -305,7 +309,8 @@ impl World {
         }
     }
 
-    /// Reports a failed call to the checker. `lost` is the number of the call's attempts that may have taken numbers.
+    /// Reports the end of a failed call to the checker. `lost` is the number of attempts of the call that may have
+    /// taken numbers.
     fn no_answer(&mut self, flight: Flight, wish: Wish, lost: u32) {
         self.coverage.saw(Situation::Maybe);
         let now = self.now;

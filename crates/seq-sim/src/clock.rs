@@ -9,16 +9,16 @@ use crate::rng::Rng;
 /// The rate of a correct clock, in millionths.
 pub(crate) const TRUE_RATE: u64 = 1_000_000;
 
-/// The largest error of a clock's rate, in millionths, at which the promises about time hold. `LeaseTerms` allow for
-/// this error.
+/// The largest error of a clock's rate, in millionths, with which the promises still hold. The margin and the wait in
+/// `LeaseTerms` allow for this error.
 pub(crate) const RATE_MARGIN: u64 = 110_000;
 
-/// Limits on the distance between a machine's wall clock and the true time when the world begins, in milliseconds. One
-/// of the limits is drawn for each machine. With any of them, two clocks differ by less than the spread that a restore
-/// assumes.
+/// Limits of the error of a machine's wall clock when the world begins, in milliseconds. For each machine, one of these
+/// limits is drawn. Even with the largest limit, two wall clocks differ by less than a restore assumes.
 const MOST_OFF_MS: [u64; 3] = [1, 2_000, 25_000];
 
-/// The clocks of a machine. Between two changes, each clock advances at a constant rate.
+/// The clocks of a machine. Each clock runs at a constant rate until the next call of a function that changes the
+/// clocks.
 #[derive(Clone, Debug)]
 pub(crate) struct MachineClock {
     since: u64,

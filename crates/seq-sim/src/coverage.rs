@@ -1,4 +1,5 @@
-//! Counts of the situations that the worlds are meant to bring about. A situation that never occurred was not tested.
+//! Counts of the situations that the simulated worlds are meant to bring about. If a situation never occurs in a run of
+//! many seeds, the behaviour of the code in this situation was not tested.
 
 macro_rules! situations {
     ($($(#[$doc:meta])* $name:ident: $text:literal,)*) => {
@@ -74,9 +75,9 @@ situations! {
     PeerRoutes: "routes fetched from peers",
     /// Routes of a peer revoked a section.
     PeerRevoked: "sections revoked by routes of a peer",
-    /// A section was released, because its raises failed or its process was leaving.
+    /// A process released a section, because the raises of the section failed or because the process was leaving.
     Released: "sections given up",
-    /// A process that was leaving had no sections left, and ended.
+    /// A leaving process ended after it had handed over or released all its sections.
     Left: "processes that left empty",
     /// An arbiter's thread stalled between its reads of the state and of the clock.
     StalledLook: "stalls inside an arbiter's look",
@@ -84,9 +85,9 @@ situations! {
     TwoArbiters: "two arbiters at a time",
     /// An entry of a deposed leader was applied after all.
     LateEntry: "entries of a deposed leader applied",
-    /// A response of the store arrived after the process that sent the request had abandoned it.
+    /// A response of the store arrived after the process had abandoned the request.
     LateAnswer: "responses that came too late",
-    /// A process stalled while a call was between its check and its number.
+    /// A process stalled after it had checked a call and before it took a number for the call.
     StalledInCall: "stalls between check and number",
     /// A machine was suspended.
     Suspended: "machines suspended",
@@ -100,7 +101,8 @@ situations! {
     Advanced: "advances",
     /// An advance was refused, because the uid was already past the target.
     AdvancePast: "advances refused as past",
-    /// A response counts lost attempts, because the forwarded call was given up and retried.
+    /// A response stated that attempts of the call may be lost, because a node had given up and retried the forwarded
+    /// call.
     LostCounted: "responses that count lost attempts",
     /// A leader that no AllocSvr reached transferred leadership.
     LeadershipTransferred: "transfers by an unreached leader",
@@ -108,11 +110,11 @@ situations! {
     MemberStalled: "members of the store that stood still",
     /// The store was put back to an earlier state.
     RolledBack: "stores put back to an earlier state",
-    /// A process stopped permanently, because the store's state is behind an earlier response of the store.
+    /// A process stopped permanently, because the state of the store was older than an earlier response of the store.
     Stopped: "processes stopped by a store that is behind",
-    /// The store refused a registration that names a newer revision than the store has.
+    /// The store refused a registration, because the registration stated a newer revision than the store had.
     SeenMore: "registrations that had seen more than the store has",
-    /// No counter showed that the store was put back.
+    /// A process used a response of a store that was put back, because no counter in the response showed this.
     Masked: "rollbacks that no counter showed",
     /// Two sets: a migration was requested.
     MigrationStarted: "migrations started",
@@ -128,8 +130,8 @@ situations! {
     Restored: "sets restored",
     /// Two sets: a set was restored while the other set was in quarantine.
     BothQuarantined: "sets restored while the other was in quarantine",
-    /// Two sets: a set in quarantine began a newer lineage, because its fence was refused for counting too few
-    /// restores.
+    /// Two sets: a set in quarantine began a newer lineage, because the other set refused the fence of the set's
+    /// lineage, whose count of restores was too low.
     LineageBegun: "newer lineages begun in quarantine",
     /// Two sets: a quarantine ended.
     QuarantineEnded: "quarantines that ended",
@@ -139,16 +141,17 @@ situations! {
     PausedDeparture: "departures under a paused migration",
     /// Two sets: a departure was requested again after it had been applied.
     DepartureUnknown: "departures repeated after they were applied",
-    /// Two sets: a process began to serve a section of the other set while it also had a staged copy of another
-    /// attempt.
+    /// Two sets: a process began to serve a section that arrived from the other set, while it also had a staged copy of
+    /// another attempt of the departure.
     OtherAttempt: "arrivals beside a copy of another attempt",
-    /// Two sets: an arrival was refused, because its lineage is from before a restore and has been fenced.
+    /// Two sets: a set refused an arrival, because the arrival was sent under a lineage from before a restore, which
+    /// the set has fenced.
     ArrivalFenced: "arrivals of a fenced lineage",
     /// Two sets: a call was forwarded to the other set.
     ForwardedToSet: "calls forwarded to another set",
     /// Two sets: a call was sent to a set again.
     Followed: "calls sent to a set again",
-    /// Two sets: a node of the other set refused a call because the section is not there.
+    /// Two sets: a node of the other set refused a forwarded call because the section was not in that set.
     MovedRefused: "calls refused because the section moved",
     /// Two sets: a set that had responded counted as down.
     SetDown: "sets that count as down",
@@ -158,7 +161,7 @@ situations! {
     SetCloses: "sets that close",
     /// Two sets: a departure to a closing set was refused.
     DepartureToClosing: "departures to a closing set",
-    /// Two sets: a process that got its lease before a restore still served under this lease.
+    /// Two sets: a process that got its lease before the restore of its set still served under this lease.
     OlderLineage: "allocations by processes of an older lineage",
     /// Restores: a section departed with its owner.
     RestoresDeparted: "restores: departures",
@@ -170,11 +173,13 @@ situations! {
     RestoresRestored: "restores: sets restored",
     /// Restores: a set was restored from a backup that was not the newest backup of the set.
     RestoresOldBackup: "restores: restores from an old backup",
-    /// Restores: a larger margin was given as a larger count.
+    /// Restores: the operator restored a set with a larger margin, by increasing the count of restores by more than 1.
     RestoresLargerMargin: "restores: restores with a larger margin",
-    /// Restores: the operator may have missed a count of restores, and asked a set that serves for its count.
+    /// Restores: the operator might not have known the highest count of restores, and read the count of a set that was
+    /// not in quarantine.
     RestoresAsked: "restores: counts asked of other sets",
-    /// Restores: the operator may have missed a count of restores, and no set that serves responded.
+    /// Restores: the operator might not have known the highest count of restores, and no set outside of quarantine
+    /// responded.
     RestoresBlind: "restores: counts chosen while no set responds",
     /// Restores: all sets were lost at the same time.
     RestoresAllLost: "restores: disasters of all sets",
@@ -182,7 +187,8 @@ situations! {
     RestoresLostInQuarantine: "restores: sets lost in quarantine",
     /// Restores: a set was lost while another set was in quarantine.
     RestoresLostBesideQuarantine: "restores: sets lost beside a quarantine",
-    /// Restores: a set was lost while a migration was open or a section was on its way.
+    /// Restores: a set was lost while one of its migrations was open, or after a section had departed from it and
+    /// before the section had arrived.
     RestoresLostInMigration: "restores: sets lost in a migration",
     /// Restores: a set was lost right after another set was merged into it.
     RestoresLostAfterMerge: "restores: sets lost after a merge",
@@ -192,21 +198,24 @@ situations! {
     RestoresCrossed: "restores: migrations to a set that closes",
     /// Restores: the processes of a closed set stopped permanently.
     RestoresStopped: "restores: closed sets that stopped",
-    /// Restores: a fence was refused, because it counted too few restores.
+    /// Restores: a set refused the fence of another set's lineage, because the lineage's count of restores was too low.
     RestoresFenceRefused: "restores: fences refused by count",
-    /// Restores: a set accepted a fence after it had accepted the fence of a third set.
+    /// Restores: a set outside of quarantine accepted a fence from one of the other two sets after it had accepted a
+    /// fence from the second of them.
     RestoresFencedAfterThird: "restores: fences accepted after that of a third set",
-    /// Restores: a fence made a set send departures again.
+    /// Restores: because a set had accepted a fence from a restored set, it sent the arrivals of sections that had
+    /// departed to the restored set again.
     RestoresSentAgain: "restores: fences that make departures unconfirmed",
-    /// Restores: a set in quarantine began a lineage by itself, unseen by the operator.
+    /// Restores: a set in quarantine began another lineage by itself, without the operator.
     RestoresLineageBegun: "restores: lineages begun unseen",
     /// Restores: a quarantine ended.
     RestoresQuarantineEnded: "restores: quarantines that ended",
-    /// Restores: a quarantine outlasted leases that are longer than the leases of its set.
+    /// Restores: a quarantine waited longer than the lease wait of its own set, because another set has longer leases.
     RestoresLongerWait: "restores: quarantines by another set's terms",
-    /// Restores: a member that began with another backup than the other members was left out of their group.
+    /// Restores: a member of a store that began with another backup than the other members could not join their Raft
+    /// group.
     RestoresMemberRefused: "restores: members of another content left out",
-    /// Restores: a process that got its lease before a restore still served under this lease.
+    /// Restores: a process that got its lease before the restore of its set still served under this lease.
     RestoresOlderLineage: "restores: allocations by processes of an older lineage",
     /// Ids were given out.
     GivenIds: "ids given out",
@@ -214,19 +223,20 @@ situations! {
     GivenUnleased: "ids given out without a lease",
     /// An id is of a time ahead of the clock.
     Borrowed: "ids ahead of the clock",
-    /// A lane had no id near enough to the clock.
+    /// A call was refused because the lane's next id would have been too far ahead of the clock.
     LaneAhead: "lanes too far ahead of the clock",
-    /// A call requested ids above an id that is too far ahead.
+    /// A call requested ids above an id whose time is too far ahead of the clock.
     AfterTooFar: "calls above an id that is too far ahead",
-    /// The creation of a series had to wait, because an AllocSvr of an earlier release owned sections.
+    /// The operator could not create a series yet, because an AllocSvr of an earlier release, which does not know
+    /// series, owned sections.
     CreationRefused: "series not created beside an earlier release",
-    /// A set adopted series that another set states.
+    /// A set adopted series that another set had stated in a message.
     SeriesAdopted: "adoptions of series",
     /// A set handed the creation of series to another set.
     SeriesHandedOver: "series handed to another set",
-    /// A set to which the creation of series was handed created a series.
+    /// A set created a series after another set had handed the creation of series to it.
     CreatedByNext: "series created by the next set",
-    /// A set refused to create a series, because it had handed the creation of series to another set.
+    /// A set refused a request to create a series, because the set had handed the creation of series to another set.
     FormerRefused: "creations that the former set refused",
     /// Numbers were allocated.
     Given: "allocations",
@@ -263,7 +273,8 @@ impl Coverage {
         }
     }
 
-    /// Returns the situations that never occurred, except `Situation::Masked`, which no world is meant to bring about.
+    /// Returns the situations with a count of 0, except [`Situation::Masked`], which the worlds are not meant to bring
+    /// about.
     #[must_use]
     pub fn missing(&self) -> Vec<Situation> {
         let sought = Situation::ALL.iter().copied().filter(|situation| *situation != Situation::Masked);

@@ -41,7 +41,8 @@ pub(crate) enum Step {
     /// The timer of a pending or a forwarded call.
     CallTimer(u64),
     Leaving(u64),
-    /// A refresh of the cached clock by which a planted bug serves calls.
+    /// A refresh of the cached clock by which calls are served if [`Bug::CachedClock`](crate::Bug::CachedClock) is
+    /// planted.
     Tick,
 }
 
@@ -69,12 +70,13 @@ pub(crate) enum Event {
     CallTimeout(usize, u64),
     FaultBegins(usize),
     FaultEnds(usize),
-    /// The start of a process of an AllocSvr, unless a process listens on the AllocSvr's usual port.
+    /// The start of a process of the AllocSvr with this name, unless a process already listens on the usual port of
+    /// this AllocSvr.
     Start(usize),
-    /// A jump of all wall clocks forward. Without it, the lanes of a restored set would rest for longer than the world
-    /// lasts.
+    /// A jump of all wall clocks forward. The jump is needed because after a restore the ceilings of timed lanes are so
+    /// far ahead of the clock that the lanes would not be served before the end of the world.
     TimePasses,
-    /// The time at which the operator that creates series looks at the sets again.
+    /// The time of the operator's next attempt to create a series.
     CreateSeries,
     /// The next step of a merge.
     Merge,
@@ -85,7 +87,7 @@ pub(crate) enum Event {
     End,
 }
 
-/// A queued event; events of the same time happen in the order of their numbers.
+/// An event in the queue of a world. Events with the same time happen in the order of their numbers.
 #[derive(Debug)]
 pub(crate) struct Queued {
     pub(crate) at: u64,

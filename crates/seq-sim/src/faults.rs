@@ -1,5 +1,5 @@
-//! The faults of a world. Each fault lasts for a limited time and has a number, so that a run can be repeated with only
-//! some of the faults.
+//! The faults that happen in a simulated world. Each fault lasts for a limited time and has a number, so that a run can
+//! be repeated with only some of its faults.
 
 /// Nanoseconds in a millisecond.
 pub(crate) const MS: u64 = 1_000_000;
@@ -7,7 +7,7 @@ pub(crate) const MS: u64 = 1_000_000;
 /// Nanoseconds in a second.
 pub(crate) const SECOND: u64 = 1_000 * MS;
 
-/// The time at which all faults of a world of one set end. No fault begins later.
+/// The time at which all faults of a world of one set end. No fault begins after this time.
 pub(crate) const FAULTS_END: u64 = 30 * SECOND;
 
 /// A kind of fault, with its victim.
@@ -17,19 +17,20 @@ pub(crate) enum Kind {
     CutOneWay { from: usize, to: usize },
     /// Messages between two hosts are lost.
     Cut { a: usize, b: usize },
-    /// Messages from a host, to a host, or both are lost.
+    /// Messages from `host` to all other hosts are lost if `outward` is set, and messages from all other hosts to
+    /// `host` if `inward` is set.
     Isolate { host: usize, outward: bool, inward: bool },
-    /// Messages are lost, at a rate in a thousand.
+    /// Of a thousand messages, this number are lost.
     Loss(u64),
-    /// Messages arrive twice, at a rate in a thousand.
+    /// Of a thousand messages, this number arrive twice.
     Duplicates(u64),
-    /// Some messages take longer, up to a number of milliseconds.
+    /// Half of the messages are delayed, each by up to this number of milliseconds.
     Slow(u64),
-    /// Some messages, at a rate in a thousand, arrive up to 20 seconds late.
+    /// Of a thousand messages, this number arrive up to 20 seconds late.
     Ancient(u64),
-    /// Responses of the store are lost, at a rate in a thousand.
+    /// Of a thousand responses of stores, this number are lost.
     ResponsesLost(u64),
-    /// Responses of other AllocSvrs in handovers are lost, at a rate in a thousand.
+    /// Of a thousand responses of targets of handovers, this number are lost.
     PeerResponsesLost(u64),
     /// A process stalls.
     Stall(usize),
@@ -43,13 +44,14 @@ pub(crate) enum Kind {
     Leave(usize),
     /// An operator drains an AllocSvr.
     Drain(usize),
-    /// An operator moves a section to an AllocSvr, and later lets the section be balanced again.
+    /// An operator moves a section to an AllocSvr. At the end of the fault, the operator allows balancing to move the
+    /// section again.
     Move(u32, usize),
     /// An operator pauses balancing in a set permanently.
     PauseBalancing(usize),
-    /// The wall clock of a machine is set forward or back, in milliseconds.
+    /// The wall clock of a machine is set forward by this number of milliseconds, or back if the number is negative.
     WallStep(usize, i64),
-    /// A member becomes the leader, while the leader before it believes for some time that it still leads.
+    /// A member of a store becomes the leader, while the previous leader still believes for some time that it leads.
     Elect(usize),
     /// The store of a set commits no entries.
     StorePause(usize),
@@ -57,15 +59,17 @@ pub(crate) enum Kind {
     StallMember(usize),
     /// The arbiters of a set evaluate late.
     LateLook(usize),
-    /// Proposals of the arbiters of a set are committed late.
+    /// Changes of owner that the arbiters of a set propose are committed late.
     LateReassign(usize),
-    /// Responses of a set's store are read from the state some time after their entries were applied.
+    /// The store of a set reads the content of a response from its state some time after it has applied the entry of
+    /// the request.
     LateNews(usize),
-    /// The link between a machine and the store is cut, while its links to callers and other AllocSvrs work.
+    /// The links between the machine of an AllocSvr and the members of its store are cut, while the machine's links to
+    /// callers and other AllocSvrs work.
     Severed(usize),
-    /// The process of an AllocSvr that listens on a given port receives no response of the store.
+    /// The process that listens on the given port of an AllocSvr receives no response of the store.
     Mute(usize, usize),
-    /// Renewals and raises of an AllocSvr are lost, while its commits of handovers arrive.
+    /// Renewals and raises that an AllocSvr sends to the store are lost, while its requests to commit handovers arrive.
     OnlyCommits(usize),
     /// Raises of an AllocSvr are lost.
     NoRaises(usize),
@@ -77,8 +81,8 @@ pub(crate) enum Kind {
     NoRenewals(usize),
     /// Forged messages of a handover are sent to an AllocSvr.
     Forge(usize),
-    /// The data directories of all members are put back to the state that they had a number of milliseconds before, and
-    /// all members start again.
+    /// The data directories of all members of the store are put back to their state of this number of milliseconds ago,
+    /// and all members start again.
     RollBack(u64),
     /// A migration of some sections of a set begins.
     Migrate(usize, u64),
@@ -92,21 +96,23 @@ pub(crate) enum Kind {
     Blackout(usize),
     /// Messages between the stores of two sets are lost, or arrive seconds later.
     Divide,
-    /// Processes of a set receive calls of the other set, but their responses to the other set are lost.
+    /// Processes of a set receive calls that processes of the other set forward, but their responses to the other set
+    /// are lost.
     Silence(usize),
-    /// The routes of an AllocSvr wrongly state that sections are in the other set, with the epoch that a call names.
+    /// The routes of an AllocSvr wrongly state that all sections are in the other set. For a forwarded call, they state
+    /// the epoch that the call names.
     Unsettle(usize),
     /// A backup of a set is made.
     Backup(usize),
     /// A set is restored from its backup.
     Restore(usize),
-    /// A set is merged into the other set. If the flag is true, a migration to the merged set begins just before the
-    /// merged set closes.
+    /// A set is merged into the other set. If the second field is true, a migration to the merged set begins just
+    /// before the merged set closes.
     Merge(usize, bool),
     /// The creation of series is handed to the other set.
     HandOver,
-    /// A machine's clocks run at a rate, in millionths, that is outside every margin. Only promises that need no clock
-    /// hold then.
+    /// The clocks of a machine run at this rate, in millionths, which is outside of every margin. Only promises that
+    /// need no clock hold in such a world.
     WildRate(usize, u64),
 }
 
@@ -125,14 +131,15 @@ impl Fault {
     }
 }
 
-/// The kind of a world, which decides which promises are checked.
+/// The kind of a world. It decides which faults are drawn and which promises are checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Weather {
-    /// Sections change owner only by handover, so that numbers have no gaps and no request is refused.
+    /// Sections change owner only by handovers and migrations. The checks require that numbers have no gaps and that no
+    /// call for numbers is refused.
     Calm,
-    /// Every fault may occur, with clocks within their margin, and every promise is checked.
+    /// All faults may occur except wrong clock rates. All promises are checked, except the promises of calm weather.
     Stormy,
-    /// Clocks run beyond any margin, and only the promises that need no clock are checked.
+    /// Clocks run at rates outside of every margin. Only the promises that need no clock are checked.
     Wild,
 }
 

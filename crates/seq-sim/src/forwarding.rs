@@ -1,5 +1,5 @@
-//! Forwarded and pending calls. A process watches each call that it forwarded until the call has a response, and
-//! retries each pending call.
+//! Forwarded and pending calls of a process. A process watches each call that it forwarded until the response arrives,
+//! and retries each pending call until it can be served or refused.
 
 use std::time::Duration;
 
@@ -15,12 +15,13 @@ use crate::net::{Address, Body};
 use crate::serving::{Forward, Pending};
 use crate::world::World;
 
-/// Most pending calls of a process. The limit is so low that it is reached.
+/// Largest number of pending calls of a process. It is so small that processes of the simulation reach it.
 const MAX_PENDING: usize = 64;
 
-/// The longest time that may pass between two attempts of a pending call while its process runs, and the longest time
-/// for which a forwarded call may wait for an owner that was replaced. It is longer than the retries and timeouts of
-/// `seq_core::calls`, and short compared with a caller's deadline.
+/// The longest time that may pass between two attempts of a pending call while its process runs. It is also the longest
+/// time for which a process may wait for the response to a call that it forwarded to an owner, after this owner was
+/// replaced. The limit is longer than the intervals and timeouts in `seq_core::calls`, and shorter than a caller's
+/// deadline.
 const NEGLECT_BOUND: u64 = SECOND;
 
 impl World {
@@ -48,8 +49,9 @@ impl World {
         self.watch(p, id);
     }
 
-    /// Decides whether a forwarded call goes on waiting, is attempted again, or is refused. Must be called at each
-    /// change of the ownership, and whenever the call's timer fires.
+    /// Decides whether process `p` continues to wait for the response to a call that it forwarded, tries the call
+    /// again, or refuses the call. Must be called whenever the routes of the process change or the timer of the call
+    /// fires.
     pub(crate) fn watch(&mut self, p: usize, id: u64) {
         let now = self.now;
         let process = &self.procs[p];
@@ -58,8 +60,8 @@ impl World {
         let routes = process.owner.routes();
         let route = routes.and_then(|routes| routes.get(pending.call.section)).unwrap_or_default();
         let routed = route.other_set().map(Destination::Set).or(route.owner.map(Destination::Node));
-        // If the call was sent to another set, it stays there even if the routes differ, because the claim that led it
-        // there may be newer than the routes.
+        // A call that was sent to another set stays there even if the routes name another place, because the claim by
+        // which it was sent may be newer than the routes.
         let stands = routed == Some(forward.to) || matches!(forward.to, Destination::Set(_));
         forward.replaced = if stands { None } else { forward.replaced.or(Some(now)) };
         let watch = pending.machine.watch(pending.now(now), (routed, route.epoch));
@@ -91,7 +93,7 @@ impl World {
         pending
     }
 
-    /// Ends a call in this process, keeps it pending, or refuses it.
+    /// Carries out `rest`, by which a call has ended in process `p`, is refused, or becomes pending.
     pub(crate) fn rest(&mut self, p: usize, mut pending: Pending, rest: Rest) {
         self.renew_if_due(p, &mut pending);
         let section = pending.call.section;
@@ -123,7 +125,8 @@ impl World {
         }
     }
 
-    /// Retries a pending call or watches a forwarded call when its timer fires, unless the call has ended since.
+    /// Processes the expiry of a call's timer, unless the call has ended. Retries the call if it is pending, or watches
+    /// it if it was forwarded.
     pub(crate) fn call_timer(&mut self, p: usize, id: u64) {
         if let Some(pending) = self.procs[p].pending.remove(&id) {
             self.retry(p, pending);
@@ -132,8 +135,8 @@ impl World {
         }
     }
 
-    /// Retries all pending calls and watches all forwarded calls, because the table, the routes, the lease or a ceiling
-    /// changed.
+    /// Retries all pending calls and watches all forwarded calls of process `p`, after its table of owned sections, its
+    /// routes, its lease or a ceiling has changed.
     pub(crate) fn wake_now(&mut self, p: usize) {
         self.procs[p].woken = false;
         let forwards: Vec<u64> = self.procs[p].forwards.keys().copied().collect();
@@ -150,8 +153,8 @@ impl World {
         self.attempt(p, pending);
     }
 
-    /// Checks that a call was not left alone for longer than [`NEGLECT_BOUND`]. The time in which its process stalled
-    /// does not count.
+    /// Checks that the time from `since` until now is not longer than [`NEGLECT_BOUND`]. Time before the end of the
+    /// process' last stall does not count. `what` describes how a call would have been neglected.
     fn not_neglected(&mut self, p: usize, since: Option<u64>, what: &'static str) {
         let Some(since) = since.map(|since| since.max(self.procs[p].stalled_until)) else { return };
         if self.now.saturating_sub(since) > NEGLECT_BOUND {
@@ -185,7 +188,8 @@ impl World {
         self.reply(p, pending, Reply::Refused { refusal, lost: 0 });
     }
 
-    /// Replies to a call. Adds to the reply how many earlier attempts of the call have an unknown outcome.
+    /// Sends the reply to a call. Adds to the count in the reply the number of earlier attempts of the call whose
+    /// outcome is unknown.
     pub(crate) fn reply(&mut self, p: usize, pending: Pending, mut reply: Reply) {
         if let Reply::Given { lost, .. } | Reply::Refused { lost, .. } = &mut reply
             && self.bug != Some(Bug::UncountedRepeat)
@@ -207,7 +211,8 @@ impl World {
     }
 }
 
-/// Returns whether a call stays pending after another node has refused it. The rule is the same as in `seq-alloc`.
+/// Returns whether a call stays pending after the node to which it was forwarded has refused it. `seq-alloc` has the
+/// same rule.
 fn stays_pending(refusal: &Refusal) -> bool {
     refusal.is_transient() || matches!(refusal, Refusal::Moved { .. } | Refusal::SetUnavailable { .. })
 }

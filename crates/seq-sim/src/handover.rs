@@ -1,4 +1,5 @@
-//! Handovers between processes: the requests of the source, and the responses of the target and the store.
+//! Handovers between processes. This module sends the requests of the source, and processes them at the target. It also
+//! sends requests to commit handovers to the store, and processes the responses.
 
 use std::rc::Rc;
 
@@ -90,25 +91,28 @@ impl World {
         self.after(RESPONSE_TIMEOUT, Event::Step(p, Step::PeerTimeout(id)));
     }
 
-    /// Processes the response of a target. A timeout counts as a refusal.
+    /// Processes the response of the target of a handover to the request `id` of process `p`. A timeout counts as a
+    /// refusal.
     pub(crate) fn peer_response(&mut self, p: usize, id: u64, accepted: bool) {
         let Some(PeerCall { handover, phase }) = self.procs[p].peer_calls.remove(&id) else { return };
         match phase {
             Phase::Prepare => self.step(p, |owner, effects| owner.on_prepared(&handover, accepted, effects)),
             Phase::Stage => self.step(p, |owner, effects| owner.on_staged(&handover, accepted, effects)),
-            // The target is granted the section with its next renewal at the latest. The source renews because it may
-            // have more sections to hand over.
+            // Even without an Activate, the target learns of its new section from its next renewal. The source renews,
+            // because the response may name further sections to hand over.
             Phase::Activate => self.renew_now(p),
         }
     }
 
-    /// Processes a request that the source of a handover sent to this process as the target, and sends the response.
+    /// Processes a request of the source of a handover, process `from`, at the target, process `p`. Sends the response
+    /// to the source.
     pub(crate) fn peer_request(&mut self, p: usize, from: usize, id: u64, request: &PeerRequest) {
         let taken = match request {
             PeerRequest::Prepare(offer) => self.step(p, |owner, _| owner.on_prepare(offer)),
             PeerRequest::Stage(offer, copy) => {
                 let taken = self.step(p, |owner, _| owner.on_stage(offer, copy.clone()));
-                // The world keeps staged copies next to the machine, to count ignored stale copies and to plant a bug.
+                // The simulation keeps staged copies in addition to the state machine, to count stale copies that are
+                // ignored, and for planted bugs.
                 let known = self.procs[p].owner.owned().any(|owned| owned == (offer.section, offer.epoch));
                 let earlier = self.procs[p].staged.get(&offer.section).filter(|staged| staged.0 == offer.epoch);
                 if !known && (offer.from_set == SetId(0) || earlier.is_none()) {
@@ -138,7 +142,8 @@ impl World {
         self.send(host, Address::Process(from), Body::PeerResponse { id, accepted: taken.is_ok() });
     }
 
-    /// Plants a bug: starts an ownership at the target because a peer reports it, without a grant of the store.
+    /// Plants [`Bug::TrustsActivate`], by which the target of a handover serves the section on an Activate alone,
+    /// without a grant of the store.
     fn trust(&mut self, p: usize, offer: &HandoverOffer) {
         let HandoverOffer { section, epoch, handover_id, .. } = *offer;
         if self.procs[p].owner.owned().any(|owned| owned == (section, epoch)) {
@@ -152,7 +157,8 @@ impl World {
         }
     }
 
-    /// Sends a process a forged Prepare, Stage and Activate of a random section.
+    /// Sends a forged Prepare, a forged Stage and a forged Activate of a random section to the process that runs under
+    /// a name.
     pub(crate) fn forge(&mut self, name: usize) {
         let Some(p) = self.running(name) else { return };
         let Some(session) = self.procs[p].owner.session() else { return };
@@ -171,13 +177,13 @@ impl World {
         let requests = [PeerRequest::Prepare(offer), PeerRequest::Stage(offer, copy), PeerRequest::Activate(offer)];
         for (number, request) in (1..).zip(requests) {
             let id = self.fresh();
-            // The process drops the response, because it has no such request in flight.
+            // The process receives its own response, and drops it, because it has no such request in flight.
             let body = Body::Peer { process: p, id, request: Rc::new(request) };
             self.after(number * MS, Event::Message { to: Address::Process(p), body });
         }
     }
 
-    /// Requests the store to commit a handover.
+    /// Sends the store a request to commit a handover, unless the owner's session has ended.
     pub(crate) fn commit(&mut self, p: usize, handover: Handover) {
         if self.procs[p].owner.session() != Some(handover.session) {
             return;
@@ -186,8 +192,8 @@ impl World {
         self.request(p, Purpose::Commit(handover.clone()), StoreRequest::Commit { handover, since });
     }
 
-    /// Schedules another request to commit a handover, because the outcome of the last request is unknown. The request
-    /// is repeated until there is a definite response.
+    /// Schedules another request to commit a handover, because it is unknown whether the store applied the last
+    /// request. The request is repeated until a response states whether the handover is committed.
     pub(crate) fn commit_unknown(&mut self, p: usize, handover: Handover) {
         let thaws = match self.bug {
             Some(Bug::ThawUnknown) => true,
@@ -245,7 +251,8 @@ impl World {
     }
 }
 
-/// Parses an address in the form in which nodes register it and sets state it for their nodes; `None` for another form.
+/// Parses an address of the form `name:port`, which nodes register and sets state for their nodes. Returns `None` for
+/// any other text.
 pub(crate) fn parse(addr: &str) -> Option<Address> {
     let (name, port) = addr.split_once(':')?;
     Some(Address::Port(name.parse().ok()?, port.parse().ok()?))

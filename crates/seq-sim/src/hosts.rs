@@ -1,4 +1,5 @@
-//! Hosts of a world. Each AllocSvr of a set and each member of a store has a host, and all callers share one host.
+//! Hosts of a simulated world. Each AllocSvr and each member of a store has a host of its own, and all callers share
+//! one host.
 //!
 //! In the simulator, a *name* is the index of an AllocSvr among the AllocSvrs of all sets, and a *member* is the index
 //! of a store's member among the members of all stores.
@@ -30,7 +31,7 @@ impl Hosts {
         self.sets * MEMBERS
     }
 
-    /// Returns the number of machines, which are all hosts except the callers'.
+    /// Returns the number of machines, which are all hosts except the host of the callers.
     pub(crate) fn machines(self) -> usize {
         self.names() + self.members()
     }

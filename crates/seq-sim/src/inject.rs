@@ -1,4 +1,5 @@
-//! Begins and ends faults. When the world's time for faults is over, ends all faults.
+//! Begins and ends single faults. At the end of the time for faults, ends all faults at once, so that the world can
+//! show that it recovers.
 
 use seq_core::owner::Owner;
 use seq_core::renewals::PEER_ROUTES_INTERVAL;
@@ -14,11 +15,12 @@ use crate::rng::Rng;
 use crate::store::Entry;
 use crate::world::{TERMS, World};
 
-/// Time in milliseconds by which all wall clocks are set forward when all faults end, and again before the probes. It
-/// is longer than any lane rests, even after a restore, if stores with correct clocks raised the lane's ceiling.
+/// Time in milliseconds by which all wall clocks are set forward when all faults end, and again before the probes. If a
+/// store with a correct clock raised the ceiling of timed lanes, this time is longer than the time by which the ceiling
+/// is ahead of the clock, even after a restore.
 const LEAP_MS: u64 = 150_000;
 
-/// The longest time that a leaving process waits until it has no sections.
+/// The longest time for which a leaving process waits until it has no sections.
 const LEAVE_PATIENCE: u64 = 15 * SECOND;
 
 /// Returns the clocks of a machine, with rates within the margin.
@@ -40,10 +42,10 @@ impl World {
         Owner::new(&name, self.layout.declared(), TERMS)
     }
 
-    /// Starts a process under a name, unless the store of its set was put back to an earlier state.
+    /// Starts a process of the AllocSvr with this name, unless the store of its set was put back to an earlier state.
     pub(crate) fn start(&mut self, name: usize, port: usize) {
-        // A new process has received no response, so it cannot detect lost entries. Therefore nothing is promised if an
-        // operator starts a process after the store was put back.
+        // A new process has received no response before, so it cannot detect that the store lost entries. Therefore, if
+        // an operator starts a process after the store was put back, nothing is promised.
         let set = set_of_name(name);
         if self.stores[set].rolled_back.is_some() {
             return;
@@ -69,7 +71,8 @@ impl World {
         let idle = self.owner(set_of_name(self.procs[p].name));
         let process = &mut self.procs[p];
         let (name, port, token, began) = (process.name, process.port, process.token, process.began);
-        // The slot gets an idle owner, because nothing of the process' memory is left.
+        // Nothing of the memory of the process remains, so its entry in `procs` gets a new `Process`, which is not
+        // alive.
         *process = Process::new(name, port, token, idle);
         process.alive = false;
         (process.began, process.ended) = (began, self.now);
@@ -78,8 +81,8 @@ impl World {
         }
     }
 
-    /// Returns the process that runs under a name. This is the process that listens on the usual port; if there is
-    /// none, it is the process that listens on the other port.
+    /// Returns the process that runs under a name. It is the process on the usual port of the name, or, if no process
+    /// listens there, the process on the name's second port.
     pub(crate) fn running(&self, name: usize) -> Option<usize> {
         self.listeners[name][0].or(self.listeners[name][1])
     }
@@ -229,7 +232,7 @@ impl World {
         }
     }
 
-    /// Ends the newer of two processes under a name, or ends both and starts another process.
+    /// If two processes run under a name, ends the newer process, or ends both and starts a third process.
     fn end_twin(&mut self, name: usize) {
         if let [Some(older), Some(newer)] = self.listeners[name] {
             if self.rng.chance(500) {
@@ -246,7 +249,7 @@ impl World {
         self.steer(set_of_name(name), Entry::Drain(name, drained));
     }
 
-    /// Has the log of a set apply an operator's command.
+    /// Schedules the application of a log entry of a set. The entry is a command of an operator.
     pub(crate) fn steer(&mut self, set: usize, entry: Entry) {
         self.after(MS, Event::Store(StoreStep::Apply(set, Box::new(entry))));
     }
@@ -254,7 +257,8 @@ impl World {
     fn leave(&mut self, name: usize) {
         let others = names_of(set_of_name(name)).filter(|other| *other != name).filter_map(|other| self.running(other));
         let calm = self.swarm.weather == Weather::Calm;
-        // If no other node stays, the sections are released, and callers notice that.
+        // If no other node of the set stays, the leaving process releases its sections instead of handing them over,
+        // and calls are refused.
         let one_stays = others.into_iter().any(|p| !self.procs[p].owner.is_leaving());
         let Some(p) = self.running(name).filter(|_| !calm || one_stays) else { return };
         self.procs[p].owner.leave();
@@ -263,14 +267,15 @@ impl World {
         self.after(50 * MS, Event::Step(p, Step::Leaving(until)));
     }
 
-    /// Ends a leaving process and starts its successor, as soon as the leaving process has no sections or its time is
-    /// over.
+    /// Ends a leaving process and starts its successor, if the leaving process has no sections left or the time `until`
+    /// has come. Otherwise schedules another look.
     pub(crate) fn leaving(&mut self, p: usize, until: u64) {
         let empty = self.procs[p].owner.is_empty();
         if !empty && self.now < until {
             return self.after(50 * MS, Event::Step(p, Step::Leaving(until)));
         }
-        // Responses to forwarded calls still return through the process.
+        // In calm weather, the process runs on until it has replied to all its calls, because responses to calls that
+        // it forwarded return through this process.
         let calm = self.swarm.weather == Weather::Calm;
         let process = &self.procs[p];
         if calm && !(process.pending.is_empty() && process.forwards.is_empty() && process.in_call == 0) {
@@ -295,7 +300,8 @@ impl World {
         }
     }
 
-    /// Ends the arbiters of all members except the leader, as if the other members learned that they do not lead.
+    /// Ends the arbiters of all members of a set's store except the leader, because the other members learn that they
+    /// do not lead.
     fn depose(&mut self, set: usize) {
         let leader = self.stores[set].leader;
         for member in members_of(set).filter(|member| *member != leader) {
@@ -312,7 +318,8 @@ impl World {
         self.after(until - self.now, Event::Resume(p));
     }
 
-    /// Sets all wall clocks forward, so that lanes of a restored set are served again.
+    /// Sets all wall clocks forward by 80 to 120 seconds, so that they pass the ceilings that timed lanes got by a
+    /// restore.
     pub(crate) fn time_passes(&mut self) {
         let (now, by_ms) = (self.now, self.rng.between(80_000, 120_000));
         if !self.healed {
@@ -321,8 +328,9 @@ impl World {
         }
     }
 
-    /// Sets all wall clocks to the true time and `leaps` leaps ahead of it, so that the clocks reach the ceilings of
-    /// lanes that rest. The time of a restore may be noted only after the first leap, so there is a second leap.
+    /// Sets all wall clocks to the true time plus `leaps` times [`LEAP_MS`], so that they pass the ceilings of all
+    /// timed lanes. A second leap is needed because a set in quarantine may note the time of its restore only after the
+    /// first leap, and then sets ceilings ahead of that time.
     pub(crate) fn leap(&mut self, leaps: u64) {
         let now = self.now;
         for machine in 0..self.machines.len() {
@@ -331,7 +339,7 @@ impl World {
         }
     }
 
-    /// Ends all faults, and schedules the probes, which request a number of each uid.
+    /// Ends all faults, and schedules the probes, which request one number of each uid.
     pub(crate) fn heal(&mut self) {
         self.healed = true;
         let now = self.now;
@@ -365,7 +373,7 @@ impl World {
             if let Some(old) = self.listeners[name][0].filter(|p| !self.procs[*p].reads_lanes) {
                 self.kill(old);
             }
-            // A process that leaves in calm weather listens no more, and starts its successor itself.
+            // In calm weather, a leaving process may listen on no port any more. Its successor is started when it ends.
             let leaves = |process: &Process| process.alive && process.name == name && process.owner.is_leaving();
             if !self.procs.iter().any(leaves) {
                 self.restart(name);

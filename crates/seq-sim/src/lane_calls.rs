@@ -1,9 +1,9 @@
-//! Calls for ids. This module draws the calls, chooses their lanes, and allocates numbers by the owner's clock. As in
-//! `seq-alloc`, the rules for this are in [`seq_core::lane_clock`].
+//! Calls for ids. This module draws the calls, chooses their lanes, and allocates numbers of lanes by the owner's
+//! clock. The rules for the choice and the allocation are in [`seq_core::lane_clock`], which `seq-alloc` uses, too.
 //!
 //! **Promises:** ids are in `1 ..= 2^63-1` and belong to their lane. All ids of a call are above the id that the call
-//! names. The time in the first id of a call is not before the time on the owner's clock, and ahead of it by no more
-//! than the series allows.
+//! names. The time in the first id of a call is not before the time on the owner's clock, and ahead of that time by at
+//! most the limit of the series.
 
 use std::rc::Rc;
 
@@ -21,7 +21,7 @@ use crate::process::Owned;
 use crate::serving::Pending;
 use crate::world::World;
 
-/// Time after which a call is tried again if its lane was too far ahead of the clock.
+/// Time after which a node tries a call again, if the counter of the call's lane was too far ahead of the clock.
 const AHEAD_WAIT: u64 = 100 * MS;
 
 /// A call for ids.
@@ -32,13 +32,15 @@ pub(crate) struct LaneWish {
     pub(crate) count: Count,
     /// The id above which all ids of the call must be; 0 if the call names no id.
     pub(crate) after: u64,
-    /// The number above which all numbers of the call must be. It is derived from `after` and the lane.
+    /// The value of the lane's counter above which all values of the call must be. It is computed from `after` and the
+    /// lane.
     pub(crate) above: Seq,
 }
 
 impl World {
-    /// Draws a call for ids of a random series. If `probe` is given, the call is for one id of the lane at this
-    /// address. Returns `None` if the series was not created yet.
+    /// Draws a call for ids of a random series, and returns the address of its lane with the purpose of the call. If
+    /// `probe` is given, the call is for one id of the lane at the address `probe`. `last` has the caller's last id of
+    /// each series. Returns `None` if the series was not created yet.
     pub(crate) fn lane_wish(&mut self, last: &[u64], probe: Option<Uid>) -> Option<(Uid, Wish)> {
         let drawn = self.rng.index(self.series.all.len());
         let of_probe = probe.and_then(|uid| self.series.lane_at(uid));
@@ -80,10 +82,11 @@ impl World {
         }
     }
 
-    /// Finds the lane of a call for ids, and the number above which all numbers of the call must be.
+    /// Completes a call for ids, as the node that receives it. Chooses the lane if callers of the series do not name
+    /// it, and computes the value of the lane's counter above which all values of the call must be.
     ///
     /// # Errors
-    /// If the process does not know the series, or if the lane has no id above the id that the call names.
+    /// A refusal if the process does not know the series, or if the lane has no id above the id that the call names.
     pub(crate) fn locate_in_lane(&self, p: usize, call: Call) -> Result<Call, Refusal> {
         let Wish::InLane(wish) = call.wish else { return Ok(call) };
         let uids = self.layout.uids();
@@ -129,8 +132,8 @@ impl World {
         self.machines[self.procs[p].name].unix_ms(self.now)
     }
 
-    /// Returns the section of a call if the process holds no lease, but may serve the call without one; `None`
-    /// otherwise.
+    /// Returns the section of a call if the process has no valid lease but may serve the call without a lease. Returns
+    /// `None` otherwise.
     pub(crate) fn unleased(&mut self, p: usize, call: &Call) -> Option<Rc<Owned>> {
         let process = &self.procs[p];
         if !matches!(call.wish, Wish::InLane(_)) || process.lease.holds(self.clock(p)) || process.stopped {
@@ -141,7 +144,8 @@ impl World {
         Some(owned.clone()).filter(|_| serves)
     }
 
-    /// Serves a call without a lease. If the call has to wait, it waits for the lease.
+    /// Serves a call without a lease. If the call cannot be served now, treats it like any other call, which waits for
+    /// the lease.
     pub(crate) fn take_unleased(&mut self, p: usize, pending: Pending, owned: &Rc<Owned>) {
         let reply = if pending.call.epoch > owned.epoch { None } else { self.allocate_in_lane(p, &pending, owned) };
         match reply {
@@ -156,7 +160,7 @@ impl World {
         self.raise(p);
     }
 
-    /// Takes numbers of a lane; returns `None` if the call has to wait.
+    /// Takes numbers of a lane for a call. Returns the reply, or `None` if the call has to wait.
     pub(crate) fn allocate_in_lane(&mut self, p: usize, pending: &Pending, owned: &Rc<Owned>) -> Option<Reply> {
         let Call { section, slot, wish, .. } = pending.call;
         let Wish::InLane(LaneWish { count, above, .. }) = wish else { return None };
@@ -221,8 +225,9 @@ impl World {
         }
     }
 
-    /// Checks that the time of a tick is not before the time on the clock by which the tick was taken, and ahead of it
-    /// by no more than the series allows.
+    /// Checks the time in `tick`, the first tick that a call got. `now_ms` is the time on the owner's clock when the
+    /// tick was taken. The time in the tick must not be before `now_ms`, and not further ahead of it than the series
+    /// allows.
     fn look_at_time(&mut self, p: usize, clock: &LaneClock, of: (SectionId, SlotIndex), tick: u64, now_ms: u64) {
         let unit = |ms: u64| (ms - clock.clock.epoch_ms) / u64::from(clock.clock.unit_ms);
         let (time, now, most) = (tick >> clock.clock.seq_bits, unit(now_ms), unit(now_ms + u64::from(clock.ahead_ms)));
@@ -252,8 +257,9 @@ impl World {
         }
     }
 
-    /// Returns whether a refused call of a caller is tried again at this node, because the call's lane was too far
-    /// ahead of the clock. In this case, schedules the attempt.
+    /// Returns whether process `p` tries a call again instead of sending `reply` to the caller. It does so if the reply
+    /// is a refusal because the lane was too far ahead of the clock, and there is time before the deadline. Schedules
+    /// the next attempt in this case.
     pub(crate) fn tries_again(&mut self, p: usize, call: &Call, reply: &Reply) -> bool {
         let again = matches!(reply, Reply::Refused { refusal: Refusal::LaneAhead { .. }, lost: 0 })
             && matches!(call.origin, Origin::Client(_))

@@ -1,5 +1,6 @@
-//! The series of a world: a counter, a series whose lanes the node chooses, and a series whose lanes the caller names.
-//! Their shapes are small, so that sequence numbers overflow and ids run ahead of the clock.
+//! The three series of a world, which are a counter, a series whose lanes the node chooses, and a series whose lanes
+//! the caller names. Their shapes have few bits for sequence numbers, so that sequence numbers overflow and ids run
+//! ahead of the clock.
 
 use seq_core::lane_clock::LaneClock;
 use seq_core::layout::{Lanes, SectionRun, TickClock, address};
@@ -18,26 +19,29 @@ use crate::rng::Rng;
 use crate::swarm::Swarm;
 use crate::world::World;
 
-/// Number that is mixed into the seed, so that the draws of series are independent of the other draws.
+/// Number that is combined with the seed of a run to draw its series, so that this draw is independent of the other
+/// draws of the run.
 const LANES_SEED: u64 = 0x1a9e_5c0d_77e3_b1f5;
 
-/// Number that is mixed into the seed, so that the draws of steps of wall clocks are independent of the other draws.
+/// Number that is combined with the seed of a run to draw its steps of wall clocks, so that this draw is independent of
+/// the other draws of the run.
 const STEPS_SEED: u64 = 0x57e9_0b2d_61fa_c483;
 
-/// Number that is mixed into the seed, so that the draws of a loss of series are independent of the other draws.
+/// Number that is combined with the seed of a run to draw a loss of series, so that this draw is independent of the
+/// other draws of the run.
 const LOSS_SEED: u64 = 0x7c3a_91e4_0d58_b26f;
 
-/// Number of seeds, in a thousand seeds of two sets with failures, in which both sets are restored from backups that
-/// were made before series were created.
+/// Number of runs, of a thousand runs with two sets and failures, in which both sets are restored from backups that
+/// were made before most series were created.
 const LOST: u64 = 80;
 
-/// Number of seeds, in a thousand with failures, in which wall clocks step.
+/// Number of runs, of a thousand runs with failures, in which wall clocks are set forward or back.
 const STEPPED: u64 = 600;
 
-/// Limit on the steps of a seed, exclusive.
+/// Exclusive upper limit of the number of steps of wall clocks in a run.
 const MOST_STEPS: u64 = 9;
 
-/// Limits on a step, in milliseconds.
+/// Limits of a step of a wall clock, in milliseconds. For each step, one of these limits is drawn.
 const MOST_STEP_MS: [u64; 4] = [1_500, 10_000, 60_000, 3 * 3_600_000];
 
 /// The wall clock at the begin of a world, in milliseconds since 1970.
@@ -46,17 +50,17 @@ pub(crate) const WALL_MS: u64 = 1_800_000_000_000;
 /// The epoch of the shapes, in milliseconds since 1970.
 const EPOCH_MS: u64 = WALL_MS - 1_000_000_000;
 
-/// Time by which an id may be ahead of the clock, in milliseconds.
+/// Largest time by which the time in an id may be ahead of the clock, in milliseconds.
 const AHEAD_MS: u32 = 1_000;
 
-/// Leads of the series. A lead is the time in milliseconds by which a durable ceiling is ahead of the clock. The first
-/// lead is for lanes that the node chooses, and the second for lanes that the caller names.
+/// Times in milliseconds by which a raise sets the ceiling of timed lanes ahead of the clock. The first time is for
+/// lanes that the node chooses, and the second for lanes that the caller names.
 const LEADS_MS: [u32; 2] = [12_000, 1_000];
 
 /// The last id of the counter.
 const LAST_ID: u64 = (1 << 31) - 1;
 
-/// Time between two looks of the operator that creates series.
+/// Time between two attempts of the operator to create a series.
 const LOOK: u64 = 100 * MS;
 
 /// Limit on the time between two creations.
@@ -65,7 +69,7 @@ const LONGEST_PAUSE: u64 = 3 * SECOND;
 /// Number of series of a world.
 pub(crate) const SERIES: usize = 3;
 
-/// Way in which the lane of a call for ids is determined.
+/// Way in which a series determines the lane of a call for ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Choice {
     /// A counter, which has one lane.
@@ -93,7 +97,7 @@ pub(crate) struct AllSeries {
     pub(crate) all: [WorldSeries; SERIES],
     /// The layout with the sections of all series.
     pub(crate) layout: Layout,
-    /// Whether processes of an earlier release, which does not have series, run as well.
+    /// Whether some processes are of an earlier release, which does not know series.
     pub(crate) old_nodes: bool,
 }
 
@@ -148,8 +152,9 @@ impl WorldSeries {
 }
 
 impl AllSeries {
-    /// Adds steps of wall clocks, by up to some hours, if the seed has them. In each store, only the clock of one
-    /// member steps, so that the middle one of the members' clocks stays correct.
+    /// Adds faults that set wall clocks forward or back, by up to three hours, if the draws from `seed` select this
+    /// kind of fault. In each store, only the clock of the first member is changed, so that the median of the members'
+    /// clocks stays correct.
     pub(crate) fn add_wall_steps(swarm: &mut Swarm, seed: u64, hosts: Hosts) {
         let rng = &mut Rng::new(seed ^ STEPS_SEED);
         if swarm.weather == Weather::Calm || !rng.chance(STEPPED) {
@@ -170,8 +175,8 @@ impl AllSeries {
         swarm.faults.sort_by_key(|fault| fault.at);
     }
 
-    /// Adds a loss of series in both sets, if the seed has one. Both sets are restored from backups that were made
-    /// before most series were created.
+    /// Adds faults by which both sets lose series, if the draws from `seed` select this kind of fault. Both sets are
+    /// restored from backups that were made before most series were created.
     pub(crate) fn add_loss(swarm: &mut Swarm, seed: u64) {
         let rng = &mut Rng::new(seed ^ LOSS_SEED);
         if swarm.weather == Weather::Calm || !rng.chance(LOST) {
@@ -184,14 +189,15 @@ impl AllSeries {
             swarm.faults.push(Fault { at: backup, lasts: MS, kind: Kind::Backup(set) });
             swarm.faults.push(Fault { at, lasts: MS, kind: Kind::Restore(set) });
         }
-        // Sections may be on their way to a set while it is restored, and arrive after it has fenced their lineage.
+        // A migration begins just before the restores, so that sections may be on their way to a set while this set is
+        // restored, and arrive after the set has fenced the lineage under which they departed.
         let migrated = lost - rng.between(60 * MS, 200 * MS);
         swarm.faults.push(Fault { at: migrated, lasts: MS, kind: Kind::Migrate(rng.index(2), 2 * rng.below(500)) });
         swarm.faults.push(Fault { at: migrated + 50 * MS, lasts: SECOND, kind: Kind::Divide });
         swarm.faults.sort_by_key(|fault| fault.at);
     }
 
-    /// Draws the series of a seed, and appends them to a layout.
+    /// Draws the series of a world from `seed`, and appends their lanes to the layout `declared`.
     pub(crate) fn draw(seed: u64, declared: &Layout, bug: Option<Bug>) -> AllSeries {
         let rng = &mut Rng::new(seed ^ LANES_SEED);
         let mut layout = declared.clone();
@@ -207,7 +213,8 @@ impl AllSeries {
         AllSeries { all, layout, old_nodes: rng.chance(300) }
     }
 
-    /// Returns the series of a section with the section's first lane; `None` for a section of uids.
+    /// Returns the series whose lanes are in a section, and the first lane in the section; `None` for a section of
+    /// uids.
     pub(crate) fn of(&self, section: SectionId) -> Option<(&WorldSeries, u32)> {
         let series = self.all.iter().find(|one| one.sections.iter().any(|other| other == section))?;
         Some((series, series.lanes_of(section).0))
@@ -220,7 +227,7 @@ impl AllSeries {
         Some((series, first + slot.0))
     }
 
-    /// Returns the index of a uid or a lane among all uids and lanes.
+    /// Returns the index of a uid, or of the lane at the address `uid`, in a list of all uids followed by all lanes.
     pub(crate) fn user(&self, uid: Uid) -> u64 {
         let Some((of, lane)) = self.lane_at(uid) else { return uid.0 };
         let before = self.all.iter().take_while(|one| one.choice != of.choice).map(|one| one.lanes.count).sum::<u32>();
@@ -239,7 +246,8 @@ impl AllSeries {
     }
 }
 
-/// Returns the clock that the lanes of a section follow, from the series in a route table; `None` if they follow none.
+/// Returns the clock that the lanes of a section follow. `series` is the list of series in a route table. Returns
+/// `None` if the section has no lanes of these series, or if its lanes follow no clock.
 pub(crate) fn clock_of(series: &[Series], section: SectionId) -> Option<LaneClock> {
     let of = series.iter().find(|one| one.sections.iter().any(|other| other == section))?;
     let [is_chosen, spreads] = of.shape[..] else { return None };
@@ -253,7 +261,8 @@ impl World {
         self.stores.iter().any(|store| store.state.series(&series.name()).is_some())
     }
 
-    /// Requests an id of each lane that callers name, and one id of each series whose lanes the node chooses.
+    /// Begins the probes of series. They request one id of each counter and of each lane that callers name, and one id
+    /// of each series whose lanes the node chooses.
     pub(crate) fn probe_lanes(&mut self) {
         for series in self.series.all {
             let lanes = if series.choice == Choice::Chosen { 1 } else { series.lanes.count };
@@ -265,23 +274,24 @@ impl World {
         }
     }
 
-    /// Returns the set that creates series according to the newest hand-over, and the term of this hand-over.
+    /// Returns the set that creates series, according to the newest hand-over of this task that any set knows, and the
+    /// term of this hand-over.
     fn writer(&self) -> (usize, u64) {
         let writers = self.stores.iter().filter_map(|store| store.state.layout_writer());
-        // In a world of one set, the id of the set is drawn and has no index.
+        // In a world of one set, the id of the set is not an index plus 1.
         let writers = writers.filter(|_| self.hosts.sets > 1);
         writers.max_by_key(|writer| writer.term).map_or((0, 0), |writer| (index_of(writer.set), writer.term))
     }
 
-    /// Has the operator hand the creation of series to the other set.
+    /// Lets the operator hand the creation of series to the other set.
     pub(crate) fn hand_over_series(&mut self) {
         let (set, term) = self.writer();
         self.command(set, Command::SetLayoutWriter(SetLayoutWriter { term, to: set_id(1 - set) }));
     }
 
-    /// Has the operator request the next series from the set that creates series, unless an AllocSvr of a release
-    /// without series owns sections. After a hand-over, the operator requests some series from the set that created
-    /// series before.
+    /// Lets the operator request the next series from the set that creates series, unless an AllocSvr of a release
+    /// without series owns sections. After a hand-over of this task, the operator sometimes sends the request to the
+    /// set that had the task before.
     pub(crate) fn create_series(&mut self) {
         let (mut set, term) = self.writer();
         if term > 0 && !self.healed && self.rng.chance(300) {

@@ -1,5 +1,5 @@
-//! Leaders of stores. Each member that believes that it leads has the real `Arbiter`, which evaluates the state and
-//! proposes changes of owner.
+//! Leaders of stores. Each member that believes that it leads runs the `Arbiter` of `seq-core`, which evaluates the
+//! state of the set, and proposes changes of owner to the log.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,22 +26,23 @@ use crate::world::World;
 /// The least time between two evaluations of an arbiter.
 pub(crate) const PACE: u64 = 5 * MS;
 
-/// The time after which an arbiter whose proposal was not committed proposes again.
+/// The time for which an arbiter waits for the application of its proposal before it makes another proposal.
 const RETRY: u64 = 200 * MS;
 
-/// Number of evaluations, in a thousand, during which the thread stalls, in worlds with stalls.
+/// Number of evaluations, of a thousand, during which the thread of the arbiter stalls, in worlds with preempted
+/// threads.
 const STALLED_LOOKS: u64 = 20;
 
-/// The longest time between two evaluations in worlds of several sets.
+/// The longest time between two evaluations of a leader in worlds of several sets.
 const COORDINATE: u64 = 20 * MS;
 
-/// Time between two messages in which a leader states facts about its set to other sets.
+/// Interval at which a leader sends facts about its set to the other sets.
 const EXCHANGE: u64 = 300 * MS;
 
-/// The longest stall, which is longer than any wait.
+/// The longest stall of an arbiter's thread. It is longer than any wait of an arbiter.
 const LONGEST_STALL: u64 = 6 * SECOND;
 
-/// The arbiter and the other state machines of a member that believes that it leads.
+/// The arbiter and the other state machines of a member that believes that it leads its store.
 #[derive(Debug)]
 pub(crate) struct Seat {
     machine: Arbiter,
@@ -49,27 +50,27 @@ pub(crate) struct Seat {
     pub(crate) plan: Arc<Plan>,
     pub(crate) coordinator: Coordinator,
     pub(crate) quarantine: Option<Quarantine>,
-    /// The earliest time at which the fence of a quarantine is sent again.
+    /// The earliest time at which the member sends the fence of a quarantine again.
     pub(crate) fence_at: u64,
     reach: LeaderReach,
-    /// The term that the member leads, as far as it knows.
+    /// A number for the Raft term in which the member believes that it leads.
     term: u64,
-    /// Number of requests of AllocSvrs that the member has received.
+    /// Number of requests of AllocSvrs that the member has received as the leader.
     pub(crate) calls: u64,
-    /// The time at which facts are sent to other sets again.
+    /// The time at which the member sends facts about its set to other sets again.
     exchange_at: u64,
-    /// The time of the next evaluation; evaluations scheduled for another time are skipped.
+    /// The time of the next evaluation. Scheduled evaluations with another time are skipped.
     look_at: u64,
     pub(crate) proposing_until: u64,
     /// Whether the arbiter's thread is stalled inside of an evaluation.
     stalled: bool,
-    /// For a planted bug, the liveness counter of each incarnation, and the time since which the counter has this
-    /// value.
+    /// For [`Bug::WaitOfOver`], the liveness counter of each incarnation, and the time since which the counter has had
+    /// this value.
     pub(crate) silent: BTreeMap<(NodeId, Incarnation), (Liveness, Duration)>,
 }
 
-/// Input that an evaluation had read when its thread stalled. It is the state, because the thread reads the clock after
-/// the state. With a planted bug, the thread reads the clock before the state.
+/// Input that an evaluation had read when the thread of the arbiter stalled. It is the state, because an evaluation
+/// reads the state before the clock. It is the clock if [`Bug::ClockBeforeState`] is planted.
 #[derive(Debug)]
 pub(crate) enum InHand {
     State(Box<State>),
@@ -77,7 +78,7 @@ pub(crate) enum InHand {
 }
 
 impl World {
-    /// Returns the arbiter of a member, if the member believes that it leads.
+    /// Returns the arbiter and other state machines of a member; `None` unless the member believes that it leads.
     pub(crate) fn seat(&mut self, member: usize) -> &mut Option<Seat> {
         &mut self.stores[set_of_member(member)].seats[member % MEMBERS]
     }
@@ -86,7 +87,7 @@ impl World {
         self.machines[self.hosts.of_member(member)].at(self.now)
     }
 
-    /// Makes a member believe that it leads, with an arbiter that has observed nothing yet.
+    /// Makes a member believe that it leads, and gives it an arbiter that has observed nothing yet.
     pub(crate) fn lead(&mut self, member: usize) {
         let weather = self.swarm.weather;
         let stable_for = Duration::from_millis(if weather == Weather::Calm { 500 } else { 1_500 });
@@ -117,9 +118,11 @@ impl World {
         self.look_soon(member, PACE);
     }
 
-    /// Schedules the next evaluation of a member, unless an earlier evaluation is due.
+    /// Schedules an evaluation of the member's arbiter after the time `wait`, unless an earlier evaluation is
+    /// scheduled.
     pub(crate) fn look_soon(&mut self, member: usize, wait: u64) {
-        // A late evaluation stays late even if entries are applied in the meantime.
+        // While evaluations are late because of a fault, the application of an entry does not advance an evaluation
+        // that is scheduled already.
         let (now, set) = (self.now, set_of_member(member));
         let waits = |seat: &Seat| seat.look_at > now && seat.look_at < u64::MAX;
         if self.stores[set].late_looks > 0 && self.seat(member).as_ref().is_some_and(waits) {
@@ -135,14 +138,15 @@ impl World {
         }
     }
 
-    /// Has an arbiter evaluate the state and propose changes of owner. Its thread may stall during the evaluation.
+    /// Runs the evaluation of the member's arbiter that is scheduled for the time `at`. The thread of the arbiter may
+    /// stall between the read of the state and the read of the clock.
     pub(crate) fn look_at_state(&mut self, member: usize, at: u64) {
         if self.seat(member).as_ref().is_none_or(|seat| seat.look_at != at || seat.stalled) {
             return;
         }
-        // A thread may stall between any two steps, including these. It does not stall in worlds without failures,
-        // because all nodes look dead in a state that is seconds old, so that a leaving node would have no target for a
-        // handover.
+        // A thread may stall between any two steps, so also here. It does not stall in calm weather or after the end of
+        // all faults. In a state that is seconds old, all nodes would seem dead, so a leaving node would have no node
+        // to which it could hand over its sections.
         let runs_well = self.swarm.weather == Weather::Calm || self.healed;
         if self.swarm.interleave > 0 && !runs_well && self.rng.chance(STALLED_LOOKS) {
             self.coverage.saw(Situation::StalledLook);
@@ -157,7 +161,8 @@ impl World {
         self.finish_look(member, None, self.member_clock(member));
     }
 
-    /// Continues an evaluation whose thread was stalled.
+    /// Continues an evaluation after the stall of its thread. `in_hand` is the input that the thread had read before
+    /// the stall.
     pub(crate) fn look_on(&mut self, member: usize, at: u64, in_hand: InHand) {
         let Some(seat) = self.seat(member).as_mut().filter(|seat| seat.look_at == at && seat.stalled) else {
             return;
@@ -170,7 +175,8 @@ impl World {
         }
     }
 
-    /// Evaluates the current state, or `earlier` if it was read before a stall, and proposes changes of owner.
+    /// Evaluates the state and proposes changes of owner. `earlier` is the state that the thread read before a stall;
+    /// if it is `None`, evaluates the current state.
     fn finish_look(&mut self, member: usize, earlier: Option<State>, clock: Clocks) {
         let (set, now) = (set_of_member(member), self.now);
         let Store { state, seats, planned_at, .. } = &mut self.stores[set];
@@ -199,7 +205,7 @@ impl World {
             seat.proposing_until = now + RETRY;
             self.propose(member, reassigns);
         }
-        // A stopped clock reaches no deadline, so the wait is bounded in true time.
+        // A clock with a rate of 0 reaches no deadline, so the wait until the next evaluation is limited in true time.
         let mut wait = next.map_or(RETRY, |wait| wait.as_nanos() as u64).clamp(PACE, SECOND);
         if self.is_unreached(member, &plan, time) {
             return self.transfer(member);
@@ -211,7 +217,8 @@ impl World {
         self.look_soon(member, wait);
     }
 
-    /// Returns whether a leader that no AllocSvr reaches should transfer leadership.
+    /// Returns whether a leader should transfer leadership, because it has received no request of any AllocSvr for some
+    /// time.
     fn is_unreached(&mut self, member: usize, plan: &Plan, time: Duration) -> bool {
         let Store { state, seats, leader, .. } = &mut self.stores[set_of_member(member)];
         let seat = seats[member % MEMBERS].as_mut().expect("it evaluates");
@@ -220,7 +227,7 @@ impl World {
         seat.reach.observe(time, inputs).is_some()
     }
 
-    /// Transfers leadership to another member. The previous leader stops leading at once.
+    /// Transfers leadership from `member` to another member of its store. `member` stops leading at once.
     fn transfer(&mut self, member: usize) {
         self.coverage.saw(Situation::LeadershipTransferred);
         let members = members_of(set_of_member(member));
@@ -229,8 +236,8 @@ impl World {
         *self.seat(member) = None;
     }
 
-    /// Does a leader's work between sets: carries out the decisions that the member's coordinator makes on the state,
-    /// continues a quarantine, and sends facts to other sets.
+    /// Does the work of a leader that concerns other sets. Carries out the decisions of the member's coordinator,
+    /// continues a quarantine of the set, and sends facts about the set to other sets.
     fn coordinate(&mut self, member: usize, plan: &Plan, earlier: Option<&State>, time: Duration) {
         let at_once = self.bug == Some(Bug::SilentAtOnce);
         let Store { state, seats, .. } = &mut self.stores[set_of_member(member)];
@@ -249,7 +256,7 @@ impl World {
         }
     }
 
-    /// Returns the seat of a member that believes it leads, and the time on the member's clock.
+    /// Returns the state machines of a member and the time on the member's clock, if the member believes that it leads.
     pub(crate) fn seat_and_time(&mut self, member: usize) -> Option<(&mut Seat, Duration)> {
         let clock = self.member_clock(member);
         let seat = self.seat(member).as_mut()?;

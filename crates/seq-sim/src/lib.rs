@@ -1,13 +1,14 @@
-//! Simulation of the rules of `seq-core` in worlds whose faults a seed draws.
+//! Simulation of clusters that run the state machines of `seq-core`. A simulated cluster, with its callers, faults and
+//! operators, is called a *world*. The seed of a run determines the faults of its world.
 //!
-//! The state machines of `seq-core` run unchanged. `State` runs behind a network that loses, doubles and delays
-//! messages. `Arbiter` runs in members that lead, or believe that they lead. `Owner`, `Section` and `Lease` run in
-//! AllocSvrs that stall, crash and are started twice. The shell around these state machines is simulated: sockets,
-//! disks, clocks, threads. Every number that is taken is checked against the promises. [`run`] runs a seed, and
-//! [`shrink()`] finds the faults that are needed for a violation.
+//! The state machines of `seq-core` run unchanged. Members of stores run `State`, and receive messages by a network
+//! that loses, doubles and delays messages. Members that lead, or believe that they lead, run `Arbiter`. AllocSvrs run
+//! `Owner`, `Section` and `Lease`, stall, crash, and are started twice. The sockets, disks, clocks and threads around
+//! the state machines are simulated. Every number that an AllocSvr takes is checked against the promises. [`run`] runs
+//! the world of a seed, and [`shrink()`] finds the few faults that a violation needs.
 //!
-//! **Invariant:** the seed determines everything that happens. Nothing here reads a clock, the environment, or a map in
-//! random order.
+//! **Invariant:** the seed determines everything that happens in a world. No code of this crate reads a clock or the
+//! environment, or iterates over a map in random order.
 
 use std::time::Duration;
 
@@ -56,13 +57,13 @@ use world::World;
 pub struct Run {
     /// The seed of all random choices.
     pub seed: u64,
-    /// Number of sets of the world. With 2, sections migrate between the sets; with 3, sets are also restored again and
-    /// again; with any other number, there is one set. A planted bug between sets always runs with two sets, and a
-    /// planted bug of restores with three.
+    /// Number of sets of the world. In a world of 2 sets, sections migrate between the sets; in a world of 3 sets, sets
+    /// are also restored again and again. Any other number selects a world of one set. If the planted bug needs two or
+    /// three sets, the world has as many sets for any value of this field.
     pub sets: u32,
     /// The planted bug, if any.
     pub bug: Option<Bug>,
-    /// Numbers of the faults that happen; with `None`, all faults of the seed.
+    /// Numbers of the faults that happen. `None` selects all faults of the seed.
     pub faults: Option<Vec<usize>>,
     /// Whether the outcome has a trace of the events.
     pub trace: bool,
@@ -73,7 +74,7 @@ pub struct Run {
 pub struct Outcome {
     /// The first promise that was broken, if any.
     pub violation: Option<Violation>,
-    /// Hash of the events, which is equal for two runs of the same seed.
+    /// Hash of the events. Two runs with the same parameters have the same hash.
     pub hash: u64,
     /// Virtual time of the run.
     pub simulated: Duration,

@@ -1,5 +1,5 @@
-//! The network. It decides which hosts reach each other, the delay of each message, and which messages are lost or
-//! doubled.
+//! The simulated network. It decides which hosts reach each other, how long each message takes, and which messages are
+//! lost or doubled.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -27,7 +27,7 @@ use crate::world::World;
 pub(crate) enum Address {
     /// The process that listens under a name on one of the name's two ports.
     Port(usize, usize),
-    /// A given process, for a response on its connection.
+    /// The process with this index, if the message is a response on a connection that the process opened.
     Process(usize),
     /// A member of the store.
     Member(usize),
@@ -51,10 +51,10 @@ pub(crate) enum StoreRequest {
         session: Session,
         raises: Vec<Raise>,
         since: RouteVersion,
-        /// Raises whose target the leader lowered.
+        /// The raises that the leader of the store lowered, after it had received the request.
         lowered: Lowered,
     },
-    /// The commit of a handover inside the set, or of a departure to another set.
+    /// A request to commit a handover inside the set, or a departure to another set.
     Commit {
         handover: Handover,
         since: RouteVersion,
@@ -66,13 +66,15 @@ pub(crate) enum StoreRequest {
 pub(crate) enum StoreResponse {
     NotLeader(usize),
     Registered(Session, Mark),
-    /// Refusal of a registration that does not name the newest incarnation, which is stated here, as its predecessor.
+    /// Refusal of a registration, because the incarnation that it names as its predecessor is not the newest
+    /// incarnation of the node. The field is the newest incarnation.
     Follow(Incarnation),
     Renewed(OwnershipUpdate),
     Raised(Vec<Option<Seq>>, OwnershipUpdate),
     Committed(OwnershipUpdate),
     SessionOver(Refused),
-    /// The store's state is older than the newest response that the process has received.
+    /// Refusal of a registration, because the state of the store is older than the newest response that the process has
+    /// received.
     Behind,
     /// The refusal of a commit.
     CommitRefused(RefusedCommit),
@@ -80,7 +82,8 @@ pub(crate) enum StoreResponse {
 }
 
 impl StoreResponse {
-    /// Returns the store's mark in a response other than a refusal.
+    /// Returns the mark of the store, which is its revision and the node's liveness counter, from a response other than
+    /// a refusal.
     pub(crate) fn mark(&self) -> Option<Mark> {
         match self {
             StoreResponse::Registered(_, mark) => Some(*mark),
@@ -91,7 +94,8 @@ impl StoreResponse {
         }
     }
 
-    /// Returns the part of a refusal that is about the process' own record, if there is one.
+    /// Returns the part of a refusal that states the progress of the requesting node in the store; `None` if the
+    /// response states none.
     pub(crate) fn refused(&self) -> Option<Refused> {
         match self {
             StoreResponse::SessionOver(refused) => Some(*refused),
@@ -119,8 +123,8 @@ pub(crate) enum Body {
         attempt: u32,
         request: Rc<StoreRequest>,
     },
-    /// A response of the store. `rollbacks` is how often the store had been put back to an earlier state when it
-    /// responded.
+    /// A response of the store. `rollbacks` is 1 if the store had been put back to an earlier state before it
+    /// responded, and otherwise 0.
     StoreResponse {
         rpc: u64,
         attempt: u32,
@@ -136,14 +140,14 @@ pub(crate) enum Body {
         id: u64,
         accepted: bool,
     },
-    /// A request for routes newer than `known`. A process sends it to a peer if its lease has expired, or to a node of
-    /// another set as a probe of that set.
+    /// A request for routes that are newer than `known`. A process sends this request to another process of its set if
+    /// its own lease has expired, or to a node of another set as a probe of that set.
     FetchRoutes {
         process: usize,
         id: u64,
         known: RouteVersion,
     },
-    /// Routes of a peer, or `None` if it has no newer routes.
+    /// The response to a request for routes. `update` is `None` if the responding process has no newer routes.
     PeerRoutes {
         id: u64,
         update: Option<Rc<RouteUpdate>>,
@@ -163,7 +167,7 @@ pub(crate) enum Body {
 /// The faults of the network that are in effect.
 #[derive(Debug)]
 pub(crate) struct Net {
-    /// Number of faults that cut the link from one host to another.
+    /// Number of faults that cut the link from the host with the first index to the host with the second index.
     cut: Vec<Vec<u8>>,
     pub(crate) loss: u64,
     pub(crate) duplicates: u64,
@@ -171,18 +175,19 @@ pub(crate) struct Net {
     pub(crate) ancient: u64,
     pub(crate) responses_lost: u64,
     pub(crate) peer_responses_lost: u64,
-    /// Number of faults that lose the store's responses to a process, by name and port.
+    /// For each name and port, number of faults that lose all responses of the store to the process that listens there.
     pub(crate) mute: Vec<[u32; 2]>,
-    /// Number of faults that lose a name's renewals and raises. The next four fields are such counts for its raises,
-    /// its renewals, its commits, and the responses to its commits.
+    /// For each name, number of faults that lose the renewals and raises of its processes. The next four fields are
+    /// counts of faults that lose only the raises, only the renewals, only the requests to commit, and only the
+    /// responses to these requests.
     pub(crate) only_commits: Vec<u32>,
     pub(crate) no_raises: Vec<u32>,
     pub(crate) no_renewals: Vec<u32>,
     pub(crate) no_commits: Vec<u32>,
     pub(crate) no_commit_responses: Vec<u32>,
-    /// Number of faults that lose all messages from processes of a set to processes of other sets.
+    /// For each set, number of faults that lose all messages from its processes to processes of other sets.
     pub(crate) silent: Vec<u32>,
-    /// Number of faults that make the routes of a name wrong.
+    /// For each name, number of faults that make the routes of its processes wrong.
     pub(crate) unsettled: Vec<u32>,
 }
 

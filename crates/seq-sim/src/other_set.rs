@@ -1,8 +1,9 @@
-//! Other sets from the view of a process. Calls are forwarded to any node of another set, and probes show whether the
-//! set responds.
+//! The part of a process that deals with other sets. It forwards calls to nodes of another set, and sends probes to
+//! find out whether the other set responds.
 //!
-//! As in `seq-alloc`, [`seq_core::set_health`] decides when a round of probes is due and when a set counts as down. A
-//! probe requests the routes of the other set, so that later calls are sent to the owner directly.
+//! [`seq_core::set_health`], which `seq-alloc` uses, too, decides when a round of probes is due and when a set counts
+//! as down. A probe requests the routes of the other set, so that the process can then forward calls directly to the
+//! owners of their sections.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -24,11 +25,12 @@ use crate::process::Process;
 use crate::serving::{Forward, Pending};
 use crate::world::World;
 
-/// The longest time for which a call waits for the first rounds of probes of a set. It is the same as in `seq-alloc`.
+/// The longest time for which a call waits while it is not yet known whether a set responds. It covers the first rounds
+/// of probes of the set. `seq-alloc` has the same limit.
 const FIRST_ROUNDS: Duration = PROBE_TIMEOUT.saturating_mul(ROUNDS + 1);
 
-/// The shortest time between two requests of a call to other sets if the claim behind the second request is not newer
-/// than the claim behind the first. It is the time until the first retry.
+/// Time within which a process may not send the same call to another set a second time, unless it has received a newer
+/// claim for the section in between. It is the time until the first retry of a call.
 const FOLLOWS_AFTER: u64 = 25 * MS;
 
 /// The state of another set in a process.
@@ -43,11 +45,11 @@ pub(crate) struct OtherSet {
     probed: Option<Duration>,
     stale: bool,
     unreachable: bool,
-    /// Time at which the set was last found to be down after it had been up.
+    /// Time at which the health of the set last changed from up to down.
     fell: Option<Duration>,
     /// The round of probes in progress.
     round: Option<u64>,
-    /// The ids of the last round's probes that have no response yet.
+    /// Ids of the last round's probes that are still without a response.
     probes: BTreeSet<u64>,
     polled_at: Option<Duration>,
     routes: Option<RouteTable>,
@@ -111,14 +113,15 @@ impl World {
         matches!(call.origin, Origin::Process(from, _) if self.procs[from].set() != self.procs[p].set())
     }
 
-    /// Returns the set that the routes of a process wrongly name for all sections, while a fault makes the routes
-    /// wrong; `None` otherwise.
+    /// Returns the set that the routes of a process wrongly name for all sections because of a fault; `None` if no such
+    /// fault is in effect.
     pub(crate) fn unsettled(&self, p: usize) -> Option<SetId> {
         let process = &self.procs[p];
         (self.net.unsettled[process.name] > 0).then(|| set_id(1 - process.set()))
     }
 
-    /// Sends a call to a node of another set, once that set responds.
+    /// Sends a call to a node of the set `set`, which is another set, as soon as that set responds. Refuses the call if
+    /// that set is down.
     pub(crate) fn forward_to_set(&mut self, p: usize, pending: Pending, set: SetId) {
         if pending.call.hops > 0 {
             let text = format!("process {p} sends a call of another node to set {set}: {:?}", pending.call);
@@ -158,7 +161,8 @@ impl World {
         self.poll_set(p, set);
     }
 
-    /// Refuses a call that was not sent to the other set.
+    /// Refuses a call because the other set `set` is unavailable. The call has not been sent to that set, or was given
+    /// up there.
     fn unavailable(&mut self, p: usize, mut pending: Pending, set: SetId) {
         self.coverage.saw(Situation::SetUnavailable);
         pending.machine.on_abandoned();
@@ -166,7 +170,7 @@ impl World {
         self.rest(p, pending, Rest::Refuse(Refusal::SetUnavailable { section, set }));
     }
 
-    /// Refuses a call that has waited for a set for too long.
+    /// Refuses a call that has waited too long for another set to respond to a probe, unless the call has ended.
     pub(crate) fn awaited_set(&mut self, p: usize, id: u64) {
         if let Some((set, pending)) = self.procs[p].awaits_set.remove(&id) {
             self.unavailable(p, pending, set);
@@ -197,8 +201,9 @@ impl World {
         self.watch(p, id);
     }
 
-    /// Returns the address to which a call for a section is sent. This is the owner in the routes of the set, or any
-    /// node of the set if the owner is unknown or was unreachable.
+    /// Returns the address in the other set `set` to which process `p` sends a call for `section`. It is the address of
+    /// the owner in the routes of that set, or of a random node of that set if the owner is unknown or a node was
+    /// unreachable.
     fn address_in(&mut self, p: usize, set: SetId, section: SectionId) -> Option<Address> {
         let process = &self.procs[p];
         let other = process.other_sets.get(&set)?;
@@ -211,8 +216,8 @@ impl World {
         (!nodes.is_empty()).then(|| nodes[self.rng.index(nodes.len())])
     }
 
-    /// Returns the nodes of a set that a process knows. Some are in the facts that the set states about itself, and
-    /// others in the routes of the set.
+    /// Returns the addresses of the nodes of the other set `set` that process `p` knows, from the facts that the other
+    /// set states about itself and from the routes of the other set.
     fn nodes_of(&self, p: usize, set: SetId) -> Vec<Address> {
         let process = &self.procs[p];
         let stated = process.owner.routes().and_then(|routes| routes.other_set(set));
@@ -227,7 +232,7 @@ impl World {
         nodes
     }
 
-    /// Begins a round of probes, if one is due.
+    /// Begins a round of probes of a set if it is due, or schedules the time at which it is due.
     pub(crate) fn poll_set(&mut self, p: usize, set: SetId) {
         let now = self.elapsed();
         let in_flight = self.procs[p].in_flight(set);
@@ -262,7 +267,7 @@ impl World {
         self.after(PROBE_TIMEOUT.as_nanos() as u64, Event::Step(p, Step::ProbeTimeout(set, round)));
     }
 
-    /// Adopts a response if it belongs to a probe, and returns whether it does.
+    /// Processes a response to a request for routes if the request was a probe of another set. Returns whether it was.
     pub(crate) fn is_probe(&mut self, p: usize, id: u64, update: Option<&RouteUpdate>) -> bool {
         let found = self.procs[p].other_sets.iter_mut().find(|(_, other)| other.probes.contains(&id));
         let Some((set, other)) = found else { return false };
@@ -309,8 +314,9 @@ impl World {
         self.poll_set(p, set);
     }
 
-    /// Continues the calls that wait for a set, after its health has changed. If the set is down now, also gives up the
-    /// calls in flight to the set.
+    /// Continues the calls of process `p` that wait for a set, after the health of the set has changed. If the set is
+    /// up now, sends them to it; otherwise refuses them. If the set is down now, also gives up the calls in flight to
+    /// this set.
     fn health_changed(&mut self, p: usize, set: SetId, health: Health) {
         let process = &mut self.procs[p];
         let ids: Vec<u64> = process.awaits_set.iter().filter(|(_, (of, _))| *of == set).map(|(id, _)| *id).collect();
@@ -334,9 +340,9 @@ impl World {
         }
     }
 
-    /// Records and returns the response to a call that was forwarded to another set. If the response states that a node
-    /// of that set is unreachable, returns a refusal that states that the set is unavailable. Responses of this set are
-    /// returned as they are.
+    /// Records that another set responded to a forwarded call, and returns the reply. If the reply is a refusal because
+    /// a node of that set is unreachable, returns a refusal because that set is unavailable instead. If the call was
+    /// forwarded to a node of this set, returns the reply unchanged.
     pub(crate) fn of_destination(&mut self, p: usize, pending: &Pending, to: Destination, reply: Reply) -> Reply {
         let Destination::Set(set) = to else { return reply };
         let (now, section) = (self.elapsed(), pending.call.section);

@@ -1,5 +1,5 @@
-//! Routes from peers. A process whose lease has expired fetches newer routes from the other processes, one after
-//! another.
+//! Routes from peers. A process whose lease has expired asks the other AllocSvrs of its set for newer routes, one
+//! AllocSvr after another.
 
 use std::rc::Rc;
 
@@ -15,12 +15,12 @@ use crate::net::{Address, Body};
 use crate::process::Process;
 use crate::world::World;
 
-/// The fetch in progress, which the next fetch replaces.
+/// The last request for routes to a peer. The next request replaces it, even if it has no response.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct RouteFetch {
     id: u64,
     sent: Clocks,
-    /// Number of fetches so far, which selects the next peer.
+    /// Number of requests so far, which selects the peer for the next request.
     turns: usize,
     /// Whether routes of a peer were adopted.
     adopted: bool,
@@ -47,8 +47,8 @@ impl World {
         self.send(host, to, Body::FetchRoutes { process: p, id, known });
     }
 
-    /// Returns the route version that the next request to the store names, so that the response has the changes since
-    /// then.
+    /// Returns the route version that the next request of process `p` to the store names. The response has the changes
+    /// of the routes since this version.
     pub(crate) fn known_version(&self, p: usize) -> RouteVersion {
         let Process { owner, route_fetch, .. } = &self.procs[p];
         match (self.bug, owner.routes()) {
@@ -57,7 +57,8 @@ impl World {
         }
     }
 
-    /// Sends a peer the changes of this process' routes since the version `known`, if there are any.
+    /// Responds to a peer, process `from`, with the changes of the routes of process `p` since the version `known`, if
+    /// there are any.
     pub(crate) fn serve_routes(&mut self, p: usize, from: usize, id: u64, known: RouteVersion) {
         let process = &self.procs[p];
         let update = process.owner.routes().and_then(|routes| routes.since(known)).map(Rc::new);
@@ -80,8 +81,8 @@ impl World {
         let Some(update) = update else { return };
         self.coverage.saw(Situation::PeerRoutes);
         let owned = self.procs[p].owner.owned().count();
-        // An update that does not fit the current routes changes nothing. The next fetch names the version of the
-        // current routes.
+        // If the update is not based on the version of the current routes, it changes nothing. The next request then
+        // names the version of the current routes.
         let adopted = self.step(p, |owner, effects| owner.on_peer_routes(update, effects)).is_ok();
         self.procs[p].route_fetch.adopted |= adopted;
         if self.procs[p].owner.owned().count() < owned {

@@ -1,8 +1,8 @@
-//! An AllocSvr process. It consists of the core's state machines, its sections and its lease, and the shell that
-//! carries out the effects of the state machines.
+//! A simulated AllocSvr process. It consists of state machines of `seq-core`, the sections that it owns, its lease, and
+//! code that carries out the effects of the state machines.
 //!
-//! **Invariant:** as in `seq-alloc/src/ownership.rs`, all changes that a response makes to the table precede the
-//! extension of the lease by this response.
+//! **Invariant:** a process makes all changes of its table of owned sections that a response requires before it extends
+//! its lease because of this response. `seq-alloc/src/ownership.rs` has the same invariant.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
@@ -44,7 +44,7 @@ pub(crate) struct Owned {
     pub(crate) base: Seq,
     /// The clock that the numbers of the section's lanes follow; `None` if they follow no clock.
     pub(crate) clock: Option<LaneClock>,
-    /// For a planted bug, the latest time of a call, in milliseconds since 1970.
+    /// For [`Bug::RepeatsBack`], the owner's wall clock at the last call for the section, in milliseconds since 1970.
     pub(crate) latest_ms: Cell<u64>,
 }
 
@@ -54,7 +54,7 @@ impl Owned {
         self.section.current(SlotIndex(0)).is_none()
     }
 
-    /// Freezes the section and returns its copy. Planted bugs of copies take effect here.
+    /// Freezes the section and returns its copy, changed by the planted bug if it is a bug in copies.
     pub(crate) fn copy(&self, bug: Option<Bug>) -> SectionCopy {
         if bug == Some(Bug::NoFreeze) && !self.is_frozen() {
             return self.copy_unfrozen();
@@ -77,7 +77,7 @@ impl Owned {
     }
 }
 
-/// Returns the section. If it has a clock, its numbers are made ticks of this clock.
+/// Returns `section`. If `clock` is given, the numbers of the returned section are ticks of this clock.
 fn in_ticks(section: Section, clock: Option<LaneClock>) -> Section {
     match clock {
         Some(clock) => section.in_ticks(clock.clock.lead()),
@@ -92,7 +92,7 @@ pub(crate) struct Process {
     pub(crate) port: usize,
     pub(crate) alive: bool,
     pub(crate) stalled_until: u64,
-    /// The events that occurred while the process stalled, in order.
+    /// The events for the process that occurred while the process stalled, in the order of time.
     pub(crate) backlog: VecDeque<Event>,
     pub(crate) owner: Owner,
     pub(crate) lease: Lease,
@@ -102,15 +102,17 @@ pub(crate) struct Process {
     pub(crate) node: NodeId,
     pub(crate) token: u64,
     pub(crate) registrations: Registrations,
-    /// The mark of the newest response, over all incarnations of the process.
+    /// The highest revision and liveness counter in responses to all incarnations of the process.
     pub(crate) water: HighWater,
-    /// The world's own copy of that mark, for checks.
+    /// A copy of this mark that the simulation keeps for its checks, even if a planted bug makes the process forget the
+    /// mark.
     pub(crate) answered: Mark,
     /// Whether the process stopped permanently.
     pub(crate) stopped: bool,
-    /// Whether the process is of a release with series.
+    /// Whether the process is of a release that knows series.
     pub(crate) reads_lanes: bool,
-    /// The terms of the lease that a response of the store extends.
+    /// The lease terms with which the process registered. They determine by how long a response of the store extends
+    /// the lease.
     pub(crate) terms: LeaseTerms,
     pub(crate) began: u64,
     /// Time at which the process was killed or had left.
@@ -119,10 +121,10 @@ pub(crate) struct Process {
     pub(crate) members: StoreMembers<usize>,
     pub(crate) rpcs: BTreeMap<u64, Rpc>,
     pub(crate) renewals: Renewals,
-    /// Time of the next poll of the renewals, on the world's clock.
+    /// Time since the begin of the world at which the renewals are polled next.
     pub(crate) polled_at: Option<Duration>,
     pub(crate) raises: RaiseQueue<Rc<Owned>>,
-    /// Time at which the raises that wait are evaluated next, on the world's clock.
+    /// Time since the begin of the world at which enqueued raises are sent next.
     pub(crate) raise_at: Option<Duration>,
     /// The backoff of commits without a response.
     pub(crate) commit_backoff: Backoff,
@@ -132,12 +134,13 @@ pub(crate) struct Process {
     pub(crate) pending: BTreeMap<u64, Pending>,
     pub(crate) forwards: BTreeMap<u64, Forward>,
     pub(crate) woken: bool,
-    /// Number of calls that are between two of their steps, which are the read of the lease, the read of the table, and
-    /// the allocation.
+    /// Number of calls that have read the lease but not yet the table of owned sections, or that have read the table
+    /// but not yet taken their number.
     pub(crate) in_call: u32,
     /// For a planted bug, the clock by which calls are served.
     pub(crate) cached_clock: Clocks,
-    /// Staged copies by section, of any attempt of a handover. They serve to plant a bug and to count stale copies.
+    /// Staged copies by section, also from earlier attempts of a handover. The simulation uses them to count stale
+    /// copies and for planted bugs.
     pub(crate) staged: BTreeMap<SectionId, (Epoch, HandoverId, SectionCopy)>,
     /// The other sets that calls were forwarded to.
     pub(crate) other_sets: BTreeMap<SetId, OtherSet>,
@@ -203,7 +206,8 @@ impl World {
         read
     }
 
-    /// Has the `Owner` of a process take a step, and carries out the effects of the step.
+    /// Calls `step` on the `Owner` state machine of process `p`, and carries out the effects of the call. Returns the
+    /// result of `step`.
     pub(crate) fn step<T>(&mut self, p: usize, step: impl FnOnce(&mut Owner, &mut Effects) -> T) -> T {
         let mut effects = Effects::new();
         let outcome = step(&mut self.procs[p].owner, &mut effects);
@@ -231,7 +235,7 @@ impl World {
                 Effect::Lease(LeaseEffect::Extend { sent }) => self.extend(p, sent),
                 Effect::Lease(LeaseEffect::End) => self.procs[p].lease.end(),
                 Effect::RenewNow => self.on_grant_reported(p),
-                // The loss is in the trace already, and the section starts at the ceiling.
+                // The lost copy needs no action, because the section starts at the ceiling.
                 Effect::CopyLost { .. } => {}
                 Effect::Send(request) => requests.push(request),
             }
@@ -245,7 +249,7 @@ impl World {
 
     fn change_table(&mut self, p: usize, effect: TableEffect) {
         match effect {
-            // The shell publishes the machine's own routes.
+            // Nothing is to be done, because calls read the routes in the state machine.
             TableEffect::Publish => {}
             TableEffect::Enter { section, epoch, ceiling, copy } => self.enter(p, section, epoch, ceiling, copy),
             TableEffect::Leave { section, epoch } => self.leave_section(p, section, epoch),
@@ -307,8 +311,8 @@ impl World {
         self.procs[p].table.insert(id, Rc::new(Owned { id, epoch, section, base, clock, latest_ms: Cell::default() }));
     }
 
-    /// Plants a bug: returns an empty copy whose base is the tick of the process' clock, if this tick is below the
-    /// ceiling.
+    /// Plants [`Bug::StartsAtClock`]. Returns an empty copy of a section of timed lanes whose base is the tick of the
+    /// process' clock, if this tick is below the ceiling.
     fn copy_at_clock(&self, p: usize, id: SectionId, ceiling: Seq) -> Option<SectionCopy> {
         let base = self.layout.clock_of(id)?.tick(self.unix_ms(p));
         (base < ceiling).then(|| SectionCopy { base, distances: Vec::new() })
@@ -335,7 +339,7 @@ impl World {
         self.coverage.saw(Situation::Thawed);
     }
 
-    /// Schedules another attempt of all pending calls.
+    /// Schedules another attempt of all pending calls of process `p`, and another look at all calls that it forwarded.
     pub(crate) fn wake(&mut self, p: usize) {
         let process = &mut self.procs[p];
         let waits = !process.pending.is_empty() || !process.forwards.is_empty();
@@ -345,7 +349,8 @@ impl World {
         }
     }
 
-    /// Ends an incarnation, if it is still current, and schedules the registration of the next incarnation.
+    /// Ends an incarnation of process `p`, if it is the current incarnation of the process, and schedules the
+    /// registration of the next incarnation.
     pub(crate) fn end_session(&mut self, p: usize, session: Session) {
         if self.procs[p].owner.session() != Some(session) {
             return;
@@ -365,8 +370,8 @@ impl World {
         self.after(wait.as_nanos() as u64, Event::Step(p, Step::Register));
     }
 
-    /// Checks that the incarnation of a process was ended by another process of the same name that ran at the same time
-    /// or began later, and not by the registration of a process that had ended before.
+    /// Checks that the incarnation of process `p` was ended by another process of the same name that ran at the same
+    /// time or started later, and not by a late registration of a process that had ended before `p` started.
     fn require_successor(&mut self, p: usize) {
         let process = &self.procs[p];
         if self.stores[process.set()].restores > 0 {
@@ -380,8 +385,8 @@ impl World {
         }
     }
 
-    /// Checks, with a view of all processes, that no two processes serve a section at the same time, each by its own
-    /// clock.
+    /// Checks, by comparing the memory of all processes, that no two processes serve the same section now. A process
+    /// serves its sections if its lease holds on its own clock.
     pub(crate) fn look_at_owners(&mut self) {
         self.owners_changed = false;
         let mut serving: BTreeMap<SectionId, usize> = BTreeMap::new();

@@ -1,5 +1,5 @@
-//! Checks of the changes that a log entry makes to the state of a store. The checks do not rely on the store's own
-//! rules.
+//! Checks of the changes that a log entry makes to the state of a store. The checks use none of the rules by which the
+//! store makes these changes.
 
 use std::collections::BTreeMap;
 
@@ -34,8 +34,8 @@ impl Before {
 }
 
 impl World {
-    /// Counts ownerships that start from a kept copy. The planted bugs of kept copies take effect here: they grant a
-    /// copy to a later ownership as well.
+    /// Counts ownerships that start from a kept copy. If a bug in kept copies is planted, also grants an old kept copy
+    /// to a later ownership.
     pub(crate) fn look_at_copies(&mut self, set: usize, before: &Copies) {
         let Store { state, older_copies, .. } = &mut self.stores[set];
         let began = |copies: &Copies, section| copies.iter().any(|(one, kept)| one == section && is_granted(kept));
@@ -59,8 +59,9 @@ impl World {
                 continue;
             };
             let (KeptFor::After(epoch) | KeptFor::Granted(epoch)) = older.kept_for;
-            // The planted bug `CopyUsedTwice` grants a copy again that an ownership has started from, but only to the
-            // next ownership: the next epoch, or the one after it if the section was released before.
+            // With the planted bug `CopyUsedTwice`, a copy from which an ownership has started is granted a second
+            // time, but only to the next ownership of the section. The next ownership has the next epoch, or the epoch
+            // after that if the section was released in between.
             let next = self.bug != Some(Bug::CopyUsedTwice) || record.epoch.0 <= epoch.0 + 2;
             if next && record.epoch > epoch && record.handover_id == HandoverId(0) && !kept.contains_key(section) {
                 let kept_for = KeptFor::Granted(record.epoch);
@@ -70,8 +71,8 @@ impl World {
         state.copies = Copies::from_parts(kept).expect("copies of the simulator are small");
     }
 
-    /// Compares the records after an entry with the records before the entry, and with all ceilings and epochs ever
-    /// committed.
+    /// Checks the section records that an entry has changed in a set. Compares each record with the record before the
+    /// entry, and with the highest ceiling and all epochs that were ever committed for its section.
     pub(crate) fn look_at_records(&mut self, set: usize, before: &Before) {
         let store = &self.stores[set];
         let (closed, rolled_back) = (store.state.closing == Closing::Closed, store.rolled_back.is_some());
@@ -94,7 +95,7 @@ impl World {
             self.look_at_ceiling(section, record.max_seq);
             self.look_at_owner(set, section, &record, known.fence());
             let highest = &mut self.highest[section.0 as usize];
-            // A store that has lost entries starts again below ceilings that were committed.
+            // In a store that was put back, ceilings are lower than ceilings that were committed before.
             let floor = if rolled_back { known.resident().map_or(Seq::ZERO, |one| one.max_seq) } else { *highest };
             *highest = record.max_seq.max(*highest);
             if record.epoch < known.fence() || record.max_seq < floor {
@@ -109,8 +110,9 @@ impl World {
         }
     }
 
-    /// Checks that the ceiling of timed lanes is no further ahead than the store's clock allows. After a restore, it
-    /// may be further ahead by the largest assumed difference between clocks.
+    /// Checks that the ceiling of a section of timed lanes is not further ahead of the store's clock than a raise may
+    /// set it. After a restore, the ceiling may be further ahead by the largest difference that is assumed between
+    /// clocks.
     fn look_at_ceiling(&mut self, section: SectionId, max_seq: Seq) {
         let Some(clock) = self.layout.clock_of(section) else { return };
         let restored = self.stores.iter().any(|store| store.restores > 0);
@@ -122,7 +124,7 @@ impl World {
         }
     }
 
-    /// Checks that each new owner of a section of lanes is an incarnation that can own lanes.
+    /// Checks that a new owner of a section of lanes is an incarnation of a release that can own lanes.
     fn look_at_owner(&mut self, set: usize, section: SectionId, record: &Residence, before: Epoch) {
         let owner = record.owner.and_then(|owner| self.stores[set].state.node(owner));
         let old = owner.is_some_and(|node| node.incarnation == record.incarnation && !node.reads_lanes);
@@ -137,8 +139,9 @@ impl World {
         self.stores.iter().filter(|store| store.state.sections.resident(section).is_some()).count()
     }
 
-    /// Checks that an entry moves a node's liveness counter if the response to the entry extends the node's lease. This
-    /// is required because the arbiter's wait begins with the last move of the counter.
+    /// Checks that an entry whose response extends a node's lease moves the liveness counter of this node. Every such
+    /// entry must move the counter, because the arbiter's wait before it replaces the node begins with the last move of
+    /// the counter.
     pub(crate) fn look_at_liveness(&mut self, set: usize, before: &Before, (command, answer): (&Command, &Answer)) {
         let (node, incarnation) = match (command, answer) {
             (Command::Renew(renew), Answer::Renewed(Ok(()))) => (renew.node, renew.incarnation),

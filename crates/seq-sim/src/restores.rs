@@ -1,10 +1,10 @@
-//! Worlds of restores. An operator with backups and a notebook restores three sets with different terms again and
-//! again, while the faults of a seed happen.
+//! Worlds of restores. A world of this kind has three sets with different lease terms. An operator with backups and a
+//! notebook restores sets again and again, while the faults of a seed happen.
 //!
-//! A set is simpler here than in the worlds of two sets. Its store is a single `State` to which entries are applied,
-//! with an `Arbiter` and a `Coordinator`. Each process of a set has a clock with a rate of its own, by which it holds
-//! its lease, and starts each ownership at the ceiling. The operator has only the knowledge of a real operator: backups
-//! of different ages, the counts in the notebook, and the responses of stores (`operator.rs`).
+//! A set is simpler here than in the worlds of two sets. Its store consists of a single `State`, to which entries are
+//! applied, an `Arbiter` and a `Coordinator`. Each process of a set has a clock with a rate of its own, by which its
+//! lease expires, and starts each ownership at the ceiling. The operator has only the knowledge of a real operator,
+//! which is backups of different ages, counts of restores in the notebook, and responses of stores (`operator.rs`).
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -40,27 +40,28 @@ use operator::Operator;
 use process::{Process, Response};
 use store::{Between, Entry, Existence, Request, Set};
 
-/// Number of sets. Most faults that these worlds are meant to find depend on records that only a third set has.
+/// Number of sets. Most bugs that these worlds are meant to find need a third set with its own records.
 const SETS: usize = 3;
 
 /// Number of AllocSvrs of each set.
 const NAMES: usize = 2;
 
-/// Number of sections. Each section has one uid, and each set begins with the same number of sections.
+/// Number of sections. Each section has one uid. At the begin of a world, each set has the same number of sections.
 const SECTIONS: u32 = 6;
 
 /// The time at which the last fault is over.
 const FAULTS_END: u64 = 36 * SECOND;
 
-/// The time after [`FAULTS_END`] within which every section must be served. It covers the restores of lost sets, then
-/// their quarantines, and then the longest wait of an arbiter. A quarantine outlasts the longest lease by the fastest
-/// clock, and may begin again for each other set.
+/// The time after [`FAULTS_END`] within which every section must be served. It is long enough for the restores of lost
+/// sets, the quarantines after them, and the longest wait of an arbiter after the quarantines. A quarantine lasts
+/// longer than the longest lease, and may begin anew once for each other set.
 const LIVENESS_BOUND: u64 = 60 * SECOND;
 
-/// The time after [`LIVENESS_BOUND`] within which the probe of each uid must be served.
+/// The time after [`LIVENESS_BOUND`] within which a call for a number of each uid must be served.
 const PROBE_TIME: u64 = 3 * SECOND;
 
-/// Limit on the events of a run, far above their usual number.
+/// Limit on the number of events of a run. It is far above the usual number, and detects messages that cause each other
+/// endlessly.
 const MOST_EVENTS: u64 = 900_000;
 
 const fn terms(lease: u64, margin: u64, wait: u64, renew_interval: u64) -> LeaseTerms {
@@ -72,15 +73,16 @@ const fn terms(lease: u64, margin: u64, wait: u64, renew_interval: u64) -> Lease
     }
 }
 
-/// The terms of the sets. Each lease outlasts the waits of the terms before it in this list. The seed decides which set
-/// has which terms.
+/// The lease terms of the three sets. The seed decides which set has which terms. Each lease is longer than the lease
+/// waits of all earlier elements of the list.
 const TERMS: [LeaseTerms; SETS] =
     [terms(500, 50, 630, 100), terms(1_500, 100, 1_900, 300), terms(4_000, 250, 5_000, 800)];
 
 /// An event of a world.
 #[derive(Debug)]
 enum Event {
-    /// The application of an entry of a set's log, unless the log is lost.
+    /// The application of an entry to the log of a set, unless this log was lost in the meantime. The fields are the
+    /// set, the number of the log, and the entry.
     Apply(usize, u64, Box<Entry>),
     Request(usize, usize, u64, Request),
     Response(usize, u64, Response),
@@ -100,7 +102,8 @@ enum Event {
     Look,
     /// The operator's command that closes a set.
     Close(usize),
-    /// The start of a time during which a process and its store do not reach each other.
+    /// The start of a time during which a process and its store do not reach each other. The fields are the process and
+    /// the duration.
     CutOff(usize, u64),
     Heal,
     Probe,
@@ -153,7 +156,8 @@ pub(crate) struct World {
     duplicates: u64,
     /// Limit on the additional delay of some messages, in milliseconds.
     slow_ms: u64,
-    /// Time until which messages from a set to another set are lost or late, by sender and receiver.
+    /// Time until which messages from one set to another are lost or late. The first index is the sending set, the
+    /// second index the receiving set.
     divided_until: [[u64; SETS]; SETS],
     /// The highest ceiling that was ever committed for each section.
     highest: Vec<Seq>,
@@ -184,7 +188,7 @@ fn index(set: SetId) -> usize {
 
 impl World {
     /// Returns the world of a seed. If `faults` is given, only the faults with these numbers happen; otherwise, all
-    /// faults of the seed happen.
+    /// faults of the seed happen. `text` is whether the world keeps a trace as text.
     pub(crate) fn new(seed: u64, bug: Option<Bug>, faults: Option<&[usize]>, text: bool) -> World {
         let mut rng = Rng::new(seed ^ 0x3_5e75);
         let layout = Layout::new(0..u64::from(SECTIONS), 1).expect("a sound layout");
@@ -264,7 +268,8 @@ impl World {
         self.trace.note(self.now, words, text);
     }
 
-    /// Sends a message on the network, which may lose, double or delay it.
+    /// Sends a message by the simulated network, which may lose, double or delay it. `event` creates the event that
+    /// happens when the message arrives.
     fn send(&mut self, event: impl Fn() -> Event) {
         let copies = 1 + u32::from(self.rng.chance(self.duplicates));
         for _ in 0..copies {
@@ -323,8 +328,8 @@ impl World {
         self.after(LIVENESS_BOUND, Event::Probe);
     }
 
-    /// Checks that no quarantine still lasts and that each section is in exactly one set. Then requests a number of
-    /// each uid.
+    /// Checks that no set is still in quarantine and that each section is in exactly one set. Then begins a call for a
+    /// number of each uid.
     fn probe(&mut self) {
         for set in 0..SETS {
             let Set { existence, state, .. } = &self.sets[set];
@@ -359,8 +364,8 @@ impl World {
         running.filter(|set| set.state.sections.resident(section).is_some()).count()
     }
 
-    /// Compares the records after an entry with the records before the entry, and with all ceilings and epochs ever
-    /// committed.
+    /// Checks the section records that an entry has changed in a set. Compares each record with the record before the
+    /// entry, and with the highest ceiling and all epochs that were ever committed for its section.
     fn look_at_records(&mut self, set: usize, before: &SectionRecords) {
         for section in (0..SECTIONS).map(SectionId) {
             let after = *self.sets[set].state.sections.get(section).expect("the layout has it");
@@ -390,7 +395,7 @@ impl World {
     }
 }
 
-/// Returns the initial state of a set, in which the other sets are known.
+/// Returns the state with which a set begins. In this state, the set knows the other sets.
 fn defined(set: usize, layout: &Layout, terms: LeaseTerms) -> State {
     let share = SECTIONS / SETS as u32;
     let home = |set: usize| Home {

@@ -1,5 +1,5 @@
-//! The random numbers of a world. The generator is written here, so that no change of a library changes the worlds of
-//! the seeds.
+//! The generator of the random numbers of a world. It is not a library, so that an update of a library never changes
+//! the world of a seed.
 
 /// A splitmix64 generator.
 #[derive(Clone, Debug)]
@@ -7,7 +7,7 @@ pub(crate) struct Rng(u64);
 
 impl Rng {
     pub(crate) fn new(seed: u64) -> Rng {
-        // The seed is mixed, because neighbouring seeds must not run through neighbouring states.
+        // The state is a hash of the seed, so that neighbouring seeds do not begin with neighbouring states.
         let mut rng = Rng(seed ^ 0x5e95_7a2b_c0de_f00d);
         Rng(rng.next() ^ seed.rotate_left(32))
     }

@@ -1,15 +1,17 @@
-//! A store that is put back to an earlier state. The data directories of all its members are replaced by copies of the
-//! same instant, while AllocSvrs continue. The processes apply the rules of `seq_core::high_water` as `seq-alloc` does.
+//! Faults in which a store is put back to an earlier state. The data directories of all members of the store are
+//! replaced by copies of the same earlier instant, while the AllocSvrs continue to run. The AllocSvrs detect this by
+//! the rules of `seq_core::high_water`, as in `seq-alloc`.
 //!
-//! **Promise:** if a process has received a response about entries that the store has lost since, it uses no response
-//! to a later request, and stops permanently. If every running process has received such a response, no number is
-//! allocated twice. A process that detects the loss stops only itself. A process that has received no such response
-//! cannot detect the loss, and may be granted numbers that are allocated already. Therefore the store is put back only
-//! to a state that is behind the responses of every running process, and no process is started afterwards.
+//! **Promise:** if a process has received a response that covers entries that the store has lost since, then the
+//! process uses no response to a later request, and stops permanently. If every running process has received such a
+//! response, no number is allocated twice. A process that has received no such response cannot detect the loss, and the
+//! store may grant it numbers that are allocated already. Therefore the simulation puts the store back only to a state
+//! that is older than the newest response to each running process, and starts no process afterwards.
 //!
-//! The counters of the store show the loss only while they are lower than before. They no longer show it if the store
-//! has passed the lost revision again, and has also applied as many commands of the process, without a response that
-//! reached the process. In this case, the world ends without a result.
+//! A process detects the loss by two counters in a response, the revision of the store and the liveness counter of the
+//! node. Neither shows the loss if, before the next response reaches the process, the store has again applied more
+//! commands than before the loss, both in total and of this node. In this case, the simulation of the world ends
+//! without a result.
 
 use std::cmp::Reverse;
 
@@ -28,14 +30,14 @@ use crate::store::{Entry, Store};
 use crate::swarm::MOST_BACK_MS;
 use crate::world::World;
 
-/// The time after which a stopped process is started again in a set that was restored.
+/// The time after which the operator starts a stopped process of a restored set again.
 const RESTART: u64 = 300 * MS;
 
-/// The set whose store is put back, which is the only set of such worlds.
+/// The set whose store is put back. It is the only set of its world.
 const ROLLED_BACK: usize = 0;
 
 impl Store {
-    /// Returns the name of a section's owner, if the section is in this set and has an owner.
+    /// Returns the name of the owner of a section, if the section is in the set of this store and has an owner.
     pub(crate) fn owner_name(&self, section: SectionId) -> Option<usize> {
         let owner = self.state.sections.resident(section)?.owner?;
         self.state.node(owner)?.name.parse().ok()
@@ -43,7 +45,8 @@ impl Store {
 }
 
 impl World {
-    /// Keeps the state for a later rollback, before an entry is applied.
+    /// Keeps a copy of the state of a store, to which the store can be put back later. Must be called before an entry
+    /// is applied.
     pub(crate) fn keep_state(&mut self, set: usize) {
         if self.stores[set].rolled_back.is_some() || !self.swarm.rolls_back() {
             return;
@@ -56,7 +59,8 @@ impl World {
         earlier.push_back((self.now, state.clone()));
     }
 
-    /// Puts all members back to the state that they had at an earlier instant, and starts them again.
+    /// Puts all members of the store back to their state of `back` nanoseconds ago or earlier, and starts them again.
+    /// Does nothing if no kept state is older than the newest response to each running process.
     pub(crate) fn roll_back(&mut self, back: u64) {
         let store = &self.stores[ROLLED_BACK];
         let running = self.procs.iter().filter(|process| process.alive);
@@ -69,8 +73,8 @@ impl World {
         let lost = (store.state.revision, restored.revision);
         self.trace
             .note(now, [9, lost.1.0, 0], || format!("the store is put back from revision {} to {}", lost.0, lost.1));
-        // Messages to members, and entries in progress in members and between members, are lost with the processes of
-        // the members.
+        // The members' processes end, so messages to members and entries that are not applied yet are lost, except
+        // commands of operators.
         self.queue.retain(|Reverse(Queued { event, .. })| match &**event {
             Event::Message { to: Address::Member(_), .. } => false,
             Event::Store(StoreStep::Apply(_, entry)) => {
@@ -87,7 +91,8 @@ impl World {
         self.lead(self.stores[ROLLED_BACK].leader);
     }
 
-    /// Returns whether a process may use a response of the store; stops the process if it may not.
+    /// Returns whether process `p` may use a response of the store. If the response shows that the store has lost
+    /// entries, stops the process and returns false.
     pub(crate) fn may_use(&mut self, p: usize, rpc: &Rpc, rollbacks: u32, response: &StoreResponse) -> bool {
         let trusts = self.bug == Some(Bug::TrustsRolledBackStore);
         let counts = !matches!(rpc.purpose, Purpose::Register);
@@ -129,22 +134,22 @@ impl World {
         false
     }
 
-    /// Returns whether a refusal of a handover shows that the store has lost entries. `current` is the incarnation of
-    /// the target that the refusal states.
+    /// Returns whether the refusal of a handover shows that the store has lost entries. `current` is the newest
+    /// incarnation of the handover's target that the refusal states.
     pub(crate) fn shows_lost_target(&self, handover: &Handover, current: Incarnation) -> bool {
         let trusts = self.bug == Some(Bug::TrustsRolledBackStore);
         !trusts && Refused::Incarnation(current).shows_loss(handover.incarnation, RenewSeq(0))
     }
 
-    /// Stops a process permanently, so that it serves no call and sends no request to the store. In a restored set, an
-    /// operator starts the process again.
+    /// Stops process `p` permanently, so that it serves no more calls and sends no more requests to the store. In a set
+    /// that was restored, ends the process and schedules the start of a new process, as an operator would.
     pub(crate) fn stop(&mut self, p: usize, why: &str) {
         self.coverage.saw(Situation::Stopped);
         let now = self.now;
         self.trace.note(now, [10, p as u64, 0], || format!("process {p} stops: {why}"));
         let (name, store) = (self.procs[p].name, &self.stores[self.procs[p].set()]);
         if store.restores > 0 {
-            // An operator starts stopped processes again after each restore.
+            // After a restore, an operator starts stopped processes again.
             self.kill(p);
             return self.after(RESTART, Event::Start(name));
         }
@@ -158,8 +163,8 @@ impl World {
         }
     }
 
-    /// Checks that a process uses no response of a store that is behind. The store is behind if its state is older than
-    /// the newest response that the process had received when it sent the request.
+    /// Checks that process `p` uses no response of a store that was put back to a state older than the newest response
+    /// that the process had received when it sent the request.
     fn look_at_use(&mut self, p: usize, answered: Mark, mark: Mark, counts: bool, rollbacks: u32) {
         let Some(restored) = self.stores[self.procs[p].set()].rolled_back else { return };
         if rollbacks == 0 || answered.revision <= restored {
@@ -176,7 +181,8 @@ impl World {
         self.check.broken(self.now, "a store that is behind is not served from", text);
     }
 
-    /// Checks, after all faults have ended, that each running process has detected the loss.
+    /// Checks, at the end of the world, that each running process has detected that the store was put back, and has
+    /// stopped.
     pub(crate) fn require_stopped(&mut self) {
         let unstopped = self.procs.iter().position(|process| process.alive && !process.stopped);
         if let Some(p) = unstopped {

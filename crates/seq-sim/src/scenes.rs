@@ -1,23 +1,24 @@
-//! Draws of single faults, and of scenes, which are groups of faults that happen close together.
+//! Draws single faults, and scenes. A scene is a group of faults that happen close together.
 
 use crate::faults::{FAULTS_END, Fault, Kind, MS, SECOND, Weather};
 use crate::hosts::{Hosts, NAMES, names_of, set_of_name};
 use crate::rng::Rng;
 
-/// Number of kinds of faults that are drawn one by one.
+/// Number of kinds of faults that [`stormy`] can draw.
 pub(crate) const STORMY_KINDS: usize = 26;
 
-/// Draws a fault of a kind, with a duration within bounds.
+/// Draws the begin of a fault of the kind `kind`, and its duration of at least `least_ms` and less than `most_ms`
+/// milliseconds.
 pub(crate) fn draw(rng: &mut Rng, kind: Kind, least_ms: u64, most_ms: u64) -> Fault {
     Fault { at: rng.between(SECOND, FAULTS_END), lasts: rng.between(least_ms, most_ms) * MS, kind }
 }
 
-/// Upper limit of the number of scenes in a run, exclusive.
+/// Exclusive upper limit of the number of scenes in a run.
 pub(crate) const MOST_SCENES: u64 = 7;
 
-/// Draws a scene, which is a group of faults that happen close together. Each rule of the protocol exists because of
-/// such a combination, which rarely occurs by chance alone. The times of the faults are drawn as well, so that the
-/// faults happen in every order.
+/// Draws a scene, and adds its faults to `faults`. A scene is a group of faults that happen close together. Some rule
+/// of the protocol exists because of this combination of faults, which rarely occurs by chance alone. The times of the
+/// faults are drawn, too, so that the faults happen in every order.
 pub(crate) fn scene(rng: &mut Rng, faults: &mut Vec<Fault>, weather: Weather, hosts: Hosts) {
     let name = rng.index(hosts.names());
     let set = set_of_name(name);
@@ -37,7 +38,8 @@ pub(crate) fn scene(rng: &mut Rng, faults: &mut Vec<Fault>, weather: Weather, ho
             add(twin, rng.between(3_000, 6_000), Kind::Twin(name));
             add(twin + rng.between(2, 300), rng.between(2_000, 4_000), Kind::Mute(name, 0));
         }
-        // As in the scene before, and proposals from before the second process are committed late.
+        // An owner that stalls is replaced by a second process without receiving any notice. In addition, changes of
+        // owner that were proposed before the start of the second process are committed late.
         1 => {
             let stalls = rng.between(2_300, 3_200);
             let twin = stalls + rng.between(5, 1_500);
@@ -46,7 +48,7 @@ pub(crate) fn scene(rng: &mut Rng, faults: &mut Vec<Fault>, weather: Weather, ho
             add(twin, rng.between(3_000, 6_000), Kind::Twin(name));
             add(twin + rng.between(2, 100), rng.between(2_000, 4_000), Kind::Mute(name, 0));
         }
-        // Callers reach an owner, but the store does not.
+        // Callers reach an owner, but the owner and the store do not reach each other.
         2 => {
             if weather == Weather::Wild {
                 add(0, rng.between(4_000, 7_000), Kind::WildRate(name, 0));
@@ -63,7 +65,8 @@ pub(crate) fn scene(rng: &mut Rng, faults: &mut Vec<Fault>, weather: Weather, ho
             add(rng.between(300, 900), rng.between(1_000, 4_000), Kind::Drain(other));
             add(rng.between(300, 900), rng.between(100, 1_000), Kind::Crash(third));
         }
-        // The target of a handover has a new incarnation before the commit, while messages of the owner are lost.
+        // The target of a handover begins a new incarnation before the handover is committed, while messages of the
+        // owner are lost.
         4 => {
             add(0, rng.between(1_000, 4_000), Kind::Drain(name));
             add(0, rng.between(600, 2_000), Kind::NoCommits(name));
@@ -96,7 +99,7 @@ pub(crate) fn scene(rng: &mut Rng, faults: &mut Vec<Fault>, weather: Weather, ho
     }
 }
 
-/// Draws a fault of the kind with the number `kind`.
+/// Draws a fault of the kind with the number `kind`, below [`STORMY_KINDS`], with a random victim, begin and duration.
 pub(crate) fn stormy(rng: &mut Rng, kind: usize, hosts: Hosts) -> Fault {
     let (name, host, other) = (rng.index(hosts.names()), rng.index(hosts.count()), rng.index(hosts.count()));
     let (set, server) = (set_of_name(name), rng.index(hosts.machines()));

@@ -1,8 +1,9 @@
-//! Calls in a process. The process checks each call, and serves it, forwards it or keeps it pending. As in `seq-alloc`,
-//! [`seq_core::calls`] decides the next step of a pending call.
+//! Calls in a process. A process checks each call that arrives, and then serves, forwards or refuses the call, or keeps
+//! it pending. [`seq_core::calls`], which `seq-alloc` uses, too, decides the next step of each call.
 //!
-//! **Order matters:** the clocks are read after the call has arrived, then the lease, then the table. Between any two
-//! of these steps, and before the number is taken, other events of the process may occur, or the process may stall.
+//! **Order matters:** after a call has arrived, the process first reads the clocks and the lease, then the table of
+//! owned sections, and then takes the number. Between the reads of the lease and of the table, and between the read of
+//! the table and taking the number, other events of the process may occur, or the process may stall.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -23,7 +24,8 @@ use crate::world::World;
 /// The limit of advances, which is a server's default.
 const FAR: AdvanceLimit = AdvanceLimit(limits::DEFAULT_MAX_ADVANCE);
 
-/// Limits on the time for which a thread is preempted, in nanoseconds, from a usual time to a long time.
+/// Limits of the time for which a thread is preempted, in nanoseconds. For each preemption, one of these limits is
+/// drawn.
 const GAPS: [u64; 3] = [MS, 20 * MS, 200 * MS];
 
 /// A call in a process.
@@ -33,7 +35,8 @@ pub(crate) struct Pending {
     pub(crate) machine: PendingCall,
     /// Time of arrival, from which the machine counts.
     pub(crate) since: u64,
-    /// The last request that was sent to another set: its time, and the epoch of the route that it followed.
+    /// For the last request of this call to another set, the time at which it was sent, and the epoch of the route by
+    /// which that set was chosen.
     pub(crate) sent_to_set: Option<(u64, Epoch)>,
     /// Time of the last attempt, since which the call waits.
     pub(crate) tried: u64,
@@ -60,26 +63,28 @@ impl Pending {
 pub(crate) struct Forward {
     pub(crate) pending: Pending,
     pub(crate) to: Destination,
-    /// Time since which the section is routed to another node; `None` if it is still routed to `to`.
+    /// Time at which the routes of this process first named another place than `to` for the section; `None` if they
+    /// still name `to`.
     pub(crate) replaced: Option<u64>,
 }
 
-/// A call, and whether the lease held when it was read for this call.
+/// A call for which the process has read the lease but not yet the table of owned sections. `leased` is whether the
+/// lease held.
 #[derive(Clone, Debug)]
 pub(crate) struct Checked {
     pending: Pending,
     leased: bool,
-    /// For a planted bug, the section that the table had before the lease was read.
+    /// For [`Bug::TableBeforeLease`], the section that the table had before the lease was read.
     early: Option<Rc<Owned>>,
 }
 
-/// The view of a process on the ownership of a call's section.
+/// The view that the state machine of a call has of its process. It shows the ownership of the call's section.
 struct View<'a> {
     process: &'a Process,
     call: &'a Call,
     leased: Option<bool>,
     bug: Option<Bug>,
-    /// For a fault, the set that the routes wrongly name for all sections.
+    /// The set that the routes of the process wrongly name for all sections, because of a fault.
     unsettled: Option<SetId>,
 }
 
@@ -117,7 +122,7 @@ impl Process {
 }
 
 impl World {
-    /// Returns the timeouts of pending calls, with their planted bugs.
+    /// Returns the timeouts of calls, changed by the planted bug if it is a bug in timeouts.
     fn call_timeouts(&self) -> CallTimeouts {
         let defaults = CallTimeouts::DEFAULTS;
         let long = Duration::from_secs(60);
@@ -129,7 +134,7 @@ impl World {
         }
     }
 
-    /// Accepts a call into a process' memory and attempts to serve it.
+    /// Processes the arrival of a call at process `p`. Locates the call's lane, and attempts to serve the call.
     pub(crate) fn arrive(&mut self, p: usize, call: Call) {
         let located = self.locate_in_lane(p, call);
         let call = located.unwrap_or(call);
@@ -175,15 +180,15 @@ impl World {
     }
 
     /// Draws the time for which a thread is preempted. In calm weather, this time is much shorter than the timeout
-    /// after which a replaced owner is given up.
+    /// after which a process gives up a call that it forwarded to an owner that was replaced.
     pub(crate) fn gap(&mut self) -> u64 {
         let lengths = if self.swarm.weather == Weather::Calm { &GAPS[..2] } else { &GAPS[..] };
         let most = lengths[self.rng.index(lengths.len())];
         self.rng.below(most)
     }
 
-    /// Reads the table for a call, after the lease was read for the call. Then serves, forwards or refuses the call, or
-    /// lets it wait.
+    /// Reads the table of owned sections for a call, after the lease was read for it. Then serves, forwards or refuses
+    /// the call, or lets it wait.
     pub(crate) fn look(&mut self, p: usize, checked: Checked) {
         let Checked { mut pending, mut leased, early } = checked;
         let mut owned = self.procs[p].table.get(&pending.call.section).cloned();
@@ -221,8 +226,8 @@ impl World {
         }
     }
 
-    /// Serves a call by a move or a read of its slot in `owned`, the section that was read from the table for this
-    /// call.
+    /// Serves a call from its slot in `owned`, the section that was read from the table for this call. If it cannot be
+    /// served now, the call waits or is refused.
     pub(crate) fn take(&mut self, p: usize, mut pending: Pending, owned: &Rc<Owned>) {
         let Call { section, .. } = pending.call;
         if pending.call.epoch > owned.epoch {
@@ -263,8 +268,8 @@ impl World {
         }
     }
 
-    /// Enqueues the raise that an allocation made due, if any. Returns the reply to the call; `None` if the call has to
-    /// wait.
+    /// Processes the result `taken` of an allocation. Enqueues the raise of the ceiling if it is due, checks the
+    /// numbers, and returns the reply to the call. Returns `None` if the call has to wait.
     pub(crate) fn taken(
         &mut self,
         p: usize,
@@ -319,7 +324,8 @@ impl World {
         }
     }
 
-    /// Raises a slot to a number; returns `None` if the call has to wait.
+    /// Serves an advance, by raising the slot of a call to the number `to`. Returns the reply, or `None` if the call
+    /// has to wait.
     fn advance(&mut self, p: usize, pending: &Pending, owned: &Rc<Owned>, to: Target) -> Option<Reply> {
         let Call { uid, section, slot, .. } = pending.call;
         let epoch = owned.epoch;
@@ -349,5 +355,5 @@ impl World {
     }
 }
 
-/// An epoch that no section has. A faulty client may name such an epoch in a call.
+/// An epoch that no section ever reaches. Some callers name it in a call, as a faulty client might.
 pub(crate) const FORGED_EPOCH: Epoch = Epoch(1 << 40);

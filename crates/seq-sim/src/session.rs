@@ -1,8 +1,10 @@
-//! A process and its store: registrations, renewals, raises, and the search for the leader.
+//! Requests of a process to its store. They are registrations, renewals, raises and commits of handovers. A request is
+//! sent to one member after another until the leader responds.
 //!
-//! The modules `renewals`, `raises` and `store_calls` of `seq-core` decide which request is sent to which member at
-//! which time, as in `seq-alloc`. The shell reads the clocks before the first attempt of a request, and drops responses
-//! to abandoned attempts. Before it uses a response, it compares this response with earlier responses (`rollback.rs`).
+//! The modules `renewals`, `raises` and `store_calls` of `seq-core`, which `seq-alloc` uses, too, decide which request
+//! is sent to which member and when. The code here reads the clocks before the first attempt of a request, drops
+//! responses to abandoned attempts, and compares each response with earlier responses before it uses the response
+//! (`rollback.rs`).
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -27,7 +29,8 @@ use crate::process::Owned;
 use crate::store::{LONG_LEASE, LONG_TERMS};
 use crate::world::{TERMS, World};
 
-/// The default options of raises, but with small batches, so that raises need several batches.
+/// The options of raises in production, except that batches are small, so that the raises of a process need several
+/// batches.
 pub(crate) const RAISES: RaiseOptions = RaiseOptions { batch: 4, ..RaiseOptions::DEFAULTS };
 
 impl RaisedSection for Owned {
@@ -72,14 +75,15 @@ pub(crate) struct Rpc {
     request: Rc<StoreRequest>,
     sent: Clocks,
     call: StoreCall<usize>,
-    /// The high-water mark of the process when the attempt was sent. `answered` is the world's own copy of this mark,
-    /// for checks.
+    /// The highest revision and liveness counter that the process had received when the attempt was sent. `answered` is
+    /// the copy of this mark that the simulation keeps for its checks.
     pub(crate) seen: Mark,
     pub(crate) answered: Mark,
 }
 
 impl World {
-    /// Requests the registration of an incarnation, unless the process has a session or has stopped.
+    /// Sends the store a request to register the next incarnation of process `p`, unless the process has a session or
+    /// has stopped.
     pub(crate) fn register(&mut self, p: usize) {
         if self.procs[p].owner.session().is_some() || self.procs[p].stopped {
             return;
@@ -96,24 +100,24 @@ impl World {
         );
     }
 
-    /// Returns the lease terms with which an AllocSvr registers now. The first AllocSvr has a longer lease while the
-    /// terms of its set are [`LONG_TERMS`].
+    /// Returns the lease terms with which an AllocSvr registers now. The first AllocSvr registers with a longer lease
+    /// as long as the terms of its set are [`LONG_TERMS`].
     fn terms_of(&self, name: usize) -> LeaseTerms {
         let long = name == 0 && self.stores[0].state.terms() == LONG_TERMS;
         if long { LeaseTerms { lease: LONG_LEASE, ..TERMS } } else { TERMS }
     }
 
-    /// Returns the time of the core's machines.
+    /// Returns the time that the state machines of `seq-core` get, which is the time since the begin of the world.
     pub(crate) fn elapsed(&self) -> Duration {
         Duration::from_nanos(self.now)
     }
 
-    /// Draws the random part of a wait.
+    /// Draws the random part of the length of a wait.
     pub(crate) fn jitter(&mut self) -> u32 {
         (self.rng.next() >> 32) as u32
     }
 
-    /// Sends a renewal if it is due, or schedules the next poll.
+    /// Sends a renewal of process `p` if it is due, or schedules the time at which it is due.
     pub(crate) fn renew(&mut self, p: usize) {
         let (now, expects) = (self.elapsed(), self.expects_update(p));
         let route_version = self.known_version(p);
@@ -131,19 +135,21 @@ impl World {
         }
     }
 
-    /// Renews soon, because the state of this process proved stale.
+    /// Makes a renewal due soon, because process `p` has found that its routes or its table of owned sections is out of
+    /// date.
     pub(crate) fn renew_now(&mut self, p: usize) {
         self.procs[p].renewals.on_stale();
         self.renew(p);
     }
 
-    /// Renews soon, because a peer reports a committed handover to this process.
+    /// Makes a renewal due soon, because a peer has reported that a handover to process `p` is committed.
     pub(crate) fn on_grant_reported(&mut self, p: usize) {
         self.procs[p].renewals.on_grant_reported();
         self.renew(p);
     }
 
-    /// Sends a request to the store. The clocks are read here, before the first attempt.
+    /// Begins a request of process `p` to the store. Reads the clocks, from which the lease will count, before the
+    /// first attempt of the request.
     pub(crate) fn request(&mut self, p: usize, purpose: Purpose, request: StoreRequest) {
         let id = self.fresh();
         let (sent, none) = (self.clock(p), Mark::default());
@@ -184,7 +190,7 @@ impl World {
         self.request_failed(p, rpc.purpose);
     }
 
-    /// Schedules the repetition of a request that got no response from a leader.
+    /// Schedules the next request of the same purpose, after a request got no response from a leader.
     fn request_failed(&mut self, p: usize, purpose: Purpose) {
         match purpose {
             Purpose::Register => {
@@ -214,7 +220,8 @@ impl World {
         }
     }
 
-    /// Processes a member's response to a request in flight.
+    /// Processes the response of a member of the store to an attempt of a request. Drops the response if the attempt
+    /// was abandoned.
     pub(crate) fn response(&mut self, p: usize, id: u64, attempt: u32, rollbacks: u32, response: &Rc<StoreResponse>) {
         let any_attempt = self.bug == Some(Bug::ClockPerAttempt);
         if self.procs[p].rpcs.get(&id).is_none_or(|rpc| rpc.call.attempt() != attempt && !any_attempt) {
@@ -241,7 +248,7 @@ impl World {
         self.settle(p, rpc, response);
     }
 
-    /// Adopts a response to a request.
+    /// Adopts a response to a request after all checks of the response.
     pub(crate) fn settle(&mut self, p: usize, rpc: Rpc, response: &StoreResponse) {
         match (rpc.purpose, response) {
             (Purpose::Register, StoreResponse::Registered(session, _)) => self.registered(p, *session),
@@ -287,13 +294,14 @@ impl World {
         self.renew(p);
     }
 
-    /// Returns whether the next response may contain an ownership update that this process waits for.
+    /// Returns whether process `p` or one of its calls waits for an ownership update, so that renewals should be more
+    /// frequent.
     fn expects_update(&self, p: usize) -> bool {
         let process = &self.procs[p];
         process.awaits_owner() || process.owner.expects_update()
     }
 
-    /// Sends the raises that are due.
+    /// Sends all raises of process `p` that are due, in batches.
     pub(crate) fn raise(&mut self, p: usize) {
         let now = self.elapsed();
         loop {
@@ -314,7 +322,7 @@ impl World {
         }
     }
 
-    /// Schedules the raises that wait, unless an earlier time is scheduled.
+    /// Schedules the time at which the next enqueued raises are due, unless an earlier time is scheduled.
     fn raise_later(&mut self, p: usize) {
         let (now, process) = (self.elapsed(), &mut self.procs[p]);
         process.raise_at = process.raise_at.filter(|at| *at > now);
@@ -354,7 +362,8 @@ impl World {
         }
     }
 
-    /// Adopts the rest of a response to a raise, after the ceilings in the response were adopted.
+    /// Adopts the rest of the response to a raise request, after the new ceilings were adopted. The rest is the refused
+    /// raises and the ownership update.
     pub(crate) fn after_raise(&mut self, p: usize, after: AfterRaise) {
         let AfterRaise { session, sent, update, outcome: RaiseOutcome { raised, lost, .. } } = after;
         self.step(p, |owner, effects| {
@@ -370,8 +379,8 @@ impl World {
         self.raise(p);
     }
 
-    /// Checks that an ownership update was adopted. An update of a sound store can always be adopted, because it is
-    /// based on the route version that the request named.
+    /// Checks that process `p` could adopt an ownership update. The update of a correct store can always be adopted,
+    /// because it is based on the route version that the request of the process named.
     pub(crate) fn require_adopted(&mut self, p: usize, taken: Result<(), AdoptError>) {
         if let Err(error) = taken {
             self.check.broken(self.now, "ownership updates are adopted", format!("process {p}: {error}"));
@@ -379,7 +388,7 @@ impl World {
     }
 }
 
-/// The rest of a response to a raise, to be adopted after the ceilings in the response.
+/// The part of the response to a raise request that is adopted after the new ceilings.
 #[derive(Debug)]
 pub(crate) struct AfterRaise {
     session: Session,

@@ -1,8 +1,8 @@
-//! Worlds of two sets. Sections migrate between the sets, each set is restored from backups, and one set is merged into
-//! the other.
+//! Worlds of two sets. In these worlds, sections migrate between the sets, sets are restored from backups, and one set
+//! may be merged into the other.
 //!
-//! The stores and processes of the sets are the same as in a world of one set. The modules here add the messages
-//! between the sets, and an operator of both sets.
+//! The code of stores and processes is the same as in worlds of one set. The modules here add messages between the
+//! stores of the sets, and an operator of both sets.
 
 mod between;
 mod faults;
@@ -23,8 +23,8 @@ use crate::hosts::set_id;
 /// Number of sets of such a world.
 pub(crate) const SETS: usize = 2;
 
-/// Returns the initial state of a set, in which the other set is known. The first half of the sections begins in the
-/// first set.
+/// Returns the state with which a set begins. In this state, the set knows the other set, and has one half of all
+/// sections. The first set has the first half.
 pub(crate) fn defined(set: usize, layout: &Layout) -> State {
     let half = layout.sections() / SETS as u32;
     let home = |set: usize| Home {

@@ -1,8 +1,9 @@
-//! Search for the few faults that a run needs to break a promise.
+//! Searches for the few faults with which a run still breaks a promise.
 
 use crate::{Run, Violation, run};
 
-/// Most runs of a search. A search that reaches this limit returns the fewest faults found so far.
+/// Largest number of runs of a search. If a search reaches this limit, it returns the fewest faults that it has found
+/// so far.
 const MOST_RUNS: u32 = 600;
 
 /// The result of a search.
@@ -10,7 +11,7 @@ const MOST_RUNS: u32 = 600;
 pub struct Shrunk {
     /// Numbers of the faults that are needed.
     pub faults: Vec<usize>,
-    /// The promise that is broken in the last run with these faults.
+    /// The violation in the last run with these faults.
     pub violation: Violation,
     /// Descriptions of the faults, in the same order.
     pub described: Vec<String>,
@@ -18,9 +19,11 @@ pub struct Shrunk {
     pub runs: u32,
 }
 
-/// Finds a few faults that break the same promise as the whole run; returns `None` if the run breaks no promise.
+/// Finds a few faults of the run `of` with which the run still breaks the same promise. Returns `None` if `of` breaks
+/// no promise.
 ///
-/// The search omits halves of the faults, then quarters, and so on down to single faults, until no part can be omitted.
+/// The search repeats the run without one half of the faults, then without a quarter, and so on down to single faults,
+/// and omits each part without which the promise is still broken. It ends when no single fault can be omitted.
 #[must_use]
 pub fn shrink(of: &Run) -> Option<Shrunk> {
     let whole = run(&Run { trace: false, ..of.clone() });

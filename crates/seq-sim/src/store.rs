@@ -1,8 +1,9 @@
-//! The store of a set. It has the real `State`, to which log entries are applied one at a time, and three members. One
-//! or two members believe that they lead, and each of these members runs the real `Arbiter`.
+//! The simulated store of a set. It has a single `State` of `seq-core`, to which log entries are applied one at a time,
+//! and three members. One or two members at a time believe that they lead, and each of these members runs an `Arbiter`
+//! of `seq-core`.
 //!
-//! **Invariant:** the member that proposed a command sends the response, and does so only after the command was
-//! applied.
+//! **Invariant:** the member that proposed a command sends the response to the requester, and sends it only after the
+//! command was applied.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
@@ -32,11 +33,11 @@ use crate::sets::Asked;
 use crate::store_bugs::{loosen, raise_unfenced, uncount};
 use crate::world::World;
 
-/// The lease of the first AllocSvr in worlds that begin with long terms.
+/// The lease with which the first AllocSvr registers while the terms of its set are [`LONG_TERMS`].
 pub(crate) const LONG_LEASE: Duration = Duration::from_secs(4);
 
-/// The long terms with which some worlds begin. Later in such a world, a command sets the terms that all other worlds
-/// have.
+/// The terms with which some worlds begin. Their lease wait is longer than in other worlds. Later in such a world, a
+/// command sets the same terms as in the other worlds.
 pub(crate) const LONG_TERMS: Terms = Terms { lease_wait: Duration::from_secs(5) };
 
 /// The store of a set.
@@ -45,16 +46,17 @@ pub(crate) struct Store {
     pub(crate) state: State,
     /// The member that leads.
     pub(crate) leader: usize,
-    /// The arbiters of the members that believe that they lead. The index is the member's index in this store.
+    /// The state machines of the members that believe that they lead. The index is the index of the member in this
+    /// store.
     pub(crate) seats: [Option<Seat>; MEMBERS],
     pub(crate) paused_until: u64,
-    /// Number of faults in effect that make evaluations late. The next two fields count the faults that make proposals
-    /// late and the faults that make responses late.
+    /// Number of faults in effect that make evaluations of arbiters late. The next two fields are the numbers of faults
+    /// that make commits of changes of owner late, and of faults that make responses late.
     pub(crate) late_looks: u32,
     pub(crate) late_reassigns: u32,
     pub(crate) late_news: u32,
-    /// Earlier states, each with the time at which the next state replaced it. The newest state is the last. They are
-    /// kept only in worlds in which the store is put back to an earlier state.
+    /// Earlier states, from the oldest to the newest. Each has the time at which the following state replaced it.
+    /// Earlier states are kept only in worlds in which the store is put back to an earlier state.
     pub(crate) earlier: VecDeque<(u64, State)>,
     /// The revision to which the store was put back.
     pub(crate) rolled_back: Option<Revision>,
@@ -62,11 +64,12 @@ pub(crate) struct Store {
     pub(crate) backup: Option<State>,
     /// Number of restores of the set.
     pub(crate) restores: u32,
-    /// For a planted bug, the ceiling that each section had when the other set was requested to name an owner for it.
+    /// For [`Bug::CeilingOfThePlan`], the ceiling that each section had when the other set was requested to name the
+    /// next owner of the section.
     pub(crate) armed_at: BTreeMap<SectionId, Seq>,
-    /// For a planted bug, the epoch and the ceiling that each section had when its handover was planned.
+    /// For [`Bug::EarlierCeiling`], the epoch and the ceiling that each section had when its handover was planned.
     pub(crate) planned_at: BTreeMap<SectionId, (Epoch, Seq)>,
-    /// For a planted bug, the newest kept copy of each section.
+    /// For a planted bug in kept copies, the newest kept copy of each section.
     pub(crate) older_copies: BTreeMap<SectionId, KeptCopy>,
 }
 
@@ -84,11 +87,12 @@ pub(crate) struct Requester {
 pub(crate) enum Entry {
     Requested(Rc<StoreRequest>, Option<Requester>),
     Reassign(Vec<Reassign>, usize),
-    /// A command of an operator, a command of the leader about migrations and restores, or a command of another set.
-    /// Another set gets the response.
+    /// A command of an operator, a command of the leader about migrations, restores or lanes, or the command of a
+    /// request of another set. The second field is the request of the other set, which gets a response.
     Between(Box<Command>, Option<Asked>),
     Drain(usize, bool),
-    /// A move of a section by an operator to the AllocSvr with this name; with `None`, the section is balanced again.
+    /// The command of an operator that moves a section to the AllocSvr with this name. With `None`, the command allows
+    /// balancing to move the section again.
     Move(u32, Option<usize>),
     PauseBalancing,
     Terms(Terms),
@@ -116,7 +120,8 @@ impl Store {
 }
 
 impl World {
-    /// Has a member propose the command of a request, or refuse the request if the member knows that it does not lead.
+    /// Processes a request of an AllocSvr at a member of the store. The member proposes the command of the request, or
+    /// refuses the request if it knows that it does not lead.
     pub(crate) fn requested(
         &mut self,
         member: usize,
@@ -144,7 +149,8 @@ impl World {
         if member == self.stores[set].leader {
             self.after(wait, Event::Store(StoreStep::Apply(set, Box::new(Entry::Requested(request, Some(requester))))));
         } else if self.rng.chance(500) {
-            // The new leader has the entry in its log, but the old leader never learns that the entry was committed.
+            // In some cases, the log of the new leader has the entry, so the entry is applied. The old leader never
+            // learns this, so there is no response.
             self.coverage.saw(Situation::LateEntry);
             let wait = wait + self.rng.below(SECOND);
             self.after(wait, Event::Store(StoreStep::Apply(set, Box::new(Entry::Requested(request, None)))));
@@ -158,7 +164,8 @@ impl World {
         self.send(self.hosts.of_member(member), Address::Process(process), body);
     }
 
-    /// Commits and applies an entry, checks its changes, and schedules the response.
+    /// Commits and applies an entry, checks its changes, and schedules the response. Postpones the entry while a fault
+    /// pauses the store.
     pub(crate) fn apply(&mut self, set: usize, entry: Entry) {
         if self.now < self.stores[set].paused_until {
             let wait = self.stores[set].paused_until - self.now + self.rng.below(20 * MS);
@@ -194,7 +201,7 @@ impl World {
         }
     }
 
-    /// Applies a command, with the planted bugs of stores.
+    /// Applies a command to the state of a set, changed by the planted bug if it is a bug in stores.
     fn apply_command(&mut self, set: usize, command: &Command, before: &Before) -> Answer {
         let planted = self.apply_planted(set, command);
         let mut answer = planted.unwrap_or_else(|| self.stores[set].state.apply(command));
@@ -208,7 +215,7 @@ impl World {
         answer
     }
 
-    /// Returns the command of an entry, with the planted bugs in proposals.
+    /// Returns the command of an entry, changed by the planted bug if it is a bug in proposals.
     fn command_of(&self, set: usize, entry: &Entry) -> Command {
         let state = &self.stores[set].state;
         let named = |name: usize| state.nodes().find(|(_, node)| node.name == name.to_string());
@@ -233,7 +240,8 @@ impl World {
         }
     }
 
-    /// Sends the response to a request. The member that responds reads the current state for it.
+    /// Sends the response to a request of an AllocSvr. The responding member reads the content of the response from the
+    /// current state, which may be newer than the entry of the request.
     pub(crate) fn answer(&mut self, requester: Requester, request: &StoreRequest, answer: Answer) {
         let set = set_of_member(requester.member);
         let seat = self.seat(requester.member).as_ref();
@@ -283,8 +291,8 @@ impl World {
         self.tell(requester, response);
     }
 
-    /// Plants a bug: grants sections of timed lanes with the ceiling that the sections had when their handover was
-    /// planned.
+    /// Plants [`Bug::EarlierCeiling`]. Returns the update, in which each granted section of timed lanes has the ceiling
+    /// that the section had when its handover was planned.
     fn with_earlier_ceilings(&self, set: usize, mut update: OwnershipUpdate) -> OwnershipUpdate {
         for grant in update.grants.iter_mut().filter(|_| self.bug == Some(Bug::EarlierCeiling)) {
             let planned = self.stores[set].planned_at.get(&grant.section);
@@ -297,21 +305,21 @@ impl World {
         update
     }
 
-    /// Returns the middle one of the wall clocks of a store's members, in milliseconds since 1970.
+    /// Returns the median of the wall clocks of a store's members, in milliseconds since 1970.
     pub(crate) fn middle_ms(&self, set: usize) -> u64 {
         let clocks = members_of(set).map(|member| self.machines[self.hosts.of_member(member)].unix_ms(self.now) as i64);
         clock_offset::middle(clocks).map_or(0, |middle| middle as u64)
     }
 
-    /// Returns the time on the clock of a store, in milliseconds since 1970, and keeps the latest reading for the
-    /// checks.
+    /// Returns the time of a store, which is the median of its members' wall clocks, in milliseconds since 1970. Keeps
+    /// the latest time that this function returned, for the checks.
     pub(crate) fn store_ms(&mut self, set: usize) -> u64 {
         let middle = self.middle_ms(set);
         self.latest_ms = self.latest_ms.max(middle);
         middle
     }
 
-    /// Bounds the raises of a request, as a leader does before it proposes them.
+    /// Lowers the raises of a request to the limits that a leader applies before it proposes raises.
     fn bounded(&mut self, set: usize, request: Rc<StoreRequest>) -> Rc<StoreRequest> {
         let StoreRequest::Raise { session, raises, since, .. } = &*request else { return request };
         let unix_ms = self.store_ms(set);
@@ -319,7 +327,8 @@ impl World {
         let state = &self.stores[set].state;
         let lowered = match self.bug {
             Some(Bug::UnclampedRaise) => Lowered::default(),
-            // The raises of timed lanes are bounded even for a requester that does not own the section.
+            // With this bug, the store accepts raises of a requester that does not own the section, so here these
+            // raises are limited by the clock, too.
             Some(Bug::UnfencedRaise) => {
                 for raise in &mut raises {
                     let clock = self.layout.clock_of(raise.section);
@@ -332,8 +341,8 @@ impl World {
         Rc::new(StoreRequest::Raise { session, raises, since, lowered })
     }
 
-    /// Has the log note that a process can own sections of series, when the process has renewed and the log has no such
-    /// note.
+    /// If `response` is the response to a renewal of a process that can own sections of series, lets the member propose
+    /// a command that notes this in the record of the process' node, unless it is noted already.
     fn note_reads_lanes(&mut self, requester: Requester, response: &StoreResponse) {
         let (process, set) = (&self.procs[requester.process], set_of_member(requester.member));
         let (StoreResponse::Renewed(_), Some(session)) = (response, process.owner.session()) else { return };

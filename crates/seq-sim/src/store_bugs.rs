@@ -1,5 +1,5 @@
-//! Bugs that are planted into stores: in the state that an arbiter evaluates, in proposals, and in the records after an
-//! entry.
+//! Bugs that are planted into stores. A bug changes the state that an arbiter evaluates, a proposal, or the records
+//! after an entry was applied.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -14,8 +14,8 @@ use crate::bugs::Bug;
 use crate::leader::Seat;
 use crate::world::{STEP, TERMS};
 
-/// Plants bugs in the records of nodes after an entry. The records then lack a lease, or a move of the liveness
-/// counter, on which the arbiter's wait depends.
+/// Changes the records of nodes after an entry was applied, if the planted bug is a bug in these records. A record then
+/// lacks a longer lease, or a move of the liveness counter, on which the arbiter's wait depends.
 pub(crate) fn uncount(
     bug: Option<Bug>,
     nodes: &mut [NodeRecord],
@@ -49,8 +49,9 @@ pub(crate) fn uncount(
     }
 }
 
-/// Plants bugs in the state that an arbiter evaluates. With the changed terms and leases, the arbiter waits for too
-/// short a time; with the other change, it takes every node for a node that can own lanes.
+/// Returns the state that an arbiter evaluates, changed by the planted bug if it is a bug in this state. With some
+/// bugs, the terms and leases in the state make the arbiter's wait too short. With `LanesToOldNodes`, every node seems
+/// to be able to own lanes.
 pub(crate) fn shorten(bug: Option<Bug>, state: &State) -> Cow<'_, State> {
     if bug == Some(Bug::LanesToOldNodes) {
         let mut state = state.clone();
@@ -68,8 +69,9 @@ pub(crate) fn shorten(bug: Option<Bug>, state: &State) -> Cow<'_, State> {
     Cow::Owned(state)
 }
 
-/// Plants bugs in proposals. One bug lets a pause of balancing keep sections at dead owners. Another bug moves sections
-/// as if their owners were dead.
+/// Changes the changes of owner that an arbiter proposes, if `PauseStopsTakeovers` or `MoveByReassign` is planted. With
+/// the first bug, no dead owner is replaced while balancing is paused. With the second bug, sections that an operator
+/// moves change owner as if their owners were dead.
 pub(crate) fn steer_wrongly(bug: Option<Bug>, state: &State, plan: &Plan, reassigns: &mut Vec<Reassign>) {
     match bug {
         Some(Bug::PauseStopsTakeovers) if state.balancing.paused().is_some() => {
@@ -86,8 +88,9 @@ pub(crate) fn steer_wrongly(bug: Option<Bug>, state: &State, plan: &Plan, reassi
     }
 }
 
-/// Plants bugs in changes of owner. The liveness counter that a change names is replaced by the counter's current
-/// value, so that the comparison of the two always succeeds.
+/// Alters proposed changes of owner just before they are applied, if `NoCompare` or `NoCompareOver` is planted.
+/// Replaces the liveness counter that a change names by the current value, so that the store's comparison of the two
+/// always succeeds.
 pub(crate) fn loosen(bug: Option<Bug>, state: &State, reassigns: &mut [Reassign]) {
     for change in reassigns {
         let Some(record) = state.sections.resident(change.section) else { continue };
@@ -105,7 +108,8 @@ pub(crate) fn is_granted(kept: &KeptCopy) -> bool {
     matches!(kept.kept_for, KeptFor::Granted(_))
 }
 
-/// Plants a bug: applies the raises that were refused.
+/// Plants [`Bug::UnfencedRaise`]. Applies the raises of `command` that the state has refused, and reports them in
+/// `answer` as accepted.
 pub(crate) fn raise_unfenced(state: &mut State, command: &Command, answer: &mut Answer) {
     let (Command::Raise(RaiseCeilings { raises, .. }), Answer::Raised(outcome)) = (command, answer) else { return };
     for (raise, ceiling) in raises.iter().zip(outcome.iter_mut().flatten()) {
@@ -118,8 +122,8 @@ pub(crate) fn raise_unfenced(state: &mut State, command: &Command, answer: &mut 
     }
 }
 
-/// Plants a bug: replaces the owner of an ended incarnation's sections after a wait that counts from the last move of
-/// that incarnation's liveness counter.
+/// Plants [`Bug::WaitOfOver`]. Adds changes of owner for the sections of ended incarnations, after a wait that counts
+/// from the last move of the ended incarnation's liveness counter.
 pub(crate) fn reassign_over(seat: &mut Seat, now: Duration, state: &State, reassigns: &mut Vec<Reassign>) {
     for (id, node) in state.nodes() {
         let seen = seat.silent.entry((id, node.incarnation)).or_insert((node.liveness, now));
@@ -144,7 +148,7 @@ pub(crate) fn reassign_over(seat: &mut Seat, now: Duration, state: &State, reass
     }
 }
 
-/// Plants a bug: returns every section as if it had no living owner.
+/// Plants [`Bug::SilentAtOnce`]. Returns all sections of a set as sections without a living owner.
 pub(crate) fn all_stranded(state: &State) -> Vec<Stranded> {
     let stranded = |(section, record): (SectionId, &Residence)| Stranded {
         section,

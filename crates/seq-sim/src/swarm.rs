@@ -1,28 +1,31 @@
-//! The choices of a seed: the weather, and a list of faults.
+//! The random choices of a seed for a world of one set. They are the kind of the world, its faults, and some
+//! parameters.
 //!
-//! A seed also draws which kinds of faults it has and how many of each, because a world in which everything breaks at
-//! once never gets far enough for rare combinations of two faults.
+//! The seed also selects the kinds of faults and the number of faults of each kind. If all kinds of faults occurred at
+//! once in every world, no world would get far enough for rare combinations of two faults.
 
 use crate::faults::{FAULTS_END, Fault, Kind, MS, SECOND, Weather};
 use crate::hosts::{Hosts, MEMBERS, NAMES};
 use crate::rng::Rng;
 use crate::scenes::{MOST_SCENES, STORMY_KINDS, draw, scene, stormy};
 
-/// The time within which each section must be served after all faults have ended.
+/// The time after the end of all faults within which each section must be served.
 const LIVENESS_BOUND: u64 = 12 * SECOND;
 
 /// The choices of a seed.
 #[derive(Clone, Debug)]
 pub(crate) struct Swarm {
     pub(crate) weather: Weather,
-    /// The chance, in a thousand, that a thread is preempted inside of a call, so that other events occur in between.
+    /// The chance, in a thousand, that a thread is preempted between two steps of a call, so that other events occur in
+    /// between.
     pub(crate) interleave: u64,
-    /// Whether clock rates reach the edge of their margin.
+    /// Whether the rates of clocks may have the largest error for which leases allow.
     pub(crate) edge_rates: bool,
-    /// Whether the first AllocSvr begins with a longer lease. The terms of its set are then long at first, and are
-    /// shortened during the run.
+    /// Whether the sets begin with the terms [`LONG_TERMS`](crate::store::LONG_TERMS), with which the first AllocSvr
+    /// registers with a longer lease. During the run, a command sets shorter terms.
     pub(crate) long_terms: bool,
-    /// Mean pause between a caller's calls, in milliseconds. In calm weather, the pause is always half of this mean.
+    /// Mean pause between two calls of a caller for numbers, in milliseconds. In calm weather, each pause is half of
+    /// this value.
     pub(crate) think_ms: u64,
     /// The time at which everything heals.
     pub(crate) ends: u64,
@@ -32,29 +35,30 @@ pub(crate) struct Swarm {
     pub(crate) faults: Vec<Fault>,
 }
 
-/// Limit on the faults of a kind in a run, exclusive.
+/// Exclusive upper limit of the number of faults of one kind in a run, not counting the faults of scenes.
 const MOST_OF_A_KIND: u64 = 7;
 
-/// Number of worlds, in a thousand with failures, in which the store is put back to an earlier state. There are few of
-/// them, because nothing is served afterwards.
+/// Number of worlds, of a thousand worlds with failures, in which the store is put back to an earlier state. The number
+/// is small because all processes stop afterwards, so that nothing more is tested.
 const ROLLED_BACK: u64 = 80;
 
-/// The longest time by which the store is put back, in milliseconds.
+/// The longest time, in milliseconds, by which the store is put back. Earlier states are kept for this time.
 pub(crate) const MOST_BACK_MS: u64 = 5_000;
 
-/// Number of worlds, in a thousand, in which an operator moves sections and may pause balancing.
+/// Number of worlds, of a thousand, in which an operator moves sections and may pause balancing.
 const OPERATED: u64 = 200;
 
-/// Number that is mixed into the seed, so that the draws for an operator are independent of the other draws, and all
-/// other worlds stay as they are.
+/// Number that is combined with the seed of a run to draw the actions of an operator, so that this draw is independent
+/// of the other draws of the run.
 const OPERATOR_SEED: u64 = 0x3c91_55e0_d47a_180b;
 
-/// Number that is mixed into the seed, so that the draws for a rollback are independent of the other draws, and all
-/// other worlds stay as they are.
+/// Number that is combined with the seed of a run to draw the fault that puts the store back, so that this draw is
+/// independent of the other draws of the run.
 const ROLLBACK_SEED: u64 = 0x7b1d_0c4a_6e55_92f3;
 
 impl Swarm {
-    /// Adds the fault that puts the store back to an earlier state, if the seed has it.
+    /// Adds a fault that puts the store back to an earlier state, and faults that happen shortly before it, if the
+    /// draws from `seed` select this.
     pub(crate) fn add_rollback(&mut self, seed: u64) {
         let rng = &mut Rng::new(seed ^ ROLLBACK_SEED);
         if self.weather == Weather::Calm || !rng.chance(ROLLED_BACK) {
@@ -67,7 +71,8 @@ impl Swarm {
             self.faults.push(Fault { at: at - before * MS, lasts: lasts * MS, kind });
         };
         if rng.chance(400) {
-            // Sections are handed over to incarnations that the store then loses, by commits whose responses are lost.
+            // These faults make the store commit handovers to new incarnations, while its responses are lost. Then the
+            // store loses these incarnations, because it is put back.
             let name = rng.index(NAMES);
             let restart = rng.between(2_000, 4_500);
             back = restart + rng.below(400);
@@ -79,7 +84,8 @@ impl Swarm {
             add(moves, 4_000, Kind::Drain(name));
             add(moves - rng.between(10, 200), moves + 600, Kind::OnlyCommits(name));
         } else if rng.chance(800) {
-            // Second processes of all names, so that some process is about to register.
+            // These faults start second processes under all names, so that a process may be about to register when the
+            // store is put back.
             for name in 0..NAMES {
                 add(rng.between(100, 4_000), rng.between(4_000, 8_000), Kind::Twin(name));
             }
@@ -88,7 +94,8 @@ impl Swarm {
         self.faults.sort_by_key(|fault| fault.at);
     }
 
-    /// Adds the actions of an operator that moves sections and may pause balancing, if the seed has such an operator.
+    /// Adds the actions of an operator that moves sections and may pause balancing, if the draws from `seed` select an
+    /// operator.
     pub(crate) fn add_operator(&mut self, seed: u64, sections: u32) {
         let rng = &mut Rng::new(seed ^ OPERATOR_SEED);
         if !rng.chance(OPERATED) {

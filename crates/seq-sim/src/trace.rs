@@ -1,8 +1,10 @@
-//! The events of a run, as a running hash and, on request, as text. Two runs of a seed have the same hash.
+//! The trace of a run. It has a hash of all events, which is the same in two runs of the same seed, and optionally the
+//! last events as lines of text.
 
 use std::collections::VecDeque;
 
-/// Most lines that are kept. Events before the last few seconds explain little.
+/// Largest number of lines that are kept. They cover the last few seconds before a violation; earlier events rarely
+/// explain it.
 const MAX_LINES: usize = 4_000;
 
 /// The trace of a world.
@@ -17,7 +19,8 @@ impl Trace {
         Trace { hash: 0xcbf2_9ce4_8422_2325, lines: text.then(VecDeque::new) }
     }
 
-    /// Records an event. `text` is called only if the trace keeps lines.
+    /// Records an event at the time `now`. `words` identifies the event in the hash, and `text`, which is called only
+    /// if the trace keeps lines, describes it.
     pub(crate) fn note(&mut self, now: u64, words: [u64; 3], text: impl FnOnce() -> String) {
         for word in [now].iter().chain(&words) {
             self.hash = (self.hash ^ word).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(23);

@@ -1,7 +1,7 @@
-//! A world of one or two sets: all events of a seed, in the order of virtual time.
+//! A world of one or two sets. It processes its events in the order of virtual time.
 //!
-//! **Invariant:** nothing here reads a clock, a map in random order, or an address, so that two runs of a seed are the
-//! same.
+//! **Invariant:** the code of a world reads no clock and no address in memory, and iterates over no map in random
+//! order, so two runs of the same seed are equal.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -33,28 +33,28 @@ use crate::trace::Trace;
 /// The name of the set in worlds of one set.
 const SET: &str = "sim";
 
-/// Number that is mixed into the seed, so that the draws of worlds of several sets are independent of the draws of
-/// worlds of one set.
+/// Number that is combined with the seed of a run with several sets, so that its draws are independent of the draws of
+/// a run with one set.
 const SETS_SEED: u64 = 0x2_5e75;
 
-/// Most events of a run. The limit is far above the usual number, and detects messages that trigger each other
+/// Largest number of events of a run. It is far above the usual number, and detects messages that cause each other
 /// endlessly.
 const MOST_EVENTS: u64 = 600_000;
 
 /// The step of raises. It is so small that calls often reach the ceiling.
 pub(crate) const STEP: SeqStep = SeqStep(40);
 
-/// The terms of leases: the defaults, as in production.
+/// The lease terms. They are the default terms of production.
 pub(crate) const TERMS: LeaseTerms = LeaseTerms::DEFAULTS;
 
-/// Number of uids. It is so small that calls for the same uid overlap.
+/// Number of uids. It is so small that calls of different callers for the same uid overlap.
 const UIDS: u64 = 12;
 
 /// Number of uids of a section.
 const SECTION_SIZE: u32 = 2;
 
-/// The times of the first calls in worlds of one set and in worlds of several sets. Several sets have exchanged their
-/// addresses by the second time.
+/// The times of the first calls, in worlds of one set and in worlds of several sets. The second time is later because
+/// the sets must first exchange the addresses of their nodes.
 const FIRST_CALLS: [u64; 2] = [300 * MS, SECOND];
 
 /// Number of callers for numbers of uids.
@@ -63,10 +63,11 @@ const CLIENTS: usize = 4;
 /// Number of callers for ids of series.
 const ID_CLIENTS: usize = 2;
 
-/// The time at which the operator that creates series first looks at the sets.
+/// The time of the operator's first attempt to create a series.
 const FIRST_CREATION: u64 = 200 * MS;
 
-/// The time within which the probe of each uid must be served, after all faults have ended.
+/// The time within which the probe of each uid must get a number. The probes begin some time after the end of all
+/// faults.
 const PROBE_TIME: u64 = 5 * SECOND;
 
 /// The state of a world.
@@ -86,10 +87,10 @@ pub(crate) struct World {
     pub(crate) hosts: Hosts,
     /// The store of each set.
     pub(crate) stores: Vec<Store>,
-    /// The latest reading of a store's clock that bounded a raise or was noted for a restore, in milliseconds since
-    /// 1970.
+    /// The latest time that [`World::store_ms`] has returned, in milliseconds since 1970. It limits raises, and is
+    /// noted for restores.
     pub(crate) latest_ms: u64,
-    /// Time by which all wall clocks went forward together, in milliseconds.
+    /// Sum of the times by which jumps after restores have set all wall clocks forward, in milliseconds.
     pub(crate) passed_ms: u64,
     /// The highest ceiling that was ever committed for each section.
     pub(crate) highest: Vec<Seq>,
@@ -99,7 +100,8 @@ pub(crate) struct World {
     pub(crate) divided_until: u64,
     /// The merge of a set that is in progress.
     pub(crate) merge: Option<Merge>,
-    /// Clocks of the machines of the AllocSvrs, followed by the clocks of the machines of the members.
+    /// Clocks of the machines. The machines of the AllocSvrs come first, and then the machines of the members of the
+    /// stores.
     pub(crate) machines: Vec<MachineClock>,
     pub(crate) procs: Vec<Process>,
     /// Time until which each member of a store stalls.
@@ -110,7 +112,7 @@ pub(crate) struct World {
     pub(crate) check: Check,
     pub(crate) coverage: Coverage,
     pub(crate) trace: Trace,
-    /// Whether a table or a lease changed in this event.
+    /// Whether the current event has changed the table of owned sections or the lease of a process.
     pub(crate) owners_changed: bool,
     pub(crate) healed: bool,
     pub(crate) over: bool,
@@ -118,7 +120,7 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// Returns the world of a run with a number of sets, which must be 1 or 2.
+    /// Returns the world of a run. `sets` is the number of its sets, 1 or 2.
     pub(crate) fn new(run: &Run, sets: usize) -> World {
         let Run { seed, bug, ref faults, trace: text, .. } = *run;
         let (hosts, several) = (Hosts { sets }, sets > 1);
@@ -229,8 +231,8 @@ impl World {
         }
     }
 
-    /// Returns the time until which the member that processes an event is stalled; `None` if no member processes the
-    /// event, or if the member is not stalled.
+    /// Returns the end of the stall of the member that has to process `event`. Returns `None` if no member processes
+    /// the event, or if the member is not stalled.
     fn stalled_member(&self, event: &Event) -> Option<u64> {
         let member = match event {
             Event::Message { to: Address::Member(member), .. }
@@ -250,7 +252,8 @@ impl World {
             Event::Step(p, step) => {
                 if !self.procs[p].alive {
                 } else if self.procs[p].stalled_until > self.now && matches!(step, Step::Tick) {
-                    // The order of events after a stall is random, so a refresh may come late.
+                    // After a stall, the refresh of the cached clock may be processed later than calls that arrived
+                    // during the stall.
                     let wait = self.procs[p].stalled_until - self.now + self.rng.below(50 * MS);
                     self.after(wait, Event::Step(p, step));
                 } else if self.procs[p].stalled_until > self.now {
@@ -279,7 +282,8 @@ impl World {
         }
     }
 
-    /// Continues a process after its stall, with all events that occurred in the meantime.
+    /// Continues process `p` after its stall, by processing the events that occurred for it during the stall. Does
+    /// nothing if it is still stalled.
     fn resume(&mut self, p: usize) {
         if self.procs[p].stalled_until > self.now {
             return;
@@ -373,8 +377,8 @@ impl World {
         }
     }
 
-    /// Checks that each section is in exactly one set, and requests a number of each uid. If the store was put back to
-    /// an earlier state, the uids need not be served; instead, every process must have stopped.
+    /// In a world of several sets, checks that each section is in exactly one set. Then begins the probes, which
+    /// request a number of each uid and ids of all series.
     fn probe(&mut self) {
         for section in (0..self.layout.sections()).map(SectionId).filter(|_| self.hosts.sets > 1) {
             if self.series.of(section).is_some_and(|(series, _)| !self.is_created(series)) {

@@ -1,4 +1,5 @@
-//! The services for operators: status of a member, and the AllocSvrs of a set.
+//! Services for operators: the status of a member, the event log of a set, the list and drains of a set's AllocSvrs,
+//! and balancing.
 
 pub(crate) mod balancing;
 pub(crate) mod events;

@@ -1,10 +1,10 @@
-//! The arbiter's shell, which does its input and output. On the leader, it commits the changes of owner that
-//! `seq_core::arbiter` plans, and publishes the planned handovers to the control service.
+//! Shell of the arbiter, which does the input and output for the state machine in `seq_core::arbiter`. On the leader,
+//! it proposes the changes of owner that the arbiter plans, and publishes the planned handovers to the control service.
 //!
-//! The shell does not process single events. At every wakeup it evaluates the whole state, so a lost proposal is made
-//! again. A leader that was deposed and does not know this yet may run a second arbiter. A second arbiter does no harm,
-//! because each change names the section's epoch and the owner's liveness counter for which it was planned, and is
-//! refused if they have changed.
+//! The shell does not react to single events. Each time it wakes up, it evaluates the whole state, so a proposal that
+//! was lost is made again. A leader that was replaced and does not know it yet may run a second arbiter. A second
+//! arbiter does no harm, because each proposed change contains the section's epoch and the owner's liveness counter
+//! that were used to plan it, and the change is refused if either has changed.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -24,28 +24,29 @@ use tokio::sync::watch;
 
 use crate::replicated_set::ReplicatedSet;
 
-/// Minimum time between two evaluations, because entries are applied far more often than owners change.
+/// Minimum time between two evaluations of the state. It limits their number, because log entries are applied far more
+/// often than owners change.
 const MIN_INTERVAL: Duration = Duration::from_millis(5);
 
-/// Pause before a failed proposal is made again. It is about as long as an election.
+/// Pause before a failed proposal is made again. The pause is about as long as an election.
 const RETRY: Duration = Duration::from_millis(200);
 
-/// Most former owners that the span of a takeover names.
+/// Maximum number of former owners that the trace span of a takeover names.
 const MOST_NAMED: usize = 16;
 
-/// Evaluates the state and proposes changes while this member leads.
+/// Task that evaluates the state and proposes changes of owner while this member leads.
 pub(crate) struct ArbiterShell {
     set: ReplicatedSet,
-    /// The AllocSvrs of the set file. The field is a sender, so that the channel stays open.
+    /// The AllocSvrs in the set file. The field is the sending half of a channel, so that the channel stays open.
     allocs: watch::Sender<Arc<[AllocSpec]>>,
     timeouts: ArbiterTimeouts,
     clock: Clock,
-    /// The current plan; empty while this member does not lead.
+    /// Sender of the arbiter's current plan. The plan is empty while this member does not lead.
     plan: watch::Sender<Arc<Plan>>,
 }
 
 impl ArbiterShell {
-    /// Creates a shell, and a receiver of its plan. The plan is updated after each evaluation.
+    /// Creates a shell, and a receiver of the arbiter's plan, which the shell updates after each evaluation.
     pub(crate) fn new(
         set: ReplicatedSet,
         allocs: watch::Sender<Arc<[AllocSpec]>>,
@@ -55,11 +56,13 @@ impl ArbiterShell {
         (ArbiterShell { set, allocs, timeouts, clock, plan }, published)
     }
 
-    /// Runs until the future is dropped, or until the Raft library has stopped.
+    /// Evaluates the state after each change and proposes the planned changes of owner while this member leads. Runs
+    /// until the future is dropped, or until the Raft library has stopped.
     pub(crate) async fn run(self) {
         let mut declared = self.allocs.subscribe();
         let mut changes = self.set.raft().changes();
-        // Created when leadership begins and dropped when it ends, so no timer outlives a term.
+        // The arbiter is created when this member begins to lead and dropped when it no longer leads, so no timer
+        // outlives a term.
         let mut machine: Option<Arbiter> = None;
         let mut failures = Repeats::default();
         let origin = self.clock.now();
@@ -101,8 +104,8 @@ impl ArbiterShell {
         }
     }
 
-    /// Evaluates the state and then reads the clock. No entry is applied between these two steps, because the state is
-    /// locked.
+    /// Evaluates the state, then reads the clock, and returns the new plan. No entry is applied between these two
+    /// steps, because the state is locked.
     fn evaluate(&self, machine: &mut Arbiter, origin: Clocks) -> Arc<Plan> {
         let allocs = self.allocs.borrow().clone();
         let declared: Vec<Declared<'_>> =
@@ -121,10 +124,11 @@ impl ArbiterShell {
         });
     }
 
-    /// Proposes notes for the event log. One note states that this member leads, unless the term is noted already. Each
-    /// other note names a silent node whose sections are reassigned. Returns the noted term. If the note of a term
-    /// fails, the next evaluation repeats it. The caller polls this future before it proposes the reassignments, so
-    /// that the notes precede the reassignments in the log.
+    /// Proposes notes for the event log. One note states that this member leads, unless `noted_term` is already the
+    /// term in which it leads. Each of the other notes names a silent node whose sections will be reassigned. Returns
+    /// the term whose note is committed. If the note of a term fails, the next evaluation proposes it again. The caller
+    /// polls this future before it proposes the reassignments, so that the notes come before the reassignments in the
+    /// log.
     async fn note(&self, plan: &Plan, noted_term: Option<u64>) -> Option<u64> {
         let raft = self.set.raft();
         let Some(term) = raft.leads().filter(|_| self.set.keeps_events()) else { return noted_term };
@@ -157,8 +161,8 @@ impl ArbiterShell {
         Ok(())
     }
 
-    /// Begins the span of changes of owner. The name of the span states whether any of the sections had an owner
-    /// before.
+    /// Begins the trace span of the changes of owner in `part`. It is named `takeover` if any of the sections had an
+    /// owner before, otherwise `assignment`.
     fn span(&self, part: &[Reassign]) -> Span {
         if !traces::are_on() {
             return Span::none();

@@ -1,14 +1,14 @@
-//! The audit log of a set, outside of its replicated state.
+//! Recording, reading and storing of a set's audit log, around the events in the replicated state.
 //!
 //! | module | subject |
 //! |---|---|
-//! | `recorder` | records an operation around its execution |
-//! | `services` | the services of operators, with every change recorded |
-//! | `service` | reads the log, and takes the ends of operations from other members |
-//! | `lines` | events as JSON lines, and the check of a file of such lines |
-//! | `file` | the file of events in the data directory |
+//! | `recorder` | records the begin and the end of each operation |
+//! | `services` | wrappers of the operators' services that record every change |
+//! | `service` | service with which operators read the log and members record ends of operations |
+//! | `lines` | encoding of events as lines of JSON, and the check of a file of such lines |
+//! | `file` | file with events in a member's data directory |
 //!
-//! The rules are in [`seq_core::state::Audit`].
+//! The rules for the events are in [`seq_core::state::Audit`].
 
 mod file;
 mod lines;

@@ -1,19 +1,19 @@
-//! Backups of a set, and members restored from a backup. A backup is a file with the committed state of the set as of
-//! one entry of the log.
+//! Backups of a set, and restores of members from a backup. A backup is a file that contains the committed state of the
+//! set after one log entry.
 //!
 //! | module | subject |
 //! |---|---|
 //! | `file` | format of the file |
-//! | `header` | subject, time and source of a backup |
-//! | `service` | makes a backup, on the leader |
-//! | `recovery` | makes a backup without a leader, from a surviving data directory after a loss of the majority |
-//! | `restore` | forms the data directory of a member from a backup, offline |
+//! | `header` | header of the file: which set was backed up, when, and by which program |
+//! | `service` | service of the leader that makes a backup |
+//! | `recovery` | backup without a leader, from the data directory of a survivor or from an older backup |
+//! | `restore` | creation of a stopped member's data directory from a backup |
 //!
-//! A restored set has another lineage, and is in quarantine until all other sets have fenced the earlier lineages (see
+//! A restored set has a new lineage, and is in quarantine until all other sets have fenced its older lineages (see
 //! [`seq_core::state::State::restore`]).
 //!
-//! **Invariant:** all members of a restored group begin with the same state, because the identities of their data
-//! directories are derived from the whole state.
+//! **Invariant:** all members of a restored group begin with the same state, because the identity of each member's data
+//! directory is derived from the whole state, and members with another identity do not belong to the group.
 
 mod file;
 mod header;

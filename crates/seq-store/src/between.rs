@@ -1,24 +1,25 @@
-//! Requests between sets. This set's store sends requests to the stores of other sets, and responds to their requests.
+//! Requests between sets. The leader of this set's store sends requests to the stores of other sets, and responds to
+//! their requests.
 //!
 //! | module | subject |
 //! |---|---|
-//! | `service` | requests of other sets' stores |
+//! | `service` | service for the requests of other sets' stores |
 //! | `link` | connection to the leader of another set's store |
-//! | `exchange` | facts and directories, exchanged with every other set; records of closing sets |
-//! | `confirm` | confirms a request with the sets that it names, before anything is proposed |
-//! | `migrations` | drives the coordinator of migrations, on the leader |
-//! | `migration_spans` | spans of the coordinator's requests |
-//! | `arrivals` | departures that another set has confirmed |
-//! | `quarantine` | ends the quarantine of a restored set, on the leader |
-//! | `progress` | progress of migrations, for operators |
+//! | `exchange` | exchange of facts and directories with every other set; inheritance of the records of closing sets |
+//! | `confirm` | confirmation of a request's statements by the sets that they concern, before anything is proposed |
+//! | `migrations` | task of the leader that runs the coordinator of migrations |
+//! | `migration_spans` | trace spans of the coordinator's requests |
+//! | `arrivals` | departures whose arrival another set has confirmed |
+//! | `quarantine` | task of the leader that ends the quarantine of a restored set |
+//! | `progress` | progress of migrations, as operators see it |
 //!
-//! **Invariant:** no step of serving, failover or a change of owner inside the set waits for another set. This set
-//! sends facts that it reads from its applied state. The facts that it receives are permanent, and it commits them
-//! before it responds. So requests may be late, repeated, or from a deposed leader.
+//! **Invariant:** serving, failover and changes of owner inside a set never wait for another set. A set sends only
+//! facts from its applied state. It commits the facts that it receives before it responds, and these facts never become
+//! untrue. So it is harmless if a request arrives late or repeatedly, or comes from a leader that was replaced.
 //!
 //! **Invariant:** a request alone proves no fact. This set commits a fact about another set only after a store of that
-//! other set has stated the fact, either over a connection that this member opened or under a certificate of the other
-//! set.
+//! other set has stated the fact, either in a response on a connection that this member opened, or in a request with a
+//! certificate of the other set.
 
 use std::sync::Arc;
 
@@ -41,13 +42,13 @@ pub(crate) mod progress;
 pub(crate) mod quarantine;
 pub(crate) mod service;
 
-/// State shared by the services and tasks between sets on one member. Clones share it.
+/// State that the services and tasks of this module share on one member. Clones refer to the same state.
 #[derive(Clone)]
 pub(crate) struct Between {
     /// Name of the cluster.
     pub(crate) cluster: Arc<str>,
     pub(crate) replicated: ReplicatedSet,
-    /// Newest plan of the arbiter; empty while this member does not lead.
+    /// Receiver of the arbiter's newest plan. The plan is empty while this member does not lead.
     pub(crate) plan: watch::Receiver<Arc<Plan>>,
     pub(crate) links: Arc<link::SetLinks>,
     pub(crate) arrivals: Arc<arrivals::Arrivals>,
@@ -59,7 +60,7 @@ impl Between {
         Between { cluster: cluster.into(), replicated, plan, links, arrivals: Arc::default() }
     }
 
-    /// Returns the header of a request to another set, or `None` while this set is not defined.
+    /// Returns the header of a request to the set `to`, or `None` while this set is not defined.
     pub(crate) fn head(&self, to: SetId) -> Option<v1::Between> {
         let (from, lineage) = self.replicated.read(|state| Some((state.set.as_ref()?.id, state.lineage)))?;
         Some(v1::Between {
@@ -71,7 +72,7 @@ impl Between {
     }
 }
 
-/// Returns the status of a command that the state refused.
+/// Returns the gRPC error for a command that the state refused.
 fn refused(refusal: &CommandRefusal) -> Status {
     Reason::of_command(refusal).status(refusal.to_string())
 }

@@ -1,7 +1,7 @@
 //! Configuration of a store member.
 //!
-//! All values are checked before the member opens a file or a socket. The error of [`StoreConfig::validate`] names the
-//! relation that does not hold, and the reason for it.
+//! [`StoreConfig::validate`] checks all values before the member opens a file or a socket. Its error names the relation
+//! that does not hold, and the reason why it must hold.
 
 use std::time::Duration;
 
@@ -18,37 +18,39 @@ use seq_raft::{DataDir, InvalidOptions, RaftOptions};
 
 use crate::definition::DeclaredSet;
 
-/// Supported numbers of members of a store. Two members tolerate no more failures than one member, and four tolerate no
-/// more than three. With more than five members, a write would wait for more disks without being safer in practice.
+/// Supported numbers of members of a store. Two members tolerate no more failures than one member does, and four no
+/// more than three do. With more than five members, each write would wait for more disks, and the store would not be
+/// safer in practice.
 const STORE_SIZES: [usize; 3] = [1, 3, 5];
 
 /// Configuration of one store member.
 #[derive(Debug)]
 pub struct StoreConfig {
-    /// The set, as its file describes it.
+    /// Description of the set, from the set file.
     pub spec: SetSpec,
-    /// Name of the cluster. Every member has the same name, and a data directory belongs to one cluster permanently.
+    /// Name of the cluster. All members of all stores have the same value. A data directory belongs permanently to one
+    /// cluster.
     pub cluster: String,
     /// Raft id of this member among the set's stores.
     pub id: u64,
-    /// Place of its data.
+    /// Location of the member's data.
     pub data: DataDir,
     /// Whether the member waits to be added to an existing group. Such a member never forms a group.
     pub join: bool,
-    /// Whether the member forms a store from an empty data directory although no other store of the set could report
-    /// whether this member ever held data. Required only for a store of one member.
+    /// Whether the member may form a store from an empty data directory although no other store of the set could report
+    /// whether this member ever held data. This is required only for a store with one member.
     pub form: bool,
-    /// Listeners of its gRPC ports; bound before anything else starts.
+    /// Listeners of the member's gRPC ports. The caller binds them before the start.
     pub sockets: Sockets,
-    /// Times and sizes.
+    /// Durations and sizes of the member.
     pub options: StoreOptions,
-    /// Clock of the arbiter's timeouts.
+    /// Clock with which the arbiter measures its timeouts.
     pub clock: Clock,
-    /// Source revision of the program, for operators; "unknown" if it is not known.
+    /// Source revision of the program, shown to operators; "unknown" if it is not known.
     pub revision: String,
-    /// Returns the CPU time of the process, in microseconds, for operators.
+    /// Function that returns the CPU time of the process in microseconds, shown to operators.
     pub cpu_us: fn() -> u64,
-    /// The settings of the process, for operators.
+    /// Settings of the process, shown to operators.
     pub settings: NodeSettings,
 }
 
@@ -57,16 +59,16 @@ pub struct StoreConfig {
 pub struct Sockets {
     /// The port for peers.
     pub peers: Listener,
-    /// The port for Raft. If `None`, the port for peers serves Raft too, as in a simulation, where a host has one
-    /// socket.
+    /// The port for Raft. If it is `None`, the port for peers also serves Raft. This is so in a simulation, where each
+    /// host has one socket.
     pub raft: Option<Listener>,
     /// The admin port, if the member has one.
     pub admin: Option<Listener>,
 }
 
 seq_kit::options! {
-    /// Timeouts, intervals and sizes of a store member. All members need the same values, because otherwise some
-    /// members stand for election sooner than others.
+    /// Timeouts, intervals and sizes of a store member. All members of a store need the same values, because a member
+    /// with shorter election timeouts would stand for election sooner than the others.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct StoreOptions {
         /// Interval of the Raft leader's heartbeats. A heartbeat must be acknowledged before the next is due: nine
@@ -114,7 +116,7 @@ seq_kit::options! {
 }
 
 impl StoreOptions {
-    /// Values for disks that sync in milliseconds and networks within one region.
+    /// Values for members whose disks sync within milliseconds and whose network lies within one region.
     pub const DEFAULTS: StoreOptions = StoreOptions {
         lease_wait: LeaseTerms::DEFAULTS.wait,
         rebalance_after: Duration::from_secs(10),
@@ -131,7 +133,7 @@ impl StoreOptions {
         ..StoreOptions::with_raft(RaftOptions::WAN)
     };
 
-    /// Returns the options of the replicated log, with zeros for the other options.
+    /// Returns options whose values for the replicated log are taken from `raft`, and whose other values are zero.
     const fn with_raft(raft: RaftOptions) -> StoreOptions {
         StoreOptions {
             heartbeat: raft.heartbeat,
@@ -149,7 +151,7 @@ impl StoreOptions {
         }
     }
 
-    /// Returns the options of the replicated log.
+    /// Returns those options that concern the replicated log.
     #[must_use]
     pub fn raft(&self) -> RaftOptions {
         RaftOptions {
@@ -164,22 +166,22 @@ impl StoreOptions {
         }
     }
 
-    /// Returns the longest round trip between two members that these options allow, see
+    /// Returns the longest round trip between two members with which these options work, see
     /// [`RaftOptions::max_round_trip`].
     #[must_use]
     pub fn max_round_trip(&self) -> Duration {
         self.raft().max_round_trip()
     }
 
-    /// Returns the timeouts of the arbiter.
+    /// Returns those options that concern the arbiter.
     pub(crate) fn arbiter_timeouts(&self) -> ArbiterTimeouts {
         ArbiterTimeouts { registration_grace: self.registration_grace, stable_for: self.rebalance_after }
     }
 
-    /// Checks the relations between the values.
+    /// Checks the relations that must hold between the values, for example that an election ends before the lease wait.
     ///
     /// # Errors
-    /// [`ConfigError`] names the relation and why it must hold.
+    /// [`ConfigError`] names the relation that does not hold, and the reason why it must hold.
     pub fn validate(&self) -> Result<(), ConfigError> {
         self.raft().validate()?;
         if self.election_max < self.lease_wait {
@@ -197,10 +199,11 @@ impl Default for StoreOptions {
 }
 
 impl StoreConfig {
-    /// Checks the configuration as far as is possible without I/O, and returns the set as declared.
+    /// Checks the configuration as far as this is possible without input and output. Returns the set as the set file
+    /// declares it.
     ///
     /// # Errors
-    /// [`ConfigError`] names the invalid value, and why it matters.
+    /// [`ConfigError`] names the invalid value, and the reason why it is invalid.
     pub fn validate(&self) -> Result<DeclaredSet, ConfigError> {
         self.options.validate()?;
         if self.cluster.is_empty() || self.cluster.len() > limits::MAX_NAME_BYTES {
@@ -219,10 +222,10 @@ impl StoreConfig {
         Ok(DeclaredSet { name: self.spec.name.clone(), layout, genesis: self.spec.genesis })
     }
 
-    /// Returns this member's part of the set file.
+    /// Returns the entry of this member in the set file.
     ///
     /// # Errors
-    /// [`ConfigError::UnknownStore`] if the set file has no such store.
+    /// [`ConfigError::UnknownStore`] if the set file has no store with this member's id.
     pub fn me(&self) -> Result<&StoreSpec, ConfigError> {
         let unknown = || ConfigError::UnknownStore {
             set: self.spec.name.clone(),
@@ -233,48 +236,48 @@ impl StoreConfig {
     }
 }
 
-/// Error: a member cannot start with its configuration.
+/// Reason why a member cannot start with its configuration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
-    /// Two values contradict each other.
+    /// An option is out of range, or two options contradict each other.
     #[error(transparent)]
     Relation(#[from] InvalidOptions),
     /// The name of the cluster is empty or too long.
     #[error("cluster name {name:?} does not have 1..={} bytes", limits::MAX_NAME_BYTES)]
     ClusterName {
-        /// The name given.
+        /// Name in the configuration.
         name: String,
     },
-    /// A store has an unsupported size.
+    /// The store has an unsupported number of members.
     #[error("set {set:?} has {stores} stores; have 1, 3 or 5: an even one more only adds a disk that can fail")]
     StoreSize {
         /// Name of the set.
         set: String,
-        /// Number of stores in its file.
+        /// Number of stores in the set file.
         stores: usize,
     },
-    /// The set file does not have this member.
+    /// The set file has no entry for this member.
     #[error("set {set:?} has no store with id {id}, only {known:?}")]
     UnknownStore {
         /// Name of the set.
         set: String,
-        /// The id given.
+        /// Id of this member in the configuration.
         id: u64,
         /// The ids in the set file.
         known: Vec<u64>,
     },
-    /// A member was started to join a group, but the set file names no other store.
+    /// The member was started to join a group, but the set file has no other store.
     #[error("set {set:?} has no other store to join; name the members of the group in the set file, too")]
     NothingToJoin {
         /// Name of the set.
         set: String,
     },
-    /// The set's uids cannot be laid out.
+    /// The set's uids cannot be divided into sections.
     #[error("set {set:?} cannot be laid out")]
     Layout {
         /// Name of the set.
         set: String,
-        /// Violated rule of the layout.
+        /// Rule of layouts that is violated.
         source: LayoutError,
     },
 }

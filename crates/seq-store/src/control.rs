@@ -1,5 +1,6 @@
-//! The control service for AllocSvrs. The leader serves it, and followers forward its requests to the leader. A task of
-//! the leader checks whether AllocSvrs reach the leader at all.
+//! The control service, with which AllocSvrs register, renew their leases, raise ceilings and hand sections over. The
+//! leader processes its requests, and followers forward them to the leader. A task of the leader checks whether
+//! AllocSvrs can reach the leader.
 
 pub(crate) mod forward;
 pub(crate) mod losses;

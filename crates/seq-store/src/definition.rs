@@ -1,5 +1,6 @@
-//! The set's definition and lease terms. The first leader or a command stores them once. From then on, each member
-//! compares them with its set file and its settings.
+//! The stored definition and lease terms of a set. The definition consists of the set's name, its id and its layout.
+//! The first leader or an operator's command stores both once. From then on, each member compares them with its set
+//! file and its settings.
 
 use std::time::Duration;
 
@@ -10,23 +11,23 @@ use tokio::time::Instant;
 
 use crate::replicated_set::ReplicatedSet;
 
-/// Pause before a failed proposal of a definition is retried.
+/// Pause before a failed proposal of the definition or the terms is retried.
 const RETRY: Duration = Duration::from_millis(100);
 
-/// The set as its set file declares it. The declaration has no id, because the id is drawn when the set is defined, and
-/// is in the applied state.
+/// Set as its set file declares it. The declaration contains no id, because the set's id is drawn when the set is
+/// defined, and is stored in the replicated state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeclaredSet {
     /// Name of the set.
     pub name: String,
-    /// Its uids and sections, which are the layout of its cluster.
+    /// Layout of the set's uids, which divides them into sections. It is the same in all sets of a cluster.
     pub layout: Layout,
-    /// How the set is created.
+    /// Way in which the set is created: by its store's first leader, or by a command.
     pub genesis: Genesis,
 }
 
 impl DeclaredSet {
-    /// Returns its definition under a new random id.
+    /// Returns the definition of this set with a new random id.
     pub(crate) fn define(&self) -> SetDefinition {
         let id = SetId(draw_nonce());
         match self.genesis {
@@ -35,7 +36,8 @@ impl DeclaredSet {
         }
     }
 
-    /// Returns why the set is not defined yet, and the operator's next step.
+    /// Returns a text that states why the set is not defined yet. If a command has to define the set, the text also
+    /// names this command.
     pub(crate) fn undefined(&self) -> &'static str {
         match self.genesis {
             Genesis::Start => "the set is not defined yet",
@@ -45,7 +47,7 @@ impl DeclaredSet {
     }
 }
 
-/// Draws a random number other than 0, for the id of a set or of a migration.
+/// Draws a random number other than 0, such as the id of a new set or migration.
 ///
 /// # Panics
 /// When the operating system provides no random numbers.
@@ -66,13 +68,14 @@ pub(crate) fn draw_nonce() -> u64 {
     stored.name, stored.layout.uids(), stored.layout.section_size()
 )]
 pub struct SetMismatch {
-    /// The stored definition.
+    /// Definition in the replicated state.
     pub stored: Box<SetDefinition>,
-    /// The declaration of the set file.
+    /// Declaration in the set file.
     pub given: Box<DeclaredSet>,
 }
 
-/// Compares a set file with the applied state. Returns `Ok(false)` while no set is defined.
+/// Checks that the set in the applied state is the set that the set file declares. Returns `Ok(false)` while no set is
+/// defined.
 pub(crate) fn check_set(state: &State, given: &DeclaredSet) -> Result<bool, SetMismatch> {
     match &state.set {
         None => Ok(false),
@@ -81,11 +84,12 @@ pub(crate) fn check_set(state: &State, given: &DeclaredSet) -> Result<bool, SetM
     }
 }
 
-/// Maximum time for which the settings of a member that knows a leader may differ from the terms of the set. After this
-/// time the member stops. A member that was unreachable receives its missing entries well within this time.
+/// Maximum time for which the lease terms in a member's settings may differ from the stored terms while the member
+/// knows a leader. After this time the member stops. A member that was unreachable receives its missing entries well
+/// within this time.
 const TERMS_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Error: this member's settings differ from the terms of the set.
+/// Error of a member whose settings differ from the stored lease terms of the set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "store.lease_wait_ms is {} here, and the set was defined with {}: all members of a store have the same; write {} into \
@@ -93,14 +97,15 @@ const TERMS_TIMEOUT: Duration = Duration::from_secs(5);
     given.lease_wait.as_millis(), stored.lease_wait.as_millis(), stored.lease_wait.as_millis()
 )]
 pub(crate) struct TermsMismatch {
-    /// The committed terms.
+    /// Lease terms in the replicated state.
     pub(crate) stored: Terms,
-    /// The terms of this member's configuration.
+    /// Lease terms in this member's settings.
     pub(crate) given: Terms,
 }
 
-/// Waits until the set's lease terms match this member's settings. If the set has no terms and this member leads, sets
-/// the terms. Terms that a command changes later hold regardless of the settings.
+/// Waits until the stored lease terms equal the terms `given` from this member's settings. If no terms are stored yet
+/// and this member leads, stores `given`. After this function has returned, a command may change the terms regardless
+/// of the settings.
 pub(crate) async fn agree_on_terms(set: &ReplicatedSet, given: Terms) -> Result<(), TermsMismatch> {
     let mut changes = set.raft().changes();
     let mut differ_since = None;
@@ -116,16 +121,16 @@ pub(crate) async fn agree_on_terms(set: &ReplicatedSet, given: Terms) -> Result<
             }
             Some(_) => differ_since = None,
             None if set.raft().is_leader() => {
-                // The state then shows whether these terms or another leader's were stored.
+                // Afterwards, the state shows whether these terms or the terms of another leader were stored.
                 if let Err(error) = set.propose(SetTerms { replaces: None, terms: given }).await {
                     tracing::debug!(%error, "the lease terms could not be set yet");
-                    // An elected member that cannot write yet would otherwise propose in a tight loop.
+                    // Without this pause, an elected member that cannot write yet would propose in a tight loop.
                     tokio::time::sleep(RETRY).await;
                 }
             }
             None => {}
         }
-        // The timeout is needed, because a member that lost its leader sees no change of its own.
+        // The timeout is needed, because a member that has lost its leader gets no notification.
         let changed = tokio::time::timeout(RETRY, changes.changed()).await;
         if matches!(changed, Ok(Err(_))) {
             // The Raft library has stopped, and its own task logs the reason.
@@ -134,20 +139,21 @@ pub(crate) async fn agree_on_terms(set: &ReplicatedSet, given: Terms) -> Result<
     }
 }
 
-/// Waits until the set is defined. With [`Genesis::Start`], this member defines the set if it leads. With any other
-/// genesis, a command defines the set.
+/// Waits until the set is defined in the replicated state. If its genesis is [`Genesis::Start`] and this member leads,
+/// this member defines the set. With any other genesis, an operator's command defines it.
 pub(crate) async fn define_set(set: &ReplicatedSet, given: &DeclaredSet) -> Result<(), SetMismatch> {
     let mut changes = set.raft().changes();
     while !set.read(|state| check_set(state, given))? {
         if set.raft().is_leader() {
-            // The group is new, so no former release wrote data here that it might have to read again. If a member
-            // reads only older formats, or is silent, an operator has to raise the format.
+            // The group is new, so no data exists that a previous release wrote and might have to read again. If a
+            // member does not respond or reads only older formats, the raise fails, and an operator has to raise the
+            // format later.
             if let Err(error) = set.raft().raise_format().await {
                 tracing::debug!(%error, "the new group does not begin with the newest format");
             }
         }
         if given.genesis == Genesis::Start && set.raft().is_leader() {
-            // The state then shows whether this definition or another leader's was stored.
+            // Afterwards, the state shows whether this definition or the definition of another leader was stored.
             if let Err(error) = set.propose(given.define()).await {
                 tracing::debug!(%error, "the set could not be defined yet");
                 tokio::time::sleep(RETRY).await;

@@ -1,22 +1,22 @@
-//! Formats 5 to 11 of commands and states. They are archived types with their conversions. No other module of this
-//! crate uses rkyv.
+//! Encodings of commands and states in the formats 5 to 11. This module and its submodules contain the archived types
+//! and their conversions. No other module of this crate uses rkyv.
 //!
-//! Types of `seq-core` are never archived themselves, because a renamed field there must not change the bytes on disk.
-//! Data with an item for each section is a set of flat vectors of the same length, one for each field. Such vectors are
-//! encoded, validated and read ten times as fast as a map.
+//! The types of `seq-core` are never archived directly, because renaming one of their fields must not change the bytes
+//! on disk. A collection with an item for each section is stored as several vectors of equal length, one vector for
+//! each field of the items. Such vectors are encoded, validated and decoded ten times as fast as a map.
 //!
-//! **Never edit a type of this module once it is released**, because the order of its fields is the format.
-//! `encoding/tests` holds the bytes of the formats. A change of the state needs a new module next to the modules of the
-//! earlier formats. The earlier formats stay readable and, for groups that were not upgraded, writable. A new command
-//! needs no module, because it is encoded by the fields in its row of the table of commands
-//! ([`Fields`](state::Fields)), followed by [`BY_FIELDS`].
+//! **Never edit a type of this module once it is released**, because the order of its fields defines the format. The
+//! tests in `encoding/tests` contain encoded values of each format. A change of the state needs a new module next to
+//! the modules of the earlier formats. The program continues to read the earlier formats, and to write them for groups
+//! whose format was not raised. A new command needs no module, because it is encoded by its fields, which the table of
+//! commands lists ([`Fields`](state::Fields)), followed by the byte [`BY_FIELDS`].
 //!
-//! Format 6 has the bytes of format 5. It is the first format to which a group could be raised, so a log in format 6 is
-//! of a group that was raised. Format 7 (`v7`) adds the audit log. Format 8 (`v8`) adds the knowledge of sets about
-//! each other since [`Rules::Eight`](state::Rules::Eight), and the record of a loss of entries. Format 9 (`v9`) adds
-//! the copies of sections whose last owner stopped in an orderly way. Format 10 (`v10`) adds moves of sections by
-//! operators, and pauses of balancing. Format 11 (`v11`) adds series, and the layout writer. Commands that a format
-//! adds are proposed only in groups of that format or a later format.
+//! Format 6 encodes the same as format 5. It is the first format to which a group could be raised, so a log in format 6
+//! belongs to a group whose format was raised. Format 7 (`v7`) adds the audit log. Format 8 (`v8`) adds the records
+//! about other sets that exist since [`Rules::Eight`](state::Rules::Eight), and the record that a member lost entries.
+//! Format 9 (`v9`) adds the kept copies of sections. Format 10 (`v10`) adds moves of sections by operators, and pauses
+//! of balancing. Format 11 (`v11`) adds series and the layout writer. A command that a format adds is proposed only in
+//! a group that has this format or a later one.
 
 use rkyv::rancor;
 use rkyv::util::AlignedVec;
@@ -35,36 +35,37 @@ mod v7;
 mod v8;
 mod v9;
 
-/// The newest format. It is the larger of the format of the newest command and the format of the newest state.
+/// The newest format: the format that added the newest command or the format that last changed the state, whichever is
+/// later.
 pub(crate) const NEWEST: u16 =
     if state::Command::NEWEST_FORMAT > SERIES { state::Command::NEWEST_FORMAT } else { SERIES };
 
-/// The first format that has an audit log.
+/// First format with an audit log.
 const AUDIT: u16 = 7;
 
-/// The first format with the rules of [`state::Rules::Eight`].
+/// First format with the rules of [`state::Rules::Eight`].
 const NEIGHBOURS: u16 = 8;
 
-/// The first format that keeps copies of sections.
+/// First format with kept copies of sections.
 pub(crate) const COPIES: u16 = 9;
 
-/// The first format in which operators move sections and pause balancing.
+/// First format in which operators can move sections and pause balancing.
 const BALANCING: u16 = 10;
 
-/// The first format with series.
+/// First format with series.
 const SERIES: u16 = 11;
 
-/// The oldest format, which is also the format of a group that has never raised its format.
+/// Oldest format that this program reads and writes, which is also the format of a group whose format was never raised.
 pub(crate) const OLDEST: u16 = 5;
 
-/// The last byte of a command that is encoded by the fields in its row of the table of commands. In formats 7 to 10,
-/// the last byte of a command is 0 to 4.
+/// Last byte of a command that is encoded by its fields, as the table of commands lists them. In formats 7 to 10, the
+/// last byte of a command has a value from 0 to 4.
 const BY_FIELDS: u8 = 5;
 
-/// Encodes a command.
+/// Encodes a command in the format `format`.
 ///
 /// # Panics
-/// When the format does not have the command. A service proposes a command only in groups whose format has the command.
+/// When `format` does not contain the command. A service proposes a command only in groups whose format contains it.
 pub(crate) fn encode_command(format: u16, command: &state::Command) -> Vec<u8> {
     let (name, since) = (command.name(), command.since());
     assert!(format >= since, "{name} is of format {since}, and the group's is {format}");
@@ -81,7 +82,7 @@ pub(crate) fn encode_command(format: u16, command: &state::Command) -> Vec<u8> {
     }
 }
 
-/// Decodes a command.
+/// Decodes a command that was encoded in the format `format`.
 pub(crate) fn decode_command(format: u16, body: &[u8]) -> Result<state::Command, Malformed> {
     if let Some((&BY_FIELDS, body)) = body.split_last().filter(|_| format > BALANCING) {
         let decoded = state::Command::decode_fields(body).filter(|command| command.since() <= format);
@@ -96,7 +97,7 @@ pub(crate) fn decode_command(format: u16, body: &[u8]) -> Result<state::Command,
     }
 }
 
-/// Encodes a state.
+/// Encodes a state in the format `format`.
 pub(crate) fn encode_state(format: u16, state: &state::State) -> Vec<u8> {
     match format {
         ..AUDIT => {
@@ -111,12 +112,13 @@ pub(crate) fn encode_state(format: u16, state: &state::State) -> Vec<u8> {
     }
 }
 
-/// Decodes a state.
+/// Decodes a state that was encoded in the format `format`.
 pub(crate) fn decode_state(format: u16, body: &[u8]) -> Result<state::State, Malformed> {
     decode_laid_out(format, body, &[])
 }
 
-/// Decodes a state and appends `lanes` to its layout, because the formats before [`SERIES`] have no lanes.
+/// Decodes a state and appends `lanes` to its layout. The formats before [`SERIES`] do not encode lanes, so the decoder
+/// of a later format passes the lanes that it has read.
 fn decode_laid_out(format: u16, body: &[u8], lanes: &[Lanes]) -> Result<state::State, Malformed> {
     let state = match format {
         ..AUDIT => decode_state_v5(body, lanes),
@@ -129,7 +131,8 @@ fn decode_laid_out(format: u16, body: &[u8], lanes: &[Lanes]) -> Result<state::S
     Ok(state::State { rules: state::Rules::of_format(format), ..state? })
 }
 
-/// Appends `rest`, the body of a format's additions, and the length of `rest` as 4 bytes, little-endian.
+/// Appends `rest` to the encoding of an earlier format, followed by the length of `rest` as 4 bytes, little-endian.
+/// `rest` encodes the additions of a later format.
 fn append(mut earlier: Vec<u8>, rest: &[u8]) -> Vec<u8> {
     let length = u32::try_from(rest.len()).expect("what a format adds is bounded");
     earlier.extend_from_slice(rest);
@@ -137,7 +140,8 @@ fn append(mut earlier: Vec<u8>, rest: &[u8]) -> Vec<u8> {
     earlier
 }
 
-/// Splits a body that [`append`] has joined. Returns the body of the earlier format and the body of the additions.
+/// Splits a body that [`append`] has joined. Returns the encoding of the earlier format and the encoding of the
+/// additions.
 fn split(body: &[u8]) -> Result<(&[u8], &[u8]), Malformed> {
     let short = || Malformed("the state ends early".to_owned());
     let (body, length) = body.split_last_chunk().ok_or_else(short)?;
@@ -159,7 +163,7 @@ fn decode_state_v5(body: &[u8], lanes: &[Lanes]) -> Result<state::State, Malform
     Ok(decoded.map_err(malformed)?.into_core(lanes)?)
 }
 
-/// Copies the body to an aligned address, which an archive needs. Bytes of a file or a socket lie at any address.
+/// Copies the body to an aligned address, which rkyv needs. Bytes from a file or a socket may be at any address.
 fn aligned(body: &[u8]) -> AlignedVec<16> {
     let mut aligned = AlignedVec::with_capacity(body.len());
     aligned.extend_from_slice(body);
@@ -170,7 +174,7 @@ fn malformed(error: rancor::Error) -> Malformed {
     Malformed(error.to_string())
 }
 
-/// Description of a decoded body that contradicts the format although its bytes are intact.
+/// Description of the fault of a decoded body that does not match the format although its bytes are intact.
 type Contradiction = &'static str;
 
 #[cfg(test)]

@@ -1,11 +1,13 @@
-//! Requests of operators at the admin port of a follower, forwarded to the leader over the ports for peers.
+//! Forwarding of operators' requests. A follower receives them at its admin port and forwards them to the leader over
+//! the ports for peers.
 //!
-//! An admin port is on loopback or on a network of operators. So an operator may be able to reach the admin port of a
-//! follower, but not the admin port of the leader. One layer in front of all services of the port forwards the
-//! requests. The messages stay encoded.
+//! An admin port is open only on the loopback interface or on a network of operators. So an operator may be able to
+//! reach the admin port of a follower, but not the admin port of the leader. One layer in front of all services of the
+//! admin port forwards the requests. It does not decode their messages.
 //!
-//! **Invariant:** the port for peers has no service of operators. A forwarded request arrives in [`ForwardService`]. It
-//! is accepted only from a store of the same set, and the rights of the sender that it states are checked again.
+//! **Invariant:** the port for peers offers no service of operators. A forwarded request arrives there as a call of
+//! [`ForwardService`]. This service accepts calls only from stores of the same set, and checks the rights of the
+//! original sender, whose identity the forwarded request states.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -32,13 +34,14 @@ use tonic::{Request, Response, Status};
 use crate::leader_link::LeaderHop;
 use crate::sender::sender;
 
-/// Maximum number of bytes that a [`ForwardRequest`] or [`ForwardResponse`] adds to the message in it.
+/// Maximum number of bytes by which a [`ForwardRequest`] or [`ForwardResponse`] is longer than the message in it.
 pub(crate) const ENVELOPE_BYTES: usize = 1024;
 
-/// Encoded messages of a response.
+/// Stream of the encoded messages of a response.
 type Messages = BoxStream<'static, Result<Bytes, Status>>;
 
-/// The services of an admin port, behind a layer that forwards requests if another member leads.
+/// Services of an admin port, with a layer in front of them that forwards requests to the leader if another member
+/// leads.
 #[derive(Clone)]
 pub(crate) struct AdminPort {
     pub(crate) services: Routes,
@@ -67,10 +70,11 @@ impl Service<http::Request<Body>> for AdminPort {
     }
 }
 
-/// Handler of one request: forwards it to the leader, or dispatches it locally.
+/// Handler of one request at the admin port. It forwards the request to the leader, or passes it to the services of
+/// this member if no other member leads.
 struct AtLeader {
     port: AdminPort,
-    /// Path of its method.
+    /// Path of the requested method.
     method: String,
 }
 
@@ -95,7 +99,8 @@ impl ServerStreamingService<Bytes> for AtLeader {
     }
 }
 
-/// Dispatches an encoded request to the services of this member.
+/// Passes an encoded request to the service of this member that has the method `method`, and returns the encoded
+/// response.
 async fn dispatch(services: Routes, method: &str, request: Request<Bytes>) -> Result<Response<Messages>, Status> {
     let path: PathAndQuery =
         method.parse().map_err(|_| Reason::Malformed.status(format!("{method:?} is no path of a method")))?;
@@ -107,10 +112,10 @@ async fn dispatch(services: Routes, method: &str, request: Request<Bytes>) -> Re
     Ok(services.server_streaming(request, path, Encoded).await?.map(StreamExt::boxed))
 }
 
-/// The forwarding service, at the port for peers.
+/// Service at the port for peers that receives forwarded requests.
 #[derive(Clone)]
 pub(crate) struct ForwardServer {
-    /// The services of the admin port.
+    /// Services of the admin port that process the forwarded requests.
     pub(crate) services: Routes,
     pub(crate) set: Arc<str>,
 }
@@ -135,7 +140,7 @@ impl ForwardService for ForwardServer {
     }
 }
 
-/// Codec of messages that stay encoded.
+/// Codec that passes messages on as bytes, without decoding them.
 #[derive(Clone, Copy, Default)]
 struct Encoded;
 

@@ -1,4 +1,4 @@
-//! Entry points of the fuzzer, with the store's own commands and states.
+//! Entry points of the fuzzer, for the store's own commands and states.
 
 use crate::replicated_set::SetState;
 

@@ -1,16 +1,18 @@
-//! Requests that reach a follower, forwarded to the leader once, within the rest of their deadline.
+//! Forwarding of requests from a follower to the leader. A request is forwarded only once, and only within the rest of
+//! its deadline.
 //!
-//! An AllocSvr, an operator or another set's store may be unable to reach the leader, although the sender and the
-//! leader both reach the same follower. If that follower did not forward the requests, they would fail until leadership
-//! moves, although a majority of the store is healthy.
+//! An AllocSvr, an operator or another set's store may be unable to reach the leader, although a follower can reach
+//! both the sender and the leader. If that follower did not forward the requests, they would fail until another member
+//! leads, although a majority of the store is healthy.
 //!
-//! **Invariant:** a response comes from the leader, after the leader has applied the entry. A follower never responds
-//! from its own state. If the follower cannot reach the leader, it refuses with LEADER_UNREACHABLE and does not name
-//! the leader. Otherwise a caller that cannot reach the leader either would alternate between leader and follower. A
-//! forwarded request carries [`FORWARDED_BY`] and is never forwarded again. A copy of a request may arrive late or
-//! twice, as on any network, but every command can be repeated.
+//! **Invariant:** the response to a forwarded request comes from the leader, after the leader has applied the command.
+//! A follower never responds from its own state. If the follower cannot reach the leader, it refuses the request with
+//! LEADER_UNREACHABLE, and this error does not contain the leader's address. Otherwise a caller that cannot reach the
+//! leader either would alternate between the follower and the leader. A forwarded request carries [`FORWARDED_BY`], and
+//! no member forwards it again. As on any network, a copy of a request may arrive late or twice, but this is harmless
+//! because every command can be applied repeatedly.
 //!
-//! A service forwards a request like this:
+//! A service forwards a request as in this example:
 //!
 //! ```ignore
 //! match self.leader.hop(request.metadata())? {
@@ -36,18 +38,18 @@ use tonic::{Code, Request, Response, Status};
 use crate::replicated_set::SetState;
 use crate::sender::state_sender;
 
-/// Metadata of a forwarded request: the Raft id of the member that forwards it.
+/// Metadata key of a forwarded request. Its value is the Raft id of the member that forwards it.
 const FORWARDED_BY: &str = "seqsvr-forwarded-by";
 
-/// Maximum number of requests that a member forwards concurrently. They hold at most 128 MiB, if each has 128 KiB. The
-/// renewals and raises of a set of 400 AllocSvrs need a few hundred concurrent requests.
+/// Maximum number of requests that a member forwards at the same time. If each request has 128 KiB, they take 128 MiB.
+/// The renewals and raises of a set with 400 AllocSvrs need a few hundred requests at the same time.
 const MAX_FORWARDED: usize = 1_024;
 
-/// Metadata of a gRPC caller's deadline.
+/// Metadata key with which a gRPC caller states its timeout.
 const GRPC_TIMEOUT: &str = "grpc-timeout";
 
-/// The connection from a member to the leader, opened once the member is loaded. Clones share the connection and the
-/// limit on concurrent requests.
+/// Gate of the connection from this member to the leader. It opens once the member is loaded. Clones share the
+/// connection and the limit on concurrent requests.
 #[derive(Clone)]
 pub(crate) struct LeaderHop(pub(crate) Gate<LeaderLink>);
 
@@ -56,14 +58,14 @@ pub(crate) struct LeaderLink {
     raft: RaftHandle<SetState>,
     /// Names of the set and of the member in metrics.
     names: (String, String),
-    /// Timeout of a request without a deadline.
+    /// Timeout of a forwarded request whose caller stated none.
     timeout: Duration,
-    /// Address of the leader of the last request, and the connection to it.
+    /// Address of the leader to which the last request was forwarded, and the connection to it.
     channel: Mutex<Option<(String, Channel)>>,
     permits: Arc<Semaphore>,
 }
 
-/// One request that is to be forwarded to the leader.
+/// Permission and connection to forward one request to the leader.
 pub(crate) struct Hop<'a> {
     link: &'a LeaderLink,
     leader: u64,
@@ -74,19 +76,20 @@ pub(crate) struct Hop<'a> {
 }
 
 impl LeaderHop {
-    /// Returns the hop with which a request is forwarded to the leader. `metadata` is the request's metadata. Returns
-    /// `None` if this member must respond itself, because it leads, knows no leader, is starting, or received a request
-    /// that was forwarded already.
+    /// Returns the [`Hop`] with which the request with the metadata `metadata` is forwarded to the leader. Returns
+    /// `None` if this member must process the request itself, because it leads, knows no leader, is starting, or
+    /// received a request that was already forwarded.
     ///
     /// # Errors
-    /// `LEADER_UNREACHABLE` or `NOT_LEADER`.
+    /// `LEADER_UNREACHABLE` if no messages of the leader arrive here, or `NOT_LEADER` if too many requests are being
+    /// forwarded.
     pub(crate) fn hop(&self, metadata: &MetadataMap) -> Result<Option<Hop<'_>>, Status> {
         let Some(link) = self.0.peek() else { return Ok(None) };
         if metadata.contains_key(FORWARDED_BY) {
             return Ok(None);
         }
         let Some((leader, addr)) = link.raft.other_leader() else { return Ok(None) };
-        // A silent leader does not respond; the caller better retries at another member.
+        // No messages of the leader arrive here, so it would not respond. The caller should retry at another member.
         if let quorum @ QuorumStatus::Leaderless { .. } = link.raft.quorum() {
             link.count("unreachable");
             return Err(link.unreachable(leader, &addr, Code::Unavailable, &quorum.to_string()));
@@ -99,7 +102,8 @@ impl LeaderHop {
         Ok(Some(Hop { link, leader, addr, channel, timeout, _permit: permit }))
     }
 
-    /// Returns the addresses of the store's members, starting with this member; empty while the member is starting.
+    /// Returns the addresses of the store's members, beginning with this member. The list is empty while this member is
+    /// starting.
     pub(crate) fn stores(&self) -> Vec<String> {
         self.0.peek().map(|link| link.raft.member_addrs()).unwrap_or_default()
     }
@@ -121,8 +125,8 @@ impl LeaderLink {
         Ok(channel)
     }
 
-    /// Returns the refusal `LEADER_UNREACHABLE`. Its metadata does not name the leader's address, for the reason in the
-    /// documentation of this module.
+    /// Returns the error `LEADER_UNREACHABLE`. Its metadata does not contain the leader's address, for the reason in
+    /// the documentation of this module.
     fn unreachable(&self, leader: u64, addr: &str, code: Code, why: &str) -> Status {
         let text = format!("store {leader} at {addr} leads, and this follower cannot forward the request to it: {why}");
         Reason::LeaderUnreachable.status_as(code, text)
@@ -136,11 +140,11 @@ impl LeaderLink {
 }
 
 impl Hop<'_> {
-    /// Forwards a request by `call`, which sends it on the channel to the leader. Returns the leader's response or
-    /// refusal, or a refusal of this member if the leader sent neither.
+    /// Forwards a request to the leader. `call` sends the request on the given channel. Returns the leader's response
+    /// or its error, or an error of this member if it received neither.
     ///
     /// # Errors
-    /// The leader's refusal, or `LEADER_UNREACHABLE`.
+    /// The leader's error, or `LEADER_UNREACHABLE`.
     pub(crate) async fn forward<Q, R, F>(
         self,
         request: Request<Q>,
@@ -158,10 +162,10 @@ impl Hop<'_> {
         forwarded.metadata_mut().insert(FORWARDED_BY, me.parse().expect("a number is a metadata value"));
         let Hop { link, leader, addr, channel, timeout, _permit } = self;
         let outcome = match tokio::time::timeout(timeout, call(channel, forwarded)).await {
-            // Only the message is passed on, because the leader's headers belong to the connection between the two
-            // members.
+            // Only the message is passed on to the caller, because the leader's headers concern the connection between
+            // the two members.
             Ok(Ok(response)) => Ok(Response::new(response.into_inner())),
-            // A status with a reason comes from the leader, a status without a reason from the connection.
+            // A status with a reason comes from the leader, and a status without a reason comes from the connection.
             Ok(Err(refusal)) if status::reason(&refusal).is_some() => Err(refusal),
             Ok(Err(refusal)) => Err(link.unreachable(leader, &addr, Code::Unavailable, refusal.message())),
             Err(_) => {
@@ -174,11 +178,12 @@ impl Hop<'_> {
     }
 }
 
-/// Parses the timeout in the caller's gRPC metadata. Returns `None` if the timeout is missing or malformed.
+/// Parses the timeout that the caller states in the gRPC metadata. Returns `None` if the timeout is missing or
+/// malformed.
 fn stated_timeout(metadata: &MetadataMap) -> Option<Duration> {
     let stated = metadata.get(GRPC_TIMEOUT)?.to_str().ok()?;
     let (number, unit) = stated.split_at_checked(stated.len().checked_sub(1)?)?;
-    // At most eight digits by the gRPC specification, so no product below overflows.
+    // The gRPC specification allows at most eight digits, so no product below overflows.
     let number = (number.len() <= 8).then(|| number.parse::<u64>().ok())??;
     Some(match unit {
         "H" => Duration::from_secs(number * 3_600),

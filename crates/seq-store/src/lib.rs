@@ -1,26 +1,27 @@
-//! StoreSvr: the ceilings and owners of a set, replicated by [`seq_raft`].
+//! StoreSvr, which holds the durable state of a set: the ceilings, the owners and epochs of its sections, its nodes,
+//! and its migrations. The members of a StoreSvr replicate this state with [`seq_raft`].
 //!
-//! Every request of an AllocSvr takes the same path. `control::service` checks the request, `replicated_set` proposes
-//! it as one entry of the log, every member applies the entry with [`seq_core::state::State::apply`], and the proposing
-//! member responds with the output.
+//! Every request of an AllocSvr that changes the state takes the same path. `control::service` checks the request,
+//! `replicated_set` proposes it as a command, every member applies the command with [`seq_core::state::State::apply`],
+//! and the member that proposed the command responds with its output.
 //!
 //! | module | subject |
 //! |---|---|
-//! | `store` | a member from its configuration to its end |
-//! | `control` | requests of AllocSvrs |
-//! | `leader_link` | requests that reach a follower, forwarded to the leader |
-//! | `arbiter` | proposes owners, on the leader |
-//! | `forward` | requests of operators at the admin port of a follower, forwarded to the leader |
-//! | `admin` | requests of operators |
-//! | `preconditions` | preconditions of operators' plans |
-//! | `set_admin` | requests of operators about sets and migrations |
-//! | `backup` | backups of a set, and members restored from a backup |
+//! | `store` | start, run and stop of a member |
+//! | `control` | service for the requests of AllocSvrs |
+//! | `leader_link` | how a follower forwards requests to the leader |
+//! | `arbiter` | task of the leader that proposes the owners of sections |
+//! | `forward` | how a follower forwards the requests of operators at its admin port to the leader |
+//! | `admin` | services for operators: status, events, AllocSvrs, balancing |
+//! | `preconditions` | fingerprints of the preconditions on which operators' plans depend |
+//! | `set_admin` | services for operators: sets, migrations, series |
+//! | `backup` | backups of a set, and restores of members from a backup |
 //! | `between` | requests between the stores of different sets, and migrations |
-//! | `definition` | the set and its lease terms, compared with the set file |
-//! | `encoding` | formats of commands and states |
+//! | `definition` | definition and lease terms of the set, and their comparison with the set file |
+//! | `encoding` | formats in which commands and states are encoded |
 //!
-//! **Architecture Invariant:** every response is from a committed and applied entry. No service responds from a state
-//! that a member merely expects, and no clock decides which entries are applied.
+//! **Architecture Invariant:** a service reports a change as made only after its command is committed and applied. No
+//! member responds with a result that it merely predicts, and no clock decides which commands are applied.
 
 mod admin;
 mod arbiter;

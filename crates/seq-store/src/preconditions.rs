@@ -1,9 +1,9 @@
-//! Preconditions of operators' plans, for changes that are commands in the set's log. The preconditions of membership
-//! changes are in the crate of the replicated log (`seq_raft`).
+//! Fingerprints of the preconditions of operators' plans, for changes that are commands in the set's log. The
+//! preconditions for changes of the store's members are in the crate `seq_raft`.
 //!
 //! **Invariant:** a leader compares the preconditions while it holds the guard of
-//! [`seq_raft::RaftHandle::begin_change`], and proposes the command before it releases the guard. So the compared
-//! values still hold when the command is applied (`docs/adr/0027-plans-are-compared-by-the-leader.md`).
+//! [`seq_raft::RaftHandle::begin_change`], and proposes the command before it releases the guard. So the preconditions
+//! still hold when the command is applied (`docs/adr/0027-plans-are-compared-by-the-leader.md`).
 
 use std::collections::BTreeSet;
 
@@ -14,8 +14,8 @@ use seq_proto::Reason;
 use seq_raft::{ChangeGuard, RaftHandle, StateMachine};
 use tonic::Status;
 
-/// Conditions of a change that an operator requests. They are whether the change is a dry run, and the fingerprint of
-/// the plan that the change requires.
+/// Conditions in an operator's request for a change: whether the change is a dry run, and the fingerprint of the plan
+/// that the operator has seen.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Required {
     pub(crate) dry_run: bool,
@@ -27,7 +27,7 @@ impl Required {
         Required { dry_run, plan: Fingerprint(plan) }
     }
 
-    /// Begins the change, unless it is a dry run.
+    /// Returns a guard that excludes other changes, or `None` if the request is a dry run.
     pub(crate) async fn begin<'a, M: StateMachine>(
         &self,
         raft: &'a RaftHandle<M>,
@@ -35,66 +35,68 @@ impl Required {
         if self.dry_run { Ok(None) } else { raft.begin_change().await.map(Some) }
     }
 
-    /// Refuses with `STALE_PLAN` if the plan has another fingerprint now.
+    /// Returns the error `STALE_PLAN` if `now`, the fingerprint of the plan that is computed now, differs from the
+    /// fingerprint in the request.
     pub(crate) fn check(&self, now: Fingerprint) -> Result<(), Status> {
         self.plan.check(now).map_err(|stale| Reason::StalePlan.status(stale.to_string()))
     }
 }
 
-/// Returns the fingerprint of the set's id and lineage. A restore from a backup changes the lineage.
+/// Returns a fingerprint of the set's id and its lineage. A restore from a backup changes the lineage.
 pub(crate) fn history(state: &State) -> u64 {
     of("history", state).fingerprint().0
 }
 
-/// Returns the fingerprint of the preconditions of a drain. It covers the set, its lineage, the node, whether the node
-/// is drained, and the other nodes that could own the node's sections.
+/// Returns the fingerprint of the preconditions for draining a node. It covers the set with its lineage, the node's
+/// name, whether the node is already drained, and the other nodes that could own the node's sections.
 pub(crate) fn drain(state: &State, name: &str, was: bool, left: &BTreeSet<NodeId>) -> Fingerprint {
     of("drain", state).text(name).flag(was).numbers(left.iter().map(|id| id.0.into())).fingerprint()
 }
 
-/// Returns the fingerprint of the preconditions for ending a drain. It covers the set, its lineage, the node, and
-/// whether the node is drained.
+/// Returns the fingerprint of the preconditions for ending the drain of a node. It covers the set with its lineage, the
+/// node's name, and whether the node is drained.
 pub(crate) fn undrain(state: &State, name: &str, was: bool) -> Fingerprint {
     of("undrain", state).text(name).flag(was).fingerprint()
 }
 
-/// Returns the fingerprint of a planned move of sections to `node`. It covers the set, its lineage, `node`, and for
-/// each section the node to which an operator moved it last, if any.
+/// Returns the fingerprint of the preconditions for moving sections to `node`. It covers the set with its lineage,
+/// `node`, and for each section the node to which an operator last moved it, if any.
 pub(crate) fn move_sections(state: &State, node: &str, sections: &BTreeSet<SectionId>) -> Fingerprint {
     let moved = |section: &SectionId| [section.0, state.balancing.moved(*section).map_or(0, |node| node.0)];
     let numbers = sections.iter().flat_map(moved).map(u64::from);
     of("move sections", state).text(node).numbers(numbers).fingerprint()
 }
 
-/// Returns the fingerprint of the preconditions for pausing balancing or ending its pause. It covers the set, its
-/// lineage, the requested change, and whether balancing is paused.
+/// Returns the fingerprint of the preconditions for pausing balancing or ending its pause. It covers the set with its
+/// lineage, which of the two is requested, and whether balancing is paused now.
 pub(crate) fn pause_balancing(state: &State, wanted: bool) -> Fingerprint {
     of("pause balancing", state).flag(wanted).flag(state.balancing.paused().is_some()).fingerprint()
 }
 
-/// Returns the fingerprint of the preconditions of a change of the lease terms. It covers the set, its lineage, the
-/// terms in force, and the requested terms.
+/// Returns the fingerprint of the preconditions for changing the lease terms. It covers the set with its lineage, the
+/// present terms, and the requested terms.
 pub(crate) fn terms(state: &State, wanted: Option<Terms>) -> Fingerprint {
     let ms = |terms: Terms| u64::try_from(terms.lease_wait.as_millis()).unwrap_or(u64::MAX);
     of("terms", state).number(ms(state.terms())).numbers(wanted.map(ms)).fingerprint()
 }
 
-/// Returns the fingerprint of the preconditions for closing a set. It covers the set, its lineage, whether the set is
-/// open, and its number of sections.
+/// Returns the fingerprint of the preconditions for closing a set. It covers the set with its lineage, whether the set
+/// is open, closing or closed, and the number of its sections.
 pub(crate) fn close(state: &State) -> Fingerprint {
     of("close", state).number(state.closing as u64).number(state.sections.residents().count() as u64).fingerprint()
 }
 
-/// Returns the fingerprint of the preconditions for forgetting another set. It covers this set, its lineage, and the
-/// other set with the lineage and the name that the other set has stated.
+/// Returns the fingerprint of the preconditions for forgetting another set. It covers this set with its lineage, and
+/// the other set's id, name and lineage as the other set last stated them.
 pub(crate) fn forget(state: &State, set: SetId) -> Fingerprint {
     let facts = state.sets.get(&set).and_then(|peer| peer.facts.as_ref());
     let (name, lineage) = facts.map_or(("", 0), |facts| (&facts.name, facts.lineage.0));
     of("forget", state).number(set.0).text(name).number(lineage).fingerprint()
 }
 
-/// Returns the fingerprint of the preconditions of a new series. It covers the set, its lineage, its layout, and the
-/// series. It does not cover the time, because the change has another time than its dry run.
+/// Returns the fingerprint of the preconditions for creating a series. It covers the set with its lineage, its layout,
+/// and the name, shape and lanes of the series. It does not cover the series' creation time, because that time differs
+/// between the dry run and the change.
 pub(crate) fn create_series(state: &State, create: &CreateSeries) -> Fingerprint {
     let layout = state.set.as_ref().map_or(0, |set| set.layout.id().0);
     let mut lanes = Vec::new();
@@ -103,15 +105,15 @@ pub(crate) fn create_series(state: &State, create: &CreateSeries) -> Fingerprint
     of("create series", state).number(layout).text(&create.name).numbers(bytes).fingerprint()
 }
 
-/// Returns the fingerprint of the preconditions for retiring a series. It covers the set, its lineage, the series, and
-/// whether the series is retired.
+/// Returns the fingerprint of the preconditions for retiring a series. It covers the set with its lineage, the name of
+/// the series, and whether the series is already retired.
 pub(crate) fn retire_series(state: &State, name: &str) -> Fingerprint {
     of("retire series", state).text(name).flag(state.series(name).is_some_and(|series| series.retired)).fingerprint()
 }
 
-/// Returns the fingerprint of the preconditions for handing the creation of series over to another set. It covers this
-/// set, its lineage, its layout, the previous layout writer, and the other set with the lineage and the name that the
-/// other set has stated.
+/// Returns the fingerprint of the preconditions for making another set the layout writer. It covers this set with its
+/// lineage, its layout, the present layout writer, and the other set's id, name and lineage as the other set last
+/// stated them.
 pub(crate) fn layout_writer(state: &State, to: SetId) -> Fingerprint {
     let layout = state.set.as_ref().map_or(0, |set| set.layout.id().0);
     let before = state.layout_writer().map(|writer| [writer.term, writer.from.0, writer.set.0]);

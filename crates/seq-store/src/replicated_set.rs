@@ -1,4 +1,4 @@
-//! The store's state machine, and the handle through which its services propose commands and read the state.
+//! The store's state machine, and the handle with which its services propose commands and read the state.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,12 +11,13 @@ use seq_raft::{AppliedState, Malformed, Observer, ProposeError, RaftHandle, Stat
 use crate::section_writes::SectionWrites;
 use crate::{encoding, preconditions};
 
-/// [`State`] as the state machine of the replicated log. Benches, simulations and fuzzers use it without a log.
+/// Replicated state of a set: [`State`] as the state machine of the Raft log. Benches, simulations and fuzzers also use
+/// this type without a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SetState(pub State);
 
 impl Default for SetState {
-    /// Returns the state of a group whose format was never raised, with the rules of the group's first format.
+    /// Returns the initial state of a group whose format was never raised. It follows the rules of the first format.
     fn default() -> SetState {
         SetState(State { rules: Rules::of_format(SetState::FIRST_FORMAT), ..State::default() })
     }
@@ -68,7 +69,8 @@ impl StateMachine for SetState {
     }
 }
 
-/// Counter of accepted raises in the entries applied since the start. Clones share the counter.
+/// Counter of the ceilings that were raised by the entries that this member has applied since its start, in total and
+/// for each section. Clones share the counter.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RaisesApplied {
     count: Arc<AtomicU64>,
@@ -76,8 +78,7 @@ pub(crate) struct RaisesApplied {
 }
 
 impl RaisesApplied {
-    /// Returns an observer that counts the accepted raises in the output of each command, in total and for each
-    /// section.
+    /// Returns an observer of applied commands that counts the accepted raises in each command's output.
     pub(crate) fn observer(&self) -> Observer<SetState> {
         let RaisesApplied { count, writes } = self.clone();
         Box::new(move |command, answer| {
@@ -93,15 +94,16 @@ impl RaisesApplied {
     }
 }
 
-/// Milliseconds for which a noted time is precise enough for the events after it.
+/// Maximum age, in milliseconds, of the last time that was noted in the log. If it is older, the time is noted again
+/// before the next event.
 const TIME_SERVES_MS: u64 = 1_000;
 
-/// The replicated set on one member. Clones are handles on the same member.
+/// Handle of one member on its replicated set. Clones are handles on the same member.
 #[derive(Clone)]
 pub(crate) struct ReplicatedSet {
     raft: RaftHandle<SetState>,
     raises: RaisesApplied,
-    /// The time that this member noted last, in milliseconds since 1970.
+    /// Time that this member last noted in the log, in milliseconds since 1970.
     noted_ms: Arc<AtomicU64>,
 }
 
@@ -110,11 +112,11 @@ impl ReplicatedSet {
         ReplicatedSet { raft, raises, noted_ms: Arc::default() }
     }
 
-    /// Proposes a command and waits until this member has applied it. Cancel safe, but the command may still be
-    /// committed if the future is dropped.
+    /// Proposes a command and waits until this member has applied it. If the future is dropped, the command may still
+    /// be committed.
     ///
     /// # Errors
-    /// [`ProposeError`]; every command can be repeated.
+    /// [`ProposeError`]. The caller may propose the command again, because every command can be applied repeatedly.
     pub(crate) async fn propose<C: Replicated>(&self, command: C) -> Result<C::Output, ProposeError> {
         let command = command.into();
         let mut span = self.applying(&command);
@@ -126,8 +128,8 @@ impl ReplicatedSet {
         Ok(C::output(answer?))
     }
 
-    /// Begins the span of a command, which lasts from the proposal until the command is applied. There is no span if
-    /// the request of the command is not traced.
+    /// Begins the trace span of a command. The span lasts from the proposal until this member has applied the command.
+    /// There is no span if the request that caused the command is not traced.
     fn applying(&self, command: &Command) -> Span {
         let mut span = traces::child("apply");
         if !span.is_none() {
@@ -139,10 +141,10 @@ impl ReplicatedSet {
         span
     }
 
-    /// Notes the time in the log before a command that may add an event, at most once a second. The note and the
-    /// command are proposed together, so the command does not wait for the note.
+    /// Proposes a note of the current time before a command that may add an event to the event log, at most once in a
+    /// second. The note and the command are proposed at the same time, so the command does not wait for the note.
     async fn note_time(&self, command: &Command) -> Result<(), ProposeError> {
-        // Checked first, because raises are most of the commands, and add none.
+        // This is checked first, because most commands are raises, which add no event.
         if !command.may_add_event() || !self.keeps_events() {
             return Ok(());
         }
@@ -154,27 +156,28 @@ impl ReplicatedSet {
         self.raft.propose(&Note { unix_ms, about: Noted::Time }.into()).await.map(drop)
     }
 
-    /// Returns whether the group's format has events, and this member may note them because it leads.
+    /// Returns whether this member must note events: the group's format has an event log, and this member leads.
     pub(crate) fn keeps_events(&self) -> bool {
         self.raft.is_leader() && self.raft.state().format() >= Note::SINCE
     }
 
-    /// Calls `read` with the applied state. No entry is applied during `read`, so `read` must be short.
+    /// Calls `read` with the applied state, and returns the result. No entry is applied during `read`, so `read` must
+    /// be short.
     pub(crate) fn read<T>(&self, read: impl FnOnce(&State) -> T) -> T {
         read_state(self.raft.state(), read)
     }
 
-    /// Returns the number of ceilings raised by the entries applied since the start.
+    /// Returns the number of ceilings that were raised by the entries applied since this member's start.
     pub(crate) fn raises_applied(&self) -> u64 {
         self.raises.get()
     }
 
-    /// Returns the writes of sections in the entries applied since the start.
+    /// Returns the writes of each section in the entries applied since this member's start.
     pub(crate) fn writes(&self) -> &SectionWrites {
         &self.raises.writes
     }
 
-    /// Returns the handle of the group's member.
+    /// Returns the handle on the member of the Raft group.
     pub(crate) fn raft(&self) -> &RaftHandle<SetState> {
         &self.raft
     }
@@ -186,7 +189,7 @@ impl fmt::Debug for ReplicatedSet {
     }
 }
 
-/// Reads a state for which no handle exists yet.
+/// Calls `read` with an applied state for which no [`ReplicatedSet`] exists yet, and returns the result.
 pub(crate) fn read_state<T>(state: &AppliedState<SetState>, read: impl FnOnce(&State) -> T) -> T {
     state.read(|state| read(&state.0))
 }

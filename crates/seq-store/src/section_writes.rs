@@ -1,5 +1,6 @@
-//! Writes of sections over time, on every member. They are the raises that were applied, and the distances by which
-//! ceilings moved. They do not depend on the owners of the sections, so they are complete even if an owner was lost.
+//! History of the writes of each section, which every member records: the number of raises that were applied, and the
+//! amount by which the ceiling grew. The members record it themselves instead of asking the owners of the sections, so
+//! the history is complete even if an owner fails.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,23 +16,25 @@ use seq_kit::wall_clock;
 use seq_proto::activity::{Extract, Times};
 use seq_proto::v1::{ListActivityRequest, ListActivityResponse};
 
-/// Interval at which writes are recorded, which is one column of the finest resolution of the history.
+/// Interval at which writes are recorded. At its finest resolution, the history has one column for each interval.
 const INTERVAL: Duration = Duration::from_secs(5);
 
-/// Maximum number of sections that are read at once. It is small, because no entry is applied during the read.
+/// Maximum number of sections whose ceilings are read at once. It is small, because no log entry is applied during the
+/// read.
 const AT_ONCE: usize = 256;
 
-/// Writes of the sections since this member was started. Clones share the writes.
+/// History of the writes of each section since this member's start. Clones share the history.
 #[derive(Clone, Debug)]
 pub(crate) struct SectionWrites(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
     started: Instant,
-    /// Wall clock at the start, in milliseconds since 1970. Later times are this value plus the time since the start.
+    /// Time on the wall clock at the member's start, in milliseconds since 1970. Later times are computed as this value
+    /// plus the time since the start.
     started_ms: u64,
-    /// Number of raises of each section since the last recording, by section, up to the last section that was raised.
-    /// It is an array, so that counting an applied raise is fast.
+    /// Number of raises of each section since the writes were last recorded, indexed by section. It is an array, so
+    /// that an applied raise is counted fast.
     applied: Mutex<Vec<u32>>,
     activity: Mutex<Activity>,
     /// Time between the last two recordings, in milliseconds.
@@ -53,12 +56,12 @@ impl Default for SectionWrites {
 }
 
 impl SectionWrites {
-    /// Counts the raises that a command made.
+    /// Counts the accepted raises of an applied command.
     pub(crate) fn applied(&self, command: &Command, answer: &Answer) {
         let (Command::Raise(raises), Answer::Raised(Ok(ceilings))) = (command, answer) else { return };
         let mut applied = self.0.applied.lock();
         for (raise, _) in raises.raises.iter().zip(ceilings).filter(|(_, ceiling)| ceiling.is_some()) {
-            // The state has accepted the raise, so the section is in the layout.
+            // The state has accepted the raise, so the section is in the layout and its number is bounded.
             let section = raise.section.0 as usize;
             if applied.len() <= section {
                 applied.resize(section + 1, 0);
@@ -67,8 +70,8 @@ impl SectionWrites {
         }
     }
 
-    /// Records the writes of every interval until the future is dropped. `read` returns the [`ceilings`] of the applied
-    /// state, beginning with the given section.
+    /// Records the writes once in each interval until the future is dropped. `read` returns the [`ceilings`] in the
+    /// applied state, beginning with the section that it is given.
     pub(crate) async fn record(self, read: impl Fn(SectionId) -> Vec<(SectionId, Seq)>) {
         let mut before = BTreeMap::new();
         let mut tick = tokio::time::interval(INTERVAL);
@@ -85,7 +88,7 @@ impl SectionWrites {
             }
             let now_ms = self.now_ms();
             let ms = u32::try_from(now_ms - at).unwrap_or(u32::MAX);
-            // Off the runtime, because it takes milliseconds in a set of many sections.
+            // This step runs on a blocking thread, because it takes milliseconds in a set with many sections.
             let writes = self.clone();
             let step = move || {
                 writes.step(&before, &now, now_ms, ms);
@@ -96,7 +99,8 @@ impl SectionWrites {
         }
     }
 
-    /// Records the writes between two readings of all ceilings.
+    /// Records the writes between two readings of all ceilings, `before` and `now`, which are `ms` milliseconds apart.
+    /// `now_ms` is the time of the second reading.
     fn step(&self, before: &BTreeMap<SectionId, Seq>, now: &BTreeMap<SectionId, Seq>, now_ms: u64, ms: u32) {
         let applied = std::mem::take(&mut *self.0.applied.lock());
         let mut activity = self.0.activity.lock();
@@ -107,7 +111,7 @@ impl SectionWrites {
             let writes = applied.get(section.0 as usize).copied().unwrap_or_default();
             match before.get(section) {
                 None => activity.enter(*section, false),
-                // A section that came in between brought its ceiling along, so it has no distance.
+                // A section that was not in `before` arrived with its ceiling, so it is entered without a growth.
                 Some(was) => {
                     let raised = ceiling.0.saturating_sub(was.0);
                     activity.record(*section, Figures { writes, raised, ms, numbers: 0 });
@@ -122,15 +126,15 @@ impl SectionWrites {
         self.0.started_ms + u64::try_from(self.0.started.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
-    /// Begins a response.
+    /// Returns a permit for one response of `ListActivity`.
     ///
     /// # Errors
-    /// [`TooManyReports`].
+    /// [`TooManyReports`] if too many responses are being created.
     pub(crate) fn begin_listing(&self) -> Result<Listing, TooManyReports> {
         self.0.limits.begin_listing()
     }
 
-    /// Returns the response of `ListActivity`, which takes milliseconds.
+    /// Returns the response of `ListActivity`. Creating it takes milliseconds.
     pub(crate) fn response(&self, request: &ListActivityRequest, set: &str, node: &str) -> ListActivityResponse {
         let times = Times::new(wall_clock::now_ms(), self.now_ms());
         let mut response = ListActivityResponse {
@@ -146,7 +150,7 @@ impl SectionWrites {
     }
 }
 
-/// Returns the ceilings of up to [`AT_ONCE`] sections, beginning with the section `first`.
+/// Returns the ceilings of at most [`AT_ONCE`] sections of the set, beginning with the section `first`.
 pub(crate) fn ceilings(state: &State, first: SectionId) -> Vec<(SectionId, Seq)> {
     state.sections.residents_from(first).take(AT_ONCE).map(|(section, record)| (section, record.max_seq)).collect()
 }

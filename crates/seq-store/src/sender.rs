@@ -1,22 +1,22 @@
-//! The identity with which a request acts. It is the identity of the request's sender or, if a follower forwarded the
-//! request, of the first sender.
+//! The identity whose rights apply to a request. It is the identity of the request's sender. If a follower forwarded
+//! the request, it is the identity of the sender from which the follower received it.
 
 use seq_auth::{Identity, Role};
 use seq_kit::connection::Peer;
 use seq_proto::Reason;
 use tonic::{Request, Status};
 
-/// Metadata of a forwarded request with the identity of the first sender. It is accepted only if a store forwards the
-/// request.
+/// Metadata key of a forwarded request. Its value is the identity of the original sender. It is accepted only from a
+/// store.
 const SENDER: &str = "seqsvr-sender";
 
-/// Name of the principal on ports without TLS.
+/// Name that stands for the sender of a request on a port without TLS.
 const UNAUTHENTICATED: &str = "unauthenticated";
 
-/// Returns the identity with which a request acts; `None` without TLS.
+/// Returns the identity whose rights apply to a request, or `None` without TLS.
 ///
 /// # Errors
-/// A store forwarded the request with a malformed identity.
+/// `MALFORMED` if a store forwarded the request with a malformed identity.
 pub(crate) fn sender<T>(request: &Request<T>) -> Result<Option<Identity>, Status> {
     let Some(peer) = peer(request) else { return Ok(None) };
     match request.metadata().get(SENDER).filter(|_| peer.role() == Role::Store) {
@@ -28,7 +28,7 @@ pub(crate) fn sender<T>(request: &Request<T>) -> Result<Option<Identity>, Status
     }
 }
 
-/// Returns the identity with which a request acts, in its form for people.
+/// Returns the identity whose rights apply to a request, in the short form that is shown to people.
 ///
 /// # Errors
 /// The errors of [`sender`].
@@ -36,7 +36,7 @@ pub(crate) fn principal<T>(request: &Request<T>) -> Result<String, Status> {
     Ok(sender(request)?.map_or_else(|| UNAUTHENTICATED.to_owned(), |identity| identity.short()))
 }
 
-/// Adds the identity of a request's sender to the forwarded request.
+/// Adds the identity of the sender of `of` to the metadata of the request `forwarded`.
 pub(crate) fn state_sender<T, U>(of: &Request<T>, forwarded: &mut Request<U>) {
     if let Some(identity) = peer(of) {
         let text = identity.to_string().parse().expect("an identity is ASCII");
@@ -44,7 +44,7 @@ pub(crate) fn state_sender<T, U>(of: &Request<T>, forwarded: &mut Request<U>) {
     }
 }
 
-/// Returns the identity in the certificate of a request's connection; `None` without TLS.
+/// Returns the identity in the certificate of the connection on which a request arrived, or `None` without TLS.
 pub(crate) fn peer<T>(request: &Request<T>) -> Option<&Identity> {
     request.extensions().get::<Peer>().and_then(Peer::identity)
 }

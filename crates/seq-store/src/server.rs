@@ -1,4 +1,5 @@
-//! The gRPC ports of a member: for peers, for Raft and for operators. [`seq_proto::ports`] lists the services of each.
+//! The gRPC ports of a member: the port for peers, the port for Raft and the admin port. [`seq_proto::ports`] lists the
+//! services on each port.
 
 use std::io;
 use std::time::Duration;
@@ -44,20 +45,20 @@ use crate::forward::{AdminPort, ENVELOPE_BYTES, ForwardServer};
 use crate::leader_link::LeaderHop;
 use crate::set_admin::SetAdminServer;
 
-/// Flow-control window of one call in bytes. A batch of entries fits into the window, so the batch arrives without
-/// waiting for the receiver to read.
+/// Flow-control window of one call, in bytes. A batch of log entries fits into the window, so that the sender need not
+/// wait until the receiver has read a part of the batch.
 const STREAM_WINDOW: u32 = 4 * 1024 * 1024;
 
-/// Limits of one connection.
+/// Limits of one connection to a member.
 const BOUNDS: Bounds = Bounds {
     streams: 8_192,
     stream_window: STREAM_WINDOW,
-    // Space for several batches.
+    // The window has space for several batches.
     connection_window: 4 * STREAM_WINDOW,
     drain: Duration::from_secs(1),
 };
 
-/// The member's services.
+/// Services of a member, and the objects that they share.
 #[derive(Clone)]
 pub(crate) struct Services {
     pub(crate) admission: Admission,
@@ -71,9 +72,9 @@ pub(crate) struct Services {
     pub(crate) backup: BackupServer,
     pub(crate) audit: AuditServer,
     pub(crate) events: EventServer,
-    /// Records the changes of operators.
+    /// Recorder of the operations that change something for an operator.
     pub(crate) recorder: Gate<Recorder>,
-    /// Connection to the leader, for every service whose requests a follower forwards.
+    /// Connection to the leader, which is used by every service whose requests a follower forwards.
     pub(crate) leader: LeaderHop,
 }
 
@@ -99,7 +100,7 @@ impl Services {
         }
     }
 
-    /// Returns the checks of the health service, which hold if the member is loaded and its readiness checks hold.
+    /// Returns the checks of the health service. They succeed if the member is loaded and its readiness checks succeed.
     fn readiness(&self) -> Checks {
         let mut checks = Checks::new();
         let admin = self.admin.clone();
@@ -111,8 +112,8 @@ impl Services {
     }
 }
 
-/// Serves the port for peers, the port for Raft (if it is separate) and the admin port (if there is one), on the
-/// current runtime until the group shuts down.
+/// Starts serving the port for peers, the port for Raft if it is separate, and the admin port if there is one. They are
+/// served until the group `tasks` shuts down.
 pub(crate) fn serve(services: Services, set: &str, sockets: Sockets, tasks: &TaskGroup) -> io::Result<()> {
     let of_operators = services.of_operators();
     let forward = ForwardServer { services: of_operators.clone().prepare(), set: set.into() };
@@ -179,7 +180,7 @@ impl Services {
         Routes::new(control).add_service(inter_set).add_service(forward).add_service(self.status())
     }
 
-    /// Returns the services of [`ports::Port::Admin`] that the leader handles.
+    /// Returns the services of [`ports::Port::Admin`] whose requests the leader processes.
     fn of_operators(&self) -> Routes {
         let members = StoreAdminServiceServer::new(self.audited(&self.members));
         let nodes = NodeAdminServiceServer::new(self.audited(&self.nodes));
@@ -200,13 +201,14 @@ impl Services {
             .add_service(events.max_decoding_message_size(limits::MAX_REQUEST_BYTES))
     }
 
-    /// Returns a service whose changes are recorded.
+    /// Returns `service` with a wrapper that records its changes in the audit log.
     fn audited<S: Clone>(&self, service: &S) -> Audited<S> {
         Audited { inner: service.clone(), recorder: self.recorder.clone() }
     }
 }
 
-/// Returns the guard of a member's ports.
+/// Returns the guard of a member's ports, which decides from the caller's identity whether the caller may call a
+/// method.
 fn guard(node: &str, set: String) -> Guard {
     let denied = counter!(REQUESTS_DENIED_TOTAL, "node" => node.to_owned());
     let decide = move |path: &str, caller: Option<&Identity>| Called::by_path(path).check(caller, &set);

@@ -1,16 +1,16 @@
-//! The service through which operators create and close sets, and migrate sections between them.
+//! Services with which operators create and close sets, migrate sections between sets, and create and retire series.
 //!
 //! | module | subject |
 //! |---|---|
 //! | `sets` | creating, listing and closing sets |
-//! | `plan` | checks of a migration, in both directions |
-//! | `migrations` | starting and ending migrations, and their progress |
-//! | `sections` | records of sections |
+//! | `plan` | checks of a migration and of its possible rollback, before it starts |
+//! | `migrations` | starting, pacing, ending and listing migrations |
+//! | `sections` | listing the records of sections |
 //! | `series` | creating and retiring series |
-//! | `layout_writer` | handing the creation of series to another set |
+//! | `layout_writer` | making another set the layout writer |
 //!
-//! **Invariant:** only a leader that a majority acknowledges responds. Every change is one entry of the log. A refused
-//! request has changed nothing, and its refusal names the obstacle.
+//! **Invariant:** only a leader with a majority responds. Every change is one command in the log. A request that is
+//! refused has changed nothing, and the error names the obstacle.
 
 use std::sync::Arc;
 
@@ -42,13 +42,13 @@ mod sections;
 mod series;
 pub(crate) mod sets;
 
-/// The open service. Clones share its state.
+/// State of the services once the member is loaded. Clones share it.
 #[derive(Clone)]
 pub(crate) struct SetAdmin {
-    /// The set as its file declares it.
+    /// This set, as the set file declares it.
     declared: Arc<DeclaredSet>,
     between: Between,
-    /// Progress of migrations, as this member's driver observes it.
+    /// Receiver of the progress of migrations, as this member observes it while it leads.
     progress: watch::Receiver<Arc<Progress>>,
 }
 
@@ -61,7 +61,7 @@ impl SetAdmin {
         SetAdmin { declared, between, progress }
     }
 
-    /// Refuses on a member that does not lead a majority, because its state may be out of date.
+    /// Returns an error unless this member leads with a majority, because otherwise its state may be out of date.
     fn check_leads(&self) -> Result<(), Status> {
         let raft = self.between.replicated.raft();
         raft.check_quorum()?;
@@ -79,7 +79,8 @@ impl SetAdmin {
         Err(Reason::OtherSet.status(text))
     }
 
-    /// Reads the applied state, if the set is defined.
+    /// Calls `read` with the applied state and the set's definition, and returns the result. Returns an error while the
+    /// set is not defined.
     fn read<T>(&self, read: impl FnOnce(&State, &SetDefinition) -> T) -> Result<T, Status> {
         let read = self.between.replicated.read(|state| state.set.as_ref().map(|set| read(state, set)));
         read.ok_or_else(|| Reason::NoSet.status(self.declared.undefined()))
@@ -97,11 +98,11 @@ fn refused(refusal: &CommandRefusal) -> Status {
     Reason::of_command(refusal).status(refusal.to_string())
 }
 
-/// The service, opened once the member is loaded.
+/// The services, whose gate opens once the member is loaded.
 #[derive(Clone)]
 pub(crate) struct SetAdminServer(pub(crate) Gate<SetAdmin>);
 
-/// Calls the open service, and wraps its response.
+/// Calls a method of [`SetAdmin`], and wraps its result in a response.
 macro_rules! respond {
     ($self:ident, $request:ident, $method:ident) => {
         $self.0.get()?.$method($request.into_inner()).await.map(Response::new)

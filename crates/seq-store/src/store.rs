@@ -1,4 +1,5 @@
-//! A member of the store, from its configuration to its end: the replicated log with its services and tasks.
+//! Start, run and stop of a member of the store, which consists of the replicated log and of the services and tasks
+//! around it.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -35,11 +36,11 @@ use crate::section_writes;
 use crate::server::{self, Services};
 use crate::set_admin::SetAdmin;
 
-/// Maximum number of connections to one other member. They carry Raft's messages, control calls, and the probes of a
-/// start.
+/// Maximum number of connections to one other member. They carry Raft's messages, forwarded requests of AllocSvrs, and
+/// the probes at the start.
 const CONNECTIONS_PER_MEMBER: usize = 4;
 
-/// Interval at which a waiting caller checks whether the member is ready.
+/// Interval at which [`StoreHandle::ready`] checks whether the member is ready.
 const READY_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Entry point of a member of the store.
@@ -47,9 +48,9 @@ const READY_INTERVAL: Duration = Duration::from_millis(50);
 pub struct Store;
 
 impl Store {
-    /// Starts a member on the current runtime. When this function returns, the member accepts connections. The member
-    /// is ready when [`StoreHandle::readiness`] reports no failure. If the member fails later, the group of tasks shuts
-    /// down.
+    /// Starts a member on the current async runtime. When this function returns, the member accepts connections, but it
+    /// is ready only when [`StoreHandle::readiness`] reports no failure. If the member fails later, the group of tasks
+    /// `tasks` shuts down.
     ///
     /// # Errors
     /// [`StartError`]; in this case the group of tasks shuts down too.
@@ -57,8 +58,8 @@ impl Store {
         Store::start_with(config, Dial::tcp(), tasks).await
     }
 
-    /// Starts a member that connects to other members through `dial`. At the addresses of a set's store, the member
-    /// accepts only servers that belong to that store.
+    /// Starts a member like [`Store::start`]. The member opens its connections to other members through `dial`. At the
+    /// addresses of a set's store, it accepts only servers whose certificate is of a store of that set.
     ///
     /// # Errors
     /// [`StartError`]; in this case the group of tasks shuts down too.
@@ -71,7 +72,7 @@ impl Store {
     }
 }
 
-/// A running member. Dropping it leaves the member running until its group shuts down.
+/// Running member. If this value is dropped, the member runs on until its group of tasks shuts down.
 pub struct StoreHandle {
     node: RunningNode<SetState>,
     view: View,
@@ -80,8 +81,8 @@ pub struct StoreHandle {
 }
 
 impl StoreHandle {
-    /// Returns a function that replaces the AllocSvrs of the set file and their weights. While this member leads, it
-    /// distributes sections among the listed AllocSvrs, and an AllocSvr that is not listed cannot register.
+    /// Returns a function that replaces the list of AllocSvrs from the set file, with their weights. While this member
+    /// leads, it distributes sections among the AllocSvrs in the list and registers no other AllocSvr.
     pub fn declarer(&self) -> impl Fn(&[AllocSpec]) + Send + Sync + use<> {
         let allocs = self.allocs.clone();
         move |declared| {
@@ -95,7 +96,7 @@ impl StoreHandle {
         }
     }
 
-    /// Returns the Raft id of the leader, if this member knows one.
+    /// Returns the Raft id of the leader, if this member knows the leader.
     #[must_use]
     pub fn leader(&self) -> Option<u64> {
         self.node.handle().leader()
@@ -107,19 +108,20 @@ impl StoreHandle {
         self.node.handle().is_leader()
     }
 
-    /// Returns a function that reports whether this member was removed from its store and therefore stops. The function
-    /// can be called at any time, even after the member has stopped.
+    /// Returns a function that reports whether this member was removed from its store and stops for this reason. The
+    /// function can be called at any time, even after the member has stopped.
     pub fn removal(&self) -> impl Fn() -> bool + Send + Sync + 'static + use<> {
         self.node.removal()
     }
 
-    /// Returns named checks of whether this member takes part and is current.
+    /// Returns the named readiness checks of this member: whether it is connected to a majority, has applied nearly all
+    /// entries, and holds a defined set that is not in quarantine.
     #[must_use]
     pub fn readiness(&self) -> Checks {
         self.view.readiness()
     }
 
-    /// Waits until every check of [`StoreHandle::readiness`] holds. Cancel safe.
+    /// Waits until every check of [`StoreHandle::readiness`] succeeds. Cancel safe.
     pub async fn ready(&self) {
         let checks = self.readiness();
         let mut changes = self.node.handle().changes();
@@ -129,44 +131,45 @@ impl StoreHandle {
                     // The Raft library has stopped, so the member never gets ready, and its group shuts down.
                     std::future::pending::<()>().await;
                 },
-                // A follower can become ready by a message that it receives, which is no such change.
+                // A follower can become ready because of a message that it receives, and `changes` does not report such
+                // a message.
                 () = tokio::time::sleep(READY_INTERVAL) => {}
             }
         }
     }
 
-    /// Stops the member. Transfers its leadership, ends the group's tasks, and stops the Raft library. Returns when all
-    /// data is written and the data directory is released.
+    /// Stops the member. Transfers leadership to another voter if this member leads, ends the tasks of its group, and
+    /// stops the Raft library. Returns when all data is written and the lock on the data directory is released.
     ///
     /// # Errors
-    /// [`Hung`] if the storage did not stop in time.
+    /// [`Hung`] if the storage has not finished its last writes within 10 s.
     pub async fn shutdown(self) -> Result<(), Hung> {
         boxed_shutdown(self).await
     }
 }
 
-/// Boxes the future that starts a member. A future is compiled in the crate that polls or boxes it, so the caller's
-/// crate would otherwise compile the whole store, with its Raft library, again.
+/// Boxes the future that starts a member. The crate that polls or boxes a future compiles it. Without this function,
+/// the caller's crate would compile the whole store with its Raft library a second time.
 fn boxed_start(config: StoreConfig, dial: Dial, tasks: &TaskGroup) -> BoxFuture<'_, Result<StoreHandle, StartError>> {
     Box::pin(start(config, dial, tasks))
 }
 
-/// As [`boxed_start`].
+/// Boxes the future that stops a member, for the same reason as [`boxed_start`].
 fn boxed_shutdown(store: StoreHandle) -> BoxFuture<'static, Result<(), Hung>> {
     let StoreHandle { node, view, tasks, .. } = store;
     Box::pin(async move { node.shutdown(&tasks, || drop(view)).await })
 }
 
-/// Error: a member does not start.
+/// Reason why a member does not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// The configuration is invalid.
     #[error("configuration")]
     Config(#[from] ConfigError),
-    /// The process may open too few files.
+    /// The operating system does not allow the process to open enough files.
     #[error(transparent)]
     Files(#[from] FewFiles),
-    /// The only store of a set has an empty data directory.
+    /// The member is the only store of its set, and its data directory is empty, so it may have lost its data.
     #[error(
         "data directory {place} is empty, and the set has no other store that could report whether it ever held data: a store \
          that lost its data would give out all numbers again; start it with --form if it is new"
@@ -175,13 +178,14 @@ pub enum StartError {
         /// The directory.
         place: String,
     },
-    /// The set file describes another set.
+    /// The set file describes another set than the stored data.
     #[error(transparent)]
     Set(#[from] SetMismatch),
     /// A gRPC port cannot be served.
     #[error("gRPC port")]
     Listen(#[source] std::io::Error),
-    /// The replicated log does not start, because of its data directory or because another member refuses this member.
+    /// The replicated log does not start, because of its data directory or because another member refuses to accept
+    /// this member.
     #[error(transparent)]
     Raft(#[from] seq_raft::StartError),
 }
@@ -209,7 +213,8 @@ async fn start(config: StoreConfig, dial: Dial, tasks: &TaskGroup) -> Result<Sto
     let admission = Admission::new(&name, own_files(&spec), connection_metrics(&name))?;
     let services = Services::closed(&node, admission);
     let tls = sockets.peers.tls().cloned();
-    // Other members may be starting too, and probe this member.
+    // The port is served before the data is loaded, because other members that start at the same time probe this
+    // member.
     server::serve(services.clone(), &spec.name, sockets, tasks).map_err(StartError::Listen)?;
 
     let raises = RaisesApplied::default();
@@ -259,13 +264,13 @@ async fn start(config: StoreConfig, dial: Dial, tasks: &TaskGroup) -> Result<Sto
     Ok(StoreHandle { node, view, allocs, tasks: tasks.clone() })
 }
 
-/// Runs the tasks that decide on the owners of sections.
+/// Starts the tasks that decide which node owns each section.
 fn run_owners(tasks: &TaskGroup, arbiter: ArbiterShell, reach: impl Future<Output = ()> + Send + 'static) {
     spawn(tasks, "store reach", Kind::Critical, reach);
     spawn(tasks, "store arbiter", Kind::Critical, arbiter.run());
 }
 
-/// Publishes the gauges of the member.
+/// Starts the tasks that publish the member's gauges and record the writes of sections.
 fn run_gauges(tasks: &TaskGroup, view: &View) {
     spawn(tasks, "store gauges", Kind::Disposable, view.clone().update_gauges());
     spawn(tasks, "top sections", Kind::Disposable, top_sections::update(view.clone()));
@@ -274,14 +279,15 @@ fn run_gauges(tasks: &TaskGroup, view: &View) {
     spawn(tasks, "section writes", Kind::Disposable, writes.record(read));
 }
 
-/// Runs the tasks that communicate with the stores of other sets.
+/// Starts the tasks that communicate with the stores of other sets.
 fn run_between(tasks: &TaskGroup, between: Between, migrations: Migrations, awaits: watch::Sender<String>) {
     spawn(tasks, "store migrations", Kind::Critical, migrations.run());
     spawn(tasks, "store exchange", Kind::Critical, exchange::run(between.clone()));
     spawn(tasks, "store quarantine", Kind::Critical, quarantine::run(between, awaits));
 }
 
-/// Opens the recorder of operations, before the services that record.
+/// Opens the recorder of operators' operations and the services that read them, and starts the tasks that write the
+/// audit log. Called before the services whose operations are recorded are opened.
 fn open_audit(
     services: &Services,
     replicated: &ReplicatedSet,
@@ -300,12 +306,13 @@ fn open_audit(
     }
 }
 
-/// Returns the files that a member needs in addition to the files of its clients.
+/// Returns the number of files that a member opens for its own purposes, which do not include the connections of its
+/// clients.
 fn own_files(spec: &SetSpec) -> OwnFiles {
     OwnFiles { dials: spec.stores.len() * CONNECTIONS_PER_MEMBER, threads: 1 }
 }
 
-/// Returns the members in the set file. `apart` states whether Raft has a separate port.
+/// Returns the members that the set file lists. `apart` states whether Raft has a port of its own.
 fn peers(spec: &SetSpec, apart: bool) -> Vec<Peer> {
     let peer = |store: &StoreSpec| Peer {
         id: store.id,
@@ -316,14 +323,14 @@ fn peers(spec: &SetSpec, apart: bool) -> Vec<Peer> {
     spec.stores.iter().map(peer).collect()
 }
 
-/// Returns the admin ports of the set, starting with this member's.
+/// Returns the addresses of the admin ports of the set's stores. The address of this member comes first.
 fn admin_addrs(spec: &SetSpec, id: u64) -> Vec<String> {
     let (own, others): (Vec<_>, Vec<_>) = spec.stores.iter().partition(|store| store.id == id);
     own.into_iter().chain(others).filter_map(|store| store.admin.clone()).collect()
 }
 
-/// Refuses to form the only store of a set from an empty data directory without `form`, because no other store could
-/// report whether this store ever held data.
+/// Returns an error if the member is the only store of its set, has an empty data directory, and was started without
+/// `form`. No other store could report whether this store ever held data.
 fn check_form(node: &RaftNode<SetState>, data: &DataDir, spec: &SetSpec, form: bool) -> Result<(), StartError> {
     if form || !node.is_fresh() || spec.stores.len() > 1 {
         return Ok(());
@@ -335,11 +342,12 @@ fn check_form(node: &RaftNode<SetState>, data: &DataDir, spec: &SetSpec, form: b
     Err(StartError::MayHaveHeldData { place })
 }
 
-/// Runs a task until it ends or the group shuts down.
+/// Spawns a task in the group `tasks`. The task runs until it ends by itself or the group shuts down.
 fn spawn(tasks: &TaskGroup, name: &'static str, kind: Kind, task: impl Future<Output = ()> + Send + 'static) {
     let stopping = tasks.token();
     tasks.spawn(name, kind, async move {
-        // Shutdown comes first, because it also ends the channels that the task watches, and such an end is no fault.
+        // Shutdown is polled first, because it also ends the channels that the task watches, and this end is no fault
+        // of the task.
         tokio::select! {
             biased;
             () = stopping.cancelled() => {}
@@ -348,13 +356,15 @@ fn spawn(tasks: &TaskGroup, name: &'static str, kind: Kind, task: impl Future<Ou
     });
 }
 
-/// Defines the set and its lease terms if they are not defined yet. Returns only if they differ from the stored values.
+/// Defines the set and its lease terms if they are not defined yet. Returns only if the stored values differ from `set`
+/// or `terms`.
 async fn agree_on_definition(replicated: ReplicatedSet, set: Arc<DeclaredSet>, terms: Terms) {
     if let Err(mismatch) = definition::define_set(&replicated, &set).await {
         return tracing::error!(error = %mismatch, "the set file does not match the store");
     }
     match definition::agree_on_terms(&replicated, terms).await {
-        // The definition never changes, and later terms are data: nothing is left to do.
+        // The definition never changes, and a command may change the terms regardless of the settings, so nothing is
+        // left to do.
         Ok(()) => std::future::pending().await,
         Err(mismatch) => tracing::error!(error = %mismatch, "the settings do not match the store"),
     }

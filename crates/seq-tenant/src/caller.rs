@@ -10,8 +10,8 @@ use crate::quota::Tenant;
 /// Sender of a request. Clones share the tenant.
 #[derive(Clone, Debug, Default)]
 pub enum Caller {
-    /// A caller to which only the limits of the node apply. It is a node that forwards requests, a proxy that no tenant
-    /// names, an operator, or any client of a node without tenants.
+    /// A caller to which only the limits of the node apply, and no limits of a tenant. The caller is a node that
+    /// forwards requests, a proxy that no tenant lists, an operator, or any client of a node without tenants.
     #[default]
     Unlimited,
     /// Member of a tenant.
@@ -19,7 +19,7 @@ pub enum Caller {
 }
 
 impl Caller {
-    /// Counts one request, and turns each item that the caller may not allocate into a refusal.
+    /// Counts one request. Turns each item that the caller's tenant may not allocate into a refusal.
     pub fn admit(&self, items: &mut [DecodedItem]) {
         let Caller::Tenant(tenant) = self else { return };
         match tenant.admit_call() {
@@ -28,10 +28,10 @@ impl Caller {
         }
     }
 
-    /// Counts a request of one item, and returns the item if the caller may allocate it.
+    /// Counts one request that consists of `item`, and returns the item if the caller's tenant may allocate it.
     ///
     /// # Errors
-    /// The refusal of the item.
+    /// The reason why the tenant may not allocate the item.
     pub fn admit_one(&self, item: Item) -> Result<Item, Refusal> {
         let Caller::Tenant(_) = self else { return Ok(item) };
         let mut items = [Ok(item)];
@@ -39,7 +39,7 @@ impl Caller {
         items[0]
     }
 
-    /// Returns whether the caller may use a series, and counts the refusal if it may not.
+    /// Returns whether the caller's tenant may use the series `name`. If the tenant may not use it, counts a refusal.
     #[must_use]
     pub fn admit_series(&self, name: &str) -> bool {
         if let Caller::Tenant(tenant) = self { tenant.admit_series(name) } else { true }
@@ -51,7 +51,8 @@ impl Caller {
         if let Caller::Tenant(tenant) = self { tenant.spec().has_series(name) } else { true }
     }
 
-    /// Charges the ids of a request that was counted already and whose series was admitted.
+    /// Charges the count of `item`, which is the number of requested ids, to the quota of the caller's tenant. The
+    /// caller of this function has counted the request and admitted its series before.
     ///
     /// # Errors
     /// [`Refusal::CountAboveQuota`], [`Refusal::QuotaExceeded`]
@@ -62,8 +63,9 @@ impl Caller {
         items[0].map(drop)
     }
 
-    /// Checks the distance by which a request skips numbers of a counter, and charges the skipped numbers to the
-    /// tenant. The request advances the counter `lane` to `to`, or requests numbers above `to`.
+    /// Reads the last number of the counter `lane`, checks that the distance from it to `to` does not exceed the
+    /// tenant's `max_advance`, and charges the skipped numbers to the tenant's quota. The request that is checked
+    /// either advances the counter to `to` or requests numbers above `to`.
     ///
     /// # Errors
     /// [`Refusal::AdvanceTooFar`], [`Refusal::QuotaExceeded`], or the refusal of the read of the last number.
@@ -84,13 +86,15 @@ impl Caller {
         tenant.admit_advance(current.reading.value, to)
     }
 
-    /// Returns the maximum count of numbers by which a requested number of a lane may be ahead of the lane's clock.
+    /// Returns the maximum distance, in numbers of a lane, from the number for the present time to a number that the
+    /// caller requests. It applies to series whose ids follow the clock.
     #[must_use]
     pub fn max_in_front(&self) -> u64 {
         if let Caller::Tenant(tenant) = self { tenant.spec().max_advance } else { u64::MAX }
     }
 
-    /// Admits items as [`Caller::admit`] does, but counts one request for each item.
+    /// Counts one request for each item, instead of one for all of them, and otherwise checks the items as
+    /// [`Caller::admit`] does.
     pub fn admit_commands(&self, items: &mut [DecodedItem]) {
         let Caller::Tenant(tenant) = self else { return };
         for item in &mut *items {
@@ -109,7 +113,7 @@ impl Caller {
         if let Caller::Tenant(tenant) = self { tenant.admit_call() } else { Ok(()) }
     }
 
-    /// Checks whether the caller may read a uid.
+    /// Checks whether the caller's tenant may use a uid.
     ///
     /// # Errors
     /// [`Refusal::OtherTenantsUid`]
@@ -117,11 +121,12 @@ impl Caller {
         if let Caller::Tenant(tenant) = self { tenant.admit_uid(uid) } else { Ok(()) }
     }
 
-    /// Counts an advance as one request, checks its distance from the last number of the uid, and charges the skipped
-    /// numbers to the tenant.
+    /// Counts one request, which advances `uid` to `to`. Checks that the tenant may use the uid and that the distance
+    /// from its last number to `to` does not exceed the tenant's `max_advance`, and charges the skipped numbers to the
+    /// tenant's quota.
     ///
     /// # Errors
-    /// The refusal of the advance, or of the read of the last number.
+    /// The reason why the tenant may not make the advance, or the refusal of the read of the last number.
     ///
     /// # Cancel safety
     /// Dropping the future has no effect.

@@ -1,5 +1,5 @@
-//! The tenants file. Its TOML text is parsed to a list of [`TenantSpec`]s, or to a list of all its flaws with their
-//! lines.
+//! The tenants file, which is written in TOML. The module parses its text to a list of [`TenantSpec`]s, or to a list of
+//! all its flaws with the line of each flaw.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
@@ -13,47 +13,50 @@ use crate::token::TokenHash;
 /// Maximum number of tenants in a file. It is limited because each tenant has counters and metrics on every node.
 pub const MAX_TENANTS: usize = 1_000;
 
-/// Highest rate of a quota, per second. The limiter rounds the interval between two units to whole nanoseconds. At a
-/// higher rate, rounding would change the interval by more than a tenth.
+/// Highest rate that a quota may state, in units per second. The limiter rounds the interval between two units to whole
+/// nanoseconds. At a higher rate, the rounding would change the interval by more than a tenth.
 pub const MAX_RATE: u32 = 100_000_000;
 
-/// Maximum number of a tenant's tokens. It is limited because the token of each request is compared with all of them.
+/// Maximum number of tokens of one tenant. It is limited because the token of a request is compared with every token of
+/// its tenant.
 const MAX_TOKENS: usize = 16;
 
-/// Prefix that distinguishes the name of a proxy from the names of clients in the list of certificates.
+/// Prefix of a proxy's name in [`TenantSpec::certificates`]. It distinguishes proxies from clients, whose names have no
+/// prefix.
 pub(crate) const PROXY: &str = "proxy/";
 
-/// Longest name of a tenant, in bytes. It is limited because the name is a label of metrics.
+/// Maximum length of a tenant's name, in bytes. It is limited because the name is a label of metrics.
 const MAX_NAME_BYTES: usize = 64;
 
-/// Definition of a tenant, with its callers, its uids and its quotas. Where a quota is `None`, only the limits of the
-/// node apply.
+/// Definition of a tenant, as read from the tenants file. It consists of the proofs that identify the tenant's callers,
+/// the uids and series that they may use, and quotas. If a quota is `None`, only the limits of the node apply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TenantSpec {
     /// Name of lower-case letters, digits and hyphens.
     pub name: String,
-    /// Uids that the tenant may use; an empty list stands for all uids.
+    /// Ranges of the uids that the tenant may use. An empty list allows all uids.
     pub uids: Vec<Range<u64>>,
-    /// Names of the series that the tenant may use. `None` stands for all series if `uids` is empty, and for no series
-    /// otherwise.
+    /// Names of the series that the tenant may use. `None` allows all series if `uids` is empty, and otherwise none.
     pub series: Option<BTreeSet<String>>,
     /// Hashes of the tokens that identify the tenant.
     pub tokens: Vec<TokenHash>,
-    /// Names of the clients whose certificates identify the tenant, and `proxy/NAME` for each proxy whose requests all
-    /// count as requests of the tenant.
+    /// Names of the clients whose certificates identify the tenant. `proxy/NAME` stands for the proxy NAME, whose
+    /// requests are all counted for the tenant.
     pub certificates: Vec<String>,
-    /// Requests per second; a batch, a message of a stream and a command count as one request each.
+    /// Maximum number of requests per second. A batch, a message of a stream and a Redis command count as one request
+    /// each.
     pub calls_per_s: Option<NonZeroU32>,
-    /// Allocated numbers and ids per second. The amount for one second may be allocated at once.
+    /// Maximum number of seqs and ids allocated per second. After a second without requests, as many can be allocated
+    /// at once.
     pub numbers_per_s: Option<NonZeroU32>,
     /// Maximum number of open connections to a node.
     pub connections: Option<u32>,
-    /// Maximum count of numbers per item, and of ids per request.
+    /// Maximum count of seqs of one item, and maximum count of ids of one request.
     pub max_count: Option<u32>,
-    /// Maximum count of numbers that one request may skip, by an advance of a uid or of a counter of ids, or by a
-    /// request for ids above a given id. 0, the default, forbids advances. In series whose ids follow the clock, the
-    /// distance is relative to the clock instead of the last number, and a request that goes further waits for the
-    /// clock.
+    /// Maximum count of numbers that a single request may skip. A request skips numbers if it advances a uid or the
+    /// counter of a series, or if it requests ids above a given id. The default is 0 and forbids advances. In a series
+    /// whose ids follow the clock, the count is relative to the number for the present time instead of the last number,
+    /// and a request for ids that are further ahead waits until the clock is near enough.
     pub max_advance: u64,
 }
 
@@ -68,7 +71,7 @@ impl TenantSpec {
 /// Parses the text of a tenants file.
 ///
 /// # Errors
-/// All [`Flaw`]s of the text.
+/// Every [`Flaw`] of the text.
 pub fn parse(text: &str) -> Result<Vec<TenantSpec>, Vec<Flaw>> {
     let (mut reader, mut fields) = Reader::parse(text);
     let tables = fields.tables("tenant", &mut reader);
@@ -83,8 +86,8 @@ pub fn parse(text: &str) -> Result<Vec<TenantSpec>, Vec<Flaw>> {
     if flaws.is_empty() { Ok(tenants) } else { Err(flaws) }
 }
 
-/// The names, certificates and token hashes of the tenants read so far. The maps contain the tenant of each certificate
-/// and hash.
+/// Names, certificates and token hashes of the tenants that were read before. Another tenant may have none of them. The
+/// values of the two maps are the names of the tenants.
 #[derive(Default)]
 struct Taken {
     names: BTreeSet<String>,
@@ -92,7 +95,7 @@ struct Taken {
     hashes: BTreeMap<String, String>,
 }
 
-/// Reads a tenant, and adds its errors to the flaws.
+/// Reads one tenant, and adds the flaws of its definition to `reader`.
 fn tenant(mut fields: Fields<'_>, taken: &mut Taken, reader: &mut Reader) -> TenantSpec {
     let name: String = fields.required("name", reader).unwrap_or_default();
     let uids: Vec<String> = fields.optional("uids", reader).unwrap_or_default();
@@ -193,7 +196,7 @@ fn rate(key: &'static str, fields: &mut Fields<'_>, reader: &mut Reader) -> Opti
     rate
 }
 
-/// Parses `FIRST..END`, where END is exclusive and digits may be separated by `_`.
+/// Parses a range of uids in the form `FIRST..END`, in which END is exclusive and digits may be separated by `_`.
 fn range(text: &str) -> Option<Range<u64>> {
     let (first, end) = text.split_once("..")?;
     let number = |text: &str| {

@@ -1,7 +1,8 @@
-//! Tenants, which determine the uids that each caller may use and how many requests and numbers a node admits for it.
+//! Tenants. A tenant is a group of callers with common limits, which are the uids that these callers may use and the
+//! rates of requests and numbers that a node admits for them.
 //!
-//! A tenants file defines the tenants ([`mod@file`]). A caller proves to which tenant it belongs by a certificate or by
-//! a [`token`]. [`registry`] finds the tenant of a request, and [`quota`] decides, before anything is allocated,
+//! A tenants file defines the tenants ([`mod@file`]). A caller proves by a certificate or by a [`token`] to which
+//! tenant it belongs. [`registry`] finds the tenant of a request. Before any number is allocated, [`quota`] decides
 //! whether the request is admitted. Each node enforces the quotas for its own requests alone, without messages to other
 //! nodes.
 

@@ -1,7 +1,7 @@
-//! Limits of a tenant, on its uids, series, rates, counts and connections. Requests never wait in this module, because
-//! an item beyond a quota is refused immediately.
+//! Enforces the limits of a tenant on uids, series, rates, counts of numbers, and connections. A request is never
+//! delayed by a limit. The module immediately refuses each item that exceeds a quota.
 //!
-//! Rates are limited by the generic cell rate algorithm. After a second without requests, a tenant may use the amount
+//! Rates are limited by the generic cell rate algorithm. After a second without requests, a tenant may use its quota
 //! for one second at once.
 
 use std::num::NonZeroU32;
@@ -22,7 +22,8 @@ use tokio::time::Instant;
 
 use crate::file::TenantSpec;
 
-/// Number of tenants with metrics of their own. Further tenants of the file share the label `other`.
+/// Number of tenants whose metrics have the tenant's name as label. All tenants further down in the tenants file share
+/// the label `other`.
 const LABELLED_TENANTS: usize = 64;
 
 /// A tenant on this node.
@@ -39,8 +40,9 @@ pub struct Tenant {
 #[derive(Debug)]
 struct Metrics {
     numbers: Counter,
-    /// Requests and items refused because of a rate. The next four fields count refusals because of the uid, the
-    /// series, the cap on a count or a distance, and the limit of connections.
+    /// Requests and items refused because of a rate. The counters `uid`, `series`, `cap` and `connection` count
+    /// refusals because of the uid, the series, the maximum of a count or a distance, and the maximum number of
+    /// connections.
     rate: Counter,
     uid: Counter,
     series: Counter,
@@ -66,8 +68,9 @@ impl Metrics {
 }
 
 impl Tenant {
-    /// Creates a tenant with full quotas. `index` is its index in the tenants file. If the tenant replaces `former`,
-    /// which has the same name, the open connections of `former` count for the new tenant.
+    /// Creates a tenant that has used nothing of its quotas. `index` is its position in the tenants file. `former` is
+    /// the tenant with the same name that the new tenant replaces, if there is one. The open connections of `former`
+    /// count for the new tenant too.
     pub(crate) fn new(spec: TenantSpec, node: &str, index: usize, former: Option<&Tenant>) -> Tenant {
         let label = if index < LABELLED_TENANTS { spec.name.as_str() } else { "other" };
         Tenant {
@@ -112,7 +115,7 @@ impl Tenant {
         Err(Refusal::OtherTenantsUid { uid })
     }
 
-    /// Returns whether the tenant may use a series, and counts the refusal if it may not.
+    /// Returns whether the tenant may use the series `name`. If it may not, counts a refusal.
     pub(crate) fn admit_series(&self, name: &str) -> bool {
         let admitted = self.spec.has_series(name);
         if !admitted {
@@ -122,7 +125,7 @@ impl Tenant {
     }
 
     /// Turns each item that the tenant may not allocate into a refusal. If the quota of numbers does not suffice for
-    /// all items, the items are admitted in their order, as far as it does.
+    /// all items, the items are checked in their order, and each is admitted if the rest of the quota suffices for it.
     pub(crate) fn admit_items(&self, items: &mut [DecodedItem]) {
         for item in &mut *items {
             if let Err(refusal) = (*item).and_then(|item| self.admit_uid(item.uid)) {
@@ -132,7 +135,8 @@ impl Tenant {
         self.admit_counts(items);
     }
 
-    /// Turns each item beyond the quotas of numbers into a refusal, without a check of uids.
+    /// Turns each item that exceeds the tenant's limits on numbers into a refusal, as [`Tenant::admit_items`] does, but
+    /// does not check the uids of the items.
     pub(crate) fn admit_counts(&self, items: &mut [DecodedItem]) {
         for item in &mut *items {
             if let Err(refusal) = (*item).and_then(|item| self.admit_count(item)) {
@@ -159,8 +163,8 @@ impl Tenant {
         self.metrics.rate.increment(refused);
     }
 
-    /// Returns the maximum count of an item, which is the lower of `max_count` and the numbers that the rate allows at
-    /// once.
+    /// Returns the maximum count of one item. It is the lower of the tenant's `max_count` and `numbers_per_s`, because
+    /// the numbers of more than a second are never available at once.
     fn most(&self) -> u32 {
         let rate = self.spec.numbers_per_s.map_or(u32::MAX, NonZeroU32::get);
         self.spec.max_count.unwrap_or(u32::MAX).min(rate)
@@ -175,7 +179,8 @@ impl Tenant {
         Err(Refusal::CountAboveQuota { count, most })
     }
 
-    /// Checks an advance to `to` of a counter whose last number is `from`, and charges the skipped numbers.
+    /// Checks that the tenant may advance a counter from its last number `from` to `to`, and charges the skipped
+    /// numbers to the tenant's quota.
     ///
     /// # Errors
     /// [`Refusal::AdvanceTooFar`], [`Refusal::QuotaExceeded`]
@@ -197,8 +202,8 @@ impl Tenant {
         Ok(())
     }
 
-    /// Counts a connection until the returned value is dropped. Returns `None` if the tenant has its maximum number of
-    /// connections.
+    /// Counts a connection as open until the returned value is dropped. Returns `None` if the tenant already has its
+    /// maximum number of open connections.
     pub(crate) fn connect(self: &Arc<Tenant>) -> Option<Connected> {
         let most = self.spec.connections.unwrap_or(u32::MAX);
         let counted =
@@ -228,19 +233,20 @@ impl Drop for Connected {
 struct Bucket(RateLimiter<NotKeyed, InMemoryState, RuntimeClock, NoOpMiddleware<Duration>>);
 
 impl Bucket {
-    /// Creates a limiter of `rate` units per second. Up to `rate` units may be taken at once.
+    /// Creates a limiter that admits `rate` units per second, and at most `rate` units at once.
     fn new(rate: NonZeroU32) -> Bucket {
         let clock = RuntimeClock(Instant::now());
         Bucket(RateLimiter::direct_with_clock(Quota::per_second(rate), clock))
     }
 
-    /// Takes all `units` or none of them; returns whether it took them.
+    /// Takes all `units`, or none if fewer are available. Returns whether it took them.
     fn take(&self, units: NonZeroU32) -> bool {
         matches!(self.0.check_n(units), Ok(Ok(())))
     }
 }
 
-/// Clock that returns the time since an instant. It follows the clock of the runtime, so that tests can pause it.
+/// Clock that returns the time since the contained instant. It uses the clock of the async runtime, which tests can
+/// pause.
 #[derive(Clone, Debug)]
 struct RuntimeClock(Instant);
 

@@ -1,5 +1,5 @@
-//! Finds the tenant of a request. The tenants can be replaced at any time. A tenant whose definition is unchanged keeps
-//! the remainder of its quotas.
+//! Finds the tenant of a request. An operator can replace the definitions of all tenants while the node runs. A tenant
+//! whose definition is unchanged keeps the state of its quotas.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -31,12 +31,12 @@ struct Inner {
     logged: Mutex<Repeats>,
 }
 
-/// One generation of the tenants.
+/// The tenants that a tenants file defines.
 #[derive(Default)]
 struct Registry {
     generation: u64,
     by_name: HashMap<String, Arc<Tenant>>,
-    /// Tenants by the name of a client, or by `proxy/NAME`.
+    /// Tenants by the names of their clients, and by `proxy/NAME` for each of their proxies.
     by_certificate: HashMap<String, Arc<Tenant>>,
 }
 
@@ -47,9 +47,9 @@ enum Proof {
     Role,
     /// The certificate of a client, given by the client's name.
     Certificate(String),
-    /// The certificate of a proxy, given as `proxy/NAME`. A proxy that no tenant names belongs to no tenant.
+    /// The certificate of a proxy, given as `proxy/NAME`. If no tenant lists the proxy, it belongs to no tenant.
     Proxy(String),
-    /// A token, given by the name of its tenant and the hash of its secret.
+    /// A token, given as the name of its tenant and the hash of its secret.
     Token(String, TokenHash),
 }
 
@@ -67,7 +67,7 @@ impl Tenants {
         tenants
     }
 
-    /// Replaces all tenants. A tenant whose definition is unchanged keeps the remainder of its quotas.
+    /// Replaces the definitions of all tenants. A tenant whose definition is unchanged keeps the state of its quotas.
     pub fn replace(&self, specs: Vec<TenantSpec>) {
         let before = self.0.current.load();
         let mut next = Registry { generation: before.generation + 1, ..Registry::default() };
@@ -85,8 +85,9 @@ impl Tenants {
         self.0.current.store(Arc::new(next));
     }
 
-    /// Finds the caller of a request by the token if the request has one, otherwise by the certificate of the
-    /// connection. The connection counts for the tenant of its first request that has a tenant.
+    /// Returns the caller of a request. It is found by `token` if the request has a token, and otherwise by the
+    /// certificate of the connection `peer`. If the caller belongs to a tenant and the connection does not count for a
+    /// tenant yet, the connection counts for this tenant from then on.
     ///
     /// # Errors
     /// `UNKNOWN_TOKEN`, `NO_TENANT`, `TOO_MANY_CONNECTIONS`.
@@ -103,7 +104,7 @@ impl Tenants {
         Ok(caller)
     }
 
-    /// Finds the caller as [`Tenants::caller`] does, but once for all requests of a stream or a connection.
+    /// Returns the caller of all requests of one stream or connection. It is found as in [`Tenants::caller`].
     ///
     /// # Errors
     /// The errors of [`Tenants::caller`].
@@ -136,7 +137,7 @@ impl Tenants {
         })
     }
 
-    /// Counts a wrong token. Logs the first wrong token, and after that at most one per minute.
+    /// Counts a request with an invalid token. Logs the first such request, and at most one per minute after it.
     fn count_failure(&self) {
         self.0.failures.increment(1);
         if let Some(suppressed) = self.0.logged.lock().admit() {
@@ -177,7 +178,8 @@ pub struct Session {
     /// `None` if the node has no tenants.
     tenants: Option<Tenants>,
     proof: Proof,
-    /// Generation of the tenants in which the caller was found.
+    /// Number of the definitions of the tenants by which `caller` was found. Each replacement of the definitions
+    /// increases the number by 1.
     generation: u64,
     caller: Caller,
 }
@@ -189,10 +191,10 @@ impl Session {
         Session { tenants: None, proof: Proof::Role, generation: 0, caller: Caller::Unlimited }
     }
 
-    /// Finds the caller again if the tenants were replaced.
+    /// Finds the caller again if the definitions of the tenants were replaced since the caller was found.
     ///
     /// # Errors
-    /// `UNKNOWN_TOKEN` or `NO_TENANT` if the token or certificate no longer belongs to a tenant.
+    /// `UNKNOWN_TOKEN` or `NO_TENANT` if the token or the certificate belongs to no tenant any more.
     pub fn refresh(&mut self) -> Result<(), Status> {
         let Some(tenants) = &self.tenants else { return Ok(()) };
         let generation = tenants.0.current.load().generation;

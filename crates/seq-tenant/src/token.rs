@@ -1,7 +1,8 @@
-//! Bearer tokens. A token has the form `TENANT.SECRET`, in which the secret consists of 256 random bits in base64.
+//! Bearer tokens, by which callers without a certificate prove their tenant. A token has the form `TENANT.SECRET`, in
+//! which the secret consists of 256 random bits in base64.
 //!
-//! The tenants file contains only the SHA-256 of a secret. A slow hash would add nothing, because it only slows down
-//! guessing, and 256 random bits cannot be guessed.
+//! The tenants file contains only the SHA-256 of a secret. A slow hash function would add no security. Its purpose is
+//! to slow down guessing, and 256 random bits cannot be guessed anyway.
 
 use std::fmt;
 
@@ -17,10 +18,10 @@ const SECRET_BYTES: usize = 32;
 /// Prefix of a hash in a file.
 const SCHEME: &str = "sha256:";
 
-/// Longest token, in bytes. A longer token is rejected without being hashed.
+/// Maximum length of a token, in bytes. A longer token is rejected before it is hashed.
 const MAX_BYTES: usize = 256;
 
-/// A token sent by a caller; it may belong to no tenant.
+/// A token as a caller sent it. There may be no tenant with this token.
 #[derive(Clone, Copy)]
 pub struct Token<'a> {
     /// Name of a tenant, as sent.
@@ -29,21 +30,21 @@ pub struct Token<'a> {
 }
 
 impl<'a> Token<'a> {
-    /// Splits a token into its parts; returns `None` if the text cannot be a token.
+    /// Splits a token into the tenant's name and the secret. Returns `None` if the text has no `.` or is too long.
     #[must_use]
     pub fn parse(text: &'a str) -> Option<Token<'a>> {
         let (tenant, secret) = text.split_once('.').filter(|_| text.len() <= MAX_BYTES)?;
         Some(Token { tenant, secret })
     }
 
-    /// Returns the token in the value of an `authorization` header, `Bearer TOKEN`.
+    /// Returns the token from the value of an `authorization` header, which must have the form `Bearer TOKEN`.
     #[must_use]
     pub fn bearer(header: &'a str) -> Option<Token<'a>> {
         let (scheme, token) = header.split_once(' ')?;
         Token::parse(token.trim()).filter(|_| scheme.eq_ignore_ascii_case("bearer"))
     }
 
-    /// Returns the token that a user name and a password stand for. The user name is the tenant, and the password is
+    /// Returns the token that a user name and a password form. The user name is the name of the tenant. The password is
     /// either the whole token or only its secret.
     #[must_use]
     pub fn of_user(user: &'a str, password: &'a str) -> Option<Token<'a>> {
@@ -64,7 +65,7 @@ impl fmt::Debug for Token<'_> {
     }
 }
 
-/// SHA-256 of a secret. In files it has the form `sha256:` and 64 hexadecimal digits.
+/// SHA-256 of a token's secret. In the tenants file it has the form `sha256:` followed by 64 hexadecimal digits.
 #[derive(Clone, Copy, Debug)]
 pub struct TokenHash([u8; 32]);
 
@@ -100,10 +101,11 @@ impl fmt::Display for TokenHash {
     }
 }
 
-/// Generates a token of a tenant, and returns it with its hash. The token is overwritten in memory when it is dropped.
+/// Generates a token of `tenant`, and returns it with the hash of its secret. The token is overwritten in memory when
+/// it is dropped.
 ///
 /// # Errors
-/// The system returned no random bytes.
+/// The operating system returned no random bytes.
 pub fn generate(tenant: &str) -> Result<(Zeroizing<String>, TokenHash), getrandom::Error> {
     let mut bytes = Zeroizing::new([0; SECRET_BYTES]);
     getrandom::fill(&mut *bytes)?;

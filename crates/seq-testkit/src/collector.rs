@@ -32,7 +32,7 @@ pub struct CollectedSpan {
     pub is_request: bool,
     /// Attributes, as text.
     pub attributes: BTreeMap<String, String>,
-    /// Message of its status, which is the reason if the span failed.
+    /// Message of the span's status. If the span failed, the message is the reason.
     pub failure: Option<String>,
     /// Duration in nanoseconds.
     pub lasted_ns: u64,
@@ -80,13 +80,13 @@ impl Collector {
         Collector { addr, spans, _end: end }
     }
 
-    /// Returns the URL of the collector, in the form that settings of servers have.
+    /// Returns the URL of the collector, in the form that the settings of a server expect.
     #[must_use]
     pub fn endpoint(&self) -> String {
         format!("http://{}", self.addr)
     }
 
-    /// Returns the spans received so far. The spans of a process are in the order in which they ended.
+    /// Returns the spans received so far. Spans of the same process are in the order in which they ended.
     #[must_use]
     pub fn spans(&self) -> Vec<CollectedSpan> {
         self.spans.lock().clone()

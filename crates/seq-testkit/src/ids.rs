@@ -1,7 +1,7 @@
-//! Callers that take ids of three series from a cluster, and a check of the ids of all their calls.
+//! Callers that take ids of three series from a cluster, and a check of all ids that they got.
 //!
-//! If a caller gives up a call, the call is still awaited in the background until the end of the load, because its ids
-//! are checked too.
+//! If a node does not respond in time, the caller tries another node, but still awaits the first attempt in the
+//! background until the end of the load, because the ids of a late response are checked too.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,16 +22,16 @@ use crate::{TIMEOUT, eventually, eventually_within};
 /// Most ids of a call.
 const MAX_COUNT: u32 = 300;
 
-/// Pause of a caller between two calls, and before it tries the next node.
+/// Pause of a caller between two calls, and between two attempts of a call.
 const PAUSE: Duration = Duration::from_millis(4);
 
-/// Time after which a caller tries the next node.
+/// Time after which a caller without a response sends its request to the next node.
 const ATTEMPT: Duration = Duration::from_millis(700);
 
-/// Time after which a call without ids has failed.
+/// Time after which a call that has not got ids from any node has failed.
 const DEADLINE: Duration = Duration::from_secs(5);
 
-/// Longest time for which calls that were given up are awaited at the end of the load.
+/// Longest time for which a caller awaits late responses at the end of the load.
 const LATE: Duration = Duration::from_secs(10);
 
 /// A series under load.
@@ -43,7 +43,8 @@ pub struct Series {
     shape: &'static [&'static str],
     lane: Option<u32>,
     is_ordered: bool,
-    /// For ids with a time, time 0 in milliseconds since 1970 and the number of bits below the time.
+    /// Position of the time in an id, given by time 0 in milliseconds since 1970 and the number of bits below the time.
+    /// `None` if the ids of the series have no time.
     time: Option<(u64, u32)>,
 }
 
@@ -66,13 +67,13 @@ pub const MEDIA: Series = Series {
     time: Some((1_314_220_021_721, 23)),
 };
 
-/// All series, in the order of [`IdLoad`]'s figures.
+/// All series. A position in this array identifies a series in the functions of [`IdLoad`].
 pub const SERIES: [Series; 3] = [ORDERS, TWEETS, MEDIA];
 
 /// Position of [`TWEETS`] in [`SERIES`].
 pub const TWEETS_AT: usize = 1;
 
-/// Largest differences that the check allows between the times in ids and the clock of the callers.
+/// Largest differences that the check allows between the times in ids and the wall clock of the callers.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Clocks {
     /// Time by which ids may be behind the callers' clock, because the clocks of nodes were behind.
@@ -82,7 +83,8 @@ pub struct Clocks {
 }
 
 impl Clocks {
-    /// Limits for nodes whose clocks are right. Ids are then at most 1 s ahead of the clock, the default of `--ahead`.
+    /// Limits for nodes whose clocks are right. The times in ids are then at most 1 s ahead of the clock, because 1 s
+    /// is the default of `--ahead` of `seqsvr series create`.
     pub const RIGHT: Clocks = Clocks { behind: Duration::ZERO, ahead: Duration::from_secs(1) };
 }
 
@@ -93,10 +95,10 @@ pub struct Figures {
     pub calls: u64,
     /// Calls that got no ids within the deadline.
     pub failed: u64,
-    /// Largest number of attempts of a call that got ids. Each attempt is sent to another node than the attempt before
-    /// it.
+    /// Largest number of attempts that a call needed to get ids. A caller sends each attempt of a call to the next of
+    /// its nodes.
     pub attempts: u32,
-    /// Reasons of refused attempts.
+    /// Number of failed attempts by reason.
     pub refusals: BTreeMap<String, u64>,
     /// Longest time between two responses with ids.
     pub silence: Duration,
@@ -112,8 +114,9 @@ pub struct IdLoad {
 }
 
 impl IdLoad {
-    /// Starts a caller of each series at each of the nodes, given as `host:port`, and waits until each series gives
-    /// ids. If a node gives no ids, its callers try the next node.
+    /// Starts one caller for each pair of a series and a node, and waits until each series has given ids. `nodes` has
+    /// addresses of the form `host:port`. A caller begins with its own node, and tries the next node whenever a node
+    /// gives no ids.
     #[must_use]
     pub fn start(nodes: &[String]) -> IdLoad {
         let mut load = IdLoad::idle();
@@ -134,8 +137,8 @@ impl IdLoad {
         IdLoad { runtime, stopped: Arc::default(), figures, callers: Vec::new() }
     }
 
-    /// Adds a caller of the series at position `series` of [`SERIES`]. The caller starts with the first of the nodes,
-    /// and tries the next node after each failure.
+    /// Adds a caller of the series at position `series` of [`SERIES`]. The caller begins with the first node, and tries
+    /// the next node whenever a node gives no ids.
     pub fn add(&mut self, series: usize, nodes: Vec<String>) {
         let (stopped, figures) = (self.stopped.clone(), self.figures.clone());
         let caller = self.runtime.spawn(async move {
@@ -160,7 +163,7 @@ impl IdLoad {
         self.figures.iter().for_each(|figures| *figures.lock() = Figures::new());
     }
 
-    /// Returns the figures of a series. Their silence includes the time from the last response until now.
+    /// Returns the figures of a series. [`Figures::silence`] includes the time from the last response until now.
     pub fn figures(&self, series: usize) -> Figures {
         let mut figures = self.figures[series].lock().clone();
         figures.silence = figures.silence.max(figures.last.elapsed());
@@ -172,12 +175,12 @@ impl IdLoad {
         self.wait_served_within(TIMEOUT);
     }
 
-    /// Works like [`IdLoad::wait_served`], with another time limit, which applies to each series separately.
+    /// Waits until each series gives ids again, like [`IdLoad::wait_served`], but for at most `limit` per series.
     pub fn wait_served_within(&self, limit: Duration) {
         (0..SERIES.len()).for_each(|series| self.wait_within(series, limit));
     }
 
-    /// Waits until a series has given some more ids.
+    /// Waits until six more calls of a series have got ids.
     pub fn wait_for_more(&self, series: usize) {
         self.wait_within(series, TIMEOUT);
     }
@@ -189,7 +192,8 @@ impl IdLoad {
         eventually_within(limit, &what, || (calls() > before + 5).then_some(()));
     }
 
-    /// Ends the load, checks all calls and prints the figures; returns the calls of each series.
+    /// Ends the load, checks the ids of all calls and prints the figures. Returns the calls of each series that got
+    /// ids.
     ///
     /// # Panics
     ///
@@ -217,7 +221,7 @@ impl IdLoad {
 
 impl Series {
     /// Creates the series. Calls `seqsvr` with the arguments of the command `series create`, followed by `more`, until
-    /// a call succeeds.
+    /// `seqsvr` returns true.
     pub fn create(&self, more: &[&str], mut seqsvr: impl FnMut(&[&str]) -> bool) {
         let args = [&["series", "create", self.name, "--yes"], self.shape, more].concat();
         eventually(&format!("{} is created", self.name), || seqsvr(&args).then_some(()));
@@ -229,7 +233,7 @@ impl Series {
         self.time.is_some()
     }
 
-    /// Checks calls of the series. Returns the number of their ids.
+    /// Checks the ids of all calls of the series that got ids. Returns the number of ids.
     ///
     /// # Panics
     ///
@@ -261,12 +265,13 @@ struct Caller {
     clients: Vec<IdServiceClient<Channel>>,
     /// Index of the node that gets the next request.
     at: usize,
-    /// Calls that were given up.
+    /// Attempts that timed out and may still get a response.
     late: Vec<JoinHandle<Result<IdCall, String>>>,
 }
 
 impl Caller {
-    /// Takes some ids from the first node that gives them.
+    /// Requests a random number of ids from one node after another until a node gives them. Returns `None` if no node
+    /// gives ids within [`DEADLINE`] or the load is stopped.
     async fn call(&mut self, figures: &Mutex<Figures>, stopped: &AtomicBool) -> Option<IdCall> {
         let (began, mut attempts) = (Instant::now(), 0);
         while began.elapsed() < DEADLINE && !stopped.load(SeqCst) {
@@ -298,7 +303,7 @@ impl Caller {
         None
     }
 
-    /// Returns the calls that were given up but got a response after all.
+    /// Waits for attempts that timed out earlier, and returns the calls of attempts that got ids after all.
     async fn late(self) -> Vec<IdCall> {
         let end = tokio::time::Instant::now() + LATE;
         let mut calls = Vec::new();
@@ -315,7 +320,7 @@ impl Caller {
 ///
 /// # Errors
 ///
-/// The reason of a refusal, or the gRPC code of an error without a reason.
+/// The reason with which the node refused the request, or the gRPC code of an error without a reason.
 pub async fn take(mut client: IdServiceClient<Channel>, series: Series, count: u32) -> Result<IdCall, String> {
     let request = NextIdsRequest { series: series.name.into(), count, lane: series.lane, after: None };
     let (sent, before) = (Instant::now(), now_ms());

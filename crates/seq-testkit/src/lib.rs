@@ -1,5 +1,5 @@
-//! Tools for tests of several crates and for tests that start processes: waits for conditions, callers of ids, and a
-//! collector of traces.
+//! Tools for the tests of several crates and for tests that start processes. They are waits for conditions, a load of
+//! callers that take ids, and a collector of traces.
 //!
 //! Crates depend on this crate only as a dev-dependency. Its functions panic if a test has failed.
 

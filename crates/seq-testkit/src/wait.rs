@@ -5,14 +5,15 @@ use std::time::{Duration, Instant};
 /// Time limit of a wait. It is generous because the machine may run a build at the same time.
 pub const TIMEOUT: Duration = Duration::from_secs(90);
 
-/// Interval between evaluations of a condition about processes. It is longer than [`TASKS`] because an evaluation may
-/// start a process itself.
+/// Interval between evaluations of a condition about other processes. It is longer than [`TASKS`] because an evaluation
+/// may itself start a process.
 const PROCESSES: Duration = Duration::from_millis(20);
 
-/// Interval between evaluations of a condition inside the process.
+/// Interval between evaluations of a condition about the test's own process.
 const TASKS: Duration = Duration::from_millis(5);
 
-/// Evaluates a condition about processes repeatedly until it returns a value, and returns that value.
+/// Evaluates `condition` repeatedly until it returns a value, and returns that value. Blocks the thread between
+/// evaluations, so it is for conditions about other processes.
 ///
 /// # Panics
 ///
@@ -21,7 +22,7 @@ pub fn eventually<T>(what: &str, condition: impl FnMut() -> Option<T>) -> T {
     eventually_within(TIMEOUT, what, condition)
 }
 
-/// Works like [`eventually`], with another time limit.
+/// Works like [`eventually`], but with `limit` in place of [`TIMEOUT`].
 ///
 /// # Panics
 ///
@@ -37,8 +38,8 @@ pub fn eventually_within<T>(limit: Duration, what: &str, mut condition: impl FnM
     }
 }
 
-/// Evaluates a condition about the test's own process repeatedly until it returns a value, and returns that value. It
-/// is for use in a task; the time of the task may be simulated.
+/// Evaluates `condition` repeatedly until it returns a value, and returns that value. Sleeps on the clock of the
+/// runtime between evaluations, so it is for conditions about the test's own process, also in simulated time.
 ///
 /// # Panics
 ///

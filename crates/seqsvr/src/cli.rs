@@ -1,7 +1,7 @@
-//! The command line and its environment variables.
+//! The command line, and the environment variables that set its arguments.
 //!
-//! An empty variable counts as unset. If a variable caused an error, the error names the variable. The error for an
-//! invalid number describes the range of the argument instead of repeating the text of the standard library's parser.
+//! An empty variable counts as unset. If the value of a variable is invalid, the error names the variable. The error
+//! for an invalid number states the range of the argument, instead of the text of the standard library's parser.
 
 use std::env;
 use std::ffi::OsString;
@@ -52,7 +52,7 @@ use seq_node::unsafe_command::UnsafeCommand;
 use crate::man::ManArgs;
 use crate::store::StoreArgs;
 
-/// Text that follows the help, with examples and exit codes.
+/// Text after the help of the program, with examples and the exit codes.
 pub(crate) const EXIT_CODES: &str = "Examples:\n  seqsvr dev             a whole cluster in one process\n  seqsvr next 42         the next number of user 42\n  \
      seqsvr status          the nodes of each set, and the sections that they serve\n\n\
      Exit codes: 0 ok, 1 failed, 2 usage or bad config, 3 unhealthy, 4 cannot connect, 5 stale plan, 6 declined, \
@@ -177,21 +177,21 @@ pub(crate) enum Command {
     Version,
 }
 
-/// The environment variables from which missing values of the command line are read.
+/// Choice of the environment variables that are read for arguments missing on the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Environment {
     /// All variables that the arguments name.
     Read,
-    /// All variables except the given variable, because an argument on the command line replaces the argument that it
-    /// sets.
+    /// All variables except the given variable. The given variable is excluded because an argument on the command line
+    /// overrides the argument that it sets.
     Without(&'static str),
     /// No variables, so that the defaults apply.
     Ignored,
 }
 
 impl Cli {
-    /// Parses the command line and the environment. If there is an error, or if the help is requested, it prints the
-    /// text and exits the process.
+    /// Parses the command line and the environment variables. If there is an error, or if help or the version is
+    /// requested, it prints the text and exits the process.
     pub(crate) fn read() -> Cli {
         let words: Vec<OsString> = with_units(env::args_os()).collect();
         parse(&words).unwrap_or_else(|error| {
@@ -209,7 +209,8 @@ impl Cli {
     }
 }
 
-/// Replaces former flags that had a unit in their names. For example, `--deadline-ms 500` becomes `--timeout 500ms`.
+/// Replaces flags of earlier versions that had a unit in their names. For example, it replaces `--deadline-ms 500` with
+/// `--timeout 500ms`.
 fn with_units(words: impl Iterator<Item = OsString>) -> impl Iterator<Item = OsString> {
     let mut is_value = false;
     words.flat_map(move |word| {
@@ -265,7 +266,8 @@ fn attempt(words: &[OsString], environment: Environment) -> Result<Cli, clap::Er
 }
 
 impl Command {
-    /// Describes the output of a command that has only one format; returns `None` for a command with several formats.
+    /// Returns a description of the output of a command that ignores `--output`, or `None` for a command with several
+    /// formats.
     fn without_format(&self) -> Option<&'static str> {
         match self {
             Command::Alloc(_) | Command::Proxy(_) => Some("nothing but its log"),
@@ -280,8 +282,9 @@ impl Command {
     }
 }
 
-/// Lets every argument accept negative numbers, so that the argument's own parser rejects them. Excludes empty
-/// variables, and the variables that `environment` excludes.
+/// Changes the definition of a command in two ways. All arguments with values accept negative numbers, so that the
+/// parser of each argument rejects them with its own error. Empty environment variables, and the variables that
+/// `environment` excludes, set no arguments.
 fn prepare(command: clap::Command, environment: Environment) -> clap::Command {
     let is_empty = |arg: &clap::Arg| arg.get_env().is_some_and(environment::is_empty);
     command
@@ -297,9 +300,9 @@ fn prepare(command: clap::Command, environment: Environment) -> clap::Command {
         .mut_subcommands(|command| prepare(command, environment))
 }
 
-/// Returns the environment variable to ignore because a flag names a cluster: `SEQSVR_ADDR` if the command line has
-/// `--set` or `--sets`, and `SEQSVR_SET` if it has an address. A command has only one cluster, and flags override the
-/// environment.
+/// Returns the environment variable to ignore because a flag names another cluster. It is `SEQSVR_ADDR` if the command
+/// line has `--set` or `--sets`, and `SEQSVR_SET` if the command line has an address. A command uses only one cluster,
+/// and flags override variables.
 fn replaced_variable(matches: &clap::ArgMatches) -> Option<&'static str> {
     let mut leaf = matches;
     while let Some((_, next)) = leaf.subcommand() {
@@ -315,7 +318,7 @@ fn replaced_variable(matches: &clap::ArgMatches) -> Option<&'static str> {
     }
 }
 
-/// Removes those suggestions from an error that are not similar to the wrong word of the command line.
+/// Removes from an error the suggestions that are not similar to the wrong word of the command line.
 fn near_suggestions(mut error: clap::Error) -> clap::Error {
     let kinds = [
         (ContextKind::InvalidSubcommand, ContextKind::SuggestedSubcommand),
@@ -344,7 +347,7 @@ fn near_suggestions(mut error: clap::Error) -> clap::Error {
     error
 }
 
-/// Replaces the argument named in an error with the environment variable that sets this argument.
+/// Replaces the name of the invalid argument in an error with the name of the environment variable that sets it.
 fn name_variable(mut error: clap::Error) -> clap::Error {
     let Some(ContextValue::String(argument)) = error.get(ContextKind::InvalidArg) else { return error };
     let flag = argument.split(' ').next().unwrap_or_default();
@@ -354,15 +357,16 @@ fn name_variable(mut error: clap::Error) -> clap::Error {
     error
 }
 
-/// Returns the environment variable of a flag. It is taken from any command with the flag, because a flag has the same
-/// variable in all commands.
+/// Returns the environment variable that sets `flag`. It is taken from the first command that has the flag, because a
+/// flag has the same variable in all commands.
 fn variable_of(command: &clap::Command, flag: &str) -> Option<String> {
     let mut own = command.get_arguments().filter(|arg| arg.get_long().is_some_and(|long| flag == format!("--{long}")));
     let own = own.find_map(|arg| Some(arg.get_env()?.to_string_lossy().into_owned()));
     own.or_else(|| command.get_subcommands().find_map(|command| variable_of(command, flag)))
 }
 
-/// Rewords `7 is not in 1..=5`, the parser's text for a number outside its range.
+/// Rewords the parser's text for a number outside its range, e.g. `7 is not in 1..=5`. Returns `None` for any other
+/// text.
 fn range_in_words(text: &str) -> Option<String> {
     let (_, range) = text.split_once(" is not in ")?;
     let (least, most) = range.split_once("..")?;
@@ -374,7 +378,8 @@ fn range_in_words(text: &str) -> Option<String> {
     })
 }
 
-/// Rewords an error about a number that is malformed, too large, negative, or out of range.
+/// Rewords an error about an argument that must be a whole number, if its value is malformed, too large, negative or
+/// out of range.
 fn plain_number_error(error: clap::Error) -> clap::Error {
     let source = std::error::Error::source(&error);
     let text = |kind| match error.get(kind) {

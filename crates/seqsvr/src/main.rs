@@ -1,7 +1,8 @@
-//! The binary of the project, which contains the servers, the commands for clients and operators, `replay` and `bench`.
+//! The program `seqsvr`. It contains the servers, the commands for clients and operators, and the tools `replay` and
+//! `bench`.
 //!
-//! Each command is a module of `seq-node` or `seq-cli`, with `Args` for the command line and `run`. This file parses
-//! the command line, calls the command, and maps the outcome to an exit code.
+//! Most commands are modules of the crates `seq-node` and `seq-cli`. Each module has a type for the arguments and a
+//! function `run`. This file parses the command line, calls the command, and maps its outcome to an exit code.
 
 mod cli;
 mod man;
@@ -21,8 +22,8 @@ use seq_node::{alloc, audit, backup, config, dev, proxy, restore, tenant, unsafe
 
 use crate::cli::{Cli, Command};
 
-/// The memory allocator of the process. It shortens a unary call by 12-22 %, because requests and responses consist of
-/// many small buffers.
+/// Memory allocator of the process. It makes a unary call 12-22 % faster than the system's allocator does, because
+/// requests and responses consist of many small buffers.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

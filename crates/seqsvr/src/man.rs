@@ -1,4 +1,4 @@
-//! The command `man`, which prints the manual page of a command or writes the pages of all commands.
+//! The command `man`, which prints the manual page of one command or writes the pages of all commands.
 //!
 //! The pages are generated from the definition of the command line, so they agree with `--help`.
 
@@ -27,7 +27,7 @@ pub(crate) struct ManArgs {
 }
 
 impl ManArgs {
-    /// Returns whether the command prints a page instead of writing files.
+    /// Returns whether the command prints a page to its output instead of writing files.
     pub(crate) fn prints_page(&self) -> bool {
         self.dir.is_none()
     }
@@ -55,8 +55,8 @@ pub(crate) fn run(args: &ManArgs, program: clap::Command, output: &Output) -> an
     Ok(Exit::Ok)
 }
 
-/// Returns the definition of all commands, each with the name of its page. The command `help` is omitted, because it
-/// only prints the help of other commands.
+/// Prepares the definition of the program for its pages, so that each command has the name of its page. Omits the
+/// command `help`, because it only prints the help of other commands.
 fn named(program: clap::Command) -> clap::Command {
     let mut program = program.disable_help_subcommand(true);
     program.build();
@@ -82,7 +82,7 @@ fn find(program: clap::Command, words: &[String]) -> Result<clap::Command, Failu
     Ok(command)
 }
 
-/// Writes one file for each command, and returns the sorted names of the files.
+/// Writes the page of each command to a file in `dir`. Returns the names of the files in alphabetical order.
 fn write_all(program: clap::Command, dir: &Path) -> anyhow::Result<Vec<String>> {
     fs::create_dir_all(dir).with_context(|| format!("cannot create {}", dir.display()))?;
     let mut names = Vec::new();
@@ -98,8 +98,8 @@ fn write_all(program: clap::Command, dir: &Path) -> anyhow::Result<Vec<String>> 
     Ok(names)
 }
 
-/// Returns the page of a command in roff. The text that follows the command's help becomes sections of the page, in
-/// which each example keeps its own line.
+/// Returns the manual page of a command in the format roff. The text after the command's help, e.g. its examples and
+/// exit codes, becomes sections of the page.
 fn page(command: clap::Command) -> anyhow::Result<String> {
     let after = command.get_after_help().map(ToString::to_string).unwrap_or_default();
     let has_commands = command.has_subcommands();
@@ -118,7 +118,7 @@ fn page(command: clap::Command) -> anyhow::Result<String> {
     Ok(page)
 }
 
-/// Converts the paragraphs that follow the help to sections of a page.
+/// Converts the text after a command's help to sections of a manual page. Each paragraph becomes one section.
 fn sections(after: &str) -> String {
     let mut sections = String::new();
     for paragraph in after.split("\n\n").filter(|paragraph| !paragraph.trim().is_empty()) {
@@ -136,7 +136,7 @@ fn sections(after: &str) -> String {
     sections
 }
 
-/// Escapes text so that roff reads no part of it as a command or an escape sequence.
+/// Escapes a text so that roff prints all of it, instead of reading a part as a command or an escape sequence.
 fn escaped(text: &str) -> String {
     let line = |line: &str| {
         let text = line.replace('\\', "\\e").replace('-', "\\-");

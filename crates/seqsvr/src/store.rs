@@ -1,4 +1,4 @@
-//! The command `store`, which runs a member of a set's store, or lists or changes the members.
+//! The command `store`, which runs a member of a set's store, or lists or changes the store's members.
 
 use clap::Args;
 use seq_cli::store::{self, StoreCommand};
@@ -24,7 +24,8 @@ pub(crate) struct StoreArgs {
 }
 
 impl StoreArgs {
-    /// Returns whether the command runs a member of the store itself, instead of listing or changing the members.
+    /// Returns whether the command runs a member of the store in this process, instead of listing or changing the
+    /// members.
     pub(crate) fn is_server(&self) -> bool {
         self.command.is_none()
     }

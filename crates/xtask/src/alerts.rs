@@ -1,6 +1,7 @@
-//! Checks the Prometheus rules, the Alertmanager routes and the dashboards. Their metrics must be in the catalogue or
-//! be recorded by a rule, every alert must have a runbook and a test case, and routes must name existing alerts.
-//! promtool and amtool must accept the files.
+//! Checks the Prometheus rules, the Alertmanager routes and the Grafana dashboards in `deploy/`. Each metric in them
+//! must be a metric of the catalogue, which is the list of the program's metrics, or the result of a recording rule.
+//! Every alert must have a runbook and a test case, and routes must name existing alerts. promtool and amtool must
+//! accept the files.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -37,7 +38,7 @@ const RECORDED: &str = "seqsvr:";
 /// Suffixes of the series of a histogram.
 const SERIES: [&str; 3] = ["_bucket", "_sum", "_count"];
 
-/// Checks the rules and routes, and runs promtool and amtool on them if they are installed.
+/// Checks the files, and runs promtool and amtool on them if these tools are installed.
 pub(crate) fn run(root: &Path) -> anyhow::Result<()> {
     let (mut findings, sources) = (Vec::new(), source::read_all(root)?);
     check(&sources, &mut findings);
@@ -108,7 +109,8 @@ fn check(sources: &[Source], findings: &mut Vec<Finding>) {
         let path = rules.path.replace(RULES, CASES);
         let cases = text(&path).unwrap_or_default();
         for (number, alert, runbook) in alerts(&rules.text) {
-            // There may also be cases in which the alert is silent, but in at least one it must fire.
+            // There may also be test cases in which the alert must not fire, but in at least one test case it must
+            // fire.
             if !values(cases, "alertname:").any(|(number, name)| name == alert && fires(cases, number)) {
                 findings.push(Finding::new(&path, 0, format!("{alert} has no case in which it fires")));
             }
@@ -124,9 +126,9 @@ fn check(sources: &[Source], findings: &mut Vec<Finding>) {
     }
 }
 
-/// Returns the fault of a line of a dashboard, if it has one. A query is at fault if it is not filtered by set, because
-/// the curves of several sets would overlap. A link is at fault if the runbook does not have the heading that it leads
-/// to.
+/// Returns the fault of `line`, a line of a dashboard, or `None` if the line has no fault. A query is a fault if the
+/// dashboard's variable `$set` does not filter each of its series, because the curves of several sets would overlap. A
+/// link is a fault if the runbook does not have the heading to which the link leads.
 fn flaw_of_dashboard<'a>(line: &str, anchors: impl Fn(&str) -> Option<BTreeSet<String>> + 'a) -> Option<String> {
     let line = line.trim();
     if line.starts_with("\"expr\":") && metrics(line).count() > line.matches("set=~\\\"$set\\\"").count() {
@@ -140,13 +142,13 @@ fn flaw_of_dashboard<'a>(line: &str, anchors: impl Fn(&str) -> Option<BTreeSet<S
     (!is_known).then(|| format!("the link {link} is to no heading of {RUNBOOK}"))
 }
 
-/// Returns whether a test case expects its alert to fire. The line `number` of `cases` is the line in which the test
-/// case names its alert.
+/// Returns whether a test case in the file `cases` expects its alert to fire. Line `number` of the file is the line in
+/// which the test case names the alert.
 fn fires(cases: &str, number: usize) -> bool {
     cases.lines().nth(number).is_some_and(|line| line.trim() == "exp_alerts:")
 }
 
-/// Returns the metric names in a line, including names of recorded series.
+/// Returns the metric names in a line, including the names of series that a Prometheus rule records.
 fn metrics(line: &str) -> impl Iterator<Item = &str> {
     let words = line.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_' || c == ':'));
     words.filter(|word| word.starts_with(PREFIX) || word.starts_with(RECORDED))
@@ -162,7 +164,7 @@ fn values<'a>(text: &'a str, key: &'static str) -> impl Iterator<Item = (usize, 
     lines.filter_map(move |(number, line)| Some((number, line.strip_prefix(key)?.trim())))
 }
 
-/// Returns the alerts with their lines and runbooks.
+/// Returns the line, the name and the runbook link of each alert in a file of rules.
 fn alerts(rules: &str) -> Vec<(usize, &str, Option<&str>)> {
     let runbooks: Vec<_> = values(rules, "runbook:").collect();
     let alerts: Vec<_> = values(rules, "alert:").collect();

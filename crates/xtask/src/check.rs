@@ -1,7 +1,8 @@
-//! The gate, which consists of all checks that must pass before a change lands. It writes only to `target/`.
+//! The gate, `cargo xtask check`. It runs all checks that must pass before a change is merged, and writes only to
+//! `target/`.
 //!
-//! Steps run one after another, cheap steps first. The first step that fails ends the gate, and the error has the
-//! command that repeats this step.
+//! The steps run one after another, the fast steps first. The first step that fails ends the gate, and the error
+//! message has the command that repeats this step alone.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -38,7 +39,8 @@ enum Run {
     Cargo { args: &'static str, env: &'static [(&'static str, &'static str)] },
 }
 
-/// Flags for the documentation. It is for contributors, so it includes private items, and links to them are allowed.
+/// Flags of rustdoc. The documentation is for contributors, so it includes private items, and links to private items
+/// are allowed.
 const RUSTDOCFLAGS: &str = "-D warnings -A rustdoc::private-intra-doc-links";
 
 const STEPS: &[Step] = &[
@@ -51,7 +53,8 @@ const STEPS: &[Step] = &[
     Step {
         name: "deny",
         what: "licences, sources and bans of dependencies",
-        // Advisories need a database from the network; deny.toml records the known advisories.
+        // The check `advisories` is left out, because it needs a database from the network. deny.toml records the known
+        // advisories.
         run: Run::Cargo { args: "deny --locked check bans licenses sources", env: &[] },
     },
     Step {

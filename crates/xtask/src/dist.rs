@@ -1,5 +1,5 @@
-//! Packages: a tar.gz and a .deb, each with a static binary, its manual pages, completions and units; a container image
-//! with only the binary; and the list of the binary's components.
+//! Builds the packages. They are a tar.gz and a .deb, each with the static binary, its manual pages, shell completions
+//! and systemd units, a container image with only the binary, and the list of the binary's components.
 //!
 //! **Invariant:** the files depend only on the commit and the toolchain, not on the time, the user or the directory of
 //! the checkout.
@@ -44,10 +44,11 @@ struct Dist {
     root: PathBuf,
     /// Directory for the packages.
     out: PathBuf,
-    /// Directory of the files to be packaged: the binary, and the files that the binary generates.
+    /// Directory with the files to be packaged, which are the binary, the files that the binary generates, and
+    /// documents.
     staged: PathBuf,
     version: String,
-    /// Time of the commit in seconds since 1970. All packaged files have this time.
+    /// Modification time of all packaged files, in seconds since 1970. See [`epoch`].
     epoch: String,
 }
 
@@ -82,8 +83,9 @@ pub(crate) fn run(root: &Path, args: &DistArgs) -> anyhow::Result<()> {
 }
 
 impl Dist {
-    /// Builds the binary. It is static, so that it runs on any distribution and in an empty image. A static binary can
-    /// resolve names because glibc has built-in resolvers for files and DNS since 2.34.
+    /// Builds the binary. The binary is static, so that it runs on any Linux distribution and in an empty container
+    /// image. A static binary can resolve host names, because since version 2.34 glibc contains its resolvers for files
+    /// and DNS.
     fn build(&self) -> anyhow::Result<PathBuf> {
         let dir = crate::target_dir(&self.root).join("dist-static");
         let cargo_home = text_of(Command::new("sh").args(["-c", "echo ${CARGO_HOME:-$HOME/.cargo}"]))?;
@@ -109,7 +111,8 @@ impl Dist {
         Ok(dir.join(TARGET).join("dist/seqsvr"))
     }
 
-    /// Copies the binary, and runs it to write its manual pages and completions.
+    /// Fills the directory `staged`. Copies the binary and the changelog, and runs the binary to write its manual pages
+    /// and completions.
     fn stage(&self, binary: &Path) -> anyhow::Result<()> {
         fs::remove_dir_all(&self.staged)?;
         for dir in ["man", "completions", "doc"] {
@@ -128,8 +131,8 @@ impl Dist {
         Ok(())
     }
 
-    /// Writes the list of the binary's components next to the packages, and copies it to the packages' documents.
-    /// Returns the file name of the list.
+    /// Writes the list of the binary's components into the directory of the packages, and copies it to the documents
+    /// that the packages contain. Returns the file name of the list.
     fn sbom(&self) -> anyhow::Result<String> {
         let file = sbom::name(&self.version);
         sbom::write(&self.root, &self.epoch, &self.out.join(&file))?;
@@ -137,7 +140,7 @@ impl Dist {
         Ok(file)
     }
 
-    /// Makes the archive for other distributions. Returns its file name.
+    /// Makes the tar.gz, which is for distributions without Debian packages. Returns its file name.
     fn archive(&self) -> anyhow::Result<String> {
         let name = format!("seqsvr-{}-{TARGET}", self.version);
         let dir = self.staged.join("archive").join(&name);
@@ -164,7 +167,8 @@ impl Dist {
         Ok(file)
     }
 
-    /// Packs the path `what` of a directory with a reproducible owner, times and order.
+    /// Packs `what`, a path in the directory `dir`, into the archive `to`. Owners, times and the order of files in the
+    /// archive do not depend on the machine.
     fn tar(&self, dir: &Path, what: &str, to: &Path) -> anyhow::Result<()> {
         let mut tar = Command::new("tar");
         tar.args(["--sort=name", "--format=gnu", "--owner=0", "--group=0", "--numeric-owner", "--mode=u+w,go-w"]);
@@ -172,7 +176,8 @@ impl Dist {
         run_to_end(&mut tar)
     }
 
-    /// Makes the Debian package described by `[package.metadata.deb]` of the crate. Returns its file name.
+    /// Makes the Debian package that `[package.metadata.deb]` in the crate's Cargo.toml describes. Returns its file
+    /// name.
     fn deb(&self, revision: u32) -> anyhow::Result<String> {
         let file = format!("{PACKAGE}_{}-{revision}_amd64.deb", self.version);
         let mut cargo = crate::cargo(&self.root);
@@ -186,8 +191,8 @@ impl Dist {
     }
 }
 
-/// Returns the time that all files get, in seconds since 1970. It is the variable `SOURCE_DATE_EPOCH` if that is set,
-/// and the time of the commit otherwise.
+/// Returns the modification time for all packaged files, in seconds since 1970. It is the value of the environment
+/// variable `SOURCE_DATE_EPOCH`, or the time of the last commit if the variable is not set.
 fn epoch(root: &Path) -> anyhow::Result<String> {
     match std::env::var("SOURCE_DATE_EPOCH") {
         Ok(epoch) => {

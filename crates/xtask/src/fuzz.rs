@@ -1,7 +1,8 @@
-//! Builds the fuzz targets with libFuzzer and runs each for some seconds, starting from the committed corpus.
+//! Builds the fuzz targets with libFuzzer, and runs each target for some seconds. A run starts with the inputs of the
+//! corpus in the repository.
 //!
-//! The coverage instrumentation is a pass of the stable compiler, so neither a nightly compiler nor cargo-fuzz is
-//! needed. There is no `unsafe` in the repository, so the address sanitizer is not worth its cost.
+//! The stable compiler can instrument code for coverage, so neither a nightly compiler nor cargo-fuzz is needed. The
+//! repository has no `unsafe` code, so the address sanitizer, which slows the targets down, is not used.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -17,17 +18,17 @@ const TARGETS: &[&str] =
 const CORPUS: &str = "tests/fuzz/corpus";
 const DICTIONARY: &str = "tests/fuzz/fuzz.dict";
 
-/// Flags that instrument every crate for libFuzzer. Lints are capped at warnings, because libFuzzer's macro makes an
-/// `unsafe` symbol.
+/// Compiler flags that instrument every crate for libFuzzer. Lints are at most warnings, because the macro of libFuzzer
+/// expands to an `unsafe` symbol, which the workspace's lints forbid.
 const RUSTFLAGS: &str = "--cfg fuzzing --cap-lints warn -Cpasses=sancov-module -Ccodegen-units=1 \
     -Cllvm-args=-sanitizer-coverage-level=4 -Cllvm-args=-sanitizer-coverage-inline-8bit-counters \
     -Cllvm-args=-sanitizer-coverage-pc-table -Cllvm-args=-sanitizer-coverage-trace-compares";
 
-/// Longest input in bytes. Ports accept longer messages, but these only have more rows of the same form. libFuzzer
-/// starts with short inputs.
+/// Largest length of an input in bytes. The ports of the service accept longer messages, but longer messages only have
+/// more rows of the same form. libFuzzer begins with short inputs.
 const MAX_LEN: usize = 64 * 1024;
 
-/// Most characters shown of libFuzzer's report if a target fails.
+/// Largest number of characters at the end of libFuzzer's report that are shown if a target fails.
 const MAX_SHOWN: usize = 8 * 1024;
 
 /// Duration and targets.
@@ -77,8 +78,8 @@ pub(crate) fn run_briefly(root: &Path) -> anyhow::Result<()> {
     run(root, &FuzzArgs { seconds: 5, target: None })
 }
 
-/// Builds the fuzz targets. The host is passed as an explicit target of the build, so that build scripts and macros are
-/// not instrumented. Returns the directory of the binaries.
+/// Builds the fuzz targets. Passes the host platform to cargo as an explicit `--target`, because cargo then does not
+/// instrument build scripts and procedural macros. Returns the directory of the binaries.
 fn build(root: &Path) -> anyhow::Result<std::path::PathBuf> {
     let host = host()?;
     let status = crate::cargo(root)
@@ -96,7 +97,8 @@ fn fuzz(root: &Path, binary: &Path, target: &str, seconds: u32) -> anyhow::Resul
     for dir in [&corpus, &found] {
         std::fs::create_dir_all(dir).with_context(|| format!("creating {}", dir.display()))?;
     }
-    // New inputs go to the first directory; the committed corpus is only read.
+    // libFuzzer writes new inputs to the first directory. It only reads the second directory, the corpus in the
+    // repository.
     let output = Command::new(binary)
         .args([&corpus, &root.join(CORPUS).join(target)])
         .args([format!("-max_total_time={seconds}"), format!("-max_len={MAX_LEN}")])

@@ -1,8 +1,9 @@
-//! Generates the code of the protos into the repository, and checks that the code there is the code of the protos.
+//! Generates Rust code from the protos into the repository, and checks that the generated code in the repository is up
+//! to date.
 //!
-//! A clean build compiles the generated code, but none of the generators, which are about sixty crates. The library
-//! protox replaces the program `protoc`, so the result does not depend on the tools of the system: the same protos and
-//! the same `Cargo.lock` give the same bytes on every machine.
+//! The generated code is in the repository so that a clean build does not compile the generators, which are about sixty
+//! crates. The library protox replaces the program `protoc`. So the result does not depend on installed tools, and the
+//! same protos with the same `Cargo.lock` give the same bytes on every machine.
 
 use std::fs;
 use std::path::Path;
@@ -15,13 +16,13 @@ use crate::tidy;
 /// Directory of the generated files.
 const DIR: &str = "crates/seq-proto/src/generated";
 
-/// File of messages and their services, with the name that the generator gives it.
+/// Generated file with the types of the messages and the services. The generator chooses the name.
 const CODE: &str = "seqsvr.v1.rs";
 
-/// File of the JSON of messages, with the name that the generator gives it.
+/// Generated file with the JSON encoding of the messages. The generator chooses the name.
 const JSON: &str = "seqsvr.v1.serde.rs";
 
-/// The descriptors of every message and service, with their comments.
+/// Generated file with the descriptors of all messages and services, including their comments.
 const DESCRIPTORS: &str = "descriptors.bin";
 
 /// The messages of the JSON endpoint.
@@ -73,8 +74,8 @@ pub(crate) fn run(root: &Path) -> anyhow::Result<()> {
     let dir = root.join(DIR);
     fs::create_dir_all(&dir).with_context(|| format!("creating {DIR}"))?;
     for (name, content) in generate(root)? {
-        // An unchanged file is not written and keeps its time. Otherwise cargo would compile every crate that depends
-        // on it.
+        // An unchanged file is not written, so that it keeps its modification time. Otherwise cargo would compile every
+        // crate that depends on the file again.
         if fs::read(dir.join(name)).ok().as_ref() != Some(&content) {
             fs::write(dir.join(name), content).with_context(|| format!("writing {DIR}/{name}"))?;
         }
@@ -82,7 +83,8 @@ pub(crate) fn run(root: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Returns a finding for each file of the repository that differs from the file generated from the protos.
+/// Returns a finding for each generated file in the repository that differs from a file newly generated from the
+/// protos.
 pub(crate) fn check(root: &Path) -> anyhow::Result<Vec<Finding>> {
     let stale = |(name, content): File| {
         let path = format!("{DIR}/{name}");
@@ -99,7 +101,7 @@ fn generate(root: &Path) -> anyhow::Result<[File; 3]> {
     compiler.include_source_info(true).include_imports(true).open_files(tidy::proto_files(&protos)?)?;
     let descriptors = compiler.encode_file_descriptor_set();
 
-    // Every field is written, even if it is 0, so that a response in a shell shows that `prev` is 0.
+    // The JSON of a message has every field, even if the field is 0, so that a user of curl sees that `prev` is 0.
     let mut json = pbjson_build::Builder::new();
     json.register_descriptors(&descriptors)?.emit_fields().ignore_unknown_fields();
     let mut json = json.generate(&IN_JSON, |_| Ok(Vec::new()))?;
@@ -120,11 +122,12 @@ fn generate(root: &Path) -> anyhow::Result<[File; 3]> {
     Ok([(CODE, code), (JSON, json.into_bytes()), (DESCRIPTORS, descriptors)])
 }
 
-/// Replaces pbjson's type for numbers by types of `seq-proto/src/json.rs`, because pbjson's type refuses null, accepts
-/// "+5", and has errors about an untagged enum.
+/// Replaces the type with which pbjson parses numbers by types of `seq-proto/src/json.rs`. pbjson's type refuses null,
+/// accepts "+5", and has error messages about an untagged enum.
 fn read_numbers_strictly(mut code: String) -> anyhow::Result<String> {
     const NUMBER: &str = "::pbjson::private::NumberDeserialize<_>";
-    // The order matters, because the last text is a part of the other two texts.
+    // The replacements must be in this order, because the text of the last replacement is a part of the texts of the
+    // two before it.
     for (library, own) in [
         (format!("Vec<{NUMBER}>"), "crate::json::List<_>"),
         (format!("::std::option::Option<{NUMBER}>"), "::std::option::Option<crate::json::Number<_>>"),

@@ -1,9 +1,10 @@
-//! Checks the dependencies between crates: compares a table of the allowed dependencies with `cargo metadata`.
+//! Checks the dependencies between crates. Compares the dependencies from `cargo metadata` with a table of the allowed
+//! dependencies.
 //!
-//! The check fails if a dependency is missing from the table, so each new dependency is added here, where a review sees
-//! it. The check also fails if an entry of the table is not used, so the table stays accurate. `public` checks that no
-//! public signature has a type of a fenced library, which only some crates may use. `circles` checks that modules of a
-//! crate do not use each other in a circle.
+//! The check fails if a dependency is missing from the table, so a change that adds a dependency must add it here,
+//! where a reviewer sees it. The check also fails if an entry of the table is not used, so the table stays accurate. A
+//! fenced library is a library that only some crates may use. The module `public` checks that no public signature has a
+//! type of a fenced library. The module `circles` checks that modules of a crate do not use each other in a circle.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -27,7 +28,8 @@ struct Layer {
     tests_use: &'static [&'static str],
 }
 
-/// The crates from the bottom up. A server never depends on another server's crate, because servers communicate through
+/// The crates of the workspace. A crate may only use crates above its own row, except in its tests. The crate of a
+/// server never depends on the crate of another server, because servers communicate only through the messages in
 /// `proto/`.
 const LAYERS: &[Layer] = &[
     Layer { name: "seq-core", uses: &[], tests_use: &[] },
@@ -152,21 +154,22 @@ const LAYERS: &[Layer] = &[
     Layer { name: "xtask", uses: &[], tests_use: &[] },
 ];
 
-/// Libraries, each with the only crates that may use it. So a bug or a change in a library is handled in one place.
+/// Fenced libraries, each with the only crates that may use it. The fence limits a change of the library's interface,
+/// or a work-around for a bug of the library, to these crates.
 const FENCED: &[(&str, &[&str])] = &[
     ("anyhow", &["seq-cli", "seq-command", "seq-compare", "seq-node", "seqsvr", "xtask"]),
     ("clap", &["seq-cli", "seq-command", "seq-compare", "seq-growth", "seq-node", "seqsvr", "xtask"]),
     ("consistent_hash", &["seq-core"]),
     ("openraft", &["seq-raft"]),
     ("opentelemetry-proto", &["seq-kit", "seq-testkit"]),
-    // rkyv encodes the log's own records, and the bodies of commands and states. The encoding of bodies is derived next
-    // to their types, in the private module `encoding` of seq-store.
+    // seq-raft uses rkyv to encode the records of the Raft log, and seq-store to encode commands and states. seq-store
+    // derives these encodings in its private module `encoding`.
     ("rkyv", &["seq-raft", "seq-store"]),
     ("sled", &["seq-raft"]),
     ("tonic-prost", &["seq-compare", "seq-proto"]),
 ];
 
-/// Compares the workspace with the tables.
+/// Compares the dependencies of the workspace with the tables, and checks public signatures and circles of modules.
 pub(crate) fn run(root: &Path) -> anyhow::Result<()> {
     let metadata = MetadataCommand::new().manifest_path(root.join("Cargo.toml")).no_deps().exec()?;
     let mut findings = Vec::new();
@@ -233,7 +236,8 @@ fn check(layers: &[Layer], crates: &BTreeMap<String, Edges>, findings: &mut Vec<
     }
 }
 
-/// Checks that a crate uses only crates above it in the table, and that the code map has the crates in the same order.
+/// Checks that each crate uses only crates above it in the table `layers`, and that the code map, a list of crates in
+/// ARCHITECTURE.md, has the crates in the order of the table.
 fn check_order(layers: &[Layer], code_map: &str, findings: &mut Vec<Finding>) {
     for (position, layer) in layers.iter().enumerate() {
         for used in layer.uses.iter().filter(|used| !layers[..position].iter().any(|above| above.name == **used)) {

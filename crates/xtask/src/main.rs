@@ -1,7 +1,8 @@
 //! The repository's own checks, run as `cargo xtask NAME`.
 //!
-//! If a program can check a rule, the rule is checked here or by a lint, so reviews can focus on other questions. No
-//! check changes a file. `cargo xtask dist` builds the packages.
+//! This program or a lint checks each rule of the repository that a program can check, so that reviewers need not check
+//! it. A check changes no file of the repository. Some other subcommands write files, for example `generate`, which
+//! writes the code of the protos, and `dist`, which builds the packages.
 
 mod alerts;
 mod check;
@@ -89,7 +90,8 @@ fn root() -> PathBuf {
     manifest.ancestors().nth(2).expect("xtask lies in `crates/`").to_owned()
 }
 
-/// Returns a command that starts the cargo by which this program was started, in the workspace and with an empty stdin.
+/// Returns a command that runs cargo in the directory `root`, with an empty standard input. It runs the same cargo that
+/// started this program.
 fn cargo(root: &Path) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(root).stdin(Stdio::null());

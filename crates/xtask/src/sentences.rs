@@ -1,8 +1,9 @@
-//! Rates of stiff sentences. A rate is the number of matches of a pattern in the comments of a crate of `crates/` or
-//! `tests/`, per thousand lines of comments.
+//! Computes the rates of stiff sentences in each crate. The rate of a pattern is the number of its matches in the
+//! comments of a crate, per thousand lines of comments.
 //!
-//! A match is a sign of a sentence whose noun is missing, but not a proof. So a single match is not an error, and only
-//! the rates are compared with limits. docs/glossary.md has the rules for sentences, and `tidy` has the limits.
+//! A match is a sign, but no proof, of a sentence with a pronoun in place of a noun. So a single match is not an error,
+//! and only the rates are compared with limits. docs/glossary.md has the rules for sentences, and the module `tidy` has
+//! the limits.
 
 use std::collections::BTreeMap;
 
@@ -11,13 +12,13 @@ use crate::source::Source;
 /// Names of the patterns, in the order of [`Counts::found`].
 pub(crate) const PATTERNS: [&str; 3] = ["what is/are/..", "one/ones, those that", "meanwhile/beside/whatever"];
 
-/// Function that returns the number of words in the pattern's match that begins with the word `first`; 0 if there is
-/// none.
+/// Function that looks for a match of a pattern that begins at the word with index `first`. It returns the number of
+/// words of the match, or 0 if there is no match.
 type Matcher = fn(words: &Words, first: usize) -> usize;
 
 const MATCHERS: [Matcher; 3] = [what, one, meanwhile];
 
-/// Words that come after "what" if it is the subject of a clause, or an object without a noun.
+/// Words that follow "what" if "what" takes the place of a noun.
 const AFTER_WHAT: &[&str] = &[
     "is", "are", "was", "were", "it", "the", "a", "an", "this", "that", "they", "those", "has", "have", "had", "come",
     "comes", "came", "each", "another", "other", "its", "no",
@@ -30,7 +31,7 @@ const BEFORE_ONE: &[&str] = &[
     "last", "first",
 ];
 
-/// Matches of the patterns in some lines of comments.
+/// Counts of comment lines, and of the matches of each pattern in them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     /// Lines of comments with text.
@@ -40,7 +41,7 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
-    /// Returns the matches of each pattern per thousand lines.
+    /// Returns the number of matches of each pattern per thousand lines of comments.
     pub(crate) fn rates(&self) -> [f64; PATTERNS.len()] {
         self.found.map(|found| found as f64 * 1_000.0 / self.lines.max(1) as f64)
     }
@@ -55,7 +56,8 @@ pub(crate) struct Place<'a> {
     pub(crate) found: [usize; PATTERNS.len()],
 }
 
-/// Counts the matches in each crate. A crate is a directory or a file directly in `crates/` or `tests/`.
+/// Counts the matches of the patterns in each crate. A crate is a directory or a file directly in `crates/` or
+/// `tests/`.
 pub(crate) fn of_crates<'a>(sources: impl IntoIterator<Item = &'a Source>) -> BTreeMap<String, Counts> {
     let mut crates = BTreeMap::<String, Counts>::new();
     for source in sources {
@@ -71,7 +73,8 @@ pub(crate) fn of_crates<'a>(sources: impl IntoIterator<Item = &'a Source>) -> BT
     crates
 }
 
-/// Returns the lines of comments in `source` that match a pattern; none if the file does not belong to a crate.
+/// Returns the lines of comments in `source` that match a pattern. Returns no lines if `source` is not a Rust file of a
+/// crate.
 pub(crate) fn places(source: &Source) -> impl Iterator<Item = Place<'_>> {
     let of_crate = crate_of(source).into_iter().flat_map(|_| comments(source));
     let place = |(line, text)| Place { path: &source.path, line, text, found: matches(text) };
@@ -85,7 +88,8 @@ fn crate_of(source: &Source) -> Option<&str> {
     source.is("rs").then(|| &source.path[..dir.len() + 1 + name.len()])
 }
 
-/// Returns the lines of comments that have text, with their line numbers. A comment begins a line or follows a space.
+/// Returns the comments of a file that have text, each with its line number. A comment begins at `//` that is the first
+/// text of its line or follows a space.
 fn comments(source: &Source) -> impl Iterator<Item = (usize, &str)> {
     source.lines().filter_map(|(number, line)| {
         let start = line.find("//")?;
@@ -163,7 +167,8 @@ impl Words {
         self.spans.get(index).map_or("", |(start, end)| &self.text[*start..*end])
     }
 
-    /// Returns the word that follows the word `index` after a single space; an empty text if there is none.
+    /// Returns the word after the word with this index, or an empty text if the two words are not separated by exactly
+    /// one space.
     fn next(&self, index: usize) -> &str {
         let gap = self.spans.get(index).zip(self.spans.get(index + 1));
         let is_space = gap.is_some_and(|((_, end), (start, _))| &self.text[*end..*start] == " ");

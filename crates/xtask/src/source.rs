@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::Context;
 
-/// Skipped directories, which have build outputs, downloads and generated code.
+/// Names of directories that are skipped, because they contain outputs of builds, downloads or generated code.
 const SKIPPED: &[&str] =
     &[".git", "target", "artifacts", "corpus", "coverage", "generated", "node_modules", "__pycache__"];
 
@@ -24,7 +24,7 @@ impl Source {
         Path::new(&self.path).extension().is_some_and(|found| found == extension)
     }
 
-    /// Returns whether the file is Rust code that only tests, benches or fuzzers compile.
+    /// Returns whether the path of the file is the path of test or benchmark code, which is not a part of the program.
     pub(crate) fn is_test(&self) -> bool {
         let dirs = ["tests/", "benches/"];
         let in_dir = dirs.iter().any(|dir| self.path.starts_with(dir) || self.path.contains(&format!("/{dir}")));
@@ -37,7 +37,8 @@ impl Source {
     }
 }
 
-/// Reads every text file below `root`, sorted by path. Skips files that are not UTF-8, because they are data.
+/// Reads every text file below `root`; returns the files in the order of their paths. Skips files that are not UTF-8,
+/// because they are not text.
 pub(crate) fn read_all(root: &Path) -> anyhow::Result<Vec<Source>> {
     let mut sources = Vec::new();
     walk(root, root, &mut sources)?;

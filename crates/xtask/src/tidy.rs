@@ -1,6 +1,7 @@
-//! Rules about the text of the repository that no compiler or linter checks.
+//! Checks rules about the text of the repository that neither the compiler nor a linter checks.
 //!
-//! Each rule is a function from files to findings. The test of a rule plants a violation and expects the finding.
+//! Each rule is a function that receives the files and adds its findings to a list. The unit test of a rule passes it
+//! files with a violation and expects the finding.
 
 mod bans;
 mod docs;

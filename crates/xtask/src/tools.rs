@@ -1,8 +1,8 @@
-//! Runs tools that other projects maintain on the text of the repository. They check spelling, the form of TOML files,
-//! links of documents, unused dependencies, and white space.
+//! Runs tools of other projects on the text of the repository. They check spelling, the format of TOML files, links of
+//! documents, unused dependencies, and white space.
 //!
-//! A tool that is not installed is reported and left out, as promtool is, because no tool is needed to build. `.ci/run`
-//! installs all tools.
+//! If a tool is not installed, its check is skipped with a message, because none of the tools is needed to build the
+//! program. `.ci/run` installs all tools.
 
 use std::io;
 use std::path::Path;
@@ -10,14 +10,14 @@ use std::process::{Command, Output};
 
 use anyhow::Context;
 
-/// Directory of a virtual environment that `.ci/run` makes, with the tools that are on PyPI.
+/// Directory of programs in the Python environment into which `.ci/run` installs the tools that are on PyPI.
 const INSTALLED: &str = "target/tools/bin";
 
-/// Name of the empty tree of git. Compared with it, every line is new, so `git diff --check` reads every line. The name
-/// is the same in every repository, because git computes it from the content.
+/// Hash of git's empty tree. `git diff --check` checks only new lines, and relative to the empty tree every line is
+/// new. The hash is the same in every repository, because git computes it from the content of the tree.
 const EMPTY_TREE: &str = "4b825dc642cb6eb9a060e54bf8d69288fbee4904";
 
-/// A program, the words of its command, and how it is installed.
+/// A tool, with its program, the arguments of the program, and the command that installs it.
 struct Tool {
     program: &'static str,
     words: &'static [&'static str],
@@ -40,7 +40,7 @@ const TOOLS: &[Tool] = &[
     Tool { program: "git", words: &["diff", "--check", EMPTY_TREE], install: "apt install git" },
 ];
 
-/// Runs each tool that is installed, and fails with the output of the first tool that finds a fault.
+/// Runs each tool that is installed. Fails with the output of the first tool that finds a fault.
 pub(crate) fn run(root: &Path) -> anyhow::Result<()> {
     for tool in TOOLS {
         let command = format!("{} {}", tool.program, tool.words.join(" "));

@@ -1,11 +1,12 @@
-//! Compares the protos with the last release. No message or method that nodes of that release send or expect may have
-//! changed.
+//! Compares the protos with the protos of the last release. No message or method that nodes of the last release send or
+//! expect may have changed.
 //!
-//! Nodes of two neighbouring releases run together during an upgrade. `proto/released.txt` describes the protos of the
-//! last release, with one line for each field, enum value and method. A line may be missing from the current protos
-//! only if they reserve its number. New lines are allowed. A field may become `optional`, because its encoding stays
-//! the same, but then its receiver must expect that nodes of the last release omit a zero. `cargo xtask wire --write`
-//! writes the file anew at every release.
+//! Nodes of two successive releases run together during an upgrade. `proto/released.txt` describes the protos of the
+//! last release, with one line for each field, enum value and method. A field or value of this file may be missing from
+//! the current protos only if the current protos reserve its number. New fields, values and methods are allowed. A
+//! field may become `optional`, because its encoding stays the same, but then the receiver must expect that nodes of
+//! the last release omit the field if its value is zero. At every release, `cargo xtask wire --write` writes the file
+//! anew.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -32,7 +33,7 @@ pub(crate) struct WireArgs {
     write: bool,
 }
 
-/// Checks the protos, or writes the list.
+/// Compares the protos with the last release, or, with `--write`, replaces the description of the last release.
 pub(crate) fn run(root: &Path, args: &WireArgs) -> anyhow::Result<()> {
     let surface = Surface::of(&compile(&root.join("proto"))?);
     let list = root.join(RELEASED);
@@ -57,12 +58,12 @@ fn compile(dir: &Path) -> anyhow::Result<DescriptorPool> {
     Ok(compiler.descriptor_pool())
 }
 
-/// The parts of the protos that nodes of another release depend on.
+/// Fields, values and methods of the protos, on which nodes of another release depend.
 #[derive(Debug, Default)]
 struct Surface {
     /// One line for each field, value and method.
     lines: BTreeSet<String>,
-    /// Prefixes of lines whose number is reserved.
+    /// Prefixes of the lines of fields and values whose number the protos reserve.
     reserved: BTreeSet<String>,
 }
 
@@ -107,7 +108,8 @@ impl Surface {
         self.lines.extend(service.methods().map(of));
     }
 
-    /// Returns a finding for each line of the last release that the current protos neither have nor reserve.
+    /// Returns a finding for each line of `released` that describes a field, value or method that the current protos
+    /// neither have nor reserve.
     fn broken(&self, released: &str) -> Vec<Finding> {
         let mut findings = Vec::new();
         for (number, line) in (1..).zip(released.lines()) {
@@ -125,15 +127,16 @@ impl Surface {
     }
 }
 
-/// Returns the line of a plain field in its optional form.
+/// Returns the line that describes the field of `line` after the field became `optional`; `None` if `line` does not
+/// describe a plain field.
 fn optional(line: &str) -> Option<String> {
     let words: Vec<_> = line.split(' ').collect();
     let ["field", message, number, name, kind] = words[..] else { return None };
     Some(format!("field {message} {number} {name} optional {kind}"))
 }
 
-/// Returns number, name, cardinality, type and oneof of a field as text. The name is included because JSON messages
-/// have it.
+/// Returns the number, name, cardinality, type and oneof of a field as text. The name is included because JSON messages
+/// contain the names of fields.
 fn describe(field: &FieldDescriptor) -> String {
     let cardinality = match field.cardinality() {
         Cardinality::Repeated => "repeated ",

@@ -1,6 +1,6 @@
-//! Report on words. It has the rates of a few words per thousand lines of comments and documents, the rates of stiff
-//! sentences in each crate, and the places of the words that the glossary does not use. It sets no limits; `tidy`
-//! limits the rates of sentences.
+//! Prints a report on words. The report has the rates of a few words per thousand lines of comments and documents, the
+//! rates of stiff sentences in each crate, and the places of words that the glossary does not allow. The report
+//! compares nothing with limits; the module `tidy` compares the rates of sentences with limits.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -18,7 +18,8 @@ const GLOSSARY: &str = "docs/glossary.md";
 /// Heading of that table.
 const HEADING: &str = "## Words that are not used";
 
-/// Groups of words whose rates are printed. Words for people come first, and then words of the field.
+/// Groups of words whose rates are printed. The first three groups are words for people, and the last group is words of
+/// the field.
 const RATES: [(&str, &[&str]); 4] = [
     ("somebody, nobody", &["somebody", "nobody", "everybody", "anybody"]),
     ("who(ever)", &["who", "whom", "whoever"]),
@@ -78,8 +79,8 @@ pub(crate) fn run(root: &Path, args: &WordsArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Prints the rates of stiff sentences in each crate with the limits. Also prints the place of each match if `places`
-/// is set.
+/// Prints the rates of stiff sentences in each crate, and the limits of the rates. If `places` is set, also prints each
+/// line with a match.
 fn print_sentences<'a>(sources: impl Iterator<Item = &'a Source> + Clone, places: bool) {
     println!("\nsentences without a noun, for each thousand lines of comments, with the limits:");
     println!("  {:<33}{}", "", PATTERNS.map(|pattern| format!("  {pattern:<24}")).concat());

@@ -1,10 +1,12 @@
-//! Reads all slots in passes, a slice at a time.
+//! Reads the slots of all owned sections in repeated passes. A pass is divided into slices, between which other tasks
+//! run.
 //!
-//! The numbers of a section are the difference between two sums of its slots. The records of an ownership begin at the
-//! sum of the copy that the ownership started from. If the section was frozen for a handover, they end at the sum of
-//! the copy that was made of it. So the numbers of the owners before and after a handover add up exactly. If a section
-//! left without a copy, numbers that were allocated after the last pass are not recorded. A section that entered and
-//! left within a second has no record.
+//! The count of numbers that a section allocated between two passes is the difference between the sums of its slots in
+//! these passes. The records of an ownership begin at the sum of the copy from which the ownership started. If the
+//! section was frozen for a handover, the records end at the sum of the copy that the freeze made. So the counts of the
+//! owners before and after a handover add up exactly. If a section left this node without a copy, the numbers that it
+//! allocated after the last pass are not recorded. A section that this node owned for less than a second may have no
+//! record.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,17 +22,17 @@ use crate::ownership::{OwnedSection, Table};
 /// Shortest time from the begin of one pass to the begin of the next pass, in milliseconds.
 pub(crate) const MIN_PASS_MS: u32 = 1_000;
 
-/// Bytes that are read before other tasks run. The other tasks of the runtime wait for this reading.
+/// Size of a slice in bytes of slots. The other tasks of the runtime cannot run while a slice is read.
 const SLICE: u64 = 256 << 10;
 
-/// Bytes that are counted for a section in addition to the bytes of its pages. They cover the pointers to its pages and
-/// its records.
+/// Bytes that are counted for a section in addition to the bytes of its pages of slots. They stand for the pointers to
+/// these pages and for the section's records.
 const SECTION_BYTES: u64 = 512;
 
 /// A part of a pass.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Slice {
-    /// Bytes read, from which the pause before the next slice is computed.
+    /// Bytes of slots that were read. The pause before the next slice is computed from them.
     pub(crate) bytes: u64,
     /// Whether this slice ended the pass.
     pub(crate) is_last: bool,
@@ -44,8 +46,8 @@ pub(crate) struct Reader {
     swept: Option<u64>,
     /// First section of the next slice.
     at: SectionId,
-    /// Section that the last slice read in part, with the number of its pages that were read and the tally of these
-    /// pages.
+    /// Section that the last slice began to read but did not finish, with the number of its pages that were read and
+    /// the tally of these pages.
     part: Option<(Arc<OwnedSection>, usize, Tally)>,
     /// Bytes of the touched pages in this pass.
     slot_bytes: u64,
@@ -62,13 +64,13 @@ struct Seen {
 }
 
 impl Seen {
-    /// Returns the figures from the last recorded time until `now_ms`. `numbers` is the count of all numbers that the
-    /// ownership has allocated until then.
+    /// Returns the figures for the time from the last recorded time until `now_ms`. `numbers` is the count of all
+    /// numbers that this ownership of the section has allocated until `now_ms`.
     fn figures(&mut self, numbers: Option<u64>, now_ms: u64) -> Figures {
         let ms = u32::try_from(now_ms.saturating_sub(self.until_ms)).unwrap_or(u32::MAX);
         self.until_ms = self.until_ms.max(now_ms);
-        // While a skip is in flight, the count can be lower than the recorded count. The next pass then has the
-        // numbers.
+        // While a skip is in flight, `numbers` can be lower than the recorded count. The next pass then counts the
+        // missing numbers.
         let more = numbers.unwrap_or(0).wrapping_sub(self.counted).cast_signed().max(0).cast_unsigned();
         self.counted = self.counted.wrapping_add(more);
         Figures { numbers: more, ms, ..Figures::default() }
@@ -76,7 +78,8 @@ impl Seen {
 }
 
 impl Reader {
-    /// Reads the next slice of slots, and records the figures of each section whose slots have all been read.
+    /// Reads the next slice of slots. Records the figures of each section of `table` whose last slot was read in this
+    /// slice.
     pub(crate) fn slice(&mut self, activity: &NodeActivity, table: &Table, now: Clocks) -> Slice {
         activity.close_until(now);
         let mut bytes = 0;
@@ -122,7 +125,8 @@ impl Reader {
         activity.record(owned.id, figures);
     }
 
-    /// Begins the records of an ownership. If records of an earlier ownership of the section are open, ends them.
+    /// Begins the records of the ownership `owned`. If the records of an earlier ownership of the same section are
+    /// open, ends them.
     fn enter(&mut self, activity: &NodeActivity, owned: &Arc<OwnedSection>, now: Clocks) {
         if self.seen.get(&owned.id).is_some_and(|seen| Arc::ptr_eq(&seen.owned, owned)) {
             return;
@@ -134,7 +138,8 @@ impl Reader {
         activity.enter(owned);
     }
 
-    /// Ends the records of the sections that left the table, and begins the records of the sections that entered.
+    /// Compares the sections that have records with `table`. Ends the records of sections that left the table, and
+    /// begins records of sections that entered it.
     pub(crate) fn sweep(&mut self, activity: &NodeActivity, table: &Table, now: Clocks) {
         if self.swept.replace(table.changes()) == Some(table.changes()) {
             return;
@@ -155,14 +160,15 @@ impl NodeActivity {
         self.recorded.lock().activity.enter(owned.id, !owned.is_in_ticks());
     }
 
-    /// Records numbers of a section, with the raises since its last record.
+    /// Adds `figures`, and the raises of the section since its last record, to the section's recorded activity.
     fn record(&self, section: SectionId, figures: Figures) {
         let mut recorded = self.recorded.lock();
         let raises = recorded.unrecorded.remove(&section).unwrap_or_default();
         recorded.activity.record(section, Figures { writes: raises.writes, raised: raises.raised, ..figures });
     }
 
-    /// Ends the records of an ownership. If the section was frozen, they end at its exact count of numbers.
+    /// Ends the records of an ownership. If the section was frozen, the records end at the exact count of numbers that
+    /// the ownership allocated.
     fn leave(&self, mut left: Seen, now: Clocks) {
         let section = left.owned.id;
         let figures = match left.owned.final_sum() {

@@ -1,4 +1,5 @@
-//! Responses of owners. A response is an output, or a failure from which the refusal for the caller is made.
+//! Decodes the responses of owners to forwarded requests. A response is either an output, or a [`Failure`] that is
+//! converted to the refusal for the caller.
 
 use seq_api::service::{Allocation, Current, Item};
 use seq_core::calls::Destination;
@@ -10,20 +11,21 @@ use tonic::Status;
 
 use crate::pending_item::PendingItem;
 
-/// Cause for which an owner returned no usable response.
+/// Cause for which a forwarded request got no usable response from the owner.
 #[derive(Clone)]
 pub(super) enum Failure {
     /// The owner certainly did not process the call.
     NotProcessed,
     /// The deadline passed before the call was sent.
     NotSent,
-    /// The connection broke, and the owner may have processed the call.
+    /// The connection broke after the call was sent, so the owner may have processed the call.
     Broken,
-    /// The deadline passed, or the response is unusable; the owner may have processed the call.
+    /// The deadline passed before a response arrived, or the response is unusable. The owner may have processed the
+    /// call.
     TimedOut,
     /// The owner refused.
     Refused(Refused),
-    /// As many items as allowed are in flight to the owner, so nothing was sent.
+    /// The limit on items in flight to the owner is reached, so nothing was sent. The value is this limit.
     QueueFull(usize),
 }
 
@@ -62,14 +64,14 @@ impl Failure {
         Failure::of_reason(reason, |reason| Refused { reason, set, since, bound: None, ahead_ms: None })
     }
 
-    /// Returns the failure for a refusal with a reason. If this version does not know the reason, the failure is that
-    /// of a missing response, because numbers may have been consumed.
+    /// Returns the failure for a refusal with the reason `reason`. If this release does not know the reason, returns
+    /// [`Failure::TimedOut`], because the refused request may have consumed numbers.
     fn of_reason(reason: &str, refused: impl FnOnce(Reason) -> Refused) -> Failure {
         Reason::parse(reason).map_or(Failure::TimedOut, |reason| Failure::Refused(refused(reason)))
     }
 
-    /// Returns the refusal that the caller of an item gets for this failure. `target` is the number that an advance
-    /// requested.
+    /// Converts this failure of a request to `to` to the refusal that is sent to the caller of `item`. If the item was
+    /// to be advanced, `target` is the number to which it was to be advanced.
     pub(super) fn refusal(self, to: Destination, item: &PendingItem, target: Option<u64>, layout: &Layout) -> Refusal {
         let section = item.section;
         let refused = match (self, to) {
@@ -89,7 +91,8 @@ impl Failure {
         let (count, uids) = (count.get(), layout.uids());
         let about = RefusedItem { uid, count, to: target, epoch, section, owner, uids };
         let Refused { reason, set, since, bound, ahead_ms } = refused;
-        // A text would state the quota of a tenant, and nodes do not count requests of other nodes for any tenant.
+        // The text of a refusal would state the quota of a tenant. It is empty here, because nodes do not count the
+        // requests of other nodes for any tenant.
         let details = Details { set, since, bound, ahead_ms, text: "" };
         match (about.refusal(reason, details), to) {
             // A node of the other set could not reach the owner in that set, so nothing was sent to the owner.
@@ -100,13 +103,14 @@ impl Failure {
     }
 }
 
-/// Decodes an allocation from an owner's response; `None` if its numbers contradict each other.
+/// Decodes an allocation from the numbers in an owner's response. Returns `None` if these numbers contradict each
+/// other.
 pub(super) fn given(value: u64, prev: u64, epoch: u64, lost: u32) -> Option<Allocation> {
     let sound = value > prev && value <= Seq::MAX.0 && epoch > 0;
     sound.then_some(Allocation { value: Seq(value), prev: Seq(prev), epoch: Epoch(epoch), lost })
 }
 
-/// Decodes a reading from an owner's response; `None` if it is malformed.
+/// Decodes a reading from the fields of an owner's response. Returns `None` if a field is malformed.
 pub(super) fn read(value: u64, exactness: i32, epoch: u64) -> Option<Current> {
     let exact = match v1::Exactness::try_from(exactness).ok()? {
         v1::Exactness::Exact => true,

@@ -1,4 +1,4 @@
-//! Another set: its connections and batchers, its routes, its health, and the limits on its calls.
+//! State that this node keeps about one other set: connections and batchers, routes, health, and limits on calls.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -15,8 +15,8 @@ use tokio::time::Instant;
 
 use crate::peers::Peers;
 
-/// Limit on how long a call waits for the first rounds of probes of a set. It is the sum of their timeouts and some
-/// time for tasks to wake.
+/// Limit on how long a call waits for the first rounds of probes of a set. It is the sum of the timeouts of these
+/// rounds and some time for tasks to wake.
 const FIRST_ROUNDS: Duration = PROBE_TIMEOUT.saturating_mul(ROUNDS + 1);
 
 /// Another set.
@@ -24,15 +24,15 @@ const FIRST_ROUNDS: Duration = PROBE_TIMEOUT.saturating_mul(ROUNDS + 1);
 pub(crate) struct OtherSet {
     id: SetId,
     name: String,
-    /// Addresses of its nodes, as the routes of this node's set state them.
+    /// Addresses of the set's nodes, as stated by the routes of this node's own set.
     stated: Vec<String>,
-    /// Addresses of all known nodes: the stated addresses, and the addresses in its own routes.
+    /// Addresses of all known nodes of the set: the stated addresses, and the addresses in the set's own routes.
     nodes: ArcSwap<Vec<Arc<str>>>,
-    /// Its routes, as one of its nodes sent them most recently.
+    /// The set's own routes, as one of its nodes sent them most recently.
     routes: ArcSwapOption<RouteTable>,
     /// Connections and batchers for calls.
     pub(crate) peers: Peers,
-    /// Connections for probes only, so that requests waiting at the other set never delay a probe.
+    /// Connections for probes only, so that a probe is never delayed by requests that wait at the other set.
     pub(super) probes: Peers,
     /// Number of items forwarded to the set.
     forwarded: Counter,
@@ -40,7 +40,7 @@ pub(crate) struct OtherSet {
     in_flight: AtomicUsize,
     /// Number of calls that wait for a section of the set.
     pending: AtomicUsize,
-    /// Origin of the times below, which are in milliseconds.
+    /// Origin of the following times, which are in milliseconds.
     origin: Instant,
     /// Time of the last response.
     received: AtomicU64,
@@ -48,17 +48,17 @@ pub(crate) struct OtherSet {
     used: AtomicU64,
     /// Whether newer routes of the set have to be fetched.
     stale: AtomicBool,
-    /// Whether a call found a node unreachable since the begin of the last round of probes.
+    /// Whether a call could not reach a node since the last round of probes began.
     unreachable: AtomicBool,
     /// Number of consecutive rounds of probes without a response.
     missed: AtomicU32,
-    /// Time of the last change of the health from up to down; `u64::MAX` if there was none.
+    /// Time of the last change of the set's health from up to down; `u64::MAX` if there was no such change.
     fell: AtomicU64,
     health: watch::Sender<Health>,
     probe: Arc<Notify>,
 }
 
-/// Permit of a call that is in flight to another set, or that waits for a section of that set.
+/// Permit of a call that is in flight to another set, or that waits for a section of another set.
 #[derive(Debug)]
 pub(crate) struct SetPermit {
     set: Arc<OtherSet>,
@@ -104,7 +104,8 @@ impl OtherSet {
         }
     }
 
-    /// Returns whether `stated`, from the routes, has the same name and addresses as this set.
+    /// Returns whether `stated`, the entry for the set in the routes of this node's own set, has the same name and
+    /// addresses as this value.
     pub(super) fn is_stated(&self, stated: &RouteSet) -> bool {
         self.name == stated.name && self.stated == stated.allocs
     }
@@ -119,7 +120,7 @@ impl OtherSet {
         self.forwarded.increment(items as u64);
     }
 
-    /// Admits a call that is to be sent to the set; `None` if as many calls as allowed are in flight.
+    /// Admits a call that is to be sent to the set; `None` if the allowed number of calls is already in flight.
     pub(crate) fn admit(self: &Arc<OtherSet>) -> Option<SetPermit> {
         let now = self.now();
         let idle = now.saturating_sub(Duration::from_millis(self.used.swap(as_ms(now), Relaxed))) >= IN_USE / 2;
@@ -128,7 +129,7 @@ impl OtherSet {
             self.on_received();
         }
         if idle {
-            // The results of probes before the idle time are too old to use.
+            // The results of probes that were made before the idle time are too old to be used.
             self.missed.store(0, Relaxed);
             self.health.send_if_modified(|health| {
                 let down = *health == Health::Down;
@@ -142,7 +143,7 @@ impl OtherSet {
         Some(permit)
     }
 
-    /// Admits a call that waits for a section of the set; `None` if as many calls as allowed wait.
+    /// Admits a call that waits for a section of the set; `None` if the allowed number of calls is already waiting.
     pub(crate) fn admit_pending(self: &Arc<OtherSet>) -> Option<SetPermit> {
         self.permit(false)
     }
@@ -159,8 +160,9 @@ impl OtherSet {
         if in_flight { &self.in_flight } else { &self.pending }
     }
 
-    /// Returns whether a call can be sent to the set. If the health is unknown, waits for the first rounds of probes.
-    /// If the set went down just now, waits for the next rounds. If the set has been down for longer, returns at once.
+    /// Returns whether a call can be sent to the set, that is, whether the set is up. If its health is unknown, waits
+    /// for the first rounds of probes. If the set went down within the last [`FALLEN`], waits up to [`RECOVERY`] for it
+    /// to respond again. If it has been down for longer, returns `false` at once.
     pub(crate) async fn responds(&self) -> bool {
         let mut health = self.health.subscribe();
         let current = *health.borrow_and_update();
@@ -181,7 +183,7 @@ impl OtherSet {
         fell != u64::MAX && self.now().saturating_sub(Duration::from_millis(fell)) < FALLEN
     }
 
-    /// Waits until the set is down, so that a request in flight will get no response. Cancel safe.
+    /// Waits until the set is down, because a request in flight to it will then get no response. Cancel safe.
     pub(crate) async fn down(&self) {
         let _ = self.health.subscribe().wait_for(|health| *health == Health::Down).await;
     }
@@ -191,15 +193,16 @@ impl OtherSet {
         self.received.store(as_ms(self.now()), Relaxed);
     }
 
-    /// Notes that a node does not own a section that the routes assign to it. The next probe fetches newer routes.
+    /// Records that a node does not own a section that the set's routes assign to this node. The next probe fetches
+    /// newer routes.
     pub(crate) fn on_stale(&self) {
         if !self.stale.swap(true, Relaxed) {
             self.probe.notify_one();
         }
     }
 
-    /// Notes that the node at `addr` could not be reached. For a while the other nodes are preferred to it, and a round
-    /// of probes begins at once.
+    /// Records that the node at `addr` could not be reached. For a while, calls are sent to other nodes of the set if
+    /// possible. A round of probes begins at once.
     pub(crate) fn on_unreachable(&self, addr: &str) {
         self.peers.here().pool.suspect(addr);
         if !self.unreachable.swap(true, Relaxed) {
@@ -208,8 +211,8 @@ impl OtherSet {
     }
 
     /// Returns the address of the node to which a request for a section is sent on the current runtime. It is the
-    /// owner's address, or the address of another node if the owner is unknown or suspected of being unreachable;
-    /// `None` if no address is known.
+    /// owner's address. If the owner is unknown or is suspected of being unreachable, it is the address of another node
+    /// of the set. Returns `None` if no address is known.
     ///
     /// # Panics
     /// Outside of a tokio runtime.
@@ -228,7 +231,7 @@ impl OtherSet {
         all().find(|addr| is_good(addr)).or_else(|| all().next()).cloned()
     }
 
-    /// Returns the address of a section's owner by the set's routes.
+    /// Returns the address of the node that owns a section according to the set's routes.
     pub(crate) fn owner_of(&self, section: SectionId) -> Option<Arc<str>> {
         let routes = self.routes.load();
         let owner = routes.as_ref().and_then(|routes| routes.node(routes.get(section)?.owner?))?;
@@ -250,7 +253,7 @@ impl OtherSet {
         self.routes.load().as_ref().map_or(0, |routes| routes.version().0)
     }
 
-    /// Returns the time at which the next round of probes is due. `probed` is the time at which the last round began.
+    /// Returns when the next round of probes of the set is due. `probed` is the time at which the last round began.
     pub(super) fn due(&self, probed: Option<Instant>) -> Due {
         let observed = Observed {
             health: *self.health.borrow(),
@@ -276,12 +279,13 @@ impl OtherSet {
         self.unreachable.store(false, Relaxed);
     }
 
-    /// Returns whether newer routes have to be fetched now. After this call, that is no longer noted.
+    /// Returns whether newer routes of the set have to be fetched. After this call they no longer have to be, because
+    /// the caller fetches them.
     pub(super) fn take_stale(&self) -> bool {
         self.stale.swap(false, Relaxed)
     }
 
-    /// Notes the end of a round of probes. `responded` is whether any node responded in it.
+    /// Records the end of a round of probes. `responded` is whether any node responded in the round.
     pub(super) fn on_probed(&self, responded: bool) {
         if responded {
             self.on_received();
@@ -302,7 +306,7 @@ impl OtherSet {
         }
     }
 
-    /// Adopts newer routes that a node of the set sent.
+    /// Adopts routes of the set that one of its nodes sent, if they are newer than the known routes.
     pub(super) fn adopt(&self, update: &RouteUpdate) {
         let known = self.routes.load_full();
         let mut next = match known.as_deref() {
@@ -314,7 +318,7 @@ impl OtherSet {
         };
         match next.adopt(update) {
             Adopted::Newer | Adopted::NotNewer => {}
-            // The next round fetches the whole route table.
+            // The next fetch then requests the whole route table.
             Adopted::Mismatch => return self.forget_routes(),
         }
         let mut nodes: Vec<Arc<str>> = self.stated.iter().map(|addr| Arc::from(addr.as_str())).collect();

@@ -1,9 +1,9 @@
-//! Loop that probes the other sets. Different sets are probed concurrently, and a set has at most one round in
-//! progress.
+//! Loop that probes the other sets to find out whether they respond. Different sets are probed concurrently, and each
+//! set has at most one round of probes in progress.
 //!
-//! A probe shows that a node responds. It requests no routes, because they may be large. The first response ends the
-//! round. If this node's copy of the set's routes is known to be stale, newer routes are then fetched from the node
-//! that responded.
+//! A probe only shows that a node responds. It requests no routes, because they may be large. The first response to a
+//! probe ends the round. If this node's copy of the set's routes is known to be stale, the loop then fetches newer
+//! routes from the node that responded first.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,8 +24,8 @@ use tokio_util::sync::CancellationToken;
 use super::OtherSets;
 use super::other_set::OtherSet;
 
-/// Limit on the nodes that a round probes. If a set has more nodes, successive rounds probe different nodes. A round
-/// usually finds a live node among so many, and need not probe all nodes of a large set.
+/// Limit on the number of nodes that one round probes. If a set has more nodes, successive rounds probe different
+/// nodes. So many nodes usually include a live node, and not all nodes of a large set have to be probed.
 const PROBED: usize = 16;
 
 /// Timeout of fetching a set's routes. It is long enough to transfer the routes of the largest set, which are
@@ -34,9 +34,9 @@ const FETCH_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Task that ended.
 enum Ended {
-    /// Round of probes of a set, with the address of the node that responded.
+    /// Round of probes of a set, with the address of the node that responded first.
     Round(Arc<OtherSet>, Option<Arc<str>>),
-    /// Fetch of a set's routes, with a description of the fault if the routes are faulty.
+    /// Fetch of a set's routes, with a description of the fault if the received routes are faulty.
     Fetch(SetId, Option<String>),
 }
 
@@ -103,7 +103,8 @@ pub(crate) async fn probe_loop(sets: Arc<OtherSets>, layout: Layout, shutdown: C
     }
 }
 
-/// Probes the nodes of a set until a node responds.
+/// Makes one round of probes of a set, which ends when a node responds or the timeout has passed. `turn` selects the
+/// nodes if the set has more than [`PROBED`].
 async fn round(set: Arc<OtherSet>, turn: usize) -> Ended {
     set.on_probing();
     let mut nodes = set.nodes();
@@ -132,8 +133,8 @@ async fn first_response(set: &OtherSet, nodes: Vec<Arc<str>>) -> Option<Arc<str>
     match tokio::time::timeout(PROBE_TIMEOUT, &mut first).await {
         Ok(responded) => responded,
         Err(_) => {
-            // After a pause of the process, the timer fires late. Responses may have arrived during the pause, so they
-            // get as much time again to be read.
+            // If the process was paused, the timer fires late. Responses may have arrived during the pause, so the wait
+            // goes on for as long as the timer was late, to read them.
             let late = began.elapsed().saturating_sub(PROBE_TIMEOUT);
             tokio::time::timeout(late.min(PROBE_TIMEOUT), first).await.unwrap_or(None)
         }

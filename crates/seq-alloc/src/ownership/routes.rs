@@ -1,4 +1,4 @@
-//! Routes of this node, which map sections to their owners and sets.
+//! Access to the routes of this node, which map each section to its owner and its set.
 
 use std::sync::Arc;
 
@@ -11,19 +11,19 @@ use super::Ownership;
 use crate::lanes::SeriesIndex;
 
 impl Ownership {
-    /// Returns the newest routes, which must not be held across an await.
+    /// Returns the newest routes. The returned guard must not be held across an await.
     #[inline]
     pub(crate) fn routes(&self) -> Guard<Option<Arc<RouteTable>>> {
         self.routes.load()
     }
 
-    /// Returns the series of the newest routes, which must not be held across an await.
+    /// Returns the index of the series in the newest routes. The returned guard must not be held across an await.
     #[inline]
     pub(crate) fn series(&self) -> Guard<Arc<SeriesIndex>> {
         self.series.load()
     }
 
-    /// Returns the route of a section; the default route before the first routes.
+    /// Returns the route of a section in the newest routes. Before this node has routes, returns the default route.
     pub(crate) fn route(&self, section: SectionId) -> Route {
         self.routes().as_ref().and_then(|routes| routes.get(section)).unwrap_or_default()
     }
@@ -52,7 +52,7 @@ impl Ownership {
         self.routes().as_ref().map_or(RouteVersion(0), |routes| routes.version())
     }
 
-    /// Returns the version of the routes that a request to the store should state as known.
+    /// Returns the version of the routes that requests to the store state as known to this node.
     pub(crate) fn known_version(&self) -> RouteVersion {
         self.machine().known_version()
     }

@@ -1,8 +1,8 @@
 //! Section that this process owns.
 //!
 //! **Invariant:** numbers are taken and read through [`Served`] only. A [`Served`] exists only under a lease that was
-//! checked before the table was loaded, or for a section that needs no lease ([`Served::unleased`]). Access to the
-//! ceiling and the copy of a section needs no lease.
+//! checked before the table was loaded, or for a section that may be served without a lease ([`Served::unleased`]).
+//! Access to the ceiling of a section, and freezing it for a copy, need no lease.
 
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
@@ -18,27 +18,29 @@ pub(crate) struct OwnedSection {
     pub(crate) id: SectionId,
     /// Number of the ownership.
     pub(crate) epoch: Epoch,
-    /// Notified when the ceiling has been raised, and when the section has left the table.
+    /// Notified when the section's ceiling has been raised, and when the section has left the table of served sections.
     pub(crate) changed: Notify,
-    /// Clock of the section's lanes; `None` if their numbers do not follow a clock, or if the section has uids.
+    /// Clock that the numbers of the section's lanes follow; `None` if the numbers follow no clock, or if the section
+    /// has uids instead of lanes.
     pub(crate) clock: Option<LaneClock>,
-    /// Time at which the ownership began, or continued after a handover that failed, in nanoseconds of the boot clock.
+    /// Time at which the ownership began, or at which it continued after a failed handover, in nanoseconds of the boot
+    /// clock.
     pub(crate) began: u64,
     /// Start of the ownership.
     pub(crate) start: Start,
-    /// Sum of the slots in the section's copy, once the section was frozen.
+    /// Sum of the slots in the copy that was made when the section was frozen; empty before the freeze.
     final_sum: OnceLock<u64>,
     section: Section,
 }
 
-/// Start of an ownership. It decides how many numbers the ownership skips.
+/// Values at which an ownership starts. They decide how many numbers the ownership skips.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Start {
-    /// Start from a copy, or as the first ownership of the section. No number is skipped.
+    /// Start at the exact values of a copy, or as the first ownership of the section. No number is skipped.
     Exact,
     /// Start at the ceiling without a copy, because the previous owner failed.
     Takeover,
-    /// Start at the ceiling, because the copy of a handover was not used.
+    /// Start at the ceiling after a handover, because the handover's copy could not be used.
     CopyLost,
 }
 
@@ -59,8 +61,8 @@ impl OwnedSection {
         self.section.is_in_ticks()
     }
 
-    /// Returns whether no lane of the section has a number at a time in milliseconds since 1970: see
-    /// [`LaneClock::rests`].
+    /// Returns whether no lane of the section can allocate a number at the time `unix_ms`, in milliseconds since 1970:
+    /// see [`LaneClock::rests`].
     pub(crate) fn rests(&self, unix_ms: u64) -> bool {
         self.clock.is_some_and(|clock| clock.rests(&self.section, unix_ms))
     }
@@ -70,7 +72,7 @@ impl OwnedSection {
         self.section.ceiling()
     }
 
-    /// Returns the base of the ownership: all its numbers are above it (see [`Section::base`]).
+    /// Returns the base of this ownership. All numbers of the ownership are above the base: see [`Section::base`].
     pub(crate) fn base(&self) -> Seq {
         self.section.base()
     }
@@ -100,19 +102,21 @@ impl OwnedSection {
         self.section.tally(pages)
     }
 
-    /// Returns the count of allocated numbers, given the sum of the slots of all pages: see [`Section::numbers`].
+    /// Returns how many numbers this ownership has allocated if the sum of the slots of all pages is `sum`: see
+    /// [`Section::numbers`].
     pub(crate) fn numbers(&self, sum: u64) -> Option<u64> {
         self.section.numbers(sum)
     }
 
-    /// Freezes every slot and copies the exact values: see [`Section::freeze`].
+    /// Freezes every slot, so that it allocates nothing any more, and returns a copy of the exact values: see
+    /// [`Section::freeze`].
     pub(crate) fn freeze(&self) -> SectionCopy {
         let copy = self.section.freeze();
         self.final_sum.get_or_init(|| copy.sum());
         copy
     }
 
-    /// Returns the sum of all slots if the section was frozen; otherwise `None`. The sum does not change any more.
+    /// Returns the final sum of all slots if the section was frozen; otherwise `None`.
     pub(crate) fn final_sum(&self) -> Option<u64> {
         self.final_sum.get().copied()
     }
@@ -128,7 +132,7 @@ impl OwnedSection {
     }
 }
 
-/// Section that may be served now.
+/// Section from which numbers may be allocated now.
 #[derive(Clone, Copy)]
 pub(crate) struct Served<'a>(&'a Arc<OwnedSection>);
 
@@ -166,7 +170,7 @@ impl<'a> Served<'a> {
         self.0.section.take(slot, count)
     }
 
-    /// Allocates numbers of a lane that are all above `above`: see [`lane_clock::take`].
+    /// Allocates numbers of a lane, all of them greater than `above`: see [`lane_clock::take`].
     #[inline]
     pub(crate) fn take_in_lane(
         self,

@@ -1,8 +1,8 @@
-//! Table of the served sections. Readers load it with one atomic operation and never wait for it.
+//! Table of the served sections. Readers load the table with one atomic operation and never wait for a writer.
 //!
-//! Owners change rarely and numbers are allocated all the time, so a change makes a copy. It copies the chunks that it
-//! changes and the list of chunks, but not every section, because a handover of all sections of a large set changes the
-//! table once for each section.
+//! Numbers are allocated all the time, but owners change rarely, so a change makes a new table and leaves the old one
+//! unchanged. The change copies the list of chunks and only those chunks that it changes. It does not copy every
+//! section, because a handover of all sections of a large set changes the table once for each section.
 
 use std::sync::Arc;
 
@@ -11,17 +11,18 @@ use seq_core::{Epoch, SectionId};
 
 use super::OwnedSection;
 
-/// Number of sections in a chunk. A change copies a chunk of 2 KiB and the list, which has a pointer to each chunk. In
-/// a set of 65,536 sections the chunk and the list have the same size.
+/// Number of sections in a chunk. A change copies a chunk of 2 KiB and the list of chunks, which has one pointer for
+/// each chunk. In a set of 65,536 sections a chunk and the list have the same size.
 const CHUNK: usize = 256;
 
-/// Neighbouring sections; `None` for a section that is not served here.
+/// Neighbouring sections. An entry is `None` if this node does not serve the section.
 type Chunk = [Option<Arc<OwnedSection>>; CHUNK];
 
 /// State of the table.
 #[derive(Clone, Debug)]
 pub(crate) struct Table {
-    /// Chunks of sections. Invariant: together they have room for every section that was ever served here.
+    /// Chunks of sections, in the order of section ids. Invariant: the chunks have an entry for every section that was
+    /// ever served here.
     chunks: Vec<Arc<Chunk>>,
     /// Number of changes so far.
     changes: u64,
@@ -43,7 +44,7 @@ impl Table {
         self.changes
     }
 
-    /// Returns the sections from an id on.
+    /// Returns the served sections whose ids are `id` or higher.
     pub(crate) fn iter_from(&self, id: SectionId) -> impl Iterator<Item = &Arc<OwnedSection>> {
         let first = id.0 as usize;
         let chunks = self.chunks.iter().enumerate().skip(first / CHUNK);
@@ -55,7 +56,7 @@ impl Table {
         self.get(owned.id).is_some_and(|now| Arc::ptr_eq(now, owned))
     }
 
-    /// Creates a table of sections as it is after `changes` changes.
+    /// Creates a table with the given sections, and with `changes` as its count of changes.
     #[cfg(test)]
     pub(crate) fn of(sections: impl IntoIterator<Item = Arc<OwnedSection>>, changes: u64) -> Table {
         let mut table = Table { chunks: Vec::new(), changes };
@@ -66,8 +67,8 @@ impl Table {
         table
     }
 
-    /// Returns the entry of a section. The entry is in a chunk that no other state of the table shares, so it may be
-    /// changed.
+    /// Returns the entry of a section, which the caller may change. If the entry is in a part that other tables share,
+    /// first makes a copy of this part for this table.
     fn entry(&mut self, id: SectionId) -> &mut Option<Arc<OwnedSection>> {
         let id = id.0 as usize;
         if id / CHUNK >= self.chunks.len() {
@@ -85,10 +86,10 @@ fn empty() -> Arc<Chunk> {
 /// Change of one section.
 #[derive(Debug)]
 pub(crate) enum Change {
-    /// Begin of an ownership of a section. If the table has an earlier ownership of the section, the earlier one
-    /// leaves.
+    /// Begin of an ownership of a section. If the table has an earlier ownership of the section, that ownership leaves
+    /// the table.
     Enter(Arc<OwnedSection>),
-    /// End of this ownership of a section.
+    /// End of the ownership of this section under this epoch.
     Leave(SectionId, Epoch),
 }
 
@@ -104,17 +105,17 @@ impl SectionTable {
         SectionTable { current: ArcSwap::from_pointee(Table { chunks, changes: 0 }) }
     }
 
-    /// Returns the current table, which must not be held across an await.
+    /// Returns the current table. The returned guard must not be held across an await.
     #[inline]
     pub(crate) fn load(&self) -> Guard<Arc<Table>> {
         self.current.load()
     }
 
-    /// Makes all changes in their order, in one step. The caller must hold the machine's lock.
+    /// Replaces the table by a table with all `changes`, which are applied in their order. The caller must hold the
+    /// lock of the owner's state machine.
     ///
     /// # Panics
-    /// If a section enters under an older ownership than the ownership in the table, because two ownerships would
-    /// overlap.
+    /// If a section enters with a smaller epoch than it has in the table, because then two ownerships would overlap.
     pub(super) fn change(&self, changes: Vec<Change>) {
         if changes.is_empty() {
             return;
@@ -138,8 +139,8 @@ impl SectionTable {
             }
         }
         self.current.store(Arc::new(next));
-        // The table is stored before the notification, so that a waiter that wakes, or that read the table just before,
-        // no longer finds the section in the table.
+        // The new table is stored before waiting calls are notified, so that a notified call no longer finds the
+        // section in the table.
         for section in &left {
             section.changed.notify_waiters();
         }

@@ -1,5 +1,5 @@
-//! Requests to other nodes: the items that share a request, the watch over a request in flight, and the items that
-//! remain after its response.
+//! Forwards pending items to other nodes: groups the items that share a request, watches each request in flight, and
+//! keeps the items that remain without a result after its response.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -18,10 +18,10 @@ use crate::pending_item::PendingItem;
 use crate::shared::{AwaitsOwner, Shared};
 use crate::work::Work;
 
-/// Items of one request to another node.
+/// Items that are sent in one request to another node.
 pub(super) struct Request<'a> {
-    /// Items in the order of the call. Invariant: no item is removed before an earlier item of the same uid, and while
-    /// the request is in flight, at least one item is left.
+    /// Items in the order of the call. Invariants: no item is removed before an earlier item of the same uid, and at
+    /// least one item remains while the request is in flight.
     pub(super) items: &'a mut Vec<PendingItem>,
     /// State machines of the items' sections, in the order of the sections.
     pub(super) machines: &'a mut [PendingCall],
@@ -29,7 +29,7 @@ pub(super) struct Request<'a> {
     pub(super) since: Instant,
 }
 
-/// Items of a call that have the same destination, or items of one section that have to wait.
+/// Items of a call that are forwarded to the same destination, or items of one section that have to wait.
 #[derive(Debug)]
 pub(crate) struct PendingGroup {
     /// Destination; `None` if the items are of one section and have to wait.
@@ -43,9 +43,10 @@ pub(crate) struct PendingGroup {
 }
 
 impl Request<'_> {
-    /// Returns the items to send and the state machine to watch while the request is in flight. One machine is watched
-    /// for all items, because sections of one owner share the outcome of the request. If the destination is another
-    /// set, each item carries the epoch since which its section has been in that set.
+    /// Returns the items to send, and the state machine that watches the request while it is in flight. It is the
+    /// machine of the first item's section and watches for all items, because all sections of one owner share the
+    /// outcome of the request. If the destination is another set, each item to send carries the epoch since which its
+    /// section has been in that set.
     fn sent_and_watched(&mut self, to: Destination) -> (Cow<'_, [PendingItem]>, &mut PendingCall) {
         let first = place_of(self.machines, self.items[0].section);
         let Destination::Set(_) = to else { return (Cow::Borrowed(self.items), &mut self.machines[first]) };
@@ -55,8 +56,9 @@ impl Request<'_> {
         (items, &mut self.machines[first])
     }
 
-    /// Takes the items whose replies over the stream are final: numbers, and refusals after which the outcome is
-    /// unknown. The other items stay and have to be sent again.
+    /// Removes the items whose replies over the stream are final, and adds their results to `results`. Final replies
+    /// are allocated numbers, and refusals after which the item's outcome is unknown. The other items stay and have to
+    /// be sent again.
     fn take_given<W: Work>(&mut self, replies: Vec<ItemReply<W::Output>>, results: &mut Vec<ItemResult<W::Output>>) {
         let items = std::mem::take(self.items);
         self.items.extend(items.into_iter().zip(replies).filter_map(|(item, reply)| match reply {
@@ -99,8 +101,8 @@ impl PendingGroup {
 }
 
 impl Shared {
-    /// Completes the items of a group. If the group has a destination, forwards the items in one request. Items without
-    /// a result afterwards are completed section by section.
+    /// Completes the items of a group. If the group has a destination, forwards its items in one request. Then
+    /// completes the items that still have no result, section by section.
     pub(crate) async fn complete_group<W: Work>(
         &self,
         work: &W,
@@ -130,8 +132,8 @@ impl Shared {
         Box::pin(self.complete_rest(work, call, group, response, results)).await
     }
 
-    /// Completes the remaining items of a group section by section. `response` is the response to the group's request,
-    /// if there was one.
+    /// Completes the remaining items of a group, section by section. `response` has their results in the response to
+    /// the group's request, if the group was forwarded.
     async fn complete_rest<W: Work>(
         &self,
         work: &W,
@@ -147,7 +149,7 @@ impl Shared {
         let mut sections = group.into_sections();
         for (section, response) in of_sections {
             let pending = sections.get_mut(&section).expect("it has the section's items");
-            // `complete` evaluates the remaining items at once, so the rest is not needed.
+            // `complete` evaluates the remaining items again at once, so this decision is not needed.
             let _: Rest = pending.on_response::<W>(response, &mut results);
             self.renew_if_due(&mut pending.machine);
         }
@@ -157,14 +159,15 @@ impl Shared {
         results
     }
 
-    /// Forwards items to the node of their owner, or, if their section is in another set, to a node of that set. The
-    /// items are first sent over the stream to the node. Items that would have to wait there follow in a separate
-    /// request. Results of items that the stream completed are added to `results`. The return value has the results of
-    /// the items that remain in `request`.
+    /// Forwards the items of `request` to the node `to`, or, if `to` is another set, to a node of that set. Sends the
+    /// items over the stream to the node first. Then sends the items that would have to wait at the node in a separate
+    /// request. Adds the results of items that the stream completed to `results`, and returns the results of the items
+    /// that remain in `request`.
     ///
     /// # Errors
-    /// `None` if this node abandoned the request, because the items have to be evaluated again. A refusal if the
-    /// deadline passed, if the other set does not respond, or if too many calls to the other set are in flight.
+    /// `None` if this node abandoned the request and the items have to be evaluated again. A refusal if the deadline
+    /// passed, if the other set does not respond, or if the allowed number of calls is already in flight to the other
+    /// set.
     pub(super) async fn forward<W: Work>(
         &self,
         work: &W,
@@ -207,7 +210,7 @@ impl Shared {
         response.inspect_err(|_| request.on_abandoned::<W>(to))
     }
 
-    /// Begins the span of a request to another node, if the call is traced.
+    /// Begins the trace span of a request to another node, if the call is traced.
     fn forwarding(&self, target: &ForwardTarget, request: &Request<'_>) -> Span {
         let mut span = traces::child("forward");
         if !span.is_none() {
@@ -222,11 +225,11 @@ impl Shared {
         span
     }
 
-    /// Waits for the response to a request in flight. In the meantime watches the request, by the state machine of one
-    /// of its sections.
+    /// Waits for the response to a request in flight. In the meantime `machine`, the state machine of one of the
+    /// request's sections, watches the request and may abandon it.
     ///
     /// # Errors
-    /// As [`Shared::watch`]. In this case the request was dropped.
+    /// The result of [`Shared::watch`] if the request was abandoned. The request's future was then dropped.
     async fn unless_abandoned<T>(
         &self,
         target: &ForwardTarget,
@@ -236,7 +239,8 @@ impl Shared {
     ) -> Result<T, Option<Refusal>> {
         let section = machine.section();
         tokio::select! {
-            // A response that has arrived is used, even if the watch ended or the set went down at the same time.
+            // A response that has arrived is used even if, at the same time, the request was abandoned or the set went
+            // down.
             biased;
             response = response => Ok(response),
             refusal = self.watch(machine, since) => Err(refusal),
@@ -244,8 +248,8 @@ impl Shared {
         }
     }
 
-    /// Returns the node to which a request is sent. If the destination is another set, waits for the first probes of
-    /// the set, and refuses while the set is down.
+    /// Returns the node to which a request for `section` is sent. If the destination is another set of unknown health,
+    /// waits for the first probes of that set. Refuses the request while the set is down.
     async fn forward_target(
         &self,
         to: Destination,
@@ -265,8 +269,8 @@ impl Shared {
         Ok((ForwardTarget::Other(other, addr), Some(permit)))
     }
 
-    /// Watches a request in flight. Completes when the request has to be dropped. Returns a refusal if its items have
-    /// to be refused in that case; `None` if they have to be evaluated again.
+    /// Watches a request in flight, and completes when the request has to be dropped. Returns the refusal for the
+    /// request's items, or `None` if the items have to be evaluated again.
     async fn watch(&self, machine: &mut PendingCall, since: Instant) -> Option<Refusal> {
         let mut awaits: Option<AwaitsOwner<'_>> = None;
         let section = machine.section();
@@ -302,8 +306,8 @@ fn is_final<T>(result: &Result<T, Refusal>) -> bool {
     !result.as_ref().is_err_and(stays_pending)
 }
 
-/// Waits until the set to which a request was sent no longer responds. Returns the refusal of the request's items,
-/// which that set may have processed.
+/// Waits until the set to which a request was sent is down. Then returns the refusal for the request's items, which
+/// states that the set may have processed them. For a node of this set, never completes.
 async fn silent(target: &ForwardTarget, section: SectionId) -> Refusal {
     match target {
         ForwardTarget::Node(_) => std::future::pending().await,

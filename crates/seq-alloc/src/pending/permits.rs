@@ -1,4 +1,5 @@
-//! Permit of a pending call. It enforces the limits on waiting calls, and measures the wait.
+//! Permit of a pending call. It enforces the limits on the number of waiting calls, and measures how long the call
+//! waits.
 
 use seq_core::calls::Wait;
 use seq_core::{Refusal, SectionId, SetId};
@@ -12,15 +13,16 @@ use crate::shared::{AwaitsOwner, PendingPermit, Shared};
 pub(super) struct Permit<'a> {
     shared: &'a Shared,
     _permit: PendingPermit<'a>,
-    /// Permit among the calls that wait for sections of another set.
+    /// Permit under the limit on calls that wait for sections of another set, if the call waits for such a section.
     of_set: Option<(SetId, SetPermit)>,
     awaits: Option<AwaitsOwner<'a>>,
-    /// Time since which the call waits at a ceiling.
+    /// Time since which the call waits for a ceiling to be raised.
     stalled_since: Option<Instant>,
 }
 
 impl Permit<'_> {
-    /// Counts the call under the cause of its wait.
+    /// Counts the call as waiting for the cause in `wait`. If the section is in another set, also counts the call under
+    /// that set's limit.
     ///
     /// # Errors
     /// [`Refusal::TooManyPendingOfSet`].
@@ -54,7 +56,7 @@ impl Drop for Permit<'_> {
 }
 
 impl Shared {
-    /// Returns a permit to wait; `None` if as many calls as allowed are pending.
+    /// Returns a permit to wait; `None` if the allowed number of calls is already pending.
     pub(super) fn permit(&self) -> Option<Permit<'_>> {
         let permit = self.pending.admit()?;
         Some(Permit { shared: self, _permit: permit, of_set: None, awaits: None, stalled_since: None })

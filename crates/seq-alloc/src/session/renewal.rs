@@ -1,4 +1,4 @@
-//! Renewal: the call, its messages, and the comparison of this machine's clock with the store's.
+//! Renewal call: its request, its response, and the comparison of this machine's clock with the store's clock.
 
 use seq_core::clock_offset::ClockOffset;
 use seq_core::lease::Clocks;
@@ -12,7 +12,7 @@ use crate::store_link::{StoreError, StoreLink};
 /// Renewal to be sent.
 pub(crate) struct RenewalCall {
     pub(super) renewal: Renewal,
-    /// Time before the request is sent. The lease that the response grants begins at this time.
+    /// Reading of the clocks before the request is sent. The lease that the response grants begins at this time.
     pub(super) sent: Clocks,
     pub(super) span: Span,
 }
@@ -22,7 +22,7 @@ pub(crate) struct AnsweredRenewal {
     pub(super) renewal: Renewal,
     pub(super) sent: Clocks,
     pub(super) response: Result<v1::RenewResponse, StoreError>,
-    /// Span from the request until the lease is adopted.
+    /// Trace span from the request until the lease in the response is adopted.
     pub(super) span: Span,
 }
 
@@ -35,8 +35,9 @@ impl RenewalCall {
     }
 }
 
-/// Returns by how many milliseconds this machine's wall clock is ahead of the store's clock `store_ms`, which is from
-/// the response to a renewal; `None` if the store does not state its clock, or if the response took too long.
+/// Returns the milliseconds by which this machine's wall clock is ahead of the store's clock. `store_ms` is the store's
+/// clock in the response to a renewal. Returns `None` if the store does not state its clock, or if the response took
+/// too long for a precise comparison.
 pub(super) fn clock_ahead_ms(store_ms: u64, sent: Clocks, received: Clocks) -> Option<i64> {
     let store = ClockOffset::measure(store_ms, sent.realtime / 1_000_000, received.at_least_since(sent))?;
     store.precise().map(i64::saturating_neg)

@@ -7,8 +7,8 @@ use seq_kit::telemetry::traces::Span;
 use crate::shared::Shared;
 use crate::store_link::StoreError;
 
-/// Log of renewals that fail. It has lines at the first failure, once a minute afterwards, when the lease expires, and
-/// when a renewal succeeds again.
+/// Log of failed renewals. Lines are logged at the first failure, once a minute while renewals keep failing, when the
+/// lease expires, and when a renewal succeeds again.
 #[derive(Debug, Default)]
 pub(super) struct RenewalFault {
     repeats: Repeats,

@@ -15,19 +15,19 @@ use tonic::Status;
 pub(crate) struct HandoverState {
     /// Steps of handovers from this node, sent by `handover`.
     pub(crate) queue: HandoverQueue,
-    /// Addresses of the target nodes of handovers, at their ports for peers.
+    /// Addresses of the nodes to which sections are handed over, at the nodes' ports for peers.
     pub(crate) targets: TargetAddrs,
-    /// Limit on the copies that are being received in handovers to this node; `handover_service` enforces it.
+    /// Limit on the copies that are being received in handovers to this node. `handover_service` enforces it.
     pub(crate) receiving: Receiving,
 }
 
-/// Requests to be sent. There are at most as many as handovers in progress, because each handover waits for one
-/// response at a time.
+/// Requests of the owner's state machine that have to be sent. There are at most as many as handovers in progress,
+/// because each handover waits for one response at a time.
 #[derive(Debug, Default)]
 pub(crate) struct HandoverQueue {
     pending: Mutex<VecDeque<HandoverRequest>>,
     arrived: Notify,
-    /// Number of requests that were pushed and have no outcome yet.
+    /// Number of requests that were pushed and whose outcome is not known yet.
     open: AtomicUsize,
 }
 
@@ -42,24 +42,25 @@ impl HandoverQueue {
         self.pending.lock().pop_front()
     }
 
-    /// Notes the outcome of a request. It is called after the requests that follow from this outcome were pushed.
+    /// Records that the outcome of a request is known. The caller must first have pushed the requests that follow from
+    /// this outcome.
     pub(crate) fn done(&self) {
         self.open.fetch_sub(1, SeqCst);
     }
 
-    /// Returns whether every pushed request has its outcome.
+    /// Returns whether the outcome of every pushed request is known.
     pub(crate) fn are_done(&self) -> bool {
         self.open.load(SeqCst) == 0
     }
 
-    /// Waits until a request has been pushed since the last completed wait. Cancel safe.
+    /// Waits until a request has been pushed since the previous wait completed. Cancel safe.
     pub(crate) async fn arrived(&self) {
         self.arrived.notified().await;
     }
 }
 
-/// Addresses for handovers of other nodes of the set, as the planned handovers stated them most recently. The routes do
-/// not have them: they have the addresses for callers.
+/// Addresses of other nodes of the set at their ports for peers, as stated most recently in the planned handovers to
+/// these nodes. The routes do not contain these addresses, but only the addresses for callers.
 #[derive(Debug, Default)]
 pub(crate) struct TargetAddrs(Mutex<BTreeMap<NodeId, String>>);
 
@@ -77,8 +78,8 @@ impl TargetAddrs {
     }
 }
 
-/// Limit on the touched uids of all copies that are being received. It equals the limit on the touched uids of received
-/// copies that the node keeps.
+/// Limit on the total number of touched uids, that is, slots, in all copies that are being received. It equals the
+/// limit on the touched uids of received copies that the node keeps.
 #[derive(Debug)]
 pub(crate) struct Receiving(Semaphore);
 
@@ -89,12 +90,13 @@ impl Default for Receiving {
 }
 
 impl Receiving {
-    /// Returns a permit to receive a copy. It has no room for slots yet.
+    /// Returns a permit to receive a copy. The permit has no room for slots until [`Receiving::make_room`] adds room.
     pub(crate) fn begin(&self) -> Result<SemaphorePermit<'_>, Status> {
         self.0.try_acquire_many(0).map_err(|closed| Status::internal(closed.to_string()))
     }
 
-    /// Adds room for `slots` more slots of a copy to its permit. The room is free again when the permit is dropped.
+    /// Adds room for `slots` more slots to `held`, the permit of a copy. The room is free again when the permit is
+    /// dropped.
     pub(crate) fn make_room<'a>(&'a self, held: &mut SemaphorePermit<'a>, slots: usize) -> Result<(), Status> {
         let more = u32::try_from(slots).ok().and_then(|slots| self.0.try_acquire_many(slots).ok());
         let more = more.ok_or_else(|| {

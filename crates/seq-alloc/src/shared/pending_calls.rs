@@ -1,4 +1,4 @@
-//! Number of pending calls, and the notification of these calls when the ownership changes.
+//! Counts the pending calls, and notifies these calls when the ownership changes.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
@@ -9,8 +9,8 @@ use tokio::sync::futures::Notified;
 /// Pending calls of this node. `pending` drives them.
 #[derive(Debug, Default)]
 pub(crate) struct PendingCalls {
-    /// Number of calls with a [`PendingPermit`]. It is at most [`MAX_PENDING`], except while a further call is being
-    /// refused.
+    /// Number of calls that have a [`PendingPermit`]. It is at most [`MAX_PENDING`], and exceeds it only for the moment
+    /// in which a further call is refused.
     calls: AtomicUsize,
     /// Number of calls with an [`AwaitsOwner`].
     awaiting_owner: AtomicUsize,
@@ -44,14 +44,15 @@ impl PendingCalls {
         self.awaiting_owner.load(Relaxed) > 0
     }
 
-    /// Returns a future that completes at the next change of the table, the routes or the lease. A change after the
-    /// creation of the future completes it, so callers create it before they read the ownership.
+    /// Returns a future that completes at the next change of the served sections, the routes or the lease after this
+    /// function is called. A caller calls it before it reads the ownership, so that it misses no change.
     pub(crate) fn ownership_changed(&self) -> Notified<'_> {
         self.ownership_changed.notified()
     }
 
-    /// Notifies the pending calls after a step of the ownership, if the step changed the ownership or extended a lease.
-    /// The latter matters because some calls wait for any response of the store.
+    /// Notifies the pending calls after a step of the owner's state machine. `changed` is whether the step changed the
+    /// ownership, and `extended` whether it extended the lease. If it only extended the lease, notifies the calls only
+    /// if some of them wait for any response of the store.
     pub(crate) fn on_ownership_step(&self, changed: bool, extended: bool) {
         if changed || (extended && self.is_owner_awaited()) {
             self.ownership_changed.notify_waiters();

@@ -1,4 +1,4 @@
-//! Allocations and advances in sections that this node serves.
+//! Carries out allocations and advances in sections that this node serves.
 
 use seq_api::service::{Allocation, Item};
 use seq_core::section::RaiseTicket;
@@ -9,14 +9,14 @@ use crate::ownership::{OwnedSection, Served};
 use crate::pending_item::PendingItem;
 use crate::shared::Shared;
 
-/// Minimum distance above the ceiling of an advance that is logged, in steps. With the default step of 10,000 it is
-/// 10^10 numbers, ten times the default limit on an advance.
+/// Minimum distance of an advance's target above the section's ceiling for the advance to be logged, in steps of
+/// raises. With the default step of 10,000 it is 10^10 numbers, ten times the default limit on an advance.
 const FAR_ADVANCE_STEPS: u64 = 1_000_000;
 
 impl Shared {
-    /// Takes an item's numbers from a section that this node serves; `None` if the item has to wait. It has to wait if
-    /// the numbers are above the ceiling and a raise is queued, if the section is frozen, or if the caller has seen a
-    /// newer ownership.
+    /// Allocates an item's numbers from a section that this node serves; `None` if the item has to wait. It has to wait
+    /// if the numbers would be above the ceiling until a raise that is enqueued has been made, if the section is
+    /// frozen, or if the item states a larger epoch than this ownership has.
     #[inline]
     pub(crate) fn take(&self, served: Served<'_>, item: &Item, slot: SlotIndex) -> Option<Result<Allocation, Refusal>> {
         if item.epoch > served.epoch() {
@@ -25,7 +25,8 @@ impl Shared {
         self.taken(served, item, served.take(slot, item.count))
     }
 
-    /// Returns the result of a call for numbers. If the call made a raise due, enqueues the raise.
+    /// Converts `taken`, the outcome of an attempt to take numbers, to the item's result. If a raise of the section
+    /// became due, enqueues the raise.
     #[inline]
     pub(crate) fn taken(&self, served: Served<'_>, item: &Item, taken: Take) -> Option<Result<Allocation, Refusal>> {
         match taken {
@@ -44,16 +45,16 @@ impl Shared {
         }
     }
 
-    /// Enqueues a raise. It is not inlined, so that [`Shared::take`] stays small enough to be inlined into the loop of
-    /// a batch.
+    /// Enqueues a raise of a section. This function is not inlined, so that [`Shared::take`] stays small enough to be
+    /// inlined into the loop over the items of a batch.
     #[cold]
     #[inline(never)]
     fn enqueue_raise(&self, served: Served<'_>, ticket: RaiseTicket) {
         self.raises.enqueue(served.owned().clone(), ticket);
     }
 
-    /// Advances a uid of a section that this node serves; `None` if the item has to wait, for the same causes as in
-    /// [`Shared::take`].
+    /// Advances an item's uid to the number `to`, in a section that this node serves; `None` if the item has to wait,
+    /// for the same causes as in [`Shared::take`].
     pub(super) fn advance(&self, served: Served<'_>, item: &PendingItem, to: Target) -> Option<Result<Epoch, Refusal>> {
         if item.item.epoch > served.epoch() {
             return None;
@@ -74,8 +75,8 @@ impl Shared {
         answer
     }
 
-    /// Returns whether the target of an advance is so far above the section's ceiling that the advance is logged for an
-    /// operator.
+    /// Returns whether `to`, the target of an advance, is so far above the section's ceiling that the advance is logged
+    /// for an operator.
     pub(super) fn is_far(&self, owned: &OwnedSection, to: Target) -> bool {
         let distance = to.seq().0.saturating_sub(owned.ceiling().0);
         distance / self.ownership.raise_step().0 >= FAR_ADVANCE_STEPS

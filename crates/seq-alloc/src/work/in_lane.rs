@@ -1,7 +1,7 @@
-//! Allocation of numbers of lanes at the time of the clock, and the choice of a lane.
+//! Allocation of the numbers of lanes, which may follow a clock, and the choice of a lane for a call.
 //!
-//! **Invariant:** the numbers of a lane are unique and rise for any time that the clock shows, because the clock can
-//! only increase the first number of a call.
+//! **Invariant:** the numbers of a lane are unique and increasing for any reading of the clock, because the reading can
+//! only make the first number of a call larger.
 
 use std::cell::{Cell, LazyCell};
 
@@ -22,8 +22,8 @@ thread_local! {
 }
 
 impl Shared {
-    /// Takes numbers of a lane from a section that this node serves; `None` if the item has to wait, for the same
-    /// causes as in [`Shared::take`].
+    /// Allocates an item's numbers from a lane of a section that this node serves. All of them are greater than
+    /// `above`. Returns `None` if the item has to wait, for the same causes as in [`Shared::take`].
     pub(crate) fn take_in_lane(
         &self,
         served: Served<'_>,
@@ -38,7 +38,7 @@ impl Shared {
         match served.take_in_lane(slot, item.count, above, unix_ms(now)) {
             Ok(taken) => {
                 let is_stuck = matches!(taken, Take::AtCeiling { .. });
-                // The raise is requested in either case, because the store's clock may have been corrected.
+                // The raise is enqueued even if the call is refused, because the store's clock may have been corrected.
                 self.taken(served, &item, taken)
                     .or_else(|| if is_stuck { self.clock_ahead(served, now).map(Err) } else { None })
             }
@@ -47,8 +47,8 @@ impl Shared {
         }
     }
 
-    /// Returns the refusal of a call that waits for a ceiling, if this node's clock is so far ahead of the store's that
-    /// no raise reaches the present; otherwise `None`.
+    /// Returns the refusal of a call that would have to wait for a raise of the ceiling, if this node's clock is so far
+    /// ahead of the store's clock that no raise reaches the present time of this node; otherwise `None`.
     #[cold]
     fn clock_ahead(&self, served: Served<'_>, now: Clocks) -> Option<Refusal> {
         let (owned, node) = (served.owned(), self.registration.node());
@@ -56,14 +56,15 @@ impl Shared {
         Some(Refusal::ClockAhead { section: owned.id, node, ahead_ms })
     }
 
-    /// Returns whether the lanes of a section allocate no id now. This is so if the ownership began ahead of the clock,
-    /// or if no raise reaches the present by this node's clock.
+    /// Returns whether the lanes of a section allocate no id now, because the ownership began at a number ahead of the
+    /// clock, or because no raise reaches the present time of this node's clock.
     pub(crate) fn rests(&self, owned: &OwnedSection, clock: &LaneClock, now: Clocks) -> bool {
         owned.rests(unix_ms(now)) || self.clock_ahead.bounds(&clock.clock, owned.ceiling(), now).is_some()
     }
 
-    /// Returns a lane of a series, as [`lane_clock::choose`] decides. Successive calls on one thread return successive
-    /// lanes of the chosen section. `attempt` is the number of sections whose lanes the request has tried before.
+    /// Returns a lane of `series` for a call, in a section that [`lane_clock::choose`] selects. Successive calls on one
+    /// thread return successive lanes of the selected section. `attempt` is the number of sections whose lanes the
+    /// request has already tried in vain.
     pub(crate) fn choose_lane(&self, series: &IdSeries, attempt: u32, now: Clocks) -> Option<u32> {
         let turn = CHOSEN.replace(CHOSEN.get().wrapping_add(1));
         let owned = self.ownership.owned();
@@ -71,7 +72,8 @@ impl Shared {
             let owned = owned.get(section)?;
             Some(owned.clock.is_some_and(|clock| self.rests(owned, &clock, now)))
         };
-        // Most choices are a lane of a section that this node owns, so the routes are read only if they are needed.
+        // In most cases a lane of a section that this node owns is chosen, so the routes are read only if they are
+        // needed.
         let routes = LazyCell::new(|| self.routes());
         let elsewhere = |section| {
             let route = routes.as_ref()?.get(section)?;

@@ -1,5 +1,5 @@
-//! The batcher of one node: permits that limit the number of its items, the queue of the items, and the task of its
-//! stream.
+//! The batcher for the calls to one node. It has permits that limit the number of items, the queue of the calls, and
+//! the task of the stream.
 
 use std::sync::Arc;
 
@@ -24,15 +24,15 @@ pub struct NodeBatcher {
     pool: Pool,
     /// Limit on the items of all calls together.
     items: usize,
-    /// One permit for each item. The caller holds the permits, so a call that is dropped releases them at once, in any
-    /// state.
+    /// Permits, one for each item. The future of a call holds the call's permits, so a call that is dropped releases
+    /// them at once, in any state.
     permits: Semaphore,
     queue: Arc<SharedQueue>,
     /// Task of the newest stream. The tasks of earlier streams have ended.
     task: Mutex<Option<AbortOnDropHandle<()>>>,
 }
 
-/// Error of a call whose items exceed the room in the queue. No item was sent.
+/// Error of a call that was not enqueued, because its items would exceed the limit on items. No item was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{items} items for one node are pending or in flight already")]
 pub struct QueueFull {
@@ -58,10 +58,11 @@ impl NodeBatcher {
         &self.addr
     }
 
-    /// Enqueues a call and waits for its outcome. If too few permits are free, first waits for its permits.
+    /// Enqueues a call and waits for its outcome. If fewer permits are free than the call has items, waits for them
+    /// first.
     ///
-    /// Cancel safe: if the call is dropped while it is still pending, it is not sent. If it was sent, its reply is
-    /// discarded.
+    /// Cancel safe: if the future is dropped while the call is still pending, the call is not sent. If the call has
+    /// been sent, its outcome is discarded.
     pub async fn send(&self, call: Call) -> Outcome {
         let items = call.items.len() as u32;
         let permit = match self.permits.try_acquire_many(items) {
@@ -74,10 +75,10 @@ impl NodeBatcher {
         self.enqueue(call, permit).await
     }
 
-    /// As [`NodeBatcher::send`], but never waits for a permit. It is cancel safe too.
+    /// Does the same as [`NodeBatcher::send`], but never waits for permits. It is cancel safe in the same way.
     ///
     /// # Errors
-    /// [`QueueFull`] if too few permits are free.
+    /// [`QueueFull`] if fewer permits are free than the call has items.
     pub async fn try_send(&self, call: Call) -> Result<Outcome, QueueFull> {
         match self.permits.try_acquire_many(call.items.len() as u32) {
             Ok(permit) => Ok(self.enqueue(call, permit).await),

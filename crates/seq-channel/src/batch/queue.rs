@@ -1,9 +1,9 @@
-//! The queue of calls to one node: the pending calls, the in-flight messages with their calls, and the outcome of each
-//! call. It has no I/O and no clock.
+//! The queue of calls to one node. It has the pending calls, the messages in flight with their calls, and decides the
+//! outcome of each call. It has no I/O and no clock.
 //!
-//! Invariant: an enqueued call gets exactly one [`Outcome`], unless its caller dropped it. Until it gets its outcome, a
-//! call is either pending, or in a single message that has all its items in order. A call never moves back to pending,
-//! so it is sent at most once.
+//! Invariant: an enqueued call gets exactly one [`Outcome`], unless its caller dropped it. Until it gets its outcome,
+//! the call is either pending, or in a single message that contains all its items in order. A call that was in a
+//! message never becomes pending again, so a call is sent at most once.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::task::Waker;
@@ -22,7 +22,7 @@ use super::response::{Message, Response};
 pub struct Bounds {
     /// Limit on the items of all calls together, pending and in flight.
     pub items: usize,
-    /// Limit on the items in a message that has several calls. A call with more items is sent in a message of its own.
+    /// Limit on the items in a message with several calls. A call with more items is sent in a message of its own.
     pub message: usize,
     /// Limit on the messages in flight.
     pub in_flight: usize,
@@ -31,14 +31,14 @@ pub struct Bounds {
 impl Bounds {
     /// Limits for callers that each wait for their own response.
     pub const DEFAULT: Bounds = Bounds {
-        // This is more than the concurrent calls of a busy process to one node. With about 200 bytes each they take 13
-        // MiB.
+        // This is more than the number of concurrent calls of a busy process to one node. With about 200 bytes for each
+        // item they take 13 MiB.
         items: 65_536,
-        // With a thousand items, the cost of the message itself is negligible, and the first item does not wait long
-        // for the last.
+        // With a thousand items in a message, the cost of the message itself is negligible, and the response to the
+        // first item does not wait long for the last item.
         message: 1_024,
-        // This is half of the messages that a node accepts from a stream. Calls to a node that responds fast stay far
-        // below it. Calls to a slow node accumulate as pending calls.
+        // This is half of the number of messages in flight that a node accepts on a stream. If the node responds fast,
+        // far fewer messages are in flight. If it is slow, further calls stay pending here.
         in_flight: 256,
     };
 }
@@ -68,7 +68,8 @@ pub enum CallItems {
 pub struct Call {
     /// Items of the call, which are sent in one message and in this order.
     pub items: CallItems,
-    /// Number of times that servers have forwarded the call. If this node forwards it, that is counted too.
+    /// Number of times that servers have forwarded the call. If this process itself is a server that forwards the call
+    /// now, this time counts too.
     pub hops: u32,
     /// Version of the caller's routes; `None` if the caller keeps no routes.
     pub route_version: Option<u64>,
@@ -81,7 +82,7 @@ pub struct Call {
 pub enum Outcome {
     /// The node responded to each item.
     Response(Response),
-    /// The node refused the whole message.
+    /// The node refused the whole message that contained the call.
     Refused(Box<v1::ItemError>),
     /// The stream ended before it delivered a response to the call.
     Failed {
@@ -101,7 +102,7 @@ pub enum Outcome {
     Unsupported,
 }
 
-/// Number of a stream. Each stream has the number of the previous one plus 1.
+/// Number of a stream to the node. Each new stream gets the next number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Generation(u64);
 
@@ -110,11 +111,12 @@ pub(super) struct Generation(u64);
 pub(super) enum StreamEnd {
     /// The stream was open and broke.
     Broke(Status),
-    /// The node ended the stream with a status of success, so it has responded to every message that it processed.
+    /// The node ended the stream with a status of success. In that case it has responded to every message that it
+    /// processed.
     Closed(Status),
-    /// The stream never opened, and none of its messages was processed.
+    /// The stream could not be opened, so the node processed none of its messages.
     NeverSent(Status),
-    /// The node does not implement the method. No stream is opened before `until`.
+    /// The node does not implement `NextStream`. No other stream to it is opened before `until`.
     Unsupported { until: Instant },
     /// The runtime of the batcher has shut down, so no further stream can be opened.
     RuntimeGone(Status),
@@ -137,7 +139,8 @@ pub(super) struct CallQueue {
     pending: VecDeque<(Call, Waiter)>,
     /// Items of the calls in `pending`.
     pending_items: usize,
-    /// Calls of each message in flight, by the tag of the message. They are in the order of their items in the message.
+    /// Calls of each message in flight, by the tag of the message. The calls of a message are in the order of their
+    /// items.
     in_flight: BTreeMap<u64, Vec<Waiter>>,
     next_tag: u64,
     generation: Generation,
@@ -146,16 +149,17 @@ pub(super) struct CallQueue {
     /// Whether the stream of this generation has delivered a response.
     responded: bool,
     unsupported_until: Option<Instant>,
-    /// Waker of the sender; `None` unless the sender found no message to send.
+    /// Waker of the task that sends messages, if this task waits for the next message; otherwise `None`.
     sender: Option<Waker>,
-    /// Time of the next check for expired calls. It is not after the earliest deadline of any call in the queue.
+    /// Time of the next check for calls whose deadline has passed. It is not later than the earliest deadline of any
+    /// call in the queue.
     timer: Option<Instant>,
 }
 
 /// Effects of enqueuing a call.
 #[derive(Debug, Default)]
 pub(super) struct Enqueued {
-    /// Generation of the stream that the caller has to open; `None` if a stream is open.
+    /// Generation of the stream that the caller has to open; `None` if a stream is already open or being opened.
     pub(super) open: Option<Generation>,
     pub(super) wake: Option<Waker>,
     /// Whether the timer is now due earlier than before this call.
@@ -166,7 +170,7 @@ pub(super) struct Enqueued {
 #[derive(Debug)]
 pub(super) enum NextMessage {
     Ready(v1::NextStreamRequest),
-    /// There is no message to send now. The waker is registered.
+    /// There is no message to send now. The waker was stored, and is woken when there is a message.
     Pending,
     /// The stream has ended, because its generation is not the current generation.
     Closed,
@@ -175,7 +179,8 @@ pub(super) enum NextMessage {
 /// Effects of the end of a stream.
 #[derive(Debug, Default)]
 pub(super) struct Ended {
-    /// The calls that failed with the stream. Each has a flag whether the node may have processed it.
+    /// The calls that failed with the stream, each with a flag that states whether the node may have processed the
+    /// call.
     pub(super) failed: Vec<(Waiter, bool)>,
     /// Generation of the stream that has to be opened for the pending calls; `None` if no call is pending.
     pub(super) open: Option<Generation>,
@@ -198,7 +203,8 @@ impl CallQueue {
         }
     }
 
-    /// Returns whether the node was recently found not to implement streams. Then no stream is opened yet.
+    /// Returns whether the node recently reported that it does not implement streams. In that case, no stream to it is
+    /// opened for now.
     pub(super) fn is_unsupported(&self, now: impl FnOnce() -> Instant) -> bool {
         self.unsupported_until.is_some_and(|until| now() < until)
     }
@@ -207,7 +213,8 @@ impl CallQueue {
     pub(super) fn enqueue(&mut self, call: Call, reply: oneshot::Sender<Outcome>) -> Enqueued {
         if self.pending_items >= 2 * self.bounds.items {
             // The permits limit the items whose callers still wait to half of this number. So at least half of the
-            // pending items are of dropped calls, and removing these calls keeps the queue from growing.
+            // pending items belong to calls that their callers dropped. These calls are removed, so that the queue does
+            // not grow further.
             self.retain_pending(|waiter| waiter.is_wanted());
         }
         let timer_moved = self.timer.is_none_or(|timer| call.deadline < timer);
@@ -221,7 +228,8 @@ impl CallQueue {
         Enqueued { open, wake: self.sender.take(), timer_moved }
     }
 
-    /// Builds a message from the pending calls, up to the limit on the items in a message.
+    /// Builds the next message from pending calls, up to the limit on the items in a message. `generation` is the
+    /// generation of the stream that asks for the message. If there is no message to send, stores `waker`.
     pub(super) fn next_message(
         &mut self,
         generation: Generation,
@@ -258,8 +266,8 @@ impl CallQueue {
         NextMessage::Pending
     }
 
-    /// Removes a message that got its response. Returns its calls and, if calls are pending, the sender's waker.
-    /// Returns `None` if no message with this tag is in flight.
+    /// Removes the message with this tag, which got its response, from the messages in flight. Returns its calls, and,
+    /// if calls are pending, the sender's waker. Returns `None` if no message with this tag is in flight.
     pub(super) fn take_message(&mut self, tag: u64) -> Option<(Vec<Waiter>, Option<Waker>)> {
         let calls = self.in_flight.remove(&tag)?;
         self.responded = true;
@@ -267,7 +275,8 @@ impl CallQueue {
         Some((calls, wake))
     }
 
-    /// Removes the calls whose deadline has passed. Returns them, each with a flag whether it was sent.
+    /// Removes the calls whose deadline has passed. Returns the senders of their outcomes, each with a flag that states
+    /// whether the call was sent.
     pub(super) fn expire(&mut self, now: Instant) -> Vec<(oneshot::Sender<Outcome>, bool)> {
         let mut expired = Vec::new();
         let mut next: Option<Instant> = None;
@@ -283,19 +292,21 @@ impl CallQueue {
             true
         };
         self.retain_pending(|waiter| stays(waiter, false));
-        // In-flight calls keep their place in the message, because a response refers to items by index.
+        // Calls in flight keep their place in the list of their message, because a response refers to the items of a
+        // message by index.
         self.in_flight.values_mut().flatten().for_each(|waiter| _ = stays(waiter, true));
         self.timer = next;
         expired
     }
 
-    /// Returns the time of the next check for expired calls.
+    /// Returns the time of the next check for calls whose deadline has passed.
     pub(super) fn timer(&self) -> Option<Instant> {
         self.timer
     }
 
-    /// Ends a stream. If the stream delivered a response before it broke, the pending calls wait for the next stream.
-    /// Otherwise they fail as not sent, because another node may be reachable.
+    /// Ends the stream of this generation. The calls in its messages fail. If the stream delivered a response before it
+    /// broke, the pending calls stay pending for the next stream. Otherwise they fail as not sent, because the callers
+    /// may be able to reach another node.
     pub(super) fn end(&mut self, generation: Generation, end: &StreamEnd) -> Ended {
         let mut ended = Ended::default();
         if !self.open || generation != self.generation {
@@ -358,7 +369,7 @@ impl Waiter {
         self.reply.as_ref().is_some_and(|reply| !reply.is_canceled())
     }
 
-    /// Completes the call, unless it is already complete, or its caller has dropped it.
+    /// Sends the outcome to the caller, unless the call is already complete or its caller has dropped it.
     pub(super) fn complete(self, outcome: Outcome) {
         if let Some(reply) = self.reply {
             _ = reply.send(outcome);
@@ -372,10 +383,10 @@ struct MessageBuilder {
     epochs: Vec<u64>,
     /// Counts of the items; empty while every count is 1.
     counts: Vec<u32>,
-    /// Largest number of hops of the calls. The receiver does not forward any item of this message, so it only needs to
-    /// know whether they were forwarded.
+    /// Largest number of hops of any call in the message. The number only shows whether a call was forwarded before,
+    /// because the receiver does not forward any item of this message.
     hops: u32,
-    /// The oldest route version of any caller; 0 requests the whole table.
+    /// The oldest version of any caller's routes. 0 requests the whole route table.
     route_version: Option<u64>,
     /// Latest deadline of any of the calls.
     deadline: Option<Instant>,
@@ -432,7 +443,8 @@ impl MessageBuilder {
 /// Longest timeout of a message.
 const MAX_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Completes every call of a message with the outcome of the message.
+/// Completes every call of a message with the message's outcome. If the outcome is a response, each call gets its part
+/// of the response.
 pub(super) fn complete(calls: Vec<Waiter>, outcome: Option<MessageOutcome>) {
     let invalid = match outcome {
         Some(MessageOutcome::Response(response)) => {

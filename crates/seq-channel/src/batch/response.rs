@@ -1,7 +1,7 @@
-//! The response to a message, divided among the calls in the message. Each call gets the range of its items, without a
-//! copy.
+//! The response to a message, divided among the calls in the message. Each call gets access to the range of its own
+//! items, without a copy.
 //!
-//! Invariant: each list of a [`Response`] has an entry for each of the response's items. A message that violates the
+//! Invariant: each list of a [`Response`] has one entry for each of the response's items. A response that violates the
 //! protocol is refused as a whole before it is divided.
 
 use std::ops::Range;
@@ -22,11 +22,11 @@ pub struct Response {
 pub struct Allocated {
     /// The last number.
     pub value: u64,
-    /// The number of the uid that was allocated before the first number; 0 if it is unknown.
+    /// The number that was allocated for the uid directly before the first number; 0 if it is unknown.
     pub prev: u64,
     /// Epoch of the ownership that allocated the numbers.
     pub epoch: u64,
-    /// Number of earlier attempts by nodes whose outcome is unknown.
+    /// Number of earlier attempts for the item that nodes made by forwarding it, and whose outcome is unknown.
     pub lost: u32,
 }
 
@@ -41,7 +41,7 @@ pub(super) struct Message {
 }
 
 impl Message {
-    /// Checks the response to a message of `items` items.
+    /// Checks the response to a message with `items` items against the protocol.
     ///
     /// # Errors
     /// A description of the way in which the response violates the protocol.
@@ -64,15 +64,16 @@ impl Message {
         Ok(Arc::new(Message { has_routes: routes.is_some(), response, routes: Mutex::new(routes) }))
     }
 
-    /// Returns the part of the response that belongs to one call, whose items in the message are `items`.
+    /// Returns the part of the response that belongs to one call. `items` is the range of the call's items in the
+    /// message.
     pub(super) fn part(self: &Arc<Message>, items: Range<usize>) -> Response {
         Response { message: self.clone(), items }
     }
 }
 
 impl Response {
-    /// Returns the results in the order of the call's items. A result is numbers, or a refusal. The index in a refusal
-    /// is relative to the message, not to the call.
+    /// Returns the results in the order of the call's items. A result is either the allocated numbers or a refusal. The
+    /// index in a refusal is the index of the item in the message, not in the call.
     pub fn results(&self) -> impl Iterator<Item = Result<Allocated, &v1::ItemError>> {
         let v1::NextManyResponse { values, prevs, epochs, errors, lost, .. } = &self.message.response;
         let first = errors.partition_point(|item| (item.index as usize) < self.items.start);
@@ -86,14 +87,16 @@ impl Response {
         })
     }
 
-    /// Takes the routes in the response to the message. Only the first caller gets them; later callers get `None`.
+    /// Takes the routes out of the response to the message. Only the first call of this method for a message returns
+    /// them; later calls return `None`.
     #[must_use]
     pub fn take_routes(&self) -> Option<v1::Routes> {
         if self.message.has_routes { self.message.routes.lock().take() } else { None }
     }
 }
 
-/// Returns the number of lost attempts of an item. It is cold, because attempts are lost only when an owner is lost.
+/// Returns the number of attempts with unknown outcome that nodes made for the item with the index `index`. The
+/// function is marked as cold, because such attempts occur only after an owner failed.
 #[cold]
 fn attempts(lost: &v1::LostAttempts, index: usize) -> u32 {
     let at = lost.indexes.binary_search(&(index as u32));

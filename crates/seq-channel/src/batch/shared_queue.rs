@@ -1,5 +1,5 @@
-//! The queue of one node, shared by its callers and the task of its stream. When a stream ends or a deadline passes,
-//! failed calls are completed after the lock has been released.
+//! The queue of calls to one node, shared by the callers and the task of the stream. When a stream ends or a deadline
+//! passes, the calls that fail are completed only after the lock has been released.
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::queue::{Bounds, CallQueue, Generation, Outcome, StreamEnd};
 
-/// Queue of one node, shared by its callers and the task of its stream.
+/// Queue of calls to one node, shared by the callers and the task of the stream.
 #[derive(Debug)]
 pub(super) struct SharedQueue {
     pub(super) calls: Mutex<CallQueue>,
@@ -21,8 +21,8 @@ impl SharedQueue {
         SharedQueue { calls: Mutex::new(CallQueue::new(bounds)), timer_moved: Notify::new() }
     }
 
-    /// Ends a stream, and completes the calls that fail with it. If calls are still pending, returns the generation of
-    /// the stream to open next.
+    /// Ends the stream of this generation, and completes the calls that fail with it. If other calls are still pending,
+    /// returns the generation of the stream that has to be opened next.
     pub(super) fn end(&self, generation: Generation, end: StreamEnd) -> Option<Generation> {
         let ended = self.calls.lock().end(generation, &end);
         for (waiter, sent) in ended.failed {

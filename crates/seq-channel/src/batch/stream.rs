@@ -1,8 +1,9 @@
-//! The task between a queue and a `NextStream`. It opens the stream, completes calls from the stream's responses,
-//! expires calls, and reopens the stream while calls are pending.
+//! The task between a queue of calls and a `NextStream`. It opens the stream, completes calls with the responses from
+//! the stream, completes calls whose deadline has passed, and opens the stream again if it ended while calls are
+//! pending.
 //!
-//! [`Messages`] builds a message only when the connection polls for it. So the flow control of HTTP/2 limits the
-//! sending, and calls stay pending while its windows are full.
+//! [`Messages`] builds a message only when the connection can send one. So the flow control of HTTP/2 limits the rate
+//! of messages, and calls stay pending while the windows of the flow control are full.
 
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -22,24 +23,24 @@ use super::shared_queue::SharedQueue;
 use crate::bearer::CallerChannel;
 use crate::failure;
 
-/// Time until the next attempt to open a stream to a node that does not implement streams. Only a restart of the node
-/// can change that.
+/// Time until the next attempt to open a stream to a node that does not implement streams. It is long, because only a
+/// restart of the node can change that.
 const UNSUPPORTED_FOR: Duration = Duration::from_secs(60);
 
-/// Cause of the end of a stream for which there is no status to return to its calls.
+/// Description of the cause for which a stream ended, if it ended without a status that could be returned to its calls.
 #[derive(Debug, thiserror::Error)]
 #[error("the stream ended: {0}")]
 struct StreamEnded(String);
 
-/// Starts the task of a generation. Dropping the returned handle aborts the task.
+/// Starts the task for the stream of this generation. Dropping the returned handle aborts the task.
 pub(super) fn start(
     queue: Arc<SharedQueue>,
     generation: Generation,
     client: SequenceServiceClient<CallerChannel>,
     runtime: &Handle,
 ) -> AbortOnDropHandle<()> {
-    // The task's state is created before the spawn. A runtime that has shut down drops the future unpolled, and
-    // `Task::drop` then ends the stream.
+    // The task's state is created before the task is spawned. If the runtime has shut down, it drops the future without
+    // polling it, and `Task::drop` then ends the stream.
     let task = Task { queue, generation };
     AbortOnDropHandle::new(runtime.spawn(task.run(client)))
 }
@@ -125,7 +126,9 @@ async fn run_stream(
     }
 }
 
-/// Converts a code that a server sets for a whole stream, and not for its calls, to a connection failure.
+/// Converts the status with which a server ended a stream. If the code of the status concerns the stream as a whole,
+/// and not its calls, returns a status that callers treat as a connection failure. Otherwise returns the status
+/// unchanged.
 fn as_break(status: Status) -> Status {
     match status.code() {
         Code::Cancelled | Code::DeadlineExceeded | Code::Unknown | Code::Internal

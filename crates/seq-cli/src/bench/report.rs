@@ -1,4 +1,4 @@
-//! The report of a bench. It is printed as text or as one JSON object.
+//! The report of the command `bench`, which is printed as text or as one JSON object.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ pub(crate) struct Report {
     distribution: Distribution,
     uids: u32,
     seed: u64,
-    /// Whether Ctrl-C ended the run early. The figures then cover a shorter time.
+    /// Whether Ctrl-C ended the run early. If so, the figures cover a shorter time than the user requested.
     interrupted: bool,
     seconds: f64,
     calls: u64,
@@ -41,12 +41,12 @@ pub(crate) struct Report {
     unsent: u64,
     longest_unanswered_ms: u64,
     latency: Percentiles,
-    /// Number of raises of ceilings, including raises during the warm-up; `None` if no allocator responded.
+    /// Number of raises of ceilings during the warm-up and the run. It is `None` if no AllocSvr responded.
     ceiling_raises: Option<u64>,
-    /// CPU time of the cluster's processes per number, including the warm-up; `None` if no allocator reported its CPU
-    /// time, or if no number was allocated.
+    /// CPU time of the cluster's processes during the warm-up and the run, divided by the allocated numbers. It is
+    /// `None` if an AllocSvr did not report its CPU time before and after the run, or if no number was allocated.
     cpu_us_per_number: Option<f64>,
-    /// Number of allocators' restarts during the run. A restart resets the counters of raises and CPU time.
+    /// Number of restarts of AllocSvrs during the run. A restart resets an AllocSvr's counts of raises and of CPU time.
     restarts: u64,
     /// Result of the check of the order; absent without `--check`.
     order: Option<Verdict>,
@@ -97,7 +97,7 @@ impl Report {
         }
     }
 
-    /// Checks the figures of the report against the thresholds, and adds the results to the report.
+    /// Compares the figures of the report with the thresholds that the user gave, and adds the results to the report.
     pub(crate) fn check(&mut self, expected: &[Threshold]) -> serde_json::Result<()> {
         let report = serde_json::to_value(&*self)?;
         self.expected = expected.iter().map(|threshold| threshold.check(&report)).collect();
@@ -158,15 +158,16 @@ impl Report {
         Ok(())
     }
 
-    /// Returns whether the run fails because calls failed. Failed calls are ignored if the run was interrupted, or if a
-    /// threshold on `failed` determines how many are allowed.
+    /// Returns whether the run fails because calls failed. Failed calls do not matter if Ctrl-C ended the run, or if
+    /// the user gave a threshold on `failed`.
     fn has_failed(&self) -> bool {
         let is_judged = self.expected.iter().any(|verdict| verdict.figure() == "failed");
         self.failed > 0 && !is_judged && !self.interrupted
     }
 
-    /// Returns [`Exit::Ok`] if numbers were allocated, no call failed, the numbers were in order (if this was checked),
-    /// and every threshold was met. For an interrupted run, only the order matters.
+    /// Returns the exit code. It is [`Exit::Ok`] if numbers were allocated, no call failed, every threshold was met,
+    /// and no check found the numbers out of order. If Ctrl-C ended the run, it is [`Exit::Interrupted`] unless the
+    /// numbers were out of order.
     pub(crate) fn exit(&self) -> Exit {
         let order = self.order.as_ref().is_none_or(Verdict::pass);
         let expected = self.expected.iter().all(thresholds::Verdict::pass);

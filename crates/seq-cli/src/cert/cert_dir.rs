@@ -1,8 +1,8 @@
-//! The directory of an authority.
+//! The directory with the files of a certificate authority.
 //!
-//! `ca.key` contains the key and the bundle, so that both change at once. `ca.crt` is a copy of the bundle, for
-//! processes that must not read the key. It is written after `ca.key`. If a crash prevents this, the next command
-//! writes `ca.crt`.
+//! The file `ca.key` contains the authority's private key and the bundle, so that both are always replaced together.
+//! `ca.crt` is a copy of the bundle for processes that must not read the private key. Commands write `ca.crt` after
+//! `ca.key`. If a crash occurs between the two, the next command writes `ca.crt`.
 
 use std::fs::Permissions;
 use std::io;
@@ -31,7 +31,7 @@ pub(super) const REVOCATIONS: &str = "crl.pem";
 pub(super) struct CertDir(PathBuf);
 
 impl CertDir {
-    /// Makes an authority in a directory. Creates the directory if it does not exist.
+    /// Makes an authority and writes its files to the directory `path`, which is created if it does not exist.
     pub(super) fn create(path: &Path, cluster: &str, validity: Duration) -> anyhow::Result<CertDir> {
         let dir = CertDir(path.to_owned());
         let authority = Authority::create(cluster, validity, utc::now()).map_err(usage)?;
@@ -76,8 +76,8 @@ impl CertDir {
         Ok(authority)
     }
 
-    /// Makes and writes a new authority. In its bundle, the new certificate precedes the certificate of the present
-    /// authority.
+    /// Makes the successor of this authority and writes its files. In the new bundle, the certificate of the present
+    /// authority follows the certificate of the successor.
     pub(super) fn succeed(&self, validity: Duration) -> anyhow::Result<Authority> {
         let next = self.authority()?.succeed(validity, utc::now()).map_err(usage)?;
         let key = self.0.join(KEY);
@@ -86,7 +86,8 @@ impl CertDir {
         Ok(next)
     }
 
-    /// Writes `ca.crt` unless it already contains the bundle. Every user of the machine may read the file.
+    /// Writes the bundle of `authority` to `ca.crt`, unless the file already contains it. Every user of this machine
+    /// may read the file.
     fn publish(&self, authority: &Authority) -> anyhow::Result<()> {
         let path = self.bundle_path();
         if std::fs::read_to_string(&path).is_ok_and(|present| present == authority.bundle()) {
@@ -103,8 +104,8 @@ impl CertDir {
         self.0.join(format!("{}.pem", identity.short().replace('/', ".")))
     }
 
-    /// Makes a certificate, and writes the new key and the certificate to one file, which replaces an existing file.
-    /// Returns the time at which the certificate expires.
+    /// Makes a private key and a certificate for it, and writes both to the file `path`, which may exist. Returns the
+    /// time when the certificate expires.
     pub(super) fn issue(&self, authority: &Authority, request: &Request, path: &Path) -> anyhow::Result<SystemTime> {
         let now = utc::now();
         let issued = authority.issue(request, now).map_err(usage)?;
@@ -113,14 +114,14 @@ impl CertDir {
         Ok(now + request.validity)
     }
 
-    /// Reads the certificates in the directory, in order of their file names.
+    /// Reads all holders' certificates in the directory, in alphabetical order of the file names.
     pub(super) fn certificates(&self) -> anyhow::Result<Vec<(PathBuf, Certificate)>> {
         let mut files = pem_files(&self.0)?;
         files.retain(|file| file.file_name().is_none_or(|name| name != REVOCATIONS));
         files.into_iter().map(|file| certificate(&file).map(|certificate| (file, certificate))).collect()
     }
 
-    /// Adds serials to the list of revocations, and returns the path of the list.
+    /// Adds the serials of certificates to the list of revocations, and returns the path of the list's file.
     pub(super) fn revoke(&self, serials: &[String]) -> anyhow::Result<PathBuf> {
         let path = self.0.join(REVOCATIONS);
         let former = path.exists().then(|| read(&path)).transpose()?;
@@ -130,7 +131,7 @@ impl CertDir {
     }
 }
 
-/// Returns the files of a directory whose names end in `.pem`, in order of their names.
+/// Returns the paths of the files in a directory whose names end in `.pem`, in alphabetical order.
 pub(super) fn pem_files(dir: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let unreadable =
         |error: &io::Error| Failure::new(Exit::Usage, format!("{}: cannot be read: {error}", dir.display()));
@@ -149,7 +150,8 @@ pub(super) fn certificate(file: &Path) -> anyhow::Result<Certificate> {
     Ok(read.map_err(|error| Failure::new(Exit::Usage, format!("{}: {error}", file.display())))?)
 }
 
-/// Returns the time at which the authority of a directory expires; `None` if the directory has no bundle.
+/// Returns the time when the newest authority in a directory expires. Returns `None` if the directory contains no
+/// bundle.
 pub(super) fn authority_not_after(dir: &Path) -> anyhow::Result<Option<SystemTime>> {
     let path = dir.join(BUNDLE);
     if !path.exists() {
@@ -159,7 +161,7 @@ pub(super) fn authority_not_after(dir: &Path) -> anyhow::Result<Option<SystemTim
     Ok(at.map(Some).map_err(|error| Failure::new(Exit::Usage, format!("{}: {error}", path.display())))?)
 }
 
-/// Returns the serials in the directory's list of revocations. Returns no serials if there is no list.
+/// Returns the serials in the list of revocations of a directory. Returns none if the directory contains no such list.
 pub(super) fn revocations(dir: &Path) -> anyhow::Result<Vec<String>> {
     let path = dir.join(REVOCATIONS);
     if !path.exists() {

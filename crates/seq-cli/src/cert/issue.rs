@@ -12,10 +12,11 @@ use seq_core::set_spec::SetSpec;
 
 use super::{CertDir, days, print};
 
-/// Name of the operator that gets a certificate when certificates are made for the nodes of set files.
+/// Name of an operator. When the command issues certificates to the nodes of set files, it also issues a certificate to
+/// this operator.
 const OPERATOR: &str = "admin";
 
-/// Validity in days of an authority that is made together with its first certificates.
+/// Validity, in days, of an authority that the command creates because there is none yet.
 const AUTHORITY_DAYS: u32 = 3_650;
 
 #[derive(Debug, Args)]
@@ -80,7 +81,7 @@ pub(super) fn run(args: &IssueArgs, output: &Output) -> anyhow::Result<Exit> {
     print(output, &written)
 }
 
-/// Reads the sets of one cluster. Returns each set with the name of the cluster.
+/// Reads set files. Returns each set with the name of its cluster, which must be the same for all of them.
 fn sets(paths: &[PathBuf]) -> anyhow::Result<Vec<(String, SetSpec)>> {
     let (files, problems) = set_file::load_all(paths);
     if !problems.is_empty() {
@@ -101,7 +102,7 @@ fn sets(paths: &[PathBuf]) -> anyhow::Result<Vec<(String, SetSpec)>> {
     Ok(sets)
 }
 
-/// Returns the identities of a set's nodes, each with the hosts in the addresses of the node.
+/// Returns the identity of each node of a set, with the hosts in all addresses of the node.
 fn nodes(cluster: &str, set: &SetSpec) -> anyhow::Result<Vec<(Identity, Vec<String>)>> {
     let stores = set.stores.iter().map(|store| {
         let addrs = [&store.addr, &store.raft, &store.http].into_iter().chain(&store.admin);

@@ -39,7 +39,7 @@ struct View {
     sha256: String,
 }
 
-/// The certificates that `cert show` prints, and the time at which their authority expires.
+/// Certificates that `cert show` prints, and the time when the newest authority in the same directory expires.
 #[derive(Serialize)]
 struct Shown {
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -1,22 +1,24 @@
-//! Pure functions that decide for `doctor` whether a finding is a warning or a problem.
+//! Functions that decide whether a finding of the command `doctor` is a warning or a problem. They read nothing but
+//! their arguments.
 
 use std::fmt::Display;
 
 use seq_command::output::grouped;
 use serde::Serialize;
 
-/// Number of days before the expiry of a certificate from which on there is a warning.
+/// Remaining validity of a certificate, in days, below which the finding is a warning.
 const CERTIFICATE_DAYS: u64 = 14;
 
-/// Lowest limit on open files with which a node starts, and lowest limit for which there is no warning
-/// (`docs/operations.md`).
+/// Limits on open files, as in `docs/operations.md`. Below the first a node does not start, and below the second the
+/// finding is a warning.
 const FILES: [u64; 2] = [512, 4_096];
 
-/// Free space in bytes below which there is a problem. It suffices for a store's log and a few snapshots.
+/// Free disk space in bytes below which the finding is a problem. A store needs this space for its log and a few
+/// snapshots.
 const LEAST_FREE: u64 = 1 << 30;
 
-/// Mode bits that allow writes by the group and others. When a store starts, it removes these bits from its data
-/// directory.
+/// Mode bits of a directory that allow the group and others to write. A store removes these bits from its data
+/// directory when it starts.
 const OTHERS_WRITE: u32 = 0o022;
 
 /// Severity of a finding, in ascending order.
@@ -46,7 +48,7 @@ pub(super) struct Finding {
     pub(super) check: &'static str,
     pub(super) of: String,
     pub(super) text: String,
-    /// The place where the user should look, or the command that helps.
+    /// Place to look at, or command that helps the user.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) next: Option<String>,
 }
@@ -65,7 +67,7 @@ impl Finding {
     }
 }
 
-/// Returns the finding about the limit on open files; `None` means that there is no limit.
+/// Returns the finding about the limit `most` on open files. `None` means that there is no limit.
 pub(super) fn files(most: Option<u64>) -> Finding {
     let (check, of, next) = ("open files", "this machine", "LimitNOFILE of the unit, or `ulimit -Hn`");
     match most {
@@ -76,8 +78,9 @@ pub(super) fn files(most: Option<u64>) -> Finding {
     }
 }
 
-/// Returns the finding about the certificate of a node. `left` is the number of days until it expires (`None` if the
-/// node needs no certificate), or the reason why it cannot be used.
+/// Returns the finding about the certificate of the node `holder`. `left` is the number of days until the certificate
+/// expires, or `None` if the node needs no certificate. If the certificate cannot be used, `left` is an error with the
+/// reason.
 pub(super) fn certificate(holder: &str, left: Result<Option<u64>, String>) -> Finding {
     match left {
         Ok(Some(days)) if days < CERTIFICATE_DAYS => {
@@ -94,8 +97,9 @@ pub(super) fn certificate(holder: &str, left: Result<Option<u64>, String>) -> Fi
     }
 }
 
-/// Returns the finding about a data directory. `is_full` states whether it contains data, `mode` is `None` if it does
-/// not exist yet, and `free` and `size` are bytes of its file system.
+/// Returns the finding about the data directory `dir`. `is_full` states whether the directory contains data. `mode` is
+/// its file mode, or `None` if it does not exist yet. `free` and `size` are in bytes, and are the free space and the
+/// size of its file system.
 pub(super) fn disk(dir: &str, is_full: bool, mode: Option<u32>, free: u64, size: u64) -> Finding {
     let text = format!(
         "{} MiB of {} MiB are free; {}",
@@ -114,7 +118,7 @@ pub(super) fn disk(dir: &str, is_full: bool, mode: Option<u32>, free: u64, size:
     }
 }
 
-/// Returns the last line of the output, which sums up the findings.
+/// Returns the last line of the command's output, which has the numbers of problems and warnings.
 pub(super) fn verdict(problems: usize, warnings: usize, checks: &str) -> String {
     match (problems, warnings) {
         (0, 0) => format!("ok: {checks} checks"),

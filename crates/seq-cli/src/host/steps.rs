@@ -1,5 +1,5 @@
-//! Determines the changes that must be made in a set before the processes of one host stop. The input is the store's
-//! lists of members and allocators.
+//! Determines the changes in a set that must precede the stop of the processes on one host. They are derived from the
+//! store's lists of its members and of the set's AllocSvrs.
 
 use std::collections::BTreeSet;
 
@@ -10,19 +10,21 @@ use seq_proto::Reason;
 use seq_proto::v1::{ListMembersResponse, ListNodesResponse, MemberState, NodeState};
 use serde::Serialize;
 
-/// The changes in one set for the drain of a host. Invariant: after the changes, all processes of the host can stop at
-/// the same time, and every section still has an owner and the store has a majority.
+/// Changes in one set that drain a host.
+///
+/// Invariant: after these changes, all processes on the host can stop at the same time. Every section still has an
+/// owner, and the store still has a majority.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub(super) struct SetPlan {
     pub(super) set: String,
     /// Raft ids of the StoreSvrs on the host. They remain members of the store.
     stores: Vec<u64>,
-    /// The allocators on the host that are not drained yet or still own sections.
+    /// AllocSvrs on the host that are not drained yet, or that are drained but still own sections.
     pub(super) allocs: Vec<AllocPlan>,
-    /// Raft id of the StoreSvr to which a StoreSvr on the host must transfer its leadership; `None` if the leader is
-    /// not on the host.
+    /// Raft id of the StoreSvr that becomes the leader of the store, because the present leader is on the host. It is
+    /// `None` if the present leader is on another host.
     pub(super) leader: Option<u64>,
-    /// Fingerprint of the dry run of the transfer to the new leader.
+    /// Fingerprint of the dry run of the transfer that makes the StoreSvr `leader` the leader.
     #[serde(skip)]
     pub(super) leader_plan: Fingerprint,
 }
@@ -54,10 +56,11 @@ pub(super) fn hosts<'a>(members: &'a ListMembersResponse, nodes: &'a ListNodesRe
 }
 
 impl SetPlan {
-    /// Plans the drain of `host`.
+    /// Determines the changes that drain the host `host`, from the store's list of members and its list of AllocSvrs.
     ///
     /// # Errors
-    /// Without the host's processes, the store would have no majority, or no allocator could own the host's sections.
+    /// Without the processes on the host, the store would have no majority, or no AllocSvr could own the host's
+    /// sections.
     pub(super) fn new(
         host: &str,
         members: &ListMembersResponse,

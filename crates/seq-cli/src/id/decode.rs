@@ -1,4 +1,4 @@
-//! The command `id decode`: shows the parts of an id.
+//! The command `id decode`, which shows the parts of ids.
 
 use std::io::{BufRead, stdin};
 
@@ -12,10 +12,10 @@ use serde::Serialize;
 use super::foreign::{self, Foreign};
 use crate::shape_args::{NamedShape, ShapeOrSeriesArgs};
 
-/// 2006-01-01T00:00:00Z, in milliseconds since 1970. No system that made ids of these shapes is older.
+/// Start of the year 2006, in milliseconds since 1970. No system that made ids of these shapes is older.
 const FIRST_MS: u64 = 1_136_073_600_000;
 const DAY_MS: u64 = 86_400_000;
-/// The limit up to which a double represents every whole number exactly.
+/// Largest number up to which a floating-point number of 64 bits represents every whole number exactly.
 const EXACT_IN_DOUBLE: u64 = (1 << 53) - 1;
 
 #[derive(Debug, Args)]
@@ -45,7 +45,7 @@ struct Decoded {
     notes: Vec<String>,
 }
 
-/// A reading of an id, which is its parts if it has a certain shape.
+/// One possible reading of an id, with the parts that the id has according to one shape.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 struct Reading {
     /// Name of the shape, or with `--series`, name of the series.
@@ -54,7 +54,7 @@ struct Reading {
     time: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     lane: Option<u32>,
-    /// Fields that the lane consists of, or fields of the id of another system.
+    /// Fields of which the lane consists, or the fields of an ObjectId or a UUID.
     #[serde(skip_serializing_if = "serde_json::Map::is_empty")]
     fields: serde_json::Map<String, serde_json::Value>,
     /// The sequence number within the unit of time.
@@ -89,8 +89,8 @@ pub(super) fn run(args: &DecodeArgs, output: &Output) -> anyhow::Result<Exit> {
     Ok(Exit::Ok)
 }
 
-/// Decodes an id by the given shape. Without a shape, decodes it by every shape for which its time is plausible. Errors
-/// begin with `place`.
+/// Decodes the id `text` by the given shape. If no shape is given, decodes it by every shape that gives it a plausible
+/// time. The text of an error begins with `place`.
 fn decode(text: &str, shape: Option<&NamedShape>, place: &str) -> Result<Decoded, Failure> {
     if let Some(foreign) = foreign::parse(text) {
         return Ok(Decoded { id: text.to_owned(), readings: vec![Reading::of_foreign(foreign)], notes: Vec::new() });
@@ -116,8 +116,8 @@ fn decode(text: &str, shape: Option<&NamedShape>, place: &str) -> Result<Decoded
     Ok(Decoded { id: id.to_string(), readings, notes: rounded(id).into_iter().collect() })
 }
 
-/// Returns the readings of an id by all shapes for which its time is between 2006 and now. Times next to a shape's
-/// epoch are excluded, because every small number would have such a time.
+/// Returns the readings of an id by all shapes that give it a time from 2006 to now. A shape is excluded if the time is
+/// within a day after the shape's epoch, because every small number has such a time.
 fn plausible(id: Id, now_ms: u64) -> Vec<Reading> {
     let is_plausible = |preset: &&Preset| {
         let Shape::Timed(shape) = preset.shape else { return false };
@@ -128,8 +128,8 @@ fn plausible(id: Id, now_ms: u64) -> Vec<Reading> {
     PRESETS.iter().filter(is_plausible).filter_map(|preset| Reading::of(preset.name, preset, id)).collect()
 }
 
-/// Returns a remark if the id may have been rounded to a double. It may have been rounded if a double has exactly its
-/// value, or if its digits are the shortest decimal text of a double.
+/// Returns a remark if a conversion to a floating-point number of 64 bits may have rounded the id. This is possible if
+/// the id has exactly the value of such a number, or if its digits are the shortest decimal text of one.
 fn rounded(id: Id) -> Option<String> {
     let double = id.get() as f64;
     if id.get() <= EXACT_IN_DOUBLE {
@@ -146,8 +146,8 @@ fn rounded(id: Id) -> Option<String> {
 }
 
 impl Reading {
-    /// Decodes `id` by the shape of `preset`, and gives the reading the name `name`. Returns `None` if no id of the
-    /// shape has this value.
+    /// Decodes `id` by the shape of `preset`, and returns a reading with the name `name`. Returns `None` if the shape
+    /// has no such id.
     fn of(name: &str, preset: &Preset, id: Id) -> Option<Reading> {
         let Parts { lane, value, timed } = preset.shape.parts(id)?;
         let fields = preset.fields_of(lane).map(|(name, number)| (name.to_owned(), number.into()));
@@ -181,7 +181,7 @@ impl Reading {
         }
     }
 
-    /// Returns `2022-06-28T16:07:40.105Z  lane 378 (datacenter 11, worker 26)  seq 0`.
+    /// Returns a text such as `2022-06-28T16:07:40.105Z  lane 378 (datacenter 11, worker 26)  seq 0`.
     fn text(&self) -> String {
         let is_alone = self.lane.is_some() && self.fields.len() == 1;
         let fields = self.fields.iter().map(|(name, value)| match value.as_str() {
@@ -205,8 +205,8 @@ impl Reading {
     }
 }
 
-/// Prints a line for each reading. The id and the shape are omitted if the command line has only one id and names its
-/// shape.
+/// Prints a line for each reading of each id. If there is only one id and `has_shape` is true, the line has neither the
+/// id nor the name of the shape, because the user gave both.
 fn print(decoded: &[Decoded], has_shape: bool, output: &Output) -> std::io::Result<()> {
     match decoded {
         [Decoded { readings, .. }] if has_shape && readings.len() == 1 => output.line(readings[0].text())?,

@@ -1,4 +1,4 @@
-//! The command `id encode`, which makes the first id of a given time.
+//! The command `id encode`, which makes the first id that a shape has at a given time.
 
 use clap::Args;
 use seq_command::exit::{Exit, Failure};

@@ -1,4 +1,4 @@
-//! Ids of 96 and 128 bits that contain a time, which are ObjectIds of MongoDB and UUIDs (RFC 9562).
+//! Parses ObjectIds of MongoDB, which have 96 bits, and UUIDs (RFC 9562), which have 128 bits. They may contain a time.
 
 use std::time::{Duration, SystemTime};
 
@@ -13,13 +13,13 @@ pub(super) struct Foreign {
     pub(super) fields: Vec<(&'static str, String)>,
 }
 
-/// Returns the parts of an ObjectId or a UUID; `None` if the text is neither.
+/// Returns the parts of an ObjectId or a UUID. Returns `None` if the text is neither of them.
 pub(super) fn parse(text: &str) -> Option<Foreign> {
     object_id(text).or_else(|| uuid(text))
 }
 
-/// Returns the parts of an ObjectId. It consists of four bytes for the time in seconds, five bytes for a random number
-/// of the process, and three bytes for a counter.
+/// Returns the parts of an ObjectId, which consists of 4 bytes with the time in seconds, 5 random bytes for the
+/// process, and 3 bytes with a counter. Returns `None` if the text is not an ObjectId.
 fn object_id(text: &str) -> Option<Foreign> {
     if text.len() != 24 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         return None;

@@ -94,8 +94,8 @@ pub(super) async fn run(args: &NextArgs, output: &Output) -> anyhow::Result<Exit
     Ok(Exit::Ok)
 }
 
-/// Returns the ids in the runs of a response. Returns `None` if they are not ascending, or if their count is not
-/// `count`.
+/// Returns the ids that are in the runs of a response. Returns `None` if they are not ascending, not valid, or not as
+/// many as `count`.
 fn expand(response: &NextIdsResponse, count: u32) -> Option<Vec<u64>> {
     let is_step = response.step > 0;
     let total: u64 = response.runs.iter().map(|run| u64::from(run.count)).sum();

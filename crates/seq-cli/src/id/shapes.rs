@@ -6,7 +6,7 @@ use seq_command::utc;
 use seq_ids::{PRESETS, Preset, Shape};
 use serde::Serialize;
 
-/// A shape as JSON. Fields of time are absent for a counter.
+/// A shape as JSON. Fields that concern time are absent if the shape is a counter.
 #[derive(Debug, Serialize)]
 struct ShapeView {
     name: &'static str,
@@ -26,7 +26,7 @@ struct ShapeView {
     /// Whether the caller chooses the lane, instead of the server.
     #[serde(skip_serializing_if = "Option::is_none")]
     named_lanes: Option<bool>,
-    /// Time in milliseconds by which ids may be ahead of the clock, unless a series states another time.
+    /// Time by which ids may be ahead of the clock, in milliseconds. A series can be created with another time.
     #[serde(skip_serializing_if = "Option::is_none")]
     ahead_ms: Option<u32>,
     #[serde(serialize_with = "digits")]
@@ -91,7 +91,8 @@ impl ShapeView {
         }
     }
 
-    /// Returns whether the caller or the server chooses the lane; empty for a counter, which has only one lane.
+    /// Returns which of `caller` and `server` chooses the lane of an id. Returns an empty text for a counter, because
+    /// it has only one lane.
     fn lane_by(&self) -> &'static str {
         match self.named_lanes {
             Some(true) => "caller",
@@ -107,7 +108,7 @@ mod tests {
 
     use super::*;
 
-    /// Generates `docs/reference/shapes.md` from the same table from which `id shapes` is printed.
+    /// Generates `docs/reference/shapes.md` from the table of shapes that `id shapes` prints.
     #[test]
     fn the_reference_of_shapes_is_current() {
         let mut page = "# Shapes of ids\n\nGenerated from the table that `seqsvr id shapes` prints: `UPDATE_EXPECT=1 cargo test -p seq-cli \

@@ -1,4 +1,4 @@
-//! The contents of a source, which are its records, and the facts that the plan and the report show.
+//! The contents of an import's source. They are its records, and facts about these records that the command prints.
 
 use seq_command::output::grouped;
 use serde::Serialize;
@@ -14,21 +14,21 @@ pub(super) enum Kind {
     RedisCluster,
 }
 
-/// Facts about the records that were read, for the plan and the report.
+/// Facts about the records of a source, which the command prints before and after the import.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Facts {
     pub(super) kind: Kind,
-    /// Path of the file, or addresses of the Redis masters, from which the records were read.
+    /// Path of the file, or addresses of the Redis masters, that contained the records.
     pub(super) servers: Vec<String>,
     /// Number of records that were found, including `gone` and `skipped`.
     pub(super) found: u64,
-    /// Number of keys that expired or were deleted between their listing and their reading.
+    /// Number of keys in Redis that the scan returned, but that expired or were deleted before their values were read.
     pub(super) gone: u64,
     /// Number of invalid records that were left out because of `--skip-invalid`.
     pub(super) skipped: u64,
 }
 
-/// All records of a source, with the facts that prove their completeness.
+/// All records of a source, with facts about how many records were found and where.
 #[derive(Debug)]
 pub(super) struct Contents {
     pub(super) records: Records,

@@ -1,4 +1,4 @@
-//! The counters of a cluster that an import raises, which are either users or counter series.
+//! The counters that an import raises. They are either users or counter series of the cluster.
 
 use std::collections::BTreeMap;
 
@@ -20,11 +20,13 @@ pub(super) enum Counters {
 }
 
 impl Counters {
-    /// Returns the counters of the records. Records whose series is not a counter series, or does not have the id of
-    /// the record, are left out if `skips_invalid` is true.
+    /// Finds the counters that the records raise. A record is invalid if its series is not a counter series, or if the
+    /// series cannot have the record's id. If `skips_invalid` is true, the function removes invalid records from
+    /// `records`.
     ///
     /// # Errors
-    /// There are such records and `skips_invalid` is false. The error lists the first of them with their places.
+    /// A record is invalid and `skips_invalid` is false, or no valid record remains. The error lists the first invalid
+    /// records with their places in the source.
     pub(super) async fn of(
         records: &mut Records,
         source: &Source,
@@ -57,7 +59,8 @@ impl Counters {
         }
     }
 
-    /// Requests the present numbers of the users, or the last ids of the series, in the order of the records.
+    /// Requests the present numbers of the records' users, or the last ids of their series. Returns them in the order
+    /// of the records.
     pub(super) async fn current(
         &self,
         client: &Client,
@@ -76,8 +79,8 @@ impl Counters {
         Ok(stream::iter(records).map(current).buffered(concurrency).collect().await)
     }
 
-    /// Returns how many numbers a record is above `current`, the present number of its user or the last id of its
-    /// series.
+    /// Returns the count of numbers by which a record exceeds `current`, which is the present number of its user or the
+    /// last id of its series.
     pub(super) fn distance(&self, record: &Record, current: u64) -> u64 {
         match self {
             Counters::Users => record.value - current,
@@ -100,10 +103,10 @@ impl Counters {
     }
 }
 
-/// Returns the series that can be raised to an id.
+/// Returns the series `name`, after checking that the series can be raised to `id`.
 ///
 /// # Errors
-/// Text of the flaw of the record.
+/// A text that describes the flaw of the record with this series and this id.
 async fn series_of(client: &Client, name: &str, id: u64) -> Result<Series, String> {
     let series = counter_series::find(client, name).await?;
     if series.record().retired {

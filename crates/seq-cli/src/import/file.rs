@@ -1,5 +1,6 @@
-//! Reads records from a file, plain or compressed with gzip. The file is CSV with the header `uid,value` or
-//! `series,id`, or JSON lines with these keys. If `--series` names a series, the file contains only an id on each line.
+//! Reads the records of an import from a file, which may be compressed with gzip. The file is CSV with the header
+//! `uid,value` or `series,id`, or it consists of JSON objects with these keys, one per line. If `--series` names a
+//! series, each line of the file is only an id.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
@@ -21,7 +22,7 @@ pub(crate) const HEADER: &str = "uid,value";
 /// The first line of a CSV file of series.
 pub(crate) const SERIES_HEADER: &str = "series,id";
 
-/// Maximum length of a line in bytes. It suffices for the longest record and additional spaces.
+/// Maximum length of a line, in bytes. The longest possible record is shorter, even with additional spaces.
 const MAX_LINE_BYTES: u64 = 1_024;
 
 /// The format of a file of records.
@@ -63,10 +64,11 @@ struct SeriesLine<'a> {
     id: &'a RawValue,
 }
 
-/// Reads all records of a file into a draft. If `series` is given, the file contains only ids of this series.
+/// Reads all records of the file at `path`, and adds them to `draft`. If `series` is given, every line of the file is
+/// an id of this series.
 ///
 /// # Errors
-/// The file cannot be read, or lines of it are flawed.
+/// The file cannot be read, or some of its lines are flawed.
 pub(super) fn read(path: &Path, format: Format, series: Option<&str>, mut draft: Draft) -> Result<Records, Failure> {
     let name = path.display();
     let cannot = |error: io::Error| Failure::new(Exit::Usage, format!("{name}: cannot be read: {error}"));
@@ -141,8 +143,9 @@ pub(super) fn read(path: &Path, format: Format, series: Option<&str>, mut draft:
     draft.finish(|line| format!("{name}:{line}"))
 }
 
-/// Returns the user or the series, and the value, in a line of JSON. Quotes are removed. Strings are not unescaped,
-/// because names of series contain no characters that JSON escapes.
+/// Returns the uid or the name of the series, and the value, from a line of JSON. Removes the quotes around strings.
+/// Does not replace escape sequences in strings, because uids, ids and names of series contain no characters that need
+/// them.
 fn object(line: &str, is_of_series: bool) -> serde_json::Result<(&str, &str)> {
     let (counter, value) = if is_of_series {
         let SeriesLine { series, id } = serde_json::from_str(line)?;
@@ -154,8 +157,8 @@ fn object(line: &str, is_of_series: bool) -> serde_json::Result<(&str, &str)> {
     Ok((counter.get().trim_matches('"'), value.get().trim_matches('"')))
 }
 
-/// Splits a line of CSV, in which fields may be quoted (RFC 4180); `None` if the line is malformed. A quoted field must
-/// end on its line, because fields of several lines do not occur in records.
+/// Splits a line of CSV into its fields, which may be quoted (RFC 4180). Returns `None` if the line is malformed. A
+/// quoted field must end on the same line, because no field of a record contains a line end.
 fn fields(line: &str) -> Option<Vec<String>> {
     if !line.contains('"') {
         return Some(line.split(',').map(|field| field.trim().to_owned()).collect());
@@ -166,7 +169,8 @@ fn fields(line: &str) -> Option<Vec<String>> {
     Some(record.iter().map(|field| field.trim().to_owned()).collect())
 }
 
-/// Opens a file for reading, and decompresses gzip. `-` stands for standard input.
+/// Opens a file for reading, and decompresses its content if it is in gzip format. The path `-` stands for standard
+/// input.
 fn open(path: &Path) -> io::Result<Box<dyn BufRead>> {
     let file: Box<dyn Read> = if path == Path::new("-") { Box::new(io::stdin()) } else { Box::new(File::open(path)?) };
     let mut reader = BufReader::with_capacity(1 << 16, file);

@@ -1,9 +1,9 @@
-//! The progress of an import. It is kept in a file so that an interrupted import can be resumed.
+//! The progress of an import, which is kept in a file so that an interrupted import can be continued.
 //!
-//! **Invariant:** every user or series whose key is `after` or less has at least the number that its record had when
-//! the file was written. The file is always replaced as a whole, so its fields are consistent. While the former system
-//! serves, the numbers in the source rise. So a resumed import skips records only if their digest proves that they have
-//! not changed.
+//! **Invariant:** every user or series whose key is at most `after` has at least the number that its record had when
+//! the file was written. The file is always replaced as a whole, so that its fields belong together. The numbers in the
+//! source rise while the former system still serves. Therefore a continued import skips records only if their digest
+//! shows that they are the same as when the file was written.
 
 use std::path::{Path, PathBuf};
 
@@ -24,8 +24,8 @@ struct Stored {
     source: String,
     /// SHA-256 of the records with keys up to `after`, in hexadecimal.
     done: String,
-    /// Highest key of a finished record; absent if no record is finished. Records are imported in ascending order of
-    /// their keys.
+    /// Highest key of a finished record. Records are imported in ascending order of their keys. It is absent if no
+    /// record is finished.
     after: Option<u64>,
 }
 
@@ -36,16 +36,17 @@ pub(super) struct Progress<'a> {
     records: &'a Records,
     digest: RecordsDigest,
     stored: Stored,
-    /// Whether finished records have changed in the source since the file was written, so that the import begins anew.
+    /// Whether finished records have changed in the source since the file was written. If so, the import begins with
+    /// the first record again.
     moved_on: bool,
 }
 
 impl<'a> Progress<'a> {
-    /// Reads the progress of an import from a file. The progress begins anew if the file does not exist, or if finished
-    /// records have changed in the source.
+    /// Reads the progress of an import from the file at `path`. If the file does not exist, or if finished records have
+    /// changed in the source, the progress begins with the first record.
     ///
     /// # Errors
-    /// The file cannot be read or written, is not a file of progress, or belongs to another source.
+    /// The file cannot be read or written, is not a progress file, or was written for another source than `source`.
     pub(super) fn open(path: &Path, source: &str, records: &'a Records) -> Result<Progress<'a>, Failure> {
         let failure = |what: String| Failure::new(Exit::Usage, format!("{}: {what}", path.display()));
         let digest = RecordsDigest::default();
@@ -88,7 +89,8 @@ impl<'a> Progress<'a> {
         self.stored.after
     }
 
-    /// Returns whether the progress in the file was no longer valid, because the source has changed.
+    /// Returns whether the import begins with the first record again because finished records have changed in the
+    /// source.
     pub(super) fn moved_on(&self) -> bool {
         self.moved_on
     }

@@ -1,5 +1,5 @@
-//! Records of an import. A record is a number for a user, or an id for a series. All records are read and checked
-//! before anything is changed.
+//! The records of an import. A record has a number for one user, or an id for one series. The import reads and checks
+//! all records before it changes anything.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,28 +10,31 @@ use seq_core::limits::MAX_ADVANCE;
 use seq_ids::Id;
 use sha2::{Digest, Sha256};
 
-/// Maximum number of records of one import. The records are kept in memory, and each takes 24 bytes.
+/// Maximum number of records of one import. The import keeps all records in memory, and a record takes 24 bytes.
 pub(super) const MAX_RECORDS: usize = 100_000_000;
 
 /// Maximum number of flaws that are shown.
 pub(super) const FLAWS_SHOWN: usize = 20;
 
-/// The number to which a user must be raised, or the last id to which a series must be raised.
+/// The number to which the import must raise a user, or the last id to which it must raise a series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Record {
-    /// The uid, or the index of the series among the series of the source.
+    /// Uid of the user, or index of the series in the order in which the source first names the series.
     pub(super) key: u64,
     pub(super) value: u64,
-    /// Place in the source, which is the line in a file or the position among the keys of a server, from 1.
+    /// Place of the record in the source, from 1. It is the line in a file, or the position among the keys that Redis
+    /// servers return.
     pub(super) place: u64,
 }
 
-/// The records of a source. Invariant: the records are sorted by key, no key occurs twice, and each value is an [`Id`]
-/// of a series or a number of a user up to [`MAX_ADVANCE`].
+/// Valid records of a source.
+///
+/// Invariant: the records are sorted by their keys, and no two have the same key. Each value is an [`Id`] of a series,
+/// or a number of a user that is at most [`MAX_ADVANCE`].
 #[derive(Debug)]
 pub(super) struct Records {
     list: Vec<Record>,
-    /// Names of the series, by index; `None` if the records are about users.
+    /// Names of the series, by the keys of their records. It is `None` if the records are about users.
     names: Option<Vec<String>>,
     /// Number of invalid records that were left out.
     skipped: u64,
@@ -41,14 +44,14 @@ pub(super) struct Records {
 #[derive(Debug, Default)]
 pub(super) struct Draft {
     list: Vec<Record>,
-    /// Index of each series by its name; `None` if the records are about users.
+    /// Keys of the series, by their names. It is `None` if the records are about users.
     names: Option<BTreeMap<String, u64>>,
     flaws: Flaws,
     /// Whether invalid records are left out.
     skips_invalid: bool,
 }
 
-/// The flaws of a source, in its order. Only the first [`FLAWS_SHOWN`] are kept.
+/// Flaws of a source's records, in the order of the source. Only the texts of the first [`FLAWS_SHOWN`] flaws are kept.
 #[derive(Debug, Default)]
 pub(super) struct Flaws {
     first: Vec<String>,
@@ -63,17 +66,17 @@ impl Flaws {
         }
     }
 
-    /// Removes all flaws, and prints them as skipped. Returns how many there were.
+    /// Removes all flaws, and prints that their records are skipped. Returns the number of flaws.
     pub(super) fn skip(&mut self) -> u64 {
         let flaws = std::mem::take(self);
         flaws.lines().for_each(|flaw| note(format_args!("skipped: {flaw}")));
         flaws.count
     }
 
-    /// Checks that there are no flaws.
+    /// Returns an error if there are flaws.
     ///
     /// # Errors
-    /// There are flaws. The error lists the first flaws with their places, and the number of further flaws.
+    /// The error lists the first flaws with their places, and states the number of all other flaws.
     pub(super) fn check(&self) -> Result<(), Failure> {
         if self.count == 0 {
             return Ok(());
@@ -84,7 +87,7 @@ impl Flaws {
         Err(Failure::new(Exit::Usage, text).hint(hint))
     }
 
-    /// Returns a line for each of the first flaws, and a line with the number of further flaws.
+    /// Returns one line for each of the first flaws, and one line with the number of all other flaws.
     fn lines(&self) -> impl Iterator<Item = String> {
         let more = self.count - self.first.len() as u64;
         self.first.iter().cloned().chain((more > 0).then(|| format!("{more} more")))
@@ -92,12 +95,12 @@ impl Flaws {
 }
 
 impl Draft {
-    /// Returns a draft without records. If `skips_invalid` is true, it will leave out invalid records.
+    /// Creates a draft without records. If `skips_invalid` is true, [`Draft::finish`] leaves out invalid records.
     pub(super) fn new(skips_invalid: bool) -> Draft {
         Draft { skips_invalid, ..Draft::default() }
     }
 
-    /// Makes the draft expect names of series and ids, instead of uids and values.
+    /// Makes the draft expect a series and an id in each record, instead of a uid and a number.
     pub(super) fn expect_series(&mut self) {
         self.names = Some(BTreeMap::new());
     }
@@ -107,8 +110,8 @@ impl Draft {
         self.names.is_some()
     }
 
-    /// Adds a record. `counter` is the text of the uid or the name of the series, `value` the text of the value, and
-    /// `at` the place for messages.
+    /// Parses a record and adds it, or adds its flaw. `counter` is the uid or the name of the series, and `value` the
+    /// number or the id. `place` is the place of the record in the source, and `at` is this place for messages.
     pub(super) fn add(&mut self, place: u64, at: impl fmt::Display, counter: &str, value: &str) {
         match self.parse(counter, value) {
             Ok((key, value)) => self.list.push(Record { key, value, place }),
@@ -136,17 +139,18 @@ impl Draft {
         self.list.len() >= MAX_RECORDS
     }
 
-    /// Keeps only the last record of each uid, for a source that may return a uid more than once.
+    /// Keeps only the last record of each uid. It is needed for sources that may return the same uid several times.
     pub(super) fn keep_last(&mut self) {
         self.list.sort_unstable_by_key(|record| (record.key, std::cmp::Reverse(record.place)));
         self.list.dedup_by_key(|record| record.key);
     }
 
-    /// Returns the records. Invalid records are an error, unless they may be left out. Two records of the same user or
-    /// series are always an error. `at` converts a place to text.
+    /// Checks the draft and returns its records. If the draft skips invalid records, they are left out. `at` converts
+    /// the place of a record to a text for messages.
     ///
     /// # Errors
-    /// There are flaws. The error lists the first flaws with their places, and the number of further flaws.
+    /// Two records have the same user or series, or records are invalid and not skipped. The error lists the first
+    /// flaws with their places, and states the number of all other flaws.
     pub(super) fn finish(mut self, at: impl Fn(u64) -> String) -> Result<Records, Failure> {
         self.list.sort_unstable();
         let skipped = if self.skips_invalid { self.flaws.skip() } else { 0 };
@@ -174,7 +178,7 @@ impl Records {
         &self.list
     }
 
-    /// Returns the name of the series of a record; `None` for a user.
+    /// Returns the name of the series to which a record belongs. Returns `None` if the records are about users.
     pub(super) fn series_of(&self, record: &Record) -> Option<&str> {
         self.names.as_ref().map(|names| &*names[record.key as usize])
     }
@@ -184,8 +188,8 @@ impl Records {
         self.names.is_some()
     }
 
-    /// Removes the records whose keys are not accepted. `skipped` is their number, and is added to the number of
-    /// records that were left out.
+    /// Removes the records whose keys `accepts` rejects. `skipped` is the number of these records, by which
+    /// [`Records::skipped`] grows.
     pub(super) fn retain(&mut self, accepts: impl Fn(u64) -> bool, skipped: u64) {
         self.list.retain(|record| accepts(record.key));
         self.skipped += skipped;
@@ -202,8 +206,8 @@ impl Records {
     }
 }
 
-/// The digest of the uids or series and their values, in the order of their keys. It does not depend on the kind of the
-/// source.
+/// Digest of records. It depends on the uids or names of series and on the values, in the order of the keys. It does
+/// not depend on whether the records came from a file or from Redis.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RecordsDigest {
     hash: Sha256,
@@ -212,7 +216,7 @@ pub(super) struct RecordsDigest {
 }
 
 impl RecordsDigest {
-    /// Adds the records with an index from `count` up to `end`, exclusive.
+    /// Adds records to the digest, from the index `count` up to the index `end`, exclusive.
     pub(super) fn extend(&mut self, records: &Records, end: usize) {
         for record in records.list.get(self.count..end).unwrap_or_default() {
             match records.series_of(record) {
@@ -231,7 +235,7 @@ impl RecordsDigest {
     }
 }
 
-/// Parses a number that consists only of digits and is at most `most`.
+/// Parses a decimal number of at most `most`. `what` names the number in an error.
 fn number(what: &str, text: &str, most: u64) -> Result<u64, String> {
     let digits = text.strip_prefix('-').unwrap_or(text);
     if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {

@@ -1,8 +1,8 @@
-//! Reads records from Redis. Each key that consists of a prefix and a uid has a counter as its value. The keys are read
-//! from one master, or from all masters of a Redis Cluster.
+//! Reads the records of an import from Redis. The name of a key is a prefix followed by a uid, and its value is the
+//! number of the user. The keys are read from one master, or from all masters of a Redis Cluster.
 //!
-//! A scan counts as complete only if each server was the same process, and the master of the same slots, before and
-//! after the scan.
+//! A scan counts as complete only if no server has restarted or become a replica during the scan, and no slot of the
+//! Redis Cluster has another master after it.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -24,8 +24,8 @@ mod layout;
 
 use layout::{Layout, Server};
 
-/// Number of keys that one SCAN examines, and that are read at a time. It is small enough not to delay other callers of
-/// the server.
+/// Number of keys that one SCAN command examines and that are then read together. It is small enough not to delay other
+/// clients of the Redis server.
 const KEYS_AT_ONCE: usize = 1_000;
 
 /// Arguments for TLS with rediss://, which are the authorities to trust and the certificate to present.
@@ -42,7 +42,7 @@ pub(super) struct TlsArgs {
     from_key: Option<PathBuf>,
 }
 
-/// The Redis server or cluster at a URL, and the prefix of the keys to read.
+/// A Redis server or Redis Cluster at a URL, and the prefix of the keys to read from it.
 #[derive(Debug)]
 pub(super) struct RedisSource {
     /// The URL without user and password.
@@ -65,30 +65,31 @@ struct Scan<'a> {
     prefix: &'a str,
     /// Number of keys with the prefix that SCAN has returned.
     place: u64,
-    /// Number of these keys that no longer existed when they were read.
+    /// Number of the keys in `place` that no longer existed when their values were read.
     gone: u64,
 }
 
-/// Returns the prefix in a pattern, without the final `*`.
+/// Returns the prefix in a pattern that consists of a prefix and `*`.
 ///
 /// # Errors
-/// The pattern does not consist of a prefix and `*`.
+/// The pattern does not have this form.
 pub(super) fn prefix(pattern: &str) -> Result<String, String> {
     let prefix = pattern.strip_suffix('*').filter(|prefix| !prefix.contains(['*', '?', '[', ']', '\\']));
     prefix.map(str::to_owned).ok_or_else(|| "it must be a prefix and `*`, as seq:*".to_owned())
 }
 
-/// Returns a source for messages, without the user and the password in its URL.
+/// Returns the name of a source for messages, from which the user and the password in its URL are removed.
 pub(super) fn shown(source: &str) -> String {
     let hidden = source.split_once("://").and_then(|(scheme, rest)| Some((scheme, rest.rsplit_once('@')?.1)));
     hidden.map_or_else(|| source.to_owned(), |(scheme, host)| format!("{scheme}://{host}"))
 }
 
 impl RedisSource {
-    /// Returns the source at a URL. Does not connect yet.
+    /// Creates the source for a URL. Does not connect to the server yet.
     ///
     /// # Errors
-    /// The URL is wrong, or a file of certificates cannot be read.
+    /// The URL is invalid, certificates are given for a URL without TLS, or a file with a certificate or key cannot be
+    /// read.
     pub(super) fn new(
         url: &str,
         has_tls: bool,
@@ -116,17 +117,18 @@ impl RedisSource {
         Ok(RedisSource { shown, info, tls, prefix: prefix.to_owned(), timeout })
     }
 
-    /// Returns the name of the source, by which a progress file recognises the source of a repeated import.
+    /// Returns the name of the source in progress files. A repeated import recognises its source by this name.
     pub(super) fn identity(&self) -> String {
         format!("{} {}*", self.shown, self.prefix)
     }
 
-    /// Reads all counters whose keys have the prefix. If a counter changes during the scan, the result may have its
-    /// former or its new value.
+    /// Reads all counters whose keys begin with the prefix. If a counter changes during the scan, its record has either
+    /// the old or the new value.
     ///
     /// # Errors
-    /// A server does not respond, refuses a command or cannot prove that it has all keys; no key has the prefix; or a
-    /// key with the prefix has no uid, or its value is not a number.
+    /// A server does not respond, refuses a command or changes its role during the scan, or keys of a Redis Cluster may
+    /// be missing. Or no key begins with the prefix. Or, if `draft` does not skip invalid records, a key contains no
+    /// uid or its value is not a number.
     pub(super) async fn read(&self, draft: Draft, bar: &ProgressBar) -> Result<Contents, Failure> {
         let mut first = self.connect(self.info.addr().clone()).await?;
         let server = first.server().await?;
@@ -171,8 +173,8 @@ impl RedisSource {
         format!("{}*", self.prefix)
     }
 
-    /// Reads the keys of all masters of a Redis Cluster. Returns the addresses of the masters, and the number of all
-    /// keys in their databases.
+    /// Reads all keys with the prefix from the masters of a Redis Cluster. Returns the addresses of the masters, and
+    /// the number of all keys in their databases.
     async fn read_cluster(
         &self,
         mut first: Link,
@@ -210,7 +212,7 @@ impl RedisSource {
         Ok((masters.into_iter().map(|link| link.addr).collect(), keys))
     }
 
-    /// Checks that a server is still a master, and still reports the same layout of the Redis Cluster.
+    /// Checks that a server is a master, and that it reports the layout `layout` of its Redis Cluster.
     async fn is_whole(&self, link: &mut Link, layout: &Layout) -> Result<Server, Failure> {
         let server = link.server().await?;
         if server.master.is_some() {
@@ -256,7 +258,7 @@ impl Link {
         layout::server(&info).map_err(|flaw| Failure::new(Exit::Usage, format!("{}: {flaw}", self.addr)))
     }
 
-    /// Returns the number of all keys in the database of the server.
+    /// Requests the number of all keys in the server's database, including keys without the prefix.
     async fn count(&mut self) -> Result<u64, Failure> {
         self.query(&cmd("DBSIZE")).await
     }
@@ -298,10 +300,10 @@ impl Scan<'_> {
         }
     }
 
-    /// Adds the record of a key, or its flaw. `value` is the response to GET.
+    /// Adds the record of the key `key`, or its flaw. `value` is the server's response to GET.
     ///
     /// # Errors
-    /// The server failed to read the key.
+    /// The server could not read the key.
     fn add(&mut self, key: &str, value: Result<Value, RedisError>) -> Result<(), RedisError> {
         self.place += 1;
         let uid = key.strip_prefix(self.prefix).unwrap_or_default();
@@ -323,7 +325,7 @@ fn usage(what: &str, error: &RedisError) -> Failure {
     Failure::new(Exit::Usage, format!("{what}: {error}"))
 }
 
-/// Returns the failure for a server that does not respond or refuses a command.
+/// Returns the failure of the import if a server does not respond or refuses a command.
 fn failed(what: &str, error: &RedisError) -> Failure {
     let failure = Failure::new(Exit::CannotConnect, format!("{what}: {error}"));
     match error.code() {

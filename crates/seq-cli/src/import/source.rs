@@ -1,9 +1,9 @@
-//! The source of an import, and the checks that it was read completely.
+//! The source of an import, and checks that it was read completely.
 //!
-//! **Invariant:** contents are returned only if it is proved that nothing is missing. Every master of a Redis Cluster
-//! was read, no replica was read instead of its master, a file was read to the end that its writer intended, and there
-//! is at least one record. Without this proof, an incomplete import could report success, and users would get numbers
-//! that the former system already used.
+//! **Invariant:** the contents of a source are returned only if it is certain that no record is missing. Every master
+//! of a Redis Cluster was read, no replica was read instead of its master, a file was read to the end that its writer
+//! intended, and there is at least one record. If records were missing and the import reported success, users would
+//! later get numbers that the former system has used already.
 
 use std::path::{Path, PathBuf};
 
@@ -23,16 +23,17 @@ pub(super) enum Source {
     File {
         path: PathBuf,
         format: Format,
-        /// The series of all ids in the file; `None` if each record names its user or series.
+        /// Series to which all ids in the file belong. It is `None` if each record names its own user or series.
         series: Option<String>,
     },
 }
 
 impl Source {
-    /// Returns the source that the arguments name.
+    /// Creates the source that the arguments name. Does not read it yet.
     ///
     /// # Errors
-    /// The URL or the certificates are wrong, or the format of a file is not clear from its name.
+    /// The URL is invalid, a certificate cannot be read, or the format of a file follows neither from its name nor from
+    /// a flag.
     pub(super) fn new(args: &ImportArgs) -> Result<Source, Failure> {
         if let Some((scheme @ ("redis" | "rediss"), _)) = args.from.split_once("://") {
             if args.series.is_some() {
@@ -66,8 +67,8 @@ impl Source {
         Ok(Source::File { path: path.to_owned(), format, series })
     }
 
-    /// Returns the name of the source, without its password. By this name a progress file recognises the source of a
-    /// repeated import.
+    /// Returns the name of the source in progress files, without a password. A repeated import recognises its source by
+    /// this name.
     pub(super) fn identity(&self) -> String {
         match self {
             Source::Redis(source) => source.identity(),
@@ -78,10 +79,11 @@ impl Source {
         }
     }
 
-    /// Reads the whole source.
+    /// Reads and checks all records of the source.
     ///
     /// # Errors
-    /// The source cannot be read, is not complete, has no record, or has flawed records.
+    /// The source cannot be read, is not complete or has no valid record, or it has invalid records and `skip_invalid`
+    /// is false.
     pub(super) async fn read(&self, skip_invalid: bool, bar: &ProgressBar) -> Result<Contents, Failure> {
         let draft = Draft::new(skip_invalid);
         let contents = match self {
@@ -98,10 +100,10 @@ impl Source {
         Ok(contents)
     }
 
-    /// Checks that there are records to import.
+    /// Checks that at least one record is left to import.
     ///
     /// # Errors
-    /// The source has no record, or all of them were left out.
+    /// The source had no record, or all of its records were left out.
     pub(super) fn check_rest(&self, records: &Records) -> Result<(), Failure> {
         if records.list().is_empty() {
             return Err(Failure::new(Exit::Usage, format!("{}: no record is left to import", self.identity())));

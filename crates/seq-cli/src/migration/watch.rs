@@ -1,7 +1,7 @@
-//! Watches a migration until its sections have arrived or returned.
+//! Watches a migration until all its sections have arrived in the target set or have returned.
 //!
-//! A migration is part of the state of the store, so it continues when the command ends. If the store has no leader for
-//! a while, the watch continues, and only the next line is late.
+//! A migration is part of the state of the store, so it continues after the command has ended. If the store has no
+//! leader for a while, the watch continues and prints its next line later.
 
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
@@ -17,19 +17,19 @@ use seq_proto::v1::MigrationStatus;
 /// Interval between requests while a progress bar is drawn.
 const BAR_INTERVAL: Duration = Duration::from_millis(250);
 
-/// Interval between requests, and between lines of output, if no progress bar is drawn.
+/// Interval between requests for the status, and so between lines of output, if no progress bar is drawn.
 const LINE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Options of a watch.
 pub(crate) struct WatchOptions {
     /// Time after which the watch ends; `None` means never.
     pub(crate) timeout: Option<Duration>,
-    /// The flags with which another command names the same cluster.
+    /// Flags by which another command finds the same cluster.
     pub(crate) flags: String,
 }
 
-/// Watches a migration until all its sections have arrived or returned, and returns its last status. Draws a progress
-/// bar on a terminal, and otherwise prints a line every second.
+/// Watches the migration `id` until all its sections have arrived or returned, and returns its last status. Draws a
+/// progress bar if the output is a terminal, and otherwise prints the status every second.
 pub(crate) async fn watch(
     store: &mut StoreClient,
     id: u64,
@@ -78,7 +78,8 @@ pub(crate) async fn watch(
     }
 }
 
-/// Returns whether an error may be transient, because the store has no leader at the moment or no member responds.
+/// Returns whether a repeated request may succeed after this error, because the store has no leader at the moment or no
+/// member of the store responds.
 fn is_transient(error: &anyhow::Error) -> bool {
     let exit = error.downcast_ref::<Failure>().map(Failure::exit);
     matches!(exit, Some(Exit::Unhealthy | Exit::CannotConnect | Exit::Deadline))
@@ -104,7 +105,7 @@ fn progress(last: Option<&MigrationStatus>) -> String {
     last.map_or_else(String::new, |migration| format!("; {}", line(migration)))
 }
 
-/// The output of a watch, as a progress bar, lines or JSON.
+/// Display of a watched migration, as a progress bar, as lines of text or as JSON.
 struct Display<'a> {
     output: &'a Output,
     bar: Option<ProgressBar>,

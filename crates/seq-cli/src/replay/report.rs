@@ -1,4 +1,4 @@
-//! The report of a replay. It is printed as text or as one JSON object.
+//! The report of the command `replay`, which is printed as text or as one JSON object.
 
 use std::time::Duration;
 
@@ -37,7 +37,8 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    /// Summarizes a replay. If `exclusive` is true, a `prev` that was in no response is a chain break.
+    /// Creates the report from the results of a replay. If `exclusive` is true, a `prev` that no response contained as
+    /// a number is a chain break.
     pub(crate) fn new(
         trace: &Trace,
         state: &State,
@@ -116,7 +117,8 @@ impl Report {
         }
     }
 
-    /// Returns [`Exit::Ok`] only if every message was sent and the order was not violated.
+    /// Returns [`Exit::Failed`] if the order was violated or the replay gave up on a message. Otherwise returns
+    /// [`Exit::Interrupted`] if Ctrl-C ended the replay, and else [`Exit::Ok`].
     pub(crate) fn exit(&self) -> Exit {
         match (self.verdict.pass() && self.gave_up.is_none(), self.interrupted) {
             (false, _) => Exit::Failed,

@@ -1,4 +1,5 @@
-//! Activity of sections, as reported by their owners, for a list of the busiest sections and for one section in detail.
+//! The activity of sections, which their owners measure. It is printed as a list of the busiest sections, or in detail
+//! for one section.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -21,13 +22,13 @@ use serde::Serialize;
 
 use super::{SectionView, is_zero};
 
-/// Timeout of a request to a node. A node usually responds in a fraction of this time.
+/// Timeout of a request to an AllocSvr. An AllocSvr usually needs only a fraction of this time to respond.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Number of busiest sections that are requested from each node if other arguments exclude sections from the list.
+/// Number of the busiest sections that are requested from each AllocSvr, if the list excludes some sections of the set.
 const MAX_TOP: u32 = 10_000;
 
-/// Maximum number of raises in plain output. JSON contains all raises that the node returns.
+/// Maximum number of raises in plain output. JSON has all raises that the owner reports.
 const PRINTED_RAISES: usize = 10;
 
 /// Order of the busiest sections.
@@ -57,11 +58,11 @@ pub(super) struct Busy {
     figures: FiguresView,
 }
 
-/// Requests the busiest sections from all allocators of a set. Returns the `count` busiest sections that are in
-/// `records`, in descending order. Prints an error on stderr for each allocator that does not respond.
+/// Requests the busiest sections from all AllocSvrs of a set. Returns the `count` busiest of the sections in `records`,
+/// the busiest first. Prints an error on stderr for each AllocSvr that does not respond.
 ///
 /// # Errors
-/// No allocator responds.
+/// None of the set's AllocSvrs responds.
 pub(super) async fn top(
     store: &mut StoreClient,
     records: &[SectionInfo],
@@ -148,7 +149,7 @@ pub(crate) struct Described {
     figures: FiguresView,
     #[serde(serialize_with = "digits")]
     skipped_by_advances: u64,
-    /// Upper bound of the numbers that were skipped for a uid when the ownership began.
+    /// Maximum count of numbers that any uid of the section skipped when its owner took it over.
     #[serde(serialize_with = "digits")]
     skipped_at_begin: u64,
     #[serde(skip_serializing_if = "str::is_empty")]
@@ -198,17 +199,17 @@ impl Described {
         }
     }
 
-    /// Requests the state of a section from the allocator at an address.
+    /// Requests the state of a section from the AllocSvr at `addr`.
     ///
     /// # Errors
-    /// The allocator does not respond, or does not own the section. The error describes the cause.
+    /// The AllocSvr does not respond, or does not own the section. The text describes the cause.
     pub(crate) async fn request(pool: &Pool, addr: &str, section: u32) -> Result<Described, String> {
         let mut node = StatusServiceClient::new(pool.get(addr).map_err(|error| error.to_string())?);
         let request = DescribeSectionRequest { which: Some(Which::Section(section)) };
         within(TIMEOUT, node.describe_section(request)).await.map(Described::new)
     }
 
-    /// Returns the lines that follow the record of the section in plain output.
+    /// Returns the lines about the activity, which plain output prints after the record of the section.
     pub(crate) fn lines(&self) -> Vec<String> {
         let figures = &self.figures;
         let numbers = if self.is_counted {
@@ -269,7 +270,7 @@ impl Described {
 }
 
 /// Requests the state of a section from its owner. If the owner does not respond, prints a note on stderr and returns
-/// `None`.
+/// `None`. Also returns `None` if the section has no owner.
 pub(super) async fn describe(store: &mut StoreClient, record: &SectionInfo) -> Option<Described> {
     if record.owner.is_empty() {
         return None;

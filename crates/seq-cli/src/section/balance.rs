@@ -1,4 +1,4 @@
-//! The command `section balance`, which pauses and resumes the handovers that only even the load.
+//! The command `section balance`, which pauses or resumes balancing in a set, or shows whether balancing is paused.
 
 use clap::{ArgGroup, Args};
 use seq_command::exit::Exit;
@@ -40,12 +40,13 @@ struct Outcome<'a> {
     set: &'a str,
     /// Whether balancing is paused at the end of the command.
     paused: bool,
-    /// Name of the operator that made the present pause, or the pause that the command ended.
+    /// Name of the operator that paused balancing. It is absent if balancing was paused neither before nor after the
+    /// command.
     #[serde(skip_serializing_if = "Option::is_none")]
     paused_by: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     paused_at: Option<String>,
-    /// Number of sections that balancing will hand over, or after a pause, that it will hand over when it is resumed.
+    /// Number of sections that balancing is about to hand over, or will hand over once it is resumed.
     sections: u32,
     dry_run: bool,
     changed: bool,

@@ -1,7 +1,7 @@
-//! The command `section move`, which hands sections over to an allocator that an operator chooses.
+//! The command `section move`, which hands sections over to an AllocSvr that the operator names.
 //!
-//! A move is part of the replicated state of the set, so it continues when the command is interrupted. If the command
-//! is repeated, it shows the progress of the move.
+//! A move is part of the replicated state of the set, so it continues after the command has ended. If the user repeats
+//! the command, it shows the progress of the move.
 
 use std::time::{Duration, Instant};
 
@@ -59,14 +59,14 @@ pub struct MoveArgs {
 #[derive(Serialize)]
 struct Outcome<'a> {
     set: &'a str,
-    /// Name of the allocator to which the sections are moved; absent with `--balanced`.
+    /// Name of the AllocSvr to which the sections are moved. It is absent with `--balanced`.
     #[serde(skip_serializing_if = "Option::is_none")]
     to: Option<&'a str>,
     dry_run: bool,
     changed: bool,
     /// The sections, with their owners before the move.
     sections: Vec<SectionOutcome<'a>>,
-    /// Number of the sections that are not yet owned by `to` at the end of the command.
+    /// Number of the named sections that `to` does not own yet when the command ends.
     to_move: usize,
     seconds: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -86,7 +86,7 @@ impl MoveArgs {
         self.to.as_deref().unwrap_or_default()
     }
 
-    /// Returns the number of sections that an allocator other than `--to` owns.
+    /// Returns the number of the sections in `sections` that the AllocSvr `--to` does not own.
     fn elsewhere(&self, sections: &[MovedSection]) -> usize {
         let is_elsewhere = |section: &&MovedSection| self.to.as_ref().is_some_and(|to| section.owner != *to);
         sections.iter().filter(is_elsewhere).count()
@@ -173,7 +173,7 @@ fn table(sections: &[MovedSection], to: &str) -> Table {
     table
 }
 
-/// Waits until the target owns all sections. Draws a progress bar on a terminal.
+/// Waits until the AllocSvr `--to` owns all named sections. Draws a progress bar if stderr is a terminal.
 async fn wait(args: &MoveArgs, client: &mut StoreClient, to_move: usize, output: &Output) -> anyhow::Result<()> {
     let bar = output.progress_bar(to_move as u64, "{pos}/{len} sections  ETA {eta}  (Ctrl-C detaches)");
     let mut interrupts = Interrupts::new()?;

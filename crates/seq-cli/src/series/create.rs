@@ -19,7 +19,7 @@ use super::view::SeriesView;
 use crate::cluster_client::Cluster;
 use crate::shape_args::ShapeArgs;
 
-/// Accepted values of `--lead`, the time by which ceilings are ahead of the clock.
+/// Values that `--lead` accepts. The lead is the time by which the ceilings of a timed series are ahead of the clock.
 const LEADS: std::ops::RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(600);
 
 #[derive(Debug, Args)]
@@ -124,7 +124,7 @@ struct Outcome<'a> {
     pending: &'a [String],
     /// Whether the series was created by this command.
     changed: bool,
-    /// The fingerprint of the plan; absent if the series existed before.
+    /// Fingerprint of the plan of this change. It is absent if the series existed before.
     #[serde(skip_serializing_if = "Option::is_none")]
     plan: Option<String>,
 }
@@ -181,10 +181,10 @@ pub(super) async fn run(args: &CreateArgs, output: &Output) -> anyhow::Result<Ex
 }
 
 impl CreateArgs {
-    /// Returns the shape of the series.
+    /// Returns the shape of the series that the arguments describe.
     ///
     /// # Errors
-    /// The arguments do not form a valid shape.
+    /// The arguments do not describe a valid shape.
     fn shape(&self) -> Result<SeriesShape, Failure> {
         let Some(found) = self.shape.find()? else { return self.counter.shape() };
         let Preset { mut shape, mut named_lanes, ahead_ms, .. } = found;
@@ -218,8 +218,8 @@ impl CreateArgs {
 }
 
 impl CounterArgs {
-    /// Returns the shape of the counter. Without `--offset`, the offset is computed from `--start`, so that the start
-    /// is the first id.
+    /// Returns the shape of the counter that the arguments describe. If there is no `--offset`, it computes the offset
+    /// from `--start`, so that the first id is the value of `--start`.
     fn shape(&self) -> Result<SeriesShape, Failure> {
         let CounterArgs { start, increment, offset, max_id, .. } = *self;
         let residue = || {

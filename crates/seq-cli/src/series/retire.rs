@@ -43,7 +43,7 @@ struct Outcome<'a> {
     pending: &'a [String],
     /// Whether the series was retired by this command.
     changed: bool,
-    /// The fingerprint of the plan; absent if the series was retired before.
+    /// Fingerprint of the plan of this change. It is absent if the series was retired before.
     #[serde(skip_serializing_if = "Option::is_none")]
     plan: Option<String>,
 }

@@ -1,6 +1,6 @@
-//! Waits until the AllocSvrs of a cluster have adopted a change of a series. The next request of a command or caller
-//! may go to any AllocSvr, and until it adopts the change, an AllocSvr does not know a new series, and still allocates
-//! ids of a retired series.
+//! Waits until all AllocSvrs of a cluster know that a series was created or retired. The next request of a command or a
+//! caller may go to any AllocSvr. Until an AllocSvr knows of the change, it refuses requests for a new series, and
+//! still allocates ids of a retired series.
 
 use std::time::{Duration, Instant};
 
@@ -14,12 +14,12 @@ use seq_proto::v1::{ListSeriesRequest, Series, SetInfo, SetState};
 /// Interval between requests to an AllocSvr.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Limit on the wait. It is long enough because AllocSvrs renew their leases every second, and sets exchange their
-/// series every two seconds.
+/// Maximum time of the wait. It suffices because AllocSvrs renew their leases every second, and sets send their series
+/// to each other every two seconds.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Waits until all AllocSvrs of open sets list the series, with `retired` as its state. Returns the addresses of the
-/// AllocSvrs that do not respond, or do not list it so in time.
+/// Waits until all AllocSvrs of open sets list the series `name` and report that it is retired, if `retired` is true,
+/// or that it is not. Returns the addresses of the AllocSvrs that did not do so within [`TIMEOUT`].
 pub(super) async fn until_known(sets: &[SetInfo], name: &str, retired: bool, output: &Output) -> Vec<String> {
     let open = sets.iter().filter(|set| set.state() == SetState::Open);
     let addrs: Vec<&String> = open.flat_map(|set| &set.allocs).collect();
@@ -42,14 +42,14 @@ pub(super) async fn until_known(sets: &[SetInfo], name: &str, retired: bool, out
     addrs.into_iter().zip(known).filter(|(_, known)| !known).map(|(addr, _)| addr.clone()).collect()
 }
 
-/// Prints the addresses of AllocSvrs that have not adopted a change yet.
+/// Prints a note with the addresses of the AllocSvrs that do not know of a change yet.
 pub(super) fn note_pending(pending: &[String]) {
     if !pending.is_empty() {
         note(format_args!("note: {} did not confirm it; an allocator learns of it from its store", pending.join(", ")));
     }
 }
 
-/// Requests the list of series from an AllocSvr; returns `None` if it does not respond in time.
+/// Requests the list of all series from the AllocSvr at `addr`. Returns `None` if it does not respond within `limit`.
 async fn list(pool: &Pool, addr: &str, limit: Duration) -> Option<Vec<Series>> {
     let mut client = IdServiceClient::new(pool.get(addr).ok()?);
     let response = tokio::time::timeout(limit, client.list_series(ListSeriesRequest {})).await;

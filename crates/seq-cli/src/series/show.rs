@@ -1,4 +1,5 @@
-//! The command `series show`, which shows a series, and the sets and owners of its sections.
+//! The command `series show`, which shows a series, with the sets and the owners of the sections that contain its
+//! lanes.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -47,7 +48,8 @@ struct RunView {
     lanes: u32,
     /// Name of the set.
     set: String,
-    /// Name of the owner; absent if the sections have no owner, or are not in the set of the node that responded.
+    /// Name of the owner. It is absent if the sections have no owner, or if they are in another set than the AllocSvr
+    /// that responded.
     #[serde(skip_serializing_if = "Option::is_none")]
     owner: Option<String>,
     #[serde(serialize_with = "digits")]
@@ -72,7 +74,7 @@ pub(super) async fn run(args: &ShowArgs, output: &Output) -> anyhow::Result<Exit
     Ok(Exit::Ok)
 }
 
-/// Returns the sections of a series, with their sets and owners in the route table of a set.
+/// Returns the sections of a series as runs, with their sets and owners, from the route table `routes` of one set.
 fn runs(series: &SeriesView, routes: &Routes) -> Vec<RunView> {
     let end = series.first_section.saturating_add(series.sections);
     let run = |run: &RouteRun| {
@@ -101,7 +103,7 @@ fn runs(series: &SeriesView, routes: &Routes) -> Vec<RunView> {
     routes.lane_runs.iter().filter_map(run).collect()
 }
 
-/// Returns the part of a run that is in a range; `None` if they do not overlap.
+/// Returns the part of a run of sections that lies within `range`. Returns `None` if no section does.
 fn overlap(run: &RouteRun, range: Range<u32>) -> Option<Range<u32>> {
     let sections = run.first_section.max(range.start)..run.first_section.saturating_add(run.sections).min(range.end);
     (!sections.is_empty()).then_some(sections)

@@ -79,7 +79,7 @@ impl SeriesView {
         SeriesView::at(series, utc::now_ms())
     }
 
-    /// Returns the view of the series that is in the response of a store.
+    /// Converts the series in a store's response to its view.
     ///
     /// # Errors
     /// The response contains no series.
@@ -88,8 +88,7 @@ impl SeriesView {
         series.map(SeriesView::new).ok_or_else(none)
     }
 
-    /// Returns the view of a series. `now_ms` is the time by the wall clock, which determines whether the series has
-    /// ended.
+    /// Converts a series to its view. `now_ms` is the time by the wall clock, which shows whether the series has ended.
     fn at(series: &Series, now_ms: u64) -> SeriesView {
         let Lanes { count, per_section, start, first_section, clock, .. } = series.lanes.unwrap_or_default();
         let (ids, end_ms) = match shape_of(series) {
@@ -158,7 +157,7 @@ impl SeriesView {
         }
     }
 
-    /// Returns a text with the last id of a counter, or the last time of which there are ids.
+    /// Returns a text with the last id of a counter series, or with the last time for which a timed series has ids.
     pub(super) fn last(&self) -> String {
         match &self.ids {
             Ids::Counter(ids) => ids.last.to_string(),
@@ -167,7 +166,7 @@ impl SeriesView {
         }
     }
 
-    /// Returns whether the caller or the server chooses the lane; `-` for a counter.
+    /// Returns which of `caller` and `server` chooses the lane of an id. Returns `-` for a counter series.
     pub(super) fn lane_by(&self) -> &'static str {
         match &self.ids {
             Ids::Timed(ids) if ids.named_lanes => "caller",
@@ -178,14 +177,14 @@ impl SeriesView {
 }
 
 impl CounterIds {
-    /// Returns the ids of a counter whose first `start` numbers are not used.
+    /// Returns the ids of a counter series. The first `start` numbers of its counter make no ids.
     fn new(counter: &CounterShape, start: u64) -> CounterIds {
         let CounterShape { offset, increment, .. } = *counter;
         let first = start.saturating_mul(increment).saturating_add(offset);
         CounterIds { first, increment, last: counter.last() }
     }
 
-    /// Returns the first `count` ids as text, such as `1, 3, 5, ...`.
+    /// Returns a text with the first `count` ids of the series, such as `1, 3, 5, ...`.
     fn text(&self, count: u64) -> String {
         let id = |place: u64| self.first.checked_add(place * self.increment).filter(|id| *id <= self.last);
         let ids: Vec<String> = (0..count).map_while(id).map(|id| id.to_string()).collect();
@@ -201,19 +200,19 @@ impl TimedIds {
         TimedIds { epoch, end, unit_ms, time_bits, lane_bits, seq_bits, spread, named_lanes, ahead_ms, lead_ms }
     }
 
-    /// Returns the unit of time, such as `ms`, `s` or `10 ms`.
+    /// Returns the unit of time in which the ids count, such as `ms`, `s` or `10 ms`.
     fn unit(&self) -> String {
         time(self.unit_ms).trim_start_matches("1 ").to_owned()
     }
 }
 
-/// Formats milliseconds as whole seconds if possible, such as `1 s`, and otherwise as milliseconds, such as `10 ms`.
+/// Formats a duration in whole seconds if possible, such as `1 s`, and otherwise in milliseconds, such as `10 ms`.
 fn time(ms: u32) -> String {
     let (seconds, rest) = (ms / 1_000, ms % 1_000);
     if rest == 0 { format!("{} s", grouped(seconds.into())) } else { format!("{} ms", grouped(ms.into())) }
 }
 
-/// Returns a count with its noun, such as `1 lane` or `1,024 lanes`.
+/// Returns a text with a count and its noun, such as `1 lane` or `1,024 lanes`.
 fn counted(count: impl Into<u64>, noun: &str) -> String {
     let count = count.into();
     format!("{} {noun}{}", grouped(count), if count == 1 { "" } else { "s" })

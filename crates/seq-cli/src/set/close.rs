@@ -1,7 +1,7 @@
-//! The command `set close`, which closes a set without sections. The set then never takes sections again.
+//! The command `set close`, which closes a set that has no sections. From then on, the set never takes sections again.
 //!
-//! The set is closed as soon as every other set has recorded that it is closing. Until then, sections of other sets
-//! could still depart to it.
+//! The store closes the set once every other set has recorded that the set is closing. Until then, another set could
+//! still start a migration of sections into it.
 
 use std::time::{Duration, Instant};
 
@@ -20,11 +20,11 @@ use serde::Serialize;
 use super::settle;
 use crate::cluster_client::{Cluster, SetClient};
 
-/// Interval between requests while other sets have not yet recorded that the set is closing.
+/// Interval between requests for the state of the set, while other sets have not recorded yet that the set is closing.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Time for which a command waits for the other sets. It is long enough because the sets exchange messages every two
-/// seconds.
+/// Maximum time for which the command waits until the set is closed. It suffices because the sets exchange messages
+/// every two seconds.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(30);
 
 #[derive(Debug, Args)]
@@ -83,12 +83,12 @@ pub(crate) async fn close(args: &CloseArgs, output: &Output) -> anyhow::Result<E
 struct Closed<'a> {
     set: &'a str,
     state: &'static str,
-    /// The fingerprint of the plan; absent if the set was already closing.
+    /// Fingerprint of the plan of this change. It is absent if the set was closing before.
     #[serde(skip_serializing_if = "Option::is_none")]
     plan: Option<String>,
 }
 
-/// Closes a set without sections if `plan` still applies, and waits until all other sets have recorded that it is
+/// Closes a set that has no sections, if `plan` is still its plan. Waits until all other sets have recorded that it is
 /// closing.
 pub(super) async fn drained(
     mut set: SetClient,

@@ -1,7 +1,8 @@
-//! The commands `set init`, `set create` and `set apply`, which define sets.
+//! The commands `set init`, `set create` and `set apply`, which define sets of a cluster in their stores.
 //!
-//! A set whose file has `genesis = "init"` or `"create"` is defined only by a command, never by the start of a process.
-//! Otherwise two sets of a cluster could begin with the same sections, and would allocate the same numbers.
+//! A set whose file contains `genesis = "init"` or `"create"` is defined only by one of these commands, never when its
+//! processes start. Otherwise two sets of a cluster could both begin with the same sections, and would allocate the
+//! same numbers.
 
 use std::path::PathBuf;
 
@@ -90,10 +91,10 @@ pub struct ApplyArgs {
 struct Outcome {
     set: String,
     file: String,
-    /// Whether the command defined the set or joined it to its cluster, or would do so.
+    /// Whether the command defined the set or joined it to its cluster. With `--dry-run`, whether it would do so.
     changed: bool,
     dry_run: bool,
-    /// The set as its store reports it; absent if it is not defined.
+    /// The set as its store reports it. It is absent if no set is defined in the store.
     #[serde(skip_serializing_if = "Option::is_none")]
     stored: Option<SetView>,
     /// Differences between the set in the store and its file.
@@ -116,7 +117,7 @@ pub(crate) async fn create(args: &CreateArgs, output: &Output) -> anyhow::Result
     define(&file, join, args.confirm, args.timeout, output).await
 }
 
-/// Defines a set. It is an error if the set is already defined.
+/// Defines the set of a file. If the store has a set already, the store refuses the request.
 async fn define(
     file: &SetFile,
     join: Vec<String>,
@@ -215,8 +216,8 @@ pub(crate) async fn apply(args: &ApplyArgs, output: &Output) -> anyhow::Result<E
     Ok(Exit::Ok)
 }
 
-/// Prints which sets are defined, which sets would be defined, and the differences. Prints nothing for JSON, which is
-/// printed at the end of the command.
+/// Prints for each set whether it is defined or would be defined, and how it differs from its file. Prints nothing if
+/// the command prints JSON, because the JSON is printed at the end of the command.
 fn show(files: &[SetFile], outcomes: &[(Outcome, Vec<String>)], output: &Output) -> std::io::Result<()> {
     if output.is_json() {
         return Ok(());
@@ -252,8 +253,8 @@ fn addrs_of(file: &SetFile) -> Vec<String> {
     file.spec.stores.iter().map(|store| store.addr.clone()).collect()
 }
 
-/// Returns the addresses of the stores whose cluster a set joins. They are taken from the file of the cluster's first
-/// set. Returns no addresses if the set itself is the first.
+/// Returns the addresses of the stores to which a set sends its request to join the cluster. They are the stores in the
+/// file of the cluster's first set. Returns none if `file` is itself the file of the first set.
 fn join_of(file: &SetFile, files: &[SetFile]) -> anyhow::Result<Vec<String>> {
     if file.spec.genesis != Genesis::Create {
         return Ok(Vec::new());
@@ -268,8 +269,8 @@ fn join_of(file: &SetFile, files: &[SetFile]) -> anyhow::Result<Vec<String>> {
     Ok(addrs_of(first))
 }
 
-/// Returns the failure for a set that no command defines, because the first leader of its store defines it, but has not
-/// done so yet.
+/// Returns the failure for a set that is not defined yet and that no command may define, because the first leader of
+/// its store defines it.
 fn not_started(file: &SetFile) -> Failure {
     let message = format!("set {} is not defined yet: the first leader of its store defines it", file.spec.name);
     Failure::new(Exit::Unhealthy, message).hint("start its stores")
@@ -295,8 +296,8 @@ fn check_genesis(file: &SetFile, needed: Genesis) -> anyhow::Result<()> {
     Err(Failure::new(Exit::Usage, message).hint(hint).into())
 }
 
-/// Checks that a set has the same layout as the cluster that it is to join, and that no set of the cluster has its
-/// name.
+/// Checks that the set in a file has the same layout as the cluster that it joins, and that no set of the cluster has
+/// the same name.
 async fn check_cluster(file: &SetFile, join: &[String], timeout: TimeoutArgs) -> anyhow::Result<()> {
     let Some(sets) = StoreClient::at("", join, timeout.duration()).sets().await? else {
         let message = format!("the store of the cluster to join, {}, has no set yet", join.join(", "));
@@ -315,7 +316,7 @@ async fn check_cluster(file: &SetFile, join: &[String], timeout: TimeoutArgs) ->
     Ok(())
 }
 
-/// Returns the differences between the layout in a file and the layout of a set.
+/// Returns texts about the differences between the layout in a set file and the layout of the set `set` in its store.
 fn layout_differences(file: &SetFile, set: &SetInfo) -> Vec<String> {
     let mut differences = Vec::new();
     let (uids, stored) = (&file.spec.uids, set.uid_start..set.uid_end);
@@ -332,7 +333,7 @@ fn layout_differences(file: &SetFile, set: &SetInfo) -> Vec<String> {
     differences
 }
 
-/// Returns the differences between a set file and the set in the store.
+/// Returns texts about the differences between a set file and the set `set` in its store.
 fn differences(file: &SetFile, set: &SetInfo) -> Vec<String> {
     let mut differences = Vec::new();
     if file.spec.name != set.name {
@@ -361,7 +362,7 @@ impl Outcome {
     }
 }
 
-/// Returns a text that describes the definition of a set, for the prompt.
+/// Returns a text that describes the definition of a set. The prompt for confirmation contains it.
 fn plan_text(file: &SetFile, join: &[String]) -> String {
     let spec = &file.spec;
     let sections = spec.validate().expect("the set was validated when it was read").sections();

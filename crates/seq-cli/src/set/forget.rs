@@ -1,4 +1,4 @@
-//! The command `set forget`, which removes a set that does not exist from the sets that another set knows.
+//! The command `set forget`, which makes a set forget another set that does not exist any more.
 
 use clap::Args;
 use seq_command::exit::{Exit, Failure};

@@ -1,6 +1,6 @@
-//! The command `set layout-writer`, which hands the creation of series to another set.
+//! The command `set layout-writer`, which makes another set the layout writer of the cluster.
 //!
-//! The store of the present layout writer makes the change. The next layout writer adopts the change at the next
+//! The store of the present layout writer makes the change. The next layout writer learns of the change at the next
 //! exchange of messages between the sets, and then reports that it creates series.
 
 use std::time::{Duration, Instant};
@@ -17,11 +17,11 @@ use serde::Serialize;
 
 use crate::cluster_client::{Cluster, SetClient, undefined};
 
-/// Interval between requests until the next layout writer reports that it creates series.
+/// Interval between the command's requests until the next layout writer reports that it creates series.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
-/// Time for which the command waits for this report. It is long enough because the sets exchange messages every two
-/// seconds.
+/// Maximum time for which the command waits until the next layout writer reports that it creates series. It suffices
+/// because the sets exchange messages every two seconds.
 const TAKEN_TIMEOUT: Duration = Duration::from_secs(30);
 
 #[derive(Debug, Args)]
@@ -54,11 +54,12 @@ struct Outcome<'a> {
     from: &'a str,
     /// Name of the set that creates series now.
     set: &'a str,
-    /// Number of hand-overs of the creation of series in the cluster, including this hand-over.
+    /// Number of times that the role of the layout writer was handed to another set in this cluster, including this
+    /// time.
     term: u64,
     /// Whether this command made the hand-over.
     changed: bool,
-    /// The fingerprint of the plan; absent if there was nothing to do.
+    /// Fingerprint of the plan of this change. It is absent if there was nothing to do.
     #[serde(skip_serializing_if = "Option::is_none")]
     plan: Option<String>,
 }
@@ -134,8 +135,8 @@ async fn until_stated(mut set: SetClient, flags: &str, output: &Output) -> anyho
     Ok(())
 }
 
-/// Waits until the former layout writer knows that the set `to` creates series. Before that, the former layout writer
-/// cannot be closed.
+/// Waits until the former layout writer knows that the set `to` creates series. Until it knows, the former layout
+/// writer cannot be closed.
 async fn until_taken(
     set: &mut SetClient,
     to: (&str, &str),
@@ -166,10 +167,10 @@ impl Wait<'_> {
         Wait { set, flags, since: Instant::now(), line: output.progress_line() }
     }
 
-    /// Pauses until the next request.
+    /// Pauses until the next request to the set is due.
     ///
     /// # Errors
-    /// [`Exit::Deadline`] if the set has not reported it in time.
+    /// [`Exit::Deadline`] if the wait has lasted longer than [`TAKEN_TIMEOUT`].
     async fn pause(&mut self) -> Result<(), Failure> {
         let Wait { set, flags, since, line } = self;
         if since.elapsed() > TAKEN_TIMEOUT {

@@ -58,11 +58,11 @@ pub(super) struct SetView {
     #[serde(serialize_with = "digits")]
     uid_end: u64,
     section_size: u32,
-    /// Whether the set creates the series of the cluster, according to the set that was queried.
+    /// Whether this set is the layout writer, according to the set whose store was queried.
     writes_series: bool,
     stores: Vec<String>,
     allocs: Vec<String>,
-    /// Milliseconds since the set's store last responded to the leader of the queried set.
+    /// Milliseconds since the store of this set last responded to the leader of the queried set's store.
     #[serde(skip_serializing_if = "Option::is_none")]
     responded_ms: Option<u64>,
 }
@@ -150,7 +150,7 @@ pub(crate) async fn list(args: &ListArgs, output: &Output) -> anyhow::Result<Exi
     Ok(Exit::Ok)
 }
 
-/// Returns as text the time since a set last responded to the queried set.
+/// Returns a text with the time since a set last responded to the set whose store was queried.
 fn responded(set: &SetInfo, is_own: bool) -> String {
     match set.responded_ms {
         _ if is_own => "-".to_owned(),

@@ -1,7 +1,8 @@
-//! The commands `set split`, `set merge` and `set migrate`, which migrate sections of a set into another set.
+//! The commands `set split`, `set merge` and `set migrate`, each of which migrates sections of a source set into a
+//! target set.
 //!
-//! The leader of the source set makes the plan, and requests the facts about the target set from that set's store. The
-//! migration is started only if the preconditions of the plan still hold.
+//! The leader of the source set's store makes the plan, for which it requests facts from the store of the target set.
+//! It starts the migration only if these facts and its own state are still the same.
 
 use std::time::Duration;
 
@@ -39,8 +40,8 @@ use crate::section;
                         majority, 4 no node responded, 5 the plan is stale and nothing was changed, 6 declined, 7 not \
                         done within --timeout, 130 interrupted.")]
 pub struct SplitArgs {
-    /// The first uid to migrate, with which a section must begin; the migration extends to the end of the set's
-    /// sections around it.
+    /// The first uid to migrate, with which a section must begin; the migration also takes the sections after it, up to
+    /// the next section that the set does not have.
     #[arg(long, value_name = "UID", value_parser = uid, conflicts_with_all = ["uids", "sections"])]
     at: Option<u64>,
     #[command(flatten)]
@@ -118,9 +119,10 @@ struct CommonArgs {
 
 /// The sections that a command migrates.
 enum What {
-    /// The sections from the section that begins at this uid up to the next section that is not resident in the set.
+    /// The section that begins at this uid, and the sections after it up to the next section that the source set does
+    /// not have.
     From(u64),
-    /// The selected sections, and all sections in the set that belong to the series with these names.
+    /// The selected sections, and the sections of the named series that are in the source set.
     Selected(Selection, Vec<String>),
     All,
 }
@@ -194,7 +196,7 @@ impl CommonArgs {
         self.target.flags()
     }
 
-    /// Returns the failure of a merge of the layout writer, which could not be closed after the migration.
+    /// Returns the failure of a merge that would close the layout writer. The layout writer cannot be closed.
     fn writes_series(&self, set: &SetInfo) -> Failure {
         let (name, into) = (&set.name, &self.into);
         let message =
@@ -204,7 +206,7 @@ impl CommonArgs {
     }
 }
 
-/// Plans a migration, shows the plan, and starts the migration after a confirmation.
+/// Requests the plan of a migration and shows it. Prompts for confirmation, and then starts the migration.
 async fn run(
     operation: &'static str,
     args: &CommonArgs,
@@ -257,7 +259,7 @@ async fn run(
     if then == Then::Return { Ok(Exit::Ok) } else { end(set, migration.id, args, then, output).await }
 }
 
-/// Returns a request for a plan with the selected sections. Its target and pace are not set.
+/// Returns a request for the plan of a migration of the sections `what`. The caller sets the target set and the pace.
 async fn selected(set: &mut SetClient, what: What) -> anyhow::Result<PlanMigrationRequest> {
     let layout = Sections::of(set.info())?;
     let mut request = PlanMigrationRequest::default();
@@ -280,7 +282,8 @@ fn started(migration: &MigrationStatus, then: Then, flags: &str, output: &Output
     if then == Then::Return { output.line(format_args!("  watch it: {}", watch::command(*id, flags))) } else { Ok(()) }
 }
 
-/// Watches a migration to its end. With [`Then::Close`], also completes the migration and closes the set.
+/// Watches a migration until all sections have arrived. If `then` is [`Then::Close`], also completes the migration and
+/// closes the source set.
 async fn end(mut set: SetClient, id: u64, args: &CommonArgs, then: Then, output: &Output) -> anyhow::Result<Exit> {
     let options = WatchOptions { timeout: None::<Duration>, flags: args.flags() };
     let migration = watch::watch(&mut set.store, id, &options, output).await?;

@@ -1,4 +1,4 @@
-//! The plan of a migration, which a command prints before anything is changed.
+//! The plan of a migration, which the command prints before anything is changed.
 
 use std::fmt::Write;
 
@@ -9,22 +9,23 @@ use seq_observe::migration::MigrationView;
 use seq_proto::v1::{MigrationPace, PlanMigrationResponse, SetInfo};
 use serde::Serialize;
 
-/// Default pace of a migration. It must be the same as the default of the store.
+/// Rate of a migration, in sections per second, if the user gives none. It must equal the default of the store.
 const DEFAULT_RATE: u32 = 200;
 const DEFAULT_MAX_PAUSE_MS: u32 = 100;
 
-/// Maximum number of runs in plain output; `-o wide` and JSON list all runs.
+/// Maximum number of runs in plain output. The outputs `-o wide` and JSON list all runs.
 const RUNS_SHOWN: usize = 8;
 
-/// A plan, with the problems and warnings that checks of both sets found. Its JSON form is the result of the command.
+/// Plan of a migration, with the problems and warnings that checks of both sets found. As JSON, it is the result of the
+/// command.
 #[derive(Serialize)]
 pub(super) struct PlanView {
     operation: &'static str,
     dry_run: bool,
-    /// Id of the plan. The migration gets the same id when it is started.
+    /// Id of the plan. The migration that is started from the plan has the same id.
     #[serde(serialize_with = "digits")]
     id: u64,
-    /// Hash of the plan's preconditions in hexadecimal digits, for `--plan`; absent if problems prevent the migration.
+    /// Fingerprint of the plan in hexadecimal, for the flag `--plan`. It is absent if problems prevent the migration.
     #[serde(skip_serializing_if = "Option::is_none")]
     fingerprint: Option<String>,
     from: SideView,
@@ -36,14 +37,16 @@ pub(super) struct PlanView {
     /// Number of lanes of series in the sections.
     #[serde(serialize_with = "digits")]
     lanes: u64,
-    /// Number of sections without an owner. They depart without exact numbers, and continue at their ceilings.
+    /// Number of sections without an owner. They depart without their exact counters, so their numbers continue at
+    /// their ceilings.
     unowned: u32,
     /// Number of AllocSvrs of the target that can own sections.
     target_allocs: u32,
-    /// Number of the AllocSvrs in `target_allocs` that respond to this command and have a lease.
+    /// Number of the AllocSvrs counted in `target_allocs` that respond to this command and have a lease.
     #[serde(skip_serializing_if = "Option::is_none")]
     target_allocs_leased: Option<u32>,
-    /// Maximum number of log entries that the migration adds in the source set. It adds fewer in the target set.
+    /// Maximum number of entries that the migration adds to the log of the source set. It adds fewer to the log of the
+    /// target set.
     writes: u64,
     /// Estimated duration in seconds.
     seconds: u64,
@@ -57,7 +60,7 @@ pub(super) struct PlanView {
     pub(super) migration: Option<MigrationView>,
 }
 
-/// One of the two sets, with the number of its sections before and after the migration.
+/// The source set or the target set, with the numbers of its sections before and after the migration.
 #[derive(Serialize)]
 struct SideView {
     name: String,
@@ -149,8 +152,8 @@ impl PlanView {
         })
     }
 
-    /// Records how many AllocSvrs of the target respond and have a lease, and adds a warning if some do not. The number
-    /// in the plan does not suffice, because the store counts a lost AllocSvr as live until its lease ends.
+    /// Records that `leased` AllocSvrs of the target set respond and have a lease, and adds a warning if others do not.
+    /// The count in the store's plan does not suffice, because the store counts a lost AllocSvr until its lease ends.
     pub(super) fn count_leased(&mut self, leased: u32) {
         self.target_allocs_leased = Some(leased.min(self.target_allocs));
         if leased < self.target_allocs {
@@ -166,12 +169,13 @@ impl PlanView {
         &self.problems
     }
 
-    /// Returns a text with the effect of the command, for the prompt.
+    /// Returns a text with the effect of the command. The prompt for confirmation contains it.
     pub(super) fn effect(&self) -> String {
         format!("migrate {} from set {} to set {}", sections_text(self.sections), self.from.name, self.to.name)
     }
 
-    /// Returns the plan as text. `then` describes the steps of the command after the migration.
+    /// Returns the plan as text. If `wide` is true, the text lists all runs. `then` describes what the command does
+    /// after the migration.
     pub(super) fn render(&self, wide: bool, then: Option<&str>) -> String {
         let mut text = String::new();
         let mut sets = Table::new(&["set", "sections", "after", "restores"]).right(&[1, 2, 3]);

@@ -1,5 +1,5 @@
-//! Waits until all sets of a cluster know of a change, because the next command of an operator may go to any of them.
-//! The sets exchange messages every two seconds.
+//! Waits until all sets of a cluster know that a set was defined or closed, because the operator's next command may go
+//! to any of them. The sets exchange messages every two seconds.
 
 use std::time::{Duration, Instant};
 
@@ -12,24 +12,24 @@ use seq_proto::v1::{SetInfo, SetState};
 /// Interval between requests to a set.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Time for which a command waits for each of the other sets, until it knows that a set is closed.
+/// Maximum time for which a command waits until one of the other sets knows that a set is closed.
 const CLOSED_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Returns the first of `names` that is not in a list of sets.
+/// Returns the first of `names` that no set in `sets` has, or `None` if `sets` contains a set with each of the names.
 fn missing<'a>(sets: &[SetInfo], names: &'a [String]) -> Option<&'a str> {
     let lacks = |name: &&String| !sets.iter().any(|set| set.name == **name);
     names.iter().find(lacks).map(String::as_str)
 }
 
-/// Returns whether a list contains a set with this name that is not closed.
+/// Returns whether `sets` contains a set with the name `name` that is not closed.
 fn is_open(sets: &[SetInfo], name: &str) -> bool {
     sets.iter().any(|set| set.name == name && set.state() != SetState::Closed)
 }
 
-/// Waits until the stores of all `files` know all sets with `names`.
+/// Waits until the stores of the sets in `files` know all sets with the names `names`.
 ///
 /// # Errors
-/// [`Exit::Deadline`] if a store does not know all sets in time.
+/// [`Exit::Deadline`] if a store does not know all of them within `timeout`.
 pub(super) async fn until_known(
     files: &[&SetFile],
     names: &[String],
@@ -40,10 +40,11 @@ pub(super) async fn until_known(
     until_all_know(stores.collect(), names, timeout, output).await
 }
 
-/// Waits until all `stores` know all sets with `names`. Each store is given with a name for messages.
+/// Waits until each of `stores` knows all sets with the names `names`. The text next to each store is its name in
+/// messages.
 ///
 /// # Errors
-/// [`Exit::Deadline`] if a store does not know all sets in time.
+/// [`Exit::Deadline`] if a store does not know all of them within `timeout`.
 pub(super) async fn until_all_know(
     stores: Vec<(String, StoreClient)>,
     names: &[String],
@@ -72,8 +73,8 @@ pub(super) async fn until_all_know(
     Ok(())
 }
 
-/// Waits until the other sets know that a set is closed. If another set does not respond, prints a note and does not
-/// wait for it, because the set is closed in any case.
+/// Waits until all other sets know that the set `name` is closed. If one of them does not respond or does not know it
+/// within [`CLOSED_TIMEOUT`], prints a note and continues with the next, because the set is closed in any case.
 pub(super) async fn until_closed(others: &[SetInfo], name: &str, output: &Output) {
     let line = output.progress_line();
     for other in others.iter().filter(|other| other.state() == SetState::Open && !other.stores.is_empty()) {

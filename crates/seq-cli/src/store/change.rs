@@ -1,7 +1,8 @@
-//! The commands that list and change the members of a store.
+//! The commands that list and change the members of a set's store.
 //!
-//! Each command sends a few idempotent requests to the leader, so repeating an interrupted command completes it. The
-//! leader decides which changes are allowed. The requests are ordered so that a refusal comes before any change.
+//! Each command sends a few requests to the leader of the store. The requests are idempotent, so an interrupted command
+//! can be repeated to complete the change. The leader decides which changes are allowed. The command sends dry runs of
+//! all changes first, so that a refusal comes before any change.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -20,7 +21,7 @@ use serde::Serialize;
 
 use super::wait;
 
-/// The smallest number of voters with which a store survives the loss of one voter.
+/// Smallest number of voters with which a store still has a majority after the loss of one voter.
 const SAFE_VOTERS: usize = 3;
 
 /// A set, given by a set file that contains the addresses of the new members.
@@ -156,7 +157,7 @@ struct Changed {
     dry_run: bool,
     voters: Vec<u64>,
     leader: u64,
-    /// The fingerprint of the plan; absent if there was nothing to do.
+    /// Fingerprint of the plan of this change. It is absent if there was nothing to do.
     #[serde(skip_serializing_if = "Option::is_none")]
     plan: Option<String>,
 }
@@ -262,8 +263,8 @@ pub(super) async fn lead(args: &LeadArgs, output: &Output) -> anyhow::Result<Exi
     Ok(Exit::Ok)
 }
 
-/// Adds and removes members in one change of voters. If `asks` is given, prompts for a confirmation, because members
-/// are removed.
+/// Adds new members to the store, waits until they have caught up with the log, and changes the voters as `request`
+/// states. If `asks` is given, prompts the user for confirmation first, because the change removes members.
 async fn add_and_remove(
     client: &mut StoreClient,
     new: Vec<NewMember>,
@@ -298,8 +299,9 @@ async fn add_and_remove(
     Ok(Exit::Ok)
 }
 
-/// Shows the plan of a change of voters, and returns its fingerprint if the command is to continue. Returns `None` for
-/// a dry run, and if the voters are already as requested. `asks` is true if the command will prompt for a confirmation.
+/// Shows the plan of a change of voters. Returns the fingerprint of the plan if the command must continue. Returns
+/// `None` for a dry run, and if the voters are already as requested. `asks` states whether the command will prompt for
+/// confirmation.
 fn show(
     list: &ListMembersResponse,
     request: &ChangeVotersRequest,
@@ -329,7 +331,7 @@ fn is_made(list: &ListMembersResponse, request: &ChangeVotersRequest) -> bool {
     request.add.iter().all(votes) && request.remove.iter().all(|id| member(id).is_none())
 }
 
-/// The outcome of a change of voters, or of its dry run.
+/// Outcome of a change of voters, or of the dry run of such a change.
 struct Outcome {
     voters: Vec<u64>,
     changed: bool,
@@ -357,7 +359,8 @@ impl ChangeOptions {
     }
 }
 
-/// Returns an error if a change reduces the number of voters to less than three, unless `below_three` allows it.
+/// Returns an error if a change reduces the number of voters to less than three. If `below_three` is true, the change
+/// is allowed.
 fn check_count(before: usize, after: usize, below_three: bool) -> anyhow::Result<()> {
     if below_three || after >= SAFE_VOTERS || after >= before {
         return Ok(());
@@ -369,7 +372,7 @@ fn check_count(before: usize, after: usize, below_three: bool) -> anyhow::Result
     Err(Failure::new(Exit::Failed, message).hint(hint).into())
 }
 
-/// Returns the new member with an id, as the set file describes it.
+/// Returns the new member with the given id, as the set file describes it.
 fn described(set: &SetFile, id: u64) -> anyhow::Result<NewMember> {
     let Some(store) = set.spec.stores.iter().find(|store| store.id == id) else {
         let message = format!("{}: set {} has no store with id {id}", set.path.display(), set.spec.name);
@@ -423,8 +426,8 @@ impl<'a> View<'a> {
     }
 }
 
-/// Returns the newest format that all members can read; 0 if a member has not reported its newest format. Returns
-/// `None` if there are no members.
+/// Returns the newest format that all members of the store can read. It is 0 if a member has not reported its newest
+/// format. Returns `None` if the list has no members.
 fn readable_by_all(list: &ListMembersResponse) -> Option<u32> {
     list.members.iter().map(|member| member.newest_format).min()
 }

@@ -1,7 +1,7 @@
 //! The command `store terms`, which shows or changes the lease terms of a set.
 //!
-//! The terms are replicated so that all members of the store use the same lease wait, even if their settings differ.
-//! Promise 2 of docs/safety.md depends on this.
+//! The terms are part of the replicated state, so that all members of the store use the same lease wait even if their
+//! settings differ. Promise 2 in docs/safety.md depends on this.
 
 use clap::Args;
 use seq_command::exit::Exit;
@@ -38,7 +38,7 @@ struct InForce {
     lease_wait_ms: u64,
     changed: bool,
     dry_run: bool,
-    /// The fingerprint of the plan; absent if there was nothing to change.
+    /// Fingerprint of the plan of this change. It is absent if there was nothing to change.
     #[serde(skip_serializing_if = "Option::is_none")]
     plan: Option<String>,
 }

@@ -1,8 +1,8 @@
-//! The command `store upgrade`, which raises the format in which a store writes its log and state.
+//! The command `store upgrade`, which raises the format in which a store writes its log and its state.
 //!
-//! Before this command, a new release writes the format of the former release, so that members can be upgraded one by
-//! one and can return to the former release. The leader raises the format only if every member has reported that it can
-//! read the next format.
+//! Before this command is run, members of a new release still write the format of the former release. So the members
+//! can be upgraded one by one, and can return to the former release. The leader raises the format only if every member
+//! has reported that it can read the next format.
 
 use clap::Args;
 use seq_command::exit::Exit;
@@ -40,7 +40,7 @@ struct Upgraded {
     dry_run: bool,
     changed: bool,
     members: Vec<MemberFormat>,
-    /// The fingerprint of the plan; absent if there was nothing to do.
+    /// Fingerprint of the plan of this change. It is absent if there was nothing to do.
     #[serde(skip_serializing_if = "Option::is_none")]
     plan: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! Waits until new members have caught up with the log. Draws a progress line on a terminal.
+//! Waits until new members of a store have caught up with the log. Draws a progress line if stderr is a terminal.
 
 use std::time::{Duration, Instant};
 
@@ -51,8 +51,8 @@ pub(super) async fn caught_up(
     }
 }
 
-/// Returns a hint with the command that removes the new members again. It states that their ids are then retired,
-/// because an id belongs to one disk permanently.
+/// Returns a hint with the command that removes the new members `names` again. The hint states that their ids can never
+/// be used again, because an id belongs permanently to one disk.
 fn give_up(names: &str) -> String {
     format!(
         "`seqsvr store remove {names}` gives up and retires the id for good, with its name in the set file and its data \

@@ -1,4 +1,4 @@
-//! Columns of a table. The width of the terminal determines which columns are shown.
+//! Columns of the tables on the page. A column is shown only if the terminal is wide enough.
 
 use seq_command::output::printable;
 
@@ -7,7 +7,7 @@ pub(super) struct Column<'a, T> {
     pub(super) title: &'a str,
     /// Width in characters. Longer cells are cut.
     pub(super) width: usize,
-    /// Smallest width of a terminal, in characters, with which the column is shown.
+    /// Minimum width of the terminal, in characters, with which the column is shown.
     pub(super) from: usize,
     pub(super) is_number: bool,
     pub(super) cell: Box<dyn Fn(&T) -> String + 'a>,
@@ -31,7 +31,8 @@ impl<'a, T> Column<'a, T> {
     }
 }
 
-/// Returns the heading and the lines of a table, with the columns that are shown on a terminal of `width` characters.
+/// Returns the heading and the lines of a table. They contain the columns that are shown on a terminal of `width`
+/// characters.
 pub(super) fn table<T>(columns: &[Column<'_, T>], rows: &[T], width: usize) -> (String, Vec<String>) {
     let shown: Vec<&Column<'_, T>> = columns.iter().filter(|column| column.from <= width).collect();
     let line = |cell: &dyn Fn(&Column<'_, T>) -> String| {
@@ -41,7 +42,7 @@ pub(super) fn table<T>(columns: &[Column<'_, T>], rows: &[T], width: usize) -> (
     (heading, rows.iter().map(|row| line(&|column| (column.cell)(row))).collect())
 }
 
-/// Cuts text to `width` characters. Text that is cut ends with an ellipsis.
+/// Cuts a text to `width` characters. If it was longer, its last character is an ellipsis.
 pub(super) fn cut(text: &str, width: usize) -> String {
     if text.chars().count() <= width {
         return text.to_owned();
@@ -55,7 +56,8 @@ pub(super) fn bar(part: u64, whole: u64, width: usize) -> String {
     "▓".repeat(full) + &"░".repeat(width - full)
 }
 
-/// Returns the last `width` values as a line of blocks, whose heights are relative to the largest of these values.
+/// Returns the last `width` values as a line of block characters. The height of each block is relative to the largest
+/// of these values.
 pub(super) fn sparkline(values: &[f64], width: usize) -> String {
     const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let shown = &values[values.len().saturating_sub(width)..];

@@ -7,7 +7,7 @@ use super::row::Seen;
 use super::screen::{Screen, Tab};
 use super::tables;
 
-/// Number of rows by which the keys PgUp and PgDn move the selection.
+/// Number of rows by which the selection moves at the keys PgUp and PgDn.
 const PAGE: usize = 10;
 
 /// Longest filter, in characters.

@@ -1,5 +1,5 @@
-//! Observes the cluster concurrently with the drawing of the terminal, so that a node that does not respond does not
-//! delay the handling of keys.
+//! Observes the cluster while the main loop draws the page, so that a node that does not respond does not delay the
+//! handling of keys.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,14 +12,14 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::section::activity::Described;
 
-/// Number of sections that are requested. It is more than a terminal shows.
+/// Number of the busiest sections that are requested for an observation. No terminal shows as many.
 pub(super) const SECTIONS: u32 = 500;
 
-/// Minimum time between two observations that events cause. It is needed because many events may follow each other
-/// quickly, and each observation sends requests to all nodes.
+/// Minimum time between two observations that events of sets cause. Many events may follow each other quickly, and each
+/// observation sends requests to all nodes.
 const LEAST_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Input of the next observation, which depends on the state of the screen.
+/// Choices of the user that the next observation depends on, such as the order of the sections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Wanted {
     /// Order of the sections.
@@ -30,14 +30,15 @@ pub(super) struct Wanted {
     pub(super) paused: bool,
 }
 
-/// An observation, with the index of the section that is shown in detail and the lines about this section.
+/// An observation. If the user has opened a section, it also has the index of this section and lines about its state.
 pub(super) type Observed = (Arc<Observation>, Option<(u32, Vec<String>)>);
 
-/// Observes the cluster after each interval, after an event, and when `wanted` changes. Sends each observation, or the
-/// reason why it failed. Ends when the receiver of the observations is dropped.
+/// Observes the cluster after each interval, after an event of a set, and when `wanted` changes. Sends each
+/// observation, or the reason why it failed. Ends when the receiver of the observations or the sender of `wanted` is
+/// dropped.
 ///
 /// # Cancel safety
-/// Dropping the future ends the observations and has no other effect.
+/// If the future is dropped, no more observations are made. There is no other effect.
 pub(super) async fn observe(
     mut observer: Observer,
     mut wanted: watch::Receiver<Wanted>,
@@ -69,7 +70,7 @@ pub(super) async fn observe(
     }
 }
 
-/// Requests the state of the section that is shown in detail from its owner.
+/// Requests the state of the section that the user has opened, from the owner of the section.
 async fn describe(detail: Option<u32>, observation: &Observation) -> Option<(u32, Vec<String>)> {
     let section = detail?;
     let owner = &observation.sections.iter().find(|busy| busy.section == section)?.owner;

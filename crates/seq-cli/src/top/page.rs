@@ -1,4 +1,4 @@
-//! Computes the page as rows of text from an observation, the state of the screen and the size of the terminal.
+//! Computes the rows of the page from an observation, the state of the screen and the size of the terminal.
 
 use std::time::Duration;
 
@@ -14,13 +14,13 @@ use super::row::{Look, Row, Seen};
 use super::screen::{Screen, Tab};
 use super::tables::{self, time_of_day};
 
-/// Maximum number of faults and remarks on the page. `seqsvr status -o json` lists all.
+/// Maximum number of faults and remarks on the page. `seqsvr status -o json` lists all faults and remarks.
 const ATTENTION: usize = 4;
 
 /// Number of events that are shown below the sections.
 const EVENTS: usize = 3;
 
-/// Width of the terminal from which on the header contains whole words.
+/// Minimum width of the terminal, in characters, with which the header contains whole words.
 const WIDE: usize = 100;
 
 /// Age from which on an observation is marked as old.
@@ -44,7 +44,7 @@ fn row(text: impl Into<String>, look: Look) -> Row {
     Row { text: text.into(), look }
 }
 
-/// Returns the rows of the page. There are at most `height` rows, each of at most `width` characters.
+/// Returns the rows of the page. There are at most `height` rows of at most `width` characters.
 pub(super) fn page(seen: &Seen, screen: &Screen, width: usize, height: usize) -> Vec<Row> {
     let mut rows = vec![header(seen, width)];
     rows.extend(attention(&seen.observation.cluster.attention, width));
@@ -101,8 +101,8 @@ fn millis(age: Duration) -> u64 {
     u64::try_from(age.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Returns rows with the most urgent faults and remarks, and a row with the number of the others. If a fault and its
-/// next step do not fit in one row, the next step has a separate row.
+/// Returns rows with the most urgent faults and remarks of `list`, and a row with the number of the others. If a fault
+/// and its next step do not fit in one row of `width` characters, the next step is on a row of its own.
 fn attention(list: &[Attention], width: usize) -> Vec<Row> {
     let shown = if list.len() > ATTENTION { ATTENTION - 1 } else { list.len() };
     let mut rows = Vec::new();
@@ -144,8 +144,8 @@ fn tabs(screen: &Screen) -> String {
     format!("{}  sort: {by}  filter: {filter}  ? help{paused}", tabs.join("  "))
 }
 
-/// Returns the rows of the selected table. On the table of sections, they are followed by a section in detail or the
-/// newest events.
+/// Returns the rows of the selected table. If it is the table of sections, rows with the section that the user has
+/// opened, or with the newest events, follow.
 fn body(seen: &Seen, screen: &Screen, width: usize, height: usize) -> Vec<Row> {
     let (heading, lines) = tables::lines(&seen.observation, screen, width.saturating_sub(2));
     let mut below = Vec::new();

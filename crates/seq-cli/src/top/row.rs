@@ -1,17 +1,17 @@
-//! The rows of the page, and the observation that the page shows.
+//! Rows of the page, and the state of the cluster that the page shows.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use seq_observe::Observation;
 
-/// The last observation, its age, and the error if a newer observation failed.
+/// The last observation that succeeded and its age. If a later observation failed, also the error.
 pub(super) struct Seen {
     pub(super) observation: Arc<Observation>,
     pub(super) age: Duration,
     /// Reason why a newer observation failed.
     pub(super) error: Option<String>,
-    /// Index of the section that is shown in detail, with the lines about this section.
+    /// Index of the section that the user has opened, with lines about the state of this section.
     pub(super) described: Option<(u32, Vec<String>)>,
 }
 
@@ -22,7 +22,7 @@ pub(super) struct Row {
     pub(super) look: Look,
 }
 
-/// The look of a row. For terminals without colours, the text of the row also contains a mark that shows its look.
+/// Look of a row. Because some terminals have no colours, the text of the row also contains a mark for the look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Look {
     Plain,

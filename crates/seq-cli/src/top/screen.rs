@@ -38,13 +38,13 @@ pub(super) struct Screen {
     pub(super) tab: Tab,
     /// Order of the sections.
     pub(super) by: By,
-    /// Words that a row must contain to be shown, in lower-case letters.
+    /// Words in lower-case letters, separated by spaces. A row is shown only if it contains all of them.
     pub(super) filter: String,
-    /// Whether the user is typing the filter, so that keys are added to it.
+    /// Whether the user is typing the filter. If so, each pressed key is added to the filter.
     pub(super) is_typing: bool,
     pub(super) paused: bool,
     pub(super) help: bool,
-    /// Index of the selected row among the rows that match the filter.
+    /// Index of the selected row, counted among the rows that match the filter.
     pub(super) selected: usize,
     /// Index of the section that is shown in detail.
     pub(super) detail: Option<u32>,

@@ -1,4 +1,4 @@
-//! The tables of the screen, with the rows that match the filter and their cells.
+//! The tables of the page. Each function returns the rows that match the filter, or the lines of the table.
 
 use seq_command::output::grouped;
 use seq_command::utc;
@@ -16,10 +16,10 @@ use super::screen::{Screen, Tab};
 /// Width of a sparkline, in characters.
 const SPARK: usize = 10;
 
-/// Width of the table of nodes to the right of the table of sections, in characters.
+/// Width, in characters, of the table of nodes when it is shown to the right of the table of sections.
 const NODES: usize = 60;
 
-/// Minimum width of the table of sections, in characters, with which the table of nodes is shown to its right.
+/// Minimum width, in characters, that the table of sections must have left if the table of nodes is shown to its right.
 const BESIDE: usize = 90;
 
 /// Width of the bar of a migration, in characters.
@@ -39,7 +39,7 @@ struct Moving<'a> {
     migration: &'a MigrationStatus,
 }
 
-/// Returns the number of rows of the selected table that match the filter.
+/// Returns the number of rows in the selected table that match the filter.
 pub(super) fn rows(seen: &Observation, screen: &Screen) -> usize {
     match screen.tab {
         Tab::Nodes => nodes(seen, screen).len(),
@@ -49,8 +49,8 @@ pub(super) fn rows(seen: &Observation, screen: &Screen) -> usize {
     }
 }
 
-/// Returns the heading of the selected table, and its lines with their looks. On a wide terminal, the table of nodes is
-/// to the right of the table of sections.
+/// Returns the heading of the selected table, and its lines with their looks. If `width` suffices, the table of nodes
+/// is shown to the right of the table of sections.
 pub(super) fn lines(seen: &Observation, screen: &Screen, width: usize) -> (String, Vec<(String, Look)>) {
     match screen.tab {
         Tab::Nodes => of_nodes(seen, screen, width),
@@ -72,7 +72,7 @@ pub(super) fn lines(seen: &Observation, screen: &Screen, width: usize) -> (Strin
     }
 }
 
-/// Returns the sections that match the filter, in the order of the observation.
+/// Returns the sections that match the filter, in the order in which the observation lists them.
 pub(super) fn sections<'a>(seen: &'a Observation, screen: &Screen) -> Vec<&'a BusySection> {
     let leaves = |busy: &&BusySection| screen.leaves(&[&busy.section.to_string(), &busy.set, &busy.owner]);
     seen.sections.iter().filter(leaves).collect()
@@ -99,7 +99,7 @@ fn of_sections(seen: &Observation, screen: &Screen, width: usize) -> (String, Ve
     (heading, lines.into_iter().map(|line| (line, Look::Plain)).collect())
 }
 
-/// Returns the nodes that match the filter. Nodes that do not respond are first, followed by allocators without a lease
+/// Returns the nodes that match the filter. First come the nodes that do not respond, then AllocSvrs without a lease,
 /// and then all other nodes.
 fn nodes<'a>(seen: &'a Observation, screen: &Screen) -> Vec<NodeRow<'a>> {
     let cluster = &seen.cluster;
@@ -150,8 +150,8 @@ impl NodeRow<'_> {
         }
     }
 
-    /// Returns the text of a cell, which is `alloc` of an allocator, `store` of a StoreSvr, or a dash for a node that
-    /// does not respond.
+    /// Returns the text of a cell in the row of this node. For an AllocSvr it is the result of `alloc`, for a StoreSvr
+    /// the result of `store`, and for a node that does not respond a dash.
     fn of(&self, alloc: impl Fn(&AllocView) -> String, store: impl Fn(&StoreView) -> String) -> String {
         match self {
             NodeRow::Alloc(view) => alloc(view),
@@ -248,7 +248,7 @@ fn of_events(seen: &Observation, screen: &Screen, width: usize) -> (String, Vec<
     (heading, lines.into_iter().zip(rows.iter().map(look)).collect())
 }
 
-/// Returns the time of day in UTC; a dash if the time is unknown.
+/// Returns the time of day in UTC, or a dash if the time is unknown.
 pub(super) fn time_of_day(unix_ms: u64) -> String {
     let text = utc::text_of_ms(unix_ms);
     match text.get("2026-01-01T".len().."2026-01-01T00:00:00".len()) {

@@ -1,11 +1,13 @@
-//! The merged routes of a layout: for each section, the newest route that any set sent.
+//! The merged routes of a cluster. For each section of the cluster's layout, they have the newest route that any set
+//! sent.
 //!
-//! The epochs of a section increase even across sets. So of two routes that any two sets sent, the route with the
-//! larger epoch is newer, and a merge keeps it. Merging is commutative, associative and idempotent, so messages that
-//! arrive in another order never replace a newer route by an older route.
+//! The epochs of a section increase even if it moves between sets. So of two routes for a section, even from different
+//! sets, the route with the larger epoch is newer, and a merge keeps that route. Merging is commutative, associative
+//! and idempotent, so messages that arrive in a different order never replace a newer route by an older one.
 //!
-//! **Invariant:** the route of a section never falls in the order of [`SectionRoute::is_newer`]. There is one table for
-//! any number of sets. Snapshots share the chunks that did not change between them.
+//! **Invariant:** a section's route is only ever replaced by a route that is newer by [`SectionRoute::is_newer`]. There
+//! is one table for any number of sets. The table is divided into chunks of neighbouring sections. A new snapshot of
+//! the directory shares all unchanged chunks with the snapshot from which it was made.
 
 use std::sync::Arc;
 
@@ -18,30 +20,32 @@ pub(crate) struct SetIndex(pub(crate) u16);
 /// The newest route of a section that the client knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SectionRoute {
-    /// Epoch of the ownership, or the epoch under which the section arrived in the set.
+    /// Epoch of the section's ownership, or, if the route has no owner, the epoch under which the section arrived in
+    /// the set.
     pub(crate) epoch: Epoch,
     /// Set of the section.
     pub(crate) set: SetIndex,
-    /// Owner in that set; `None` if the section has no owner, or if the owner is not known.
+    /// Owner of the section in that set; `None` if the section has no owner, or if the owner is not known.
     pub(crate) owner: Option<NodeId>,
     /// Whether a set other than `set` sent this route.
     pub(crate) is_claim: bool,
 }
 
 impl SectionRoute {
-    /// Returns whether this route replaces `other`. At equal epochs, a route with an owner replaces a claim, which has
-    /// no owner. A claim replaces a route without an owner, because a set also sends such a route for a section of
-    /// which it knows nothing.
+    /// Returns whether this route replaces `other`, that is, whether its epoch is larger. At equal epochs, a route with
+    /// an owner replaces a claim, which is a route without an owner that another set stated. A claim replaces a route
+    /// without an owner, because a set also sends such a route for a section of which it knows nothing.
     ///
-    /// Two sets never have a section under the same epoch. If two routes nevertheless state this, `id` decides, only so
-    /// that every copy keeps the same route.
+    /// Two sets never have a section under the same epoch. If two routes state this nevertheless, the ids of the sets
+    /// decide, only so that every copy of the routes keeps the same route. `id` returns the id of a set.
     fn is_newer(&self, other: &SectionRoute, id: impl Fn(SetIndex) -> u64) -> bool {
         let rank = |route: &SectionRoute| (route.epoch, route.owner.is_some(), route.is_claim);
         (rank(self), id(self.set), self.owner) > (rank(other), id(other.set), other.owner)
     }
 }
 
-/// Sections per chunk. A chunk has 6 KiB, and the largest layout has 4,096 chunks.
+/// Number of sections whose routes are in one chunk of the table. A chunk takes 6 KiB, and the table of the largest
+/// layout has 4,096 chunks.
 const CHUNK: usize = 256;
 
 /// Routes of neighbouring sections; `None` if no set sent a route.
@@ -68,8 +72,8 @@ impl Sections {
         self.chunks.get(section / CHUNK)?.0[section % CHUNK]
     }
 
-    /// Merges a route into each section of a run within the layout, so that each section keeps the newer route. Returns
-    /// whether any route changed. `id` maps a set's index to its id.
+    /// Merges `route` into each of `sections` neighbouring sections that begin with `first`. Each section keeps the
+    /// newer of its route and `route`. Returns whether any route changed. `id` maps a set's index to its id.
     pub(crate) fn merge(
         &mut self,
         first: SectionId,
@@ -130,7 +134,8 @@ mod tests {
     }
 
     proptest! {
-        /// Any order of messages, with repeats, results in the same table, and no route ever falls.
+        /// Checks that merging the same routes in any order, and repeatedly, results in the same table, and that no
+        /// merge replaces a route by an older route.
         #[test]
         fn merging_is_commutative_and_idempotent_and_never_falls(
             runs in runs(),

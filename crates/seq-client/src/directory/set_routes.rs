@@ -1,4 +1,4 @@
-//! One set of a client's directory, with the addresses of its nodes and the state that all calls to the set share.
+//! A set in a client's directory: the addresses of its nodes, and the state that all calls to the set share.
 //!
 //! Invariant: the version of the set's own routes never falls. A set that is known only from the routes of other sets
 //! has version 0.
@@ -15,12 +15,12 @@ use tokio::time::Instant;
 
 use crate::budget::Budget;
 
-/// Limit on the addresses of a set that are kept from the routes of other sets. It is large enough that one of them
-/// usually reaches a running node.
+/// Limit on the addresses of a set that are kept from the routes of other sets. It is large enough that one of these
+/// addresses usually reaches a running node.
 const MAX_LEARNED_ADDRS: usize = 16;
 
-/// Minimum interval between requests for the whole route table of a set that has not sent routes yet. A whole table is
-/// large, and a client that has just learned of a set makes many calls.
+/// Minimum interval between two requests for the whole route table of a set that has not sent routes yet. A whole table
+/// is large, and a client that has just learned of a set makes many calls to it.
 const WHOLE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Nodes and state of a set.
@@ -37,23 +37,24 @@ pub(crate) struct SetRoutes {
     seeds: Vec<Arc<str>>,
     /// Addresses of the set that the routes of other sets state.
     learned: Vec<Arc<str>>,
-    /// All addresses to which requests for the set are sent: its nodes and seeds. While no node is known, the addresses
-    /// from the routes of other sets take the place of the nodes.
+    /// All addresses to which requests for the set are sent: the addresses of its nodes and seeds. While the set has
+    /// not sent the addresses of its nodes, the addresses that other sets state for it are used instead.
     hosts: Vec<Arc<str>>,
     pub(super) state: Arc<SetState>,
 }
 
-/// State that the calls to one set and all snapshots share. Retries to a set that is down spend only this set's budget.
+/// State of one set that all calls to the set and all snapshots of the directory share. Retries to a set that is down
+/// spend only that set's budget.
 #[derive(Debug)]
 pub(crate) struct SetState {
     pub(crate) budget: Budget,
-    /// Time of the last request for routes that was sent to another set because no node of this set could be reached.
-    /// It is locked during the request.
+    /// Time of the last request for routes to another set that was made because no node of this set could be reached.
+    /// The lock is held during the request.
     pub(crate) others_asked: tokio::sync::Mutex<Option<Instant>>,
-    /// Whether the next request asks for the whole table. It is set if a response had changes relative to a version
-    /// that this client does not have.
+    /// Whether the next request to the set asks for the set's whole route table. It is set after a response contained
+    /// only the changes since a version that this client does not have.
     want_whole: AtomicBool,
-    /// Time of the last request for the whole table, while the set has not sent any routes.
+    /// Time of the last request for the set's whole route table, as long as the set has not sent any routes.
     whole_asked: Mutex<Option<Instant>>,
 }
 
@@ -114,7 +115,7 @@ impl SetRoutes {
         self.learned.iter().map(|addr| &**addr)
     }
 
-    /// Returns the cluster's layout, as this or another set sent it.
+    /// Returns the layout of the set's cluster, as stated by this set or another set.
     pub(crate) fn layout(&self) -> &Layout {
         &self.layout
     }
@@ -124,7 +125,7 @@ impl SetRoutes {
         &self.state
     }
 
-    /// Returns every address of the set, including addresses known only from other sets.
+    /// Returns every known address of the set, including the addresses that only other sets state.
     pub(crate) fn all_addrs(&self) -> impl Iterator<Item = &Arc<str>> {
         self.hosts.iter().chain(&self.learned)
     }
@@ -139,15 +140,15 @@ impl SetRoutes {
         self.addrs.get(&node)
     }
 
-    /// Returns the route version to state in a request to the set. 0 asks for the whole table. `None` asks for no
-    /// routes. It is returned if the set has not sent any routes and another request has just asked for the whole
-    /// table.
+    /// Returns the route version that a request to the set states as known, which decides which routes the response
+    /// contains. 0 asks for the whole route table. `None` asks for no routes; it is returned if the set has not sent
+    /// any routes yet and another request has just asked for the whole table.
     #[inline]
     pub(crate) fn known_version(&self) -> Option<u64> {
         if self.version == RouteVersion(0) {
             return self.whole_due().then_some(0);
         }
-        // Almost all calls only read the flag. Only the call that clears it writes to it.
+        // Almost all calls only read this flag. It is written only by the call that clears it.
         let want_whole = &self.state.want_whole;
         if want_whole.load(Relaxed) && want_whole.swap(false, Relaxed) { Some(0) } else { Some(self.version.0) }
     }
@@ -162,8 +163,8 @@ impl SetRoutes {
         due
     }
 
-    /// Adopts a newer update that the set itself sent. The caller merges the routes of sections in the update. Returns
-    /// whether an address changed.
+    /// Adopts the set's name, layout, version and addresses from a newer update that the set itself sent. The caller
+    /// merges the routes of sections in the update. Returns whether an address changed.
     pub(super) fn adopt(&mut self, update: &RouteUpdate) -> bool {
         self.name.clone_from(&update.set);
         self.layout.clone_from(&update.layout);
@@ -211,10 +212,11 @@ impl SetRoutes {
         self.hosts = hosts;
     }
 
-    /// Returns the address to which a request is sent; `None` if no address is known. An address is good if it is
-    /// neither excluded nor suspect (recently unreachable). The owner's address is returned if it is good, otherwise a
-    /// random good address of another node, which forwards the request, otherwise a good address from another set's
-    /// routes. If no address is good, returns any address that is not excluded, or else any address.
+    /// Returns the address to which a request for a section of this set is sent; `None` if no address is known. An
+    /// address is good if it is neither `excluded` nor suspect, that is, recently unreachable. Returns the owner's
+    /// address if it is good, otherwise a random good address of another node, which forwards the request, otherwise a
+    /// good address that another set states. If no address is good, returns any address that is not excluded, or else
+    /// any address.
     pub(crate) fn host(
         &self,
         owner: Option<NodeId>,
@@ -235,7 +237,7 @@ impl SetRoutes {
         host.or_else(|| hosts().find(|host| !is_excluded(host))).or_else(|| hosts().next()).cloned()
     }
 
-    /// Returns whether no address of the set is known, or every address was unreachable recently.
+    /// Returns whether the set has no known address, or every known address was unreachable recently.
     pub(crate) fn is_down(&self, is_suspect: impl Fn(&str) -> bool) -> bool {
         self.all_addrs().all(|addr| is_suspect(addr))
     }

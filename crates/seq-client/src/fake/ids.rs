@@ -9,7 +9,7 @@ use super::series::FakeSeries;
 use super::service::{Service, has_deadline};
 
 impl Service {
-    /// Records a request for ids, and then applies it to the series that it names.
+    /// Records a request for ids. Then calls `apply` with the series that the request names, and returns the response.
     async fn with_series<M, R>(
         &self,
         method: &'static str,

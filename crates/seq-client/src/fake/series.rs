@@ -12,7 +12,7 @@ use tonic::Status;
 /// Sections of a series with many lanes.
 const SECTIONS: u32 = 16;
 
-/// A series of a fake cluster. It never ends or rests, and uses the clock of the system.
+/// A series of a fake cluster. It never runs out of ids, its lanes never rest, and it uses the clock of the system.
 #[derive(Debug)]
 pub(super) struct FakeSeries {
     name: String,
@@ -20,7 +20,7 @@ pub(super) struct FakeSeries {
     named_lanes: bool,
     /// The last number of each lane.
     last: Vec<u64>,
-    /// Lane of the last call that named no lane; 0 before the first such call.
+    /// Lane that was chosen for the last call whose caller named no lane; 0 before the first such call.
     next_lane: u32,
 }
 
@@ -29,7 +29,8 @@ impl FakeSeries {
         FakeSeries { name: name.to_owned(), shape, named_lanes, last: vec![0; shape.lanes() as usize], next_lane: 0 }
     }
 
-    /// Returns the record of the series. `routed` is the version of the routes to which the record is added.
+    /// Returns the record of the series for the routes. `routed` is the version of the routes to which the record is
+    /// added.
     pub(super) fn record(&self, layout: &Layout, routed: RouteVersion) -> seq_core::series::Series {
         let count = self.shape.lanes();
         let clock = match self.shape {

@@ -18,10 +18,10 @@ use tonic_types::StatusExt;
 
 use super::world::World;
 
-/// Limit on the requests that a server records. It is larger than the number that a test checks.
+/// Limit on the requests that a server records. It is larger than the number of requests that any test checks.
 const MAX_SEEN: usize = 4_096;
 
-/// Limit on the messages of a stream in flight. It is the limit of a real server.
+/// Limit on the messages in flight on one stream. A real server has the same limit.
 const MAX_HELD: usize = 512;
 
 /// A request as a fake server received it.
@@ -31,7 +31,7 @@ pub struct Seen {
     pub method: &'static str,
     /// The requested uids.
     pub uids: Vec<u64>,
-    /// Newest epochs that the caller knows, one for each uid.
+    /// Newest epochs of the uids' sections that the caller knows, one for each uid.
     pub epochs: Vec<u64>,
     /// Version of the caller's routes, if it keeps routes.
     pub route_version: Option<u64>,
@@ -75,8 +75,8 @@ impl Node {
         route_version: Option<u64>,
         has_deadline: bool,
     ) -> Result<(), Status> {
-        // Read before the request is visible in `seen`. A test that has seen the request may already set other faults
-        // for the next request.
+        // The faults are read before the request is visible in `seen`, because a test that has seen the request may
+        // already set other faults for the next request.
         let (refusal, delay) = {
             let mut faults = self.faults.lock();
             (faults.refusals.pop_front(), faults.delay)
@@ -144,7 +144,7 @@ impl Service {
     }
 }
 
-/// Converts the refusal of a whole message to the refusal of one item, for the response on a stream.
+/// Converts the refusal of a whole message to the refusal of one item, for a response on a stream.
 fn refusal(status: &Status) -> v1::ItemError {
     let details = status.get_error_details();
     let retry_after = details.retry_info().and_then(|retry| retry.retry_delay);

@@ -1,8 +1,9 @@
-//! State that all servers of a fake cluster share: counters without a ceiling, the owner of each section, and the route
-//! table of each set.
+//! State that all servers of a fake cluster share: counters that have no ceiling, the owner of each section, and the
+//! route table of each set.
 //!
-//! Invariant: a section is in one set at a time, and its epochs increase even across sets. The route table of the
-//! section's set has the section's current route. The tables of other sets may have an older route.
+//! Invariant: a section is in one set at a time, and its epochs increase even if it moves between sets. The route table
+//! of the set that has a section contains the section's current route. The tables of other sets may contain an older
+//! route.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -19,7 +20,8 @@ use seq_ids::Shape;
 use super::FakeCluster;
 use super::series::FakeSeries;
 
-/// Distance from the highest allocated number of a section to its new base after a crash: the usual step.
+/// Distance from the highest allocated number of a section to the section's new base after a crash. It is the usual
+/// step of a raise.
 const STEP: u64 = 10_000;
 
 /// Id of the next fake set, unique within the process.
@@ -44,10 +46,11 @@ struct SetState {
     table: RouteTable,
     /// Number of running servers.
     running: usize,
-    /// Whether the set's table follows moves of sections between other sets. It always follows moves to and from this
-    /// set.
+    /// Whether the set's route table is updated when a section moves between two other sets. It is always updated when
+    /// a section moves to or from this set.
     learns: bool,
-    /// Whether the set's servers forward requests to other sets. If not, they refuse such requests with `MOVED`.
+    /// Whether the set's servers forward requests to other sets. If they do not, they refuse such requests with
+    /// `MOVED`.
     forwards: bool,
 }
 
@@ -176,7 +179,7 @@ impl World {
         self.state.lock().sets[set].table.id()
     }
 
-    /// Assigns a uid's section to a set and to an owner in that set, under a new epoch.
+    /// Assigns a uid's section to the set with the index `set` and to an owner in that set, under a new epoch.
     pub(super) fn assign(&self, uid: u64, set: usize, owner: Option<usize>) {
         let mut state = self.state.lock();
         let section = state.section_of(uid);
@@ -190,8 +193,8 @@ impl World {
         }
     }
 
-    /// Sets whether the table of a set follows moves of sections between other sets. If so, updates the table at once
-    /// with the moves that it does not have.
+    /// Sets whether the route table of a set is updated when a section moves between two other sets. If `learns` is
+    /// true, also adds the moves that are missing in the table at once.
     pub(super) fn learn(&self, set: usize, learns: bool) {
         let mut state = self.state.lock();
         state.sets[set].learns = learns;
@@ -214,7 +217,7 @@ impl World {
         self.state.lock().sets[set].running -= 1;
     }
 
-    /// Drops the exact counters of a uid's section, as a crash of the owner does.
+    /// Drops the exact counters of the uid's section, as a crash of the section's owner does.
     pub(super) fn crash(&self, uid: u64) {
         let mut state = self.state.lock();
         let section = state.section_of(uid);
@@ -233,13 +236,14 @@ impl State {
         self.layout().locate(Uid(uid)).expect("a uid of the cluster").0
     }
 
-    /// Returns the route of a section in the form in which the section's set states it to the set `set`.
+    /// Returns the route of a section as it appears in the route table of the set with the index `set`.
     fn route_in(&self, set: usize, section: SectionId) -> Route {
         let home = self.homes[section.0 as usize];
         if home.set == set { home.route } else { Route::away(self.sets[home.set].table.id(), home.route.epoch) }
     }
 
-    /// Updates some sections in a set's table. The table gets a new version.
+    /// Copies the current routes of `sections` into the route table of the set with the index `set`. The table gets the
+    /// next version.
     fn update(&mut self, set: usize, sections: impl IntoIterator<Item = SectionId>) {
         let run = |first| RouteRun { first, sections: 1, route: self.route_in(set, first) };
         let runs = sections.into_iter().map(run).collect();
@@ -259,8 +263,9 @@ impl State {
         assert_eq!(table.adopt(&update), Adopted::Newer);
     }
 
-    /// Returns the epoch of a section's owner. Refuses if the section has no owner, if the caller has seen a newer
-    /// epoch, or if the section is in another set to which the servers of `set` do not forward.
+    /// Returns the epoch of a section's current ownership, for a request that a server of the set with the index `set`
+    /// received. Refuses the request if the section has no owner, if the caller has seen a newer epoch, or if the
+    /// section is in another set and the servers of `set` do not forward.
     fn serve(&self, set: usize, section: SectionId, seen: Epoch) -> Result<Epoch, Refusal> {
         let Home { set: home, route } = self.homes[section.0 as usize];
         let known = self.sets[set].table.get(section).unwrap_or_default();

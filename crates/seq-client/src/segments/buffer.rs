@@ -1,8 +1,8 @@
-//! The buffer of a handle's ids. It is a state machine without I/O and without a clock of its own.
+//! The buffer of a handle's fetched ids. It is a state machine without I/O and without a clock of its own.
 //!
-//! Invariants: ids are unique and increase, because each fetch is for ids above all ids fetched before, and only one
-//! fetch is in flight at a time. The number of ids that are fetched and not used is at most twice the number of used
-//! ids, plus 2. If ids are dropped because of their age, each fetch can add 1 to this bound.
+//! Invariants: ids are unique and increasing, because each fetch is for ids above all ids that were fetched before, and
+//! only one fetch is in flight at a time. The number of ids that were fetched but not used is at most twice the number
+//! of used ids, plus 2. If ids are dropped because of their age, each fetch can exceed this bound by 1.
 
 use std::time::Duration;
 
@@ -11,14 +11,15 @@ use tokio::time::Instant;
 
 use crate::ids::Ids;
 
-/// First pause after a failed fetch. It need not be shorter, because the attempts of the fetch have already waited.
+/// First pause after a failed fetch. It need not be shorter, because the fetch itself has already waited between its
+/// attempts.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 
 /// Longest pause after a failed fetch.
 const MAX_PAUSE: Duration = Duration::from_secs(1);
 
-/// Number of times that the result of a fetch is looked for while a range is used up. It applies while a fetch is in
-/// flight or has failed.
+/// Number of times that the state of the fetch is checked during the use of one range, while a fetch is in flight or
+/// after it failed.
 const CHECKS: u32 = 16;
 
 /// Limits of a buffer.
@@ -37,7 +38,7 @@ pub(super) struct Limits {
 pub(super) struct Fetch {
     /// Number of ids, 1 or above.
     pub(super) size: u32,
-    /// The highest id fetched before. All ids of this fetch must be above it.
+    /// The highest id that was fetched earlier. All ids of this fetch must be greater.
     pub(super) after: Option<Id>,
 }
 
@@ -59,14 +60,15 @@ struct Range {
     at: Instant,
 }
 
-/// The ids that have been fetched and not used, and the state of the fetch in flight.
+/// The ids that have been fetched but not used, and the state of the fetch in flight.
 #[derive(Debug)]
 pub(super) struct Buffer {
     limits: Limits,
     present: Option<Range>,
     spare: Option<Range>,
     is_fetching: bool,
-    /// Number of ids that can be taken from the present range without a fetch and without reading the clock.
+    /// Number of ids that can be taken from the present range before a fetch may be due and before the clock has to be
+    /// read.
     free: u32,
     given: u64,
     /// Number of ids that were dropped because their ranges were too old.
@@ -74,7 +76,8 @@ pub(super) struct Buffer {
     /// Size of the last fetched range; 0 before the first.
     last_size: u32,
     highest: Option<Id>,
-    /// Time at which the last fetch began, and the number of ids taken until then.
+    /// Time at which the last fetch began, and the number of ids that had been taken until then. The present rate of
+    /// use is measured from this time.
     measured: Option<(Instant, u64)>,
     /// Time before which a failed fetch is not repeated.
     retry_at: Option<Instant>,
@@ -100,7 +103,8 @@ impl Buffer {
         }
     }
 
-    /// Takes an id of the present range, if this needs neither the clock nor a fetch; otherwise returns `None`.
+    /// Takes an id of the present range if neither a fetch can be due nor the clock has to be read; otherwise returns
+    /// `None`.
     #[inline]
     pub(super) fn quick(&mut self) -> Option<Id> {
         self.free = self.free.checked_sub(1)?;
@@ -108,7 +112,8 @@ impl Buffer {
         self.present.as_mut()?.ids.next()
     }
 
-    /// Takes the next id. If a fetch is returned too, the caller begins it and later reports its result.
+    /// Takes the next id. If the method also returns a fetch, the caller has to make this request and report its result
+    /// later.
     pub(super) fn take(&mut self, now: Instant) -> (Taken, Option<Fetch>) {
         self.drop_old(now);
         if self.present.as_ref().is_none_or(|range| range.ids.len() == 0) {
@@ -131,7 +136,7 @@ impl Buffer {
         (self.is_fetching, self.failures, self.retry_at) = (false, 0, None);
         (self.last_size, self.highest) = (ids.len() as u32, Some(ids.last_id()));
         let range = Range { size: ids.len() as u32, ids, at };
-        // If the present range has no ids left, the next take replaces it by this range.
+        // If the present range has no ids left, the next call of `take` replaces it by this range.
         self.spare = Some(range);
     }
 
@@ -141,12 +146,12 @@ impl Buffer {
         (self.is_fetching, self.failures, self.retry_at) = (false, self.failures + 1, Some(now + pause));
     }
 
-    /// Returns the time before which no fetch begins because a fetch has failed; `None` if none has.
+    /// Returns the time before which no fetch begins, if the last fetch failed; otherwise `None`.
     pub(super) fn retry_at(&self) -> Option<Instant> {
         self.retry_at
     }
 
-    /// Returns the number of ids that were fetched and not used, including the dropped ids.
+    /// Returns the number of ids that were fetched but not used, including the dropped ids.
     pub(super) fn unused(&self) -> u64 {
         self.held() + self.dropped
     }
@@ -166,9 +171,10 @@ impl Buffer {
         }
     }
 
-    /// Begins a fetch if one is due. It is due if no id is left, or if at least half of the present range is used and
-    /// there is no spare range. After the first id alone no fetch begins, because the handle may never need a second
-    /// id.
+    /// Begins a fetch if one is due. A fetch is due if a caller waits for an id (`waits`), or if at least half of the
+    /// present range is used. No fetch is due while another fetch is in flight, while there is a spare range, or during
+    /// the pause after a failure. After the first id of the handle, no fetch begins until a caller takes another id,
+    /// because the handle may never need a second id.
     fn due(&mut self, now: Instant, waits: bool) -> Option<Fetch> {
         if self.is_fetching || self.spare.is_some() || self.retry_at.is_some_and(|at| now < at) {
             return None;
@@ -182,8 +188,9 @@ impl Buffer {
         Some(Fetch { size, after: self.highest })
     }
 
-    /// Returns the size of the next range. It is the number of ids used during `hold` at the present rate, but at most
-    /// twice the size of the last range.
+    /// Returns the number of ids of the next range. It is the number of ids that are used during `hold` at the present
+    /// rate of use, but at most twice the size of the last range, and at most so large that the bound on unused ids
+    /// holds.
     fn size(&self, now: Instant) -> u32 {
         let used = self.measured.map_or(0, |(at, given)| {
             let elapsed = now.saturating_duration_since(at).as_nanos().max(1);
@@ -195,7 +202,7 @@ impl Buffer {
         (size as u32).max(1)
     }
 
-    /// Returns the number of ids that can be taken next without a fetch and without reading the clock.
+    /// Returns the number of ids that can be taken next before a fetch may be due and before the clock has to be read.
     fn free_takes(&self) -> u32 {
         let Some(Range { ids, size, .. }) = self.present.as_ref().filter(|_| self.limits.max_age.is_none()) else {
             return 0;

@@ -1,5 +1,5 @@
-//! The reader of a set file's text. It returns a spec and all flaws of the text. In the spec, a key with a flaw has an
-//! impossible value.
+//! Reads the text of a set file, and returns a spec and all flaws of the text. If a value has a flaw, the spec has the
+//! default of the value's type instead, e.g. 0 or an empty text.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -10,14 +10,15 @@ use seq_core::set_spec::{AllocListen, AllocSpec, Genesis, SetSpec, StoreListen, 
 use seq_kit::config::fields::{Fields, Reader};
 use serde::de::{Deserialize, Deserializer, Error, Visitor};
 
-/// Offsets relative to the port of `addr`, for ports that the file does not state. The first is for the Raft or peer
-/// port, the second for the port of metrics and probes, and the third for the admin or Redis port.
+/// Offsets that are added to the port of `addr` for ports that the file does not state. `FOR_NODES` is for the Raft
+/// port or the port for peers, `HTTP` for the port for metrics and probes, and `OPTIONAL` for the admin port or the
+/// Redis port.
 const FOR_NODES: u16 = 1;
 const HTTP: u16 = 2;
 const OPTIONAL: u16 = 3;
 
-/// Maximum number of stores that are read from a file. It is more than a set may have. If the file has more stores,
-/// they are only counted.
+/// Maximum number of stores whose definitions are read from a file. A valid set has fewer. If a file contains more
+/// stores than this, they are only counted.
 const MAX_STORES: usize = 16;
 
 /// The content of a file.
@@ -27,8 +28,8 @@ pub(super) struct Content {
     pub(super) cluster: Option<String>,
     pub(super) plaintext: bool,
     pub(super) plaintext_on_network: bool,
-    /// Number of nodes of each kind in the file. If the file has far too many nodes of a kind, the spec contains no
-    /// nodes of this kind.
+    /// Numbers of the store and alloc entries in the file. If there are far too many entries of one kind, the spec
+    /// contains none of them.
     pub(super) counts: Counts,
     /// Keys of addresses that were computed from `addr`.
     pub(super) followed: BTreeSet<String>,
@@ -112,7 +113,8 @@ struct Ports<'a, 't> {
 }
 
 impl Ports<'_, '_> {
-    /// Reads the address of a port that each node has. If the file lacks the key, the address is computed from `addr`.
+    /// Reads the address of a port that every node has. If the file does not contain the key `name`, computes the
+    /// address from `addr` and the offset `above`.
     fn required(&mut self, name: &'static str, above: u16) -> String {
         let written: Option<String> = self.fields.optional(name, self.reader);
         if written.is_none() && !self.reader.has_failed(&self.fields.key(name)) {
@@ -121,8 +123,8 @@ impl Ports<'_, '_> {
         written.unwrap_or_default()
     }
 
-    /// Reads the address of a port that a node may have. If the value is `true`, the address is computed from `addr`.
-    /// If the file lacks the key, the node has no such port.
+    /// Reads the address of a port that a node may have. If the value of the key `name` is `true`, computes the address
+    /// from `addr` and the offset `above`. If the file does not contain the key, the node has no such port.
     fn optional(&mut self, name: &'static str, above: u16) -> Option<String> {
         match self.fields.optional(name, self.reader)? {
             OptionalPort::None => None,
@@ -152,7 +154,7 @@ impl Ports<'_, '_> {
     }
 }
 
-/// The value of the key of a port that a node need not have.
+/// Value of a key that states a port which a node need not have.
 enum OptionalPort {
     None,
     Following,

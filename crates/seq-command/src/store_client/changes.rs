@@ -1,8 +1,8 @@
-//! Changes of a set's members, nodes and terms. Each change is requested as a dry run or with the fingerprint of the
-//! plan that it requires.
+//! Requests that change a set's members, AllocSvrs or terms. Each of them is sent either as a dry run or with the
+//! fingerprint of the plan that it requires.
 //!
-//! **Invariant:** if a response is lost, the client sends the request again with the same fingerprint. If the leader
-//! has already made the change, it responds that there was nothing to do.
+//! **Invariant:** if the response to a request is lost, the client sends the request again with the same fingerprint.
+//! If the leader has made the change already, it responds that there was nothing to do.
 
 use seq_proto::v1::node_admin_service_client::NodeAdminServiceClient as NodeAdmin;
 use seq_proto::v1::store_admin_service_client::StoreAdminServiceClient as StoreAdmin;
@@ -26,10 +26,11 @@ macro_rules! send {
 
 impl StoreClient {
     /// Returns whether the store supports dry runs. An older release does not know the field `dry_run`, so it would
-    /// make the change of a dry run. With such a store, a change is requested without a dry run and a plan.
+    /// make the change of a dry run. For such a store, the command requests the change directly, without a dry run and
+    /// without a fingerprint.
     ///
     /// # Errors
-    /// The store compares no plans, but the arguments request a dry run or require a plan.
+    /// The store supports no dry runs, but the arguments request a dry run or require a plan.
     pub async fn can_show(&mut self, args: PlanArgs) -> anyhow::Result<bool> {
         let can = self.compares_plans().await?;
         if !can && (args.dry_run || args.required.is_some()) { Err(no_plans().into()) } else { Ok(can) }
@@ -67,7 +68,8 @@ impl StoreClient {
         send!(self, self.change_limit(), StoreAdmin.raise_format, request)
     }
 
-    /// Drains a node, or ends its drain. `together` names further nodes that the same change drains.
+    /// Drains the AllocSvr `node` if `drained` is true, otherwise ends its drain. `together` names other AllocSvrs that
+    /// the same change drains.
     pub async fn drain(
         &mut self,
         node: &str,
@@ -82,8 +84,8 @@ impl StoreClient {
         send!(self, limit, NodeAdmin.drain_node, request)
     }
 
-    /// Moves sections to the AllocSvr `node`. If the name is empty, it ends earlier moves instead, so that balancing
-    /// may place the sections again.
+    /// Moves sections to the AllocSvr `node`. If `node` is empty, ends the moves that operators requested earlier for
+    /// these sections, so that balancing may place the sections.
     pub async fn move_sections(
         &mut self,
         sections: &[u32],

@@ -1,7 +1,7 @@
-//! Requests to `SeriesAdminService` of a set's leader.
+//! Requests of the gRPC service `SeriesAdminService` to the leader of a set's store.
 //!
-//! **Invariant:** if a response is lost, the client sends the request again with the same fingerprint. If the leader
-//! has already made the change, it responds that there was nothing to do.
+//! **Invariant:** if the response to a request is lost, the client sends the request again with the same fingerprint.
+//! If the leader has made the change already, it responds that there was nothing to do.
 
 use seq_proto::v1::series_admin_service_client::SeriesAdminServiceClient as SeriesAdmin;
 use seq_proto::v1::{
@@ -33,7 +33,7 @@ impl StoreClient {
         self.call(limit, async |to| SeriesAdmin::new(to).retire_series(timed(request.clone(), limit)).await).await
     }
 
-    /// Makes another set the layout writer. `to` is the set's name or its decimal id.
+    /// Hands the role of the layout writer to another set. `to` is the name of that set, or its id in decimal.
     pub async fn set_layout_writer(&mut self, to: &str, mode: Mode) -> anyhow::Result<SetLayoutWriterResponse> {
         let (dry_run, plan) = mode.fields();
         let request = SetLayoutWriterRequest { to: to.to_owned(), dry_run, plan };

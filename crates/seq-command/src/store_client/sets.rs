@@ -1,6 +1,7 @@
-//! Requests to `SetAdminService` of a set's leader.
+//! Requests of the gRPC service `SetAdminService` to the leader of a set's store.
 //!
-//! **Invariant:** a request whose response was lost may be sent again, and then gets the same response.
+//! **Invariant:** if the response to a request is lost, the client may send the request again, and the leader returns
+//! the same response.
 
 use std::time::Duration;
 
@@ -20,17 +21,17 @@ use super::{CHANGE_TIMEOUT, READ_TIMEOUT, StoreClient, refused, timed};
 use crate::exit::{Exit, Failure};
 use crate::plan::Mode;
 
-/// Timeout of the request for a migration's plan. It is long because the leader sends a request to the other set's
-/// store, which may be far away.
+/// Timeout of the request for a migration's plan. It is long because the leader of the source set's store itself sends
+/// a request to the store of the target set, which may be far away.
 const PLAN_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Reasons of refusals that concern a set and not the responding member. The client does not try another member,
-/// because every member would refuse the request for the same reason.
+/// Reasons of refusals that concern the whole set, not only the member that responds. The client does not try another
+/// member after such a refusal, because every member would refuse the request for the same reason.
 const FINAL: [Reason; 4] = [Reason::NoSet, Reason::SetUnavailable, Reason::NoCandidate, Reason::Quarantined];
 
 impl StoreClient {
-    /// Requests the store's own set, followed by the other sets that it knows. Returns `None` if the store has no set
-    /// yet. If no set file states the set's name, the client adopts the name from the response.
+    /// Requests a list of the store's own set, followed by the other sets that the store knows. Returns `None` if no
+    /// set is defined in the store yet. If the set's name is not known yet, the client adopts the name in the response.
     pub async fn sets(&mut self) -> anyhow::Result<Option<Vec<SetInfo>>> {
         let list = self.admin(READ_TIMEOUT, async |mut to| to.list_sets(ListSetsRequest {}).await).await?;
         let sets = match list {
@@ -48,8 +49,8 @@ impl StoreClient {
         Ok(Some(sets))
     }
 
-    /// Defines the set `name` of a store without a set. The set becomes part of the cluster of another set, whose
-    /// stores have the addresses `join`.
+    /// Defines the set `name` in a store that has no set. The new set joins the cluster of another set, whose StoreSvrs
+    /// have the addresses `join`.
     pub async fn create_set(&mut self, name: &str, join: Vec<String>) -> anyhow::Result<SetInfo> {
         let request = CreateSetRequest { name: name.to_owned(), join };
         let response = self.change(async |mut to, limit| to.create_set(timed(request.clone(), limit)).await).await?;
@@ -63,7 +64,7 @@ impl StoreClient {
         self.change(async |mut to, limit| to.close_set(timed(request.clone(), limit)).await).await
     }
 
-    /// Requests that this set forgets another set, with the name `name` and the id `set`.
+    /// Requests that this set forgets another set, which has the name `name` and the id `set`.
     pub async fn forget_set(&mut self, name: &str, set: u64, mode: Mode) -> anyhow::Result<ForgetSetResponse> {
         let (dry_run, plan) = mode.fields();
         let request = ForgetSetRequest { name: name.to_owned(), forget_id: set, dry_run, plan };
@@ -109,8 +110,8 @@ impl StoreClient {
         given(response.migration, "migration")
     }
 
-    /// Requests the migrations that began in this set, in the order in which they began, or only the migration with the
-    /// given id.
+    /// Requests a list of the migrations that began in this set, in the order in which they began. If `id` is given,
+    /// the list has only the migration with this id.
     pub async fn migrations(&mut self, id: Option<u64>) -> anyhow::Result<Vec<MigrationStatus>> {
         let request = ListMigrationsRequest { id: id.unwrap_or(0) };
         let response = self.admin(READ_TIMEOUT, async |mut to| to.list_migrations(request).await).await?;
@@ -128,8 +129,8 @@ impl StoreClient {
         Ok(response.map_err(|status| refusal(&status))?)
     }
 
-    /// Sends a change as [`StoreClient::admin`] does. The request's deadline is the time that remains for the command,
-    /// or the timeout of a change if it is shorter.
+    /// Sends a request for a change as [`StoreClient::admin`] does. The deadline of the request is the timeout of a
+    /// change, or the remaining time of the command if that is shorter.
     async fn change<T>(
         &mut self,
         send: impl AsyncFn(SetAdmin<Channel>, Duration) -> Result<Response<T>, Status>,
@@ -139,8 +140,8 @@ impl StoreClient {
         Ok(response.map_err(|status| refusal(&status))?)
     }
 
-    /// Sends a request as [`StoreClient::call`] does, but returns a refusal with a reason of [`FINAL`] at once, as the
-    /// inner error.
+    /// Sends a request as [`StoreClient::call`] does. But if a member refuses it for a reason in [`FINAL`], the
+    /// function returns the refusal as the inner error without trying another member.
     async fn admin<T>(
         &mut self,
         limit: Duration,

@@ -130,19 +130,19 @@ fn the_overview_begins_with_what_needs_attention() {
     check(
         &overview::page(&observation, &Seen::default()),
         expect![[r#"
-        = Overview
-        == Needs attention
-        ▲ im-a: a3 does not respond | start it again, or seqsvr node drain a3 | seqsvr node drain a3 | runbook
-        == Sets
-        561 |  numbers/s
-        0.5 |  section writes/s
-        1,122 |  numbers a write
-        0.0 s |  least lease left
-        im-a | ▲ degraded | 0..9,000,000 | 90/90 | 561 |  | 0.5 | 0.0 s |  | ▮✕
-        == Last events
-        2026-11-27T18:40:00Z | im-a | takeover | ▲ a3 (incarnation 2) was silent for 2.5 s: 45 sections (3 to 88) were taken over by a1, at most 10,000 numbers skipped for each uid
-        ○ not known: activity of a2 of im-a: no response
-    "#]],
+            = Overview
+            == Needs attention
+            ▲ im-a: a3 does not respond | start it again, or | seqsvr node drain a3 |  | runbook
+            == Sets
+            561 |  numbers/s
+            0.5 |  section writes/s
+            1,122 |  numbers a write
+            0.0 s |  least lease left
+            im-a | ▲ degraded | 0..9,000,000 | 90/90 | 561 |  | 0.5 | 0.0 s |  | ▮✕
+            == Last events
+            2026-11-27T18:40:00Z | im-a | takeover | ▲ a3 (incarnation 2) was silent for 2.5 s: 45 sections (3 to 88) were taken over by a1, at most 10,000 numbers skipped for each uid
+            ○ not known: activity of a2 of im-a: no response
+        "#]],
     );
 }
 
@@ -174,14 +174,14 @@ fn a_migration_that_does_not_move_states_why() {
     check(
         &sets::page(&observation(), &Seen::default()),
         expect![[r#"
-        = Sets and migrations
-        ▲ im-a: a3 does not respond | start it again, or seqsvr node drain a3 | seqsvr node drain a3 | runbook
-        == Sets
-        im-a | ▲ degraded | 0..9,000,000 | 90 | 0 | 0 | on | 561 |  | 0.5 | 0 | 0
-        == Migrations
-        4711 | im-a | im-<b> | open | ▓▓▓▓▓░░░░░░░░░░░░░░░ | 10/40 | 2 | 5.0/s  ETA 6 s | stuck: the target does not respond | 50..90 | seqsvr migration pause 4711
-        Migrations that ended: seqsvr migration list
-    "#]],
+            = Sets and migrations
+            ▲ im-a: a3 does not respond | start it again, or | seqsvr node drain a3 |  | runbook
+            == Sets
+            im-a | ▲ degraded | 0..9,000,000 | 90 | 0 | 0 | on | 561 |  | 0.5 | 0 | 0
+            == Migrations
+            4711 | im-a | im-<b> | open | ▓▓▓▓▓░░░░░░░░░░░░░░░ | 10/40 | 2 | 5.0/s  ETA 6 s | stuck: the target does not respond | 50..90 | seqsvr migration pause 4711
+            Migrations that ended: seqsvr migration list
+        "#]],
     );
 }
 

@@ -1,4 +1,5 @@
-//! Columns of levels, compressed with deflate, and the history that is listed from them.
+//! Columns of levels, compressed with deflate, and [`History`], the levels of selected sections that are read from
+//! them.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -10,20 +11,19 @@ use miniz_oxide::inflate::decompress_to_vec_with_limit;
 use super::Level;
 use crate::id::SectionId;
 
-/// Effort of the compression, the second lowest of 0 to 10. A higher effort takes too much time for the bytes that it
-/// saves.
+/// Compression level of deflate, from 0 to 10. A higher level would take too much time for the few bytes that it saves.
 const EFFORT: u8 = 1;
 
-/// Levels of one period.
+/// The levels of all sections in one period.
 #[derive(Debug)]
 pub(super) struct Column {
     since_ms: u64,
-    /// Binary logarithm of the sections that share a place.
+    /// Binary logarithm of the number of sections that share a place.
     shift: u32,
     /// Number of places.
     places: u32,
-    /// Compressed levels, in an allocation of their exact size. The vector from the compressor has a capacity of at
-    /// least half of the uncompressed size.
+    /// The compressed levels, in an allocation of exactly their size. They are moved out of the compressor's vector,
+    /// whose capacity is at least half of the uncompressed size.
     deflated: Box<[u8]>,
 }
 
@@ -46,11 +46,12 @@ impl Column {
     }
 }
 
-/// Columns of one layer and resolution, oldest first. Columns that are closed later are not added.
+/// The columns of one layer and resolution that were closed when [`Activity::columns`](super::Activity::columns) was
+/// called, oldest first.
 #[derive(Clone, Debug)]
 pub struct Columns(Vec<Arc<Column>>);
 
-/// Levels of sections in one period.
+/// Levels of selected sections in one period.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Levels {
     /// Begin of the period.
@@ -59,14 +60,14 @@ pub struct Levels {
     pub levels: Vec<Level>,
 }
 
-/// Columns of one layer and resolution, for some sections.
+/// Levels of selected sections in the columns of one layer and resolution.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct History {
     /// The sections with a record in one of the columns, ascending.
     pub sections: Vec<SectionId>,
     /// The columns, oldest first.
     pub columns: Vec<Levels>,
-    /// First section with a record after [`History::sections`]; `None` if there are no more.
+    /// First section with a record that comes after [`History::sections`]; `None` if no further section has a record.
     pub next: Option<SectionId>,
 }
 
@@ -75,8 +76,8 @@ impl Columns {
         Columns(columns)
     }
 
-    /// Returns the levels of up to `limit` sections with a record, from the section `first` on. The call decompresses
-    /// all columns, which takes milliseconds if the set has many sections.
+    /// Returns the levels of up to `limit` sections that have a record in any of the columns, beginning with the
+    /// section `first`. The call decompresses all columns, which takes milliseconds if the set has many sections.
     #[must_use]
     pub fn history(&self, first: SectionId, limit: usize) -> History {
         let columns: Vec<(&Column, Vec<u8>)> = self.0.iter().map(|column| (&**column, column.levels())).collect();

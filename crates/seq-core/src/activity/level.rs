@@ -1,7 +1,7 @@
 //! A rate in one byte.
 
-/// A rate per minute on a logarithmic scale with two levels for each doubling. It differs from the exact rate by at
-/// most 19 %, for rates up to 24 million per second.
+/// A rate per minute, rounded to a logarithmic scale that has two levels for each doubling of the rate. For rates up to
+/// 24 million per second, the rounded rate differs from the exact rate by at most 19 %.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Level(pub u8);
 
@@ -10,10 +10,10 @@ impl Level {
     pub const NONE: Level = Level(0);
     /// Highest level of a rate.
     pub const HIGHEST: Level = Level(62);
-    /// The rate is not known, for example because the section has another owner.
+    /// The rate is not known, for example because the section was owned by a process other than this process.
     pub const NO_RECORD: Level = Level(255);
 
-    /// Returns the level of the rate of `count` in `ms` milliseconds; `ms` is 1 or above. Level 1 stands for all rates
+    /// Returns the level for a rate of `count` per `ms` milliseconds; `ms` is 1 or above. Level 1 stands for all rates
     /// above 0 and up to 1.19 per minute.
     #[must_use]
     pub fn of(count: u64, ms: u64) -> Level {
@@ -31,7 +31,8 @@ impl Level {
         Level(self.0.min(most.0))
     }
 
-    /// Returns the rate per minute in the middle of the level; `None` for [`Level::NO_RECORD`].
+    /// Returns the rate per minute in the middle of the range for which the level stands; `None` for
+    /// [`Level::NO_RECORD`].
     #[must_use]
     pub fn a_minute(self) -> Option<u64> {
         match self.0 {
@@ -41,7 +42,7 @@ impl Level {
         }
     }
 
-    /// Returns the higher level. Every other level is higher than [`Level::NO_RECORD`].
+    /// Returns the higher of two levels. Every other level is higher than [`Level::NO_RECORD`].
     #[must_use]
     pub fn max(self, other: Level) -> Level {
         match (self, other) {

@@ -1,11 +1,11 @@
-//! The last raises of a process, from which the ceiling of a section is drawn over time, as a staircase.
+//! Ring of the last raises that a process requested. A chart of a section's ceiling over time is drawn from them.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use crate::id::{SectionId, Seq};
 
-/// Most raises that a ring keeps, of all sections together: 512 KiB.
+/// Maximum number of raises that a ring keeps for all sections together. They take 512 KiB.
 pub const MAX_RAISES: usize = 16_384;
 
 /// A raise of a ceiling that the store committed.
@@ -13,11 +13,11 @@ pub const MAX_RAISES: usize = 16_384;
 pub struct Raised {
     /// Section of the ceiling.
     pub section: SectionId,
-    /// Time from the request to the response, in microseconds.
+    /// Time from the request of the raise to its response, in microseconds.
     pub took_us: u32,
     /// Time of the request, in milliseconds since any origin.
     pub requested_ms: u64,
-    /// Ceiling before.
+    /// Ceiling before the raise.
     pub from: Seq,
     /// Committed ceiling.
     pub to: Seq,
@@ -25,7 +25,7 @@ pub struct Raised {
 
 const _: () = assert!(size_of::<Raised>() == 32);
 
-/// Ring of the last raises.
+/// Ring of the last raises of all sections, oldest first.
 #[derive(Debug, Default)]
 pub struct RaiseRing(VecDeque<Raised>);
 

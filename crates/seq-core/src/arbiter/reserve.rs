@@ -1,4 +1,4 @@
-//! Decides whether this set takes sections of another set, and which nodes of this set would own them.
+//! Decides whether this set takes sections of another set, and which nodes of this set would own these sections.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -14,7 +14,7 @@ pub enum NotReserved {
     /// The set is not defined yet.
     #[error("the set is not defined yet")]
     NoSet,
-    /// The set was restored from a backup, and must first learn from the other sets which sections they have.
+    /// The set was restored from a backup, and must first learn from the other sets which sections the other sets have.
     #[error("set {set:?} was restored and takes no sections yet")]
     InQuarantine {
         /// Name of the set.
@@ -32,7 +32,7 @@ pub enum NotReserved {
         /// Number of sections in the request.
         sections: usize,
     },
-    /// The sections are of another layout.
+    /// The request is based on a layout that differs from this set's layout.
     #[error("the layout here is {ours}, and the request is of {given}")]
     OtherLayout {
         /// Hash of the whole layout here.
@@ -49,8 +49,9 @@ pub enum NotReserved {
 }
 
 impl Plan {
-    /// Returns the nodes of this set that would own `sections` of another set, in the order of `sections`. `layout_id`
-    /// is the hash that the other set computed of its layout up to the last of these sections.
+    /// Returns the node of this set that would own each of the `sections`, which are in another set. The result is in
+    /// the order of `sections`. `layout_id` is the hash of the other set's layout up to and including the space that
+    /// contains the last of these sections.
     ///
     /// # Errors
     /// [`NotReserved`].

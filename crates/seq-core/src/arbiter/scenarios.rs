@@ -1,5 +1,5 @@
-//! Runs the scenarios of `testdata/arbiter`. They show the plans of the arbiter for a state that is changed by its
-//! proposals and by commands of AllocSvrs.
+//! Runs the scenarios in `testdata/arbiter`. They show the plans of an arbiter while the arbiter's own proposals and
+//! commands of AllocSvrs change the state.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -16,7 +16,7 @@ const NAMES: [&str; 3] = ["a1", "a2", "a3"];
 const TIMEOUTS: ArbiterTimeouts =
     ArbiterTimeouts { registration_grace: Duration::from_secs(3), stable_for: Duration::from_secs(60) };
 
-/// Sections of the set.
+/// Number of sections of the set.
 const SECTIONS: u64 = 6;
 
 #[test]
@@ -48,16 +48,16 @@ struct Scenario {
 }
 
 impl Machine for Scenario {
-    /// Carries out a command of a scenario:
+    /// Carries out one command of a scenario. The commands are:
     ///
-    /// * `clock DURATION`: time passes. `pass DURATION renew=NAME,..`: time passes in steps of a second. After each
+    /// * `clock DURATION` lets time pass. `pass DURATION renew=NAME,..` lets time pass in steps of a second; after each
     ///   step the named nodes renew, and the arbiter evaluates the state.
-    /// * `register NAME`, `renew NAME,..` or `renew NAME leaving`, `drain NAME`, `undrain NAME`: the store applies this
-    ///   command.
-    /// * `evaluate`: shows the plan. `propose`: the store applies the reassignments of the last plan.
-    /// * `transfer SECTION,..`: the owners hand these sections over, as in the last plan.
-    /// * `new-leader`: a new arbiter without observations replaces the arbiter.
-    /// * `owners`: shows the owner of each section.
+    /// * `register NAME`, `renew NAME,..`, `renew NAME leaving`, `drain NAME` and `undrain NAME` apply the command of
+    ///   this name to the state.
+    /// * `evaluate` shows the plan. `propose` applies the reassignments of the last plan to the state.
+    /// * `transfer SECTION,..` commits handovers of these sections as the last plan has them.
+    /// * `new-leader` replaces the arbiter with a new arbiter, which has no observations.
+    /// * `owners` shows the owner of each section.
     fn carry_out(&mut self, command: &Command<'_>, out: &mut String) {
         match command.name() {
             "clock" => {
@@ -136,7 +136,7 @@ impl Scenario {
         assert_eq!(self.state.apply(&renew), Answer::Renewed(Ok(())));
     }
 
-    /// Applies the plan's reassignments, even if other commands were applied since.
+    /// Applies the plan's reassignments, even if other commands were applied after the plan was made.
     fn propose(&mut self) -> String {
         let reassigns = self.plan.reassigns.clone();
         let Answer::Reassigned(outcome) = self.state.apply(&StoreCommand::Reassign(reassigns.clone())) else {

@@ -1,4 +1,4 @@
-//! Runs the scenarios of `testdata/calls`: decisions about a call that cannot be served at once.
+//! Runs the scenarios in `testdata/calls`. They show the decisions about a call that cannot be served at once.
 
 use alloc::format;
 use alloc::string::String;
@@ -71,18 +71,19 @@ struct Scenario {
 }
 
 impl Machine for Scenario {
-    /// Carries out a command of a scenario:
+    /// Carries out one command of a scenario. The commands are:
     ///
-    /// * `call hops= deadline=`: a call becomes pending, with `epoch=` if the request names an epoch. `clock DURATION`:
-    ///   time passes.
-    /// * The ownership of the section as known to the node, which is in set 1: `owned lease=holds` or `lease=over`,
-    ///   `routes owner=NODE`, `routes owner=none`, each with `expected` while a handover to the node is in progress,
-    ///   and with `epoch=`; `routes set=SET epoch=` if the section is in another set.
-    /// * `evaluate`, `watch`, `abandoned`: the node calls the function of this name, or `on_abandoned`.
-    /// * `served` or `response`: no item stays pending. `served blocked=REFUSAL` or `response refused=REFUSAL`: some
-    ///   items stay pending. `response moved=SET@EPOCH`: a node refuses, because the section moved to that set.
-    /// * `epoch callers= mine= confirmed=`: shows the epoch under which an item is served. `confirmed=` is the send
-    ///   time of the newest request to which the store has responded, relative to the time when the call became
+    /// * `call hops= deadline=` makes a call pending, with `epoch=` if the request names an epoch. `clock DURATION`
+    ///   lets time pass.
+    /// * These commands set the ownership of the section as the node, which is in set 1, knows it: `owned lease=holds`
+    ///   or `lease=over`, `routes owner=NODE` or `owner=none`, with `expected` while a handover to the node is in
+    ///   progress, and with `epoch=`; `routes set=SET epoch=` if the section is in another set.
+    /// * `evaluate`, `watch` and `abandoned` call the function of this name, or `on_abandoned`.
+    /// * `served` or `response` without an argument leaves no item pending. With `served blocked=REFUSAL` or `response
+    ///   refused=REFUSAL` some items stay pending. With `response moved=SET@EPOCH` a node refuses the items, because
+    ///   the section moved to that set.
+    /// * `epoch callers= mine= confirmed=` shows the epoch under which an item is served. `confirmed=` is the time when
+    ///   the node sent its newest request to which the store has responded, relative to the time when the call became
     ///   pending.
     fn carry_out(&mut self, command: &Command<'_>, out: &mut String) {
         match command.name() {
@@ -187,8 +188,8 @@ impl Scenario {
         format!("abandon the request to {to}{}\n", self.attempts())
     }
 
-    /// Refuses the item. After an attempt with an unknown outcome, the result states that numbers may have been
-    /// consumed.
+    /// Describes the refusal of the item. After an attempt with an unknown outcome, the refusal states that numbers may
+    /// have been consumed.
     fn refuse(&self, refusal: Refusal) -> String {
         format!("refuse: {}\n", self.unknown.refusal(SECTION, refusal))
     }

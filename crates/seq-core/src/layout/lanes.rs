@@ -1,17 +1,17 @@
-//! Lanes: the counters of a series, in sections of their own.
+//! Lanes, which are the counters of series. Lanes have sections of their own, apart from the sections of uids.
 //!
-//! A lane has an address, which is a number that the code uses like a uid to find the section and the slot of the lane,
-//! in calls between nodes, and in the copies of a handover. Every address is greater than all uids of the cluster. An
-//! address contains the section and the slot of its lane, so no search is needed to locate the lane.
+//! A lane has an address, which is a number that takes the place of a uid when the section and the slot of the lane are
+//! looked up, in calls between nodes, and in the copies of a handover. Every address is greater than all uids of the
+//! cluster. An address contains the section and the slot of its lane, so no search is needed to locate the lane.
 
 use crate::id::{LayoutId, SectionId, Seq, SlotIndex, Step, Uid};
 use crate::layout::{AppendError, fnv1a};
 use crate::limits;
 
-/// The lowest address of a lane. A layout that has uids from this number on cannot have lanes.
+/// The lowest address of a lane. A layout in which any uid is this number or above cannot have lanes.
 pub const ADDRESSES: u64 = 1 << 63;
 
-/// Bits of the slot in an address. [`limits::MAX_SECTION_SIZE`] fits.
+/// Number of bits of an address that contain the slot. [`limits::MAX_SECTION_SIZE`] slots fit.
 const SLOT_BITS: u32 = 24;
 
 const _: () = assert!(limits::MAX_SECTION_SIZE == 1 << SLOT_BITS);
@@ -26,8 +26,8 @@ pub fn address(section: SectionId, slot: SlotIndex) -> Uid {
     Uid(ADDRESSES | u64::from(section.0) << SLOT_BITS | u64::from(slot.0))
 }
 
-/// Returns the section and the slot of an address; `None` if the number is below all addresses, or its section would be
-/// above the last possible section.
+/// Returns the section and the slot of an address; `None` if the number is below all addresses, or if its section would
+/// be above the last possible section.
 #[must_use]
 pub fn locate(address: Uid) -> Option<(SectionId, SlotIndex)> {
     let offset = address.0.checked_sub(ADDRESSES)?;
@@ -45,15 +45,16 @@ pub struct Lanes {
     pub per_section: u32,
     /// The ceiling at which the sections begin. All numbers of the lanes are above it.
     pub start: Seq,
-    /// Numbers by which each restore of a backup raises the ceilings.
+    /// Distance by which each restore from a backup raises the ceilings of the sections.
     pub margin: u64,
     /// The clock that the numbers follow; `None` for numbers without gaps.
     pub clock: Option<TickClock>,
 }
 
 /// A clock that counts ticks. A tick is `time << seq_bits | seq`, where `time` is the number of units since `epoch_ms`,
-/// and `seq` is a sequence number within the unit. The numbers of a lane with a clock are ticks: its counter is the
-/// last tick that it allocated, and the ceiling of its section is the last tick that it may allocate.
+/// and `seq` is a sequence number within the unit. The numbers of a lane with a clock are ticks. The lane's counter is
+/// the last tick that was allocated from the lane, and the ceiling of the lane's section is the last tick that may be
+/// allocated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TickClock {
     /// Time 0, in milliseconds since 1970.
@@ -62,7 +63,7 @@ pub struct TickClock {
     pub unit_ms: u32,
     /// Bits of the sequence number in a unit, `0 ..= 62`.
     pub seq_bits: u8,
-    /// Time by which a raise moves the ceiling ahead of the clock, in milliseconds, 1 or above.
+    /// Time by which a raise moves the ceiling ahead of the clock, in milliseconds; 1 or above.
     pub lead_ms: u32,
 }
 
@@ -74,27 +75,28 @@ impl TickClock {
         self.ticks(unix_ms.saturating_sub(self.epoch_ms) / u64::from(self.unit_ms))
     }
 
-    /// Returns the last tick of the unit that contains the time `unix_ms`, in milliseconds since 1970, at most
-    /// [`Seq::MAX`].
+    /// Returns the last tick of the unit that contains the time `unix_ms`, in milliseconds since 1970. The result is at
+    /// most [`Seq::MAX`].
     #[must_use]
     pub fn last_tick(&self, unix_ms: u64) -> Seq {
         Seq(self.tick(unix_ms).0 | self.seq_mask()).min(Seq::MAX)
     }
 
-    /// Returns the bits of the sequence number in a tick.
+    /// Returns the mask of the bits of a tick that contain the sequence number.
     #[must_use]
     pub fn seq_mask(&self) -> u64 {
         (1 << self.seq_bits) - 1
     }
 
-    /// Returns the number of ticks in the time `lead_ms`, which is the step of raises, 1 or above.
+    /// Returns the step by which a raise moves the ceiling. It is the number of ticks in the time `lead_ms`, 1 or
+    /// above.
     #[must_use]
     pub fn lead(&self) -> Step {
         Step(self.span(self.lead_ms).0)
     }
 
-    /// Returns the highest ceiling that the store's leader proposes at the time `unix_ms` of its own clock. It is the
-    /// sum of the tick at this time, the lead, and the ticks in [`limits::MAX_CLOCK_AHEAD_MS`]. The lead and these
+    /// Returns the highest ceiling that the store's leader proposes when its own clock shows `unix_ms`. The ceiling is
+    /// the sum of the tick at this time, the lead, and the ticks in [`limits::MAX_CLOCK_AHEAD_MS`]. The lead and these
     /// ticks are rounded up to whole units, so that even a long unit is completely below the ceiling.
     #[must_use]
     pub fn clamp(&self, unix_ms: u64) -> Seq {
@@ -102,8 +104,8 @@ impl TickClock {
         Seq(self.tick(unix_ms).0.saturating_add(self.lead().0).saturating_add(margin)).min(Seq::MAX)
     }
 
-    /// Returns the time at which [`TickClock::clamp`] returns this ceiling, in milliseconds since 1970, rounded down to
-    /// a unit.
+    /// Returns the time for which [`TickClock::clamp`] returns this ceiling, in milliseconds since 1970, rounded down
+    /// to a whole unit.
     #[must_use]
     pub fn clamped_at(&self, ceiling: Seq) -> u64 {
         let margin = self.span(limits::MAX_CLOCK_AHEAD_MS).0;
@@ -111,12 +113,12 @@ impl TickClock {
         self.epoch_ms.saturating_add((tick >> self.seq_bits).saturating_mul(self.unit_ms.into()))
     }
 
-    /// Returns the ticks of a time, rounded up to units.
+    /// Returns the number of ticks in `ms` milliseconds, rounded up to whole units of time.
     fn span(&self, ms: u32) -> Seq {
         self.ticks(ms.div_ceil(self.unit_ms).into())
     }
 
-    /// Returns the number of ticks in a number of units, at most [`Seq::MAX`].
+    /// Returns the number of ticks in `units` units of time, at most [`Seq::MAX`].
     fn ticks(&self, units: u64) -> Seq {
         let ticks = u128::from(units) << self.seq_bits;
         Seq(ticks.min(Seq::MAX.0.into()) as u64)
@@ -124,8 +126,9 @@ impl TickClock {
 }
 
 impl Lanes {
-    /// Returns the restore margin of a counter with `numbers` numbers in total. It is a 1,024th of them, so that a
-    /// restore leaves most numbers of a small counter, and at most [`limits::RESTORE_MARGIN`].
+    /// Returns the distance by which a restore from a backup raises the ceiling of a counter that has `numbers` numbers
+    /// in total. It is a 1,024th of them, so that a small counter keeps most of its numbers after a restore, and at
+    /// most [`limits::RESTORE_MARGIN`].
     #[must_use]
     pub fn margin_of(numbers: u64) -> u64 {
         (numbers >> 10).min(limits::RESTORE_MARGIN)
@@ -158,8 +161,8 @@ impl Lanes {
         }
     }
 
-    /// Continues the hash of a layout with these lanes. The hashed bytes must not change, because different versions of
-    /// the program compare their hashes.
+    /// Returns the hash of these lanes and of all spaces before them; `layout` is the hash of the spaces before them.
+    /// The hashed bytes must not change, because different versions of the program compare their hashes.
     pub(super) fn hash(&self, layout: LayoutId) -> LayoutId {
         /// Kinds of spaces: 2 for lanes without a clock, 3 for lanes with a clock. Kind 1 is a space of uids.
         const PLAIN: u8 = 2;

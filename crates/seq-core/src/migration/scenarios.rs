@@ -1,5 +1,6 @@
-//! Runs the scenarios of `testdata/migration`: actions of one set's coordinator while sections move to another set. The
-//! states of both sets are real. The scenario takes the part of the owners, and carries the messages between the sets.
+//! Runs the scenarios in `testdata/migration`. They show the effects of one set's coordinator while sections move to
+//! another set. Each of the two sets has a complete [`State`]. The scenario acts as the owners, and carries the
+//! messages between the sets.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -18,7 +19,7 @@ use crate::testdata::{Command, Machine, run_all};
 const TIMEOUTS: ArbiterTimeouts =
     ArbiterTimeouts { registration_grace: Duration::from_secs(3), stable_for: Duration::from_secs(60) };
 
-/// Sections of the cluster, all of which begin in the first set.
+/// Number of sections of the cluster. All of them begin in the first set.
 const SECTIONS: u32 = 40;
 
 const SOURCE: SetId = SetId(1);
@@ -148,21 +149,20 @@ struct Scenario {
 }
 
 impl Machine for Scenario {
-    /// Carries out a command of a scenario:
+    /// Carries out one command of a scenario. The commands are:
     ///
-    /// * `clock DURATION`: time passes. `pass DURATION renew=NAME,..`: time passes in steps of a second. After each
-    ///   step the named nodes renew, and the coordinator evaluates the state. `assign`: the arbiter's proposals are
-    ///   applied.
-    /// * `start ID first=SECTION sections=NUMBER rate=NUMBER max-pause=DURATION`, `pause ID`, `resume ID`,
-    ///   `rollback ID`, `complete ID`: commands of operators.
-    /// * `evaluate`: shows the effects and the planned handovers.
-    /// * `armed` or `arm-refused`: the other set's response to the requests of the last evaluation.
-    /// * `depart SECTION`: the owner hands a planned section over.
-    /// * `arrive`: the other set commits the sections that the last evaluation sent. `end`: the other set commits the
-    ///   ends of migrations that the last evaluation sent.
-    /// * `commit`: the proposals of the last evaluation are applied.
-    /// * `new-leader`: a new coordinator and a new arbiter replace the old ones. `records`: shows the sections of the
-    ///   first set.
+    /// * `clock DURATION` lets time pass. `pass DURATION renew=NAME,..` lets time pass in steps of a second; after each
+    ///   step the named nodes renew, and the coordinator evaluates the state. `assign` applies the arbiter's proposals.
+    /// * `start ID first=SECTION sections=NUMBER rate=NUMBER max-pause=DURATION`, `pause ID`, `resume ID`, `rollback
+    ///   ID` and `complete ID` apply the command of an operator that has this name.
+    /// * `evaluate` shows the effects and the planned handovers.
+    /// * `armed` and `arm-refused` are the other set's responses to the requests of the last evaluation.
+    /// * `depart SECTION` commits the handover of a section that is planned.
+    /// * `arrive` and `end` let the other set commit the arrivals and the ends of migrations that the last evaluation
+    ///   sent.
+    /// * `commit` applies the proposals of the last evaluation to the first set.
+    /// * `new-leader` replaces the coordinator and the arbiter with new ones. `records` shows the sections of the first
+    ///   set.
     fn carry_out(&mut self, command: &Command<'_>, out: &mut String) {
         match command.name() {
             "clock" => {
@@ -263,7 +263,7 @@ impl Scenario {
         format!("{:?}\n", self.source.apply(&StoreCommand::StartMigration(start)))
     }
 
-    /// Lets the other set name its only node.
+    /// Responds to the requests to arm with the other set's only node.
     fn armed(&mut self) -> String {
         let (set, owner) = ((TARGET, Lineage(0)), (NodeId(1), Incarnation(1)));
         let mut text = String::new();

@@ -1,7 +1,8 @@
-//! Effects that an [`Owner`](super::Owner) requests from its caller, by kind.
+//! Effects that an [`Owner`](super::Owner) requests from its caller, with a type for each kind of effect.
 //!
-//! **Order matters.** The caller carries effects out in the given order: sections and routes first, then the lease. It
-//! sends requests to peers and to the store after it has carried out all other effects.
+//! **Order matters.** The caller carries the effects out in the given order, in which changes of sections and routes
+//! come before a change of the lease. It sends requests to peers and to the store after it has carried out all other
+//! effects.
 
 use alloc::vec::Vec;
 
@@ -18,15 +19,15 @@ pub type Effects = Vec<Effect>;
 pub enum Effect {
     /// Change the table of served sections, or the routes.
     Table(TableEffect),
-    /// Change the lease, but only after readers of the table see every earlier table effect.
+    /// Change the lease, but only after all readers of the table can see the table effects before this effect.
     Lease(LeaseEffect),
     /// Send a request of a handover.
     Send(HandoverRequest),
-    /// Send a renewal at once. Its response may grant a section, because a peer reported that a handover to this node
-    /// is committed.
+    /// Send a renewal at once. Either a peer reported that a handover to this node is committed, so that the response
+    /// may grant the section, or the renewal sends parts of copies to the store.
     RenewNow,
-    /// Log and count a gap: the section of the next [`TableEffect::Enter`] starts at its ceiling although the ownership
-    /// should have started from a copy.
+    /// Log and count a gap in the numbers of a section. The ownership that the next [`TableEffect::Enter`] begins
+    /// should have started from a copy, but starts at its ceiling.
     CopyLost {
         /// The section.
         section: SectionId,
@@ -40,7 +41,7 @@ pub enum Effect {
 /// A change of the served sections, or of the routes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TableEffect {
-    /// [`Owner::routes`](super::Owner::routes) is newer: publish it to the tasks that forward calls.
+    /// Publish [`Owner::routes`](super::Owner::routes), which has become newer, to the tasks that forward calls.
     Publish,
     /// Serve a section from now on.
     Enter {
@@ -50,7 +51,7 @@ pub enum TableEffect {
         epoch: Epoch,
         /// The committed ceiling.
         ceiling: Seq,
-        /// The exact values to start from; without a copy, every uid starts at the ceiling.
+        /// The exact counters to start from; `None` if every uid starts at the ceiling.
         copy: Option<SectionCopy>,
     },
     /// Stop serving the section under this ownership.
@@ -68,8 +69,8 @@ pub enum TableEffect {
         /// Epoch of the ownership.
         epoch: Epoch,
     },
-    /// Replace the frozen section by a section with the same values that is not frozen, and serve it under the same
-    /// ownership.
+    /// Replace the frozen section with a section that has the same counters and is not frozen, and serve it under the
+    /// same ownership.
     Thaw {
         /// The section.
         section: SectionId,
@@ -81,12 +82,12 @@ pub enum TableEffect {
 /// A change of the lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LeaseEffect {
-    /// The lease lasts from `sent` on.
+    /// Extend the lease, counted from `sent`.
     Extend {
-        /// Time when the request was sent to which this response belongs.
+        /// Time when the node sent the request whose response extends the lease.
         sent: Clocks,
     },
-    /// The incarnation is over.
+    /// End the lease, because the incarnation is over.
     End,
 }
 
@@ -111,13 +112,13 @@ impl From<HandoverRequest> for Effect {
 /// Reason why a copy is not used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CopyLoss {
-    /// The copy is not here.
+    /// This node does not have the copy.
     #[error("its copy is not here: it was never staged, was evicted, or the store keeps it no more")]
     Missing,
     /// The kept copy cannot be decoded.
     #[error("the copy that the store kept cannot be read")]
     Unreadable,
-    /// The copy does not fit the granted ceiling, or the section.
+    /// The copy is inconsistent with the granted ceiling, or with the section.
     #[error(transparent)]
     Misfit(#[from] CopyMisfit),
 }

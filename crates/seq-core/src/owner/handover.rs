@@ -1,15 +1,18 @@
-//! Handovers: both sides of transferring a section to another node with its exact values.
+//! Handovers, which transfer a section to another node with its exact counters. The module has both sides, the node
+//! that owns the section (the source) and the next owner (the target).
 //!
-//! A handover has these steps. The source requests that the target hold calls that arrive early (*prepare*). It freezes
-//! and copies the section, and sends the copy to the target (*stage*). Then it has the store commit the handover, and
-//! notifies the target (*activate*). Before it requests the commit, the source can undo all steps. After that, only a
-//! definite response of the store shows which node owns the section.
+//! A handover has these steps. The source requests that the target hold calls for the section that arrive early
+//! (*prepare*). It freezes and copies the section, and sends the copy to the target (*stage*). Then it requests that
+//! the store commit the handover, and after the commit it notifies the target (*activate*). Before it requests the
+//! commit, the source can undo all steps. After it has requested the commit, only a definite response of the store
+//! shows which node owns the section.
 //!
 //! **Invariant:** no request of a peer starts an ownership. The request *activate* makes the target send a renewal, and
-//! the grant in the store's response starts the ownership. The target starts from a copy only if the committed
-//! ownership names the attempt of this copy, and the copy fits the granted ceiling. Otherwise it starts at the ceiling.
-//! Because any caller may reach the port for peers, the memory that requests can make a target keep is bounded. If the
-//! source or the target dies during a handover, the arbiter assigns the section.
+//! only the grant in the store's response to the renewal starts the ownership. The target starts from a copy only if
+//! the committed ownership names the attempt to which this copy belongs, and if no number in the copy is above the
+//! granted ceiling. Otherwise it starts at the ceiling. Any caller may reach the port for peers, so the memory that
+//! requests can make a target keep is bounded. If the source or the target dies during a handover, the arbiter assigns
+//! the section.
 
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
@@ -24,21 +27,21 @@ use crate::owner::{AdoptError, CopyLoss, Session};
 use crate::route::RouteTable;
 use crate::section::{CopyMisfit, SectionCopy};
 
-/// Most sections that a node hands over at the same time. The number is limited because each of them is frozen for some
-/// milliseconds and its copy is in memory twice.
+/// Maximum number of sections that a node hands over at the same time. It is limited because each of these sections is
+/// frozen for some milliseconds and its copy is in memory twice.
 pub const MAX_OUTGOING: usize = 16;
 
-/// Most undecided handover attempts, each with its copy, that a target node keeps. A dozen sources may send so many
-/// attempts at the same time. The oldest attempt is evicted first. If an evicted attempt is committed nevertheless, its
-/// section starts at the ceiling.
+/// Maximum number of undecided handover attempts, each with its copy, that a target keeps. It is as many as a dozen
+/// sources can make at the same time. The oldest attempt is evicted first. If an evicted attempt is committed
+/// nevertheless, its section starts at the ceiling.
 pub const MAX_INCOMING: usize = 12 * MAX_OUTGOING;
 
-/// Most slots with numbers in all copies that a node keeps, which take 512 MiB. Two of the largest sections fit, or
-/// [`MAX_INCOMING`] sections of the default size. The oldest copy is evicted first.
+/// Maximum total number of slots with numbers in the copies that a target keeps. They take 512 MiB. Two of the largest
+/// sections fit, or [`MAX_INCOMING`] sections of the default size. The oldest copy is evicted first.
 pub const MAX_INCOMING_SLOTS: usize = 2 * limits::MAX_SECTION_SIZE as usize;
 
-/// Most attempts for the same section that a target keeps: the current attempt, and one attempt that was undone or
-/// forged.
+/// Maximum number of attempts for the same section that a target keeps. There may be the current attempt, and one
+/// attempt that its source has undone or that is forged.
 const MAX_ATTEMPTS: usize = 2;
 
 /// An attempt to hand a section over.
@@ -54,9 +57,9 @@ pub struct Handover {
     pub to: NodeId,
     /// The target's incarnation.
     pub incarnation: Incarnation,
-    /// Number of the attempt: unique within the source's process, and hard to guess.
+    /// Number of the attempt, which is unique within the source's process and hard to guess.
     pub handover_id: HandoverId,
-    /// The departure if the target is in another set; `None` if the target is in this set.
+    /// Target set and migration if the target is in another set; `None` if the target is in this set.
     pub departure: Option<Arc<Departure>>,
 }
 
@@ -71,17 +74,18 @@ impl Handover {
 /// A request of the source's side, to the target or to the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HandoverRequest {
-    /// Request that the target hold calls that arrive early. The response goes to [`Owner::on_prepared`].
+    /// Request that the target hold calls for the section that arrive early. The response goes to
+    /// [`Owner::on_prepared`].
     Prepare(Handover),
     /// Freeze the section, copy it, and send the copy to the target. The response goes to [`Owner::on_staged`].
     Stage(Handover),
-    /// Have this set's store commit the handover. The response goes to [`Owner::on_committed`].
+    /// Request that this set's store commit the handover. The response goes to [`Owner::on_committed`].
     Commit(Handover),
     /// Notify the target that the store committed the handover.
     Activate(Handover),
 }
 
-/// The offer of a section to a target, under the next ownership.
+/// An attempt to hand a section over, as the source describes it in its requests to the target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HandoverOffer {
     /// The section.
@@ -90,9 +94,9 @@ pub struct HandoverOffer {
     pub epoch: Epoch,
     /// Number of the attempt.
     pub handover_id: HandoverId,
-    /// The target's incarnation for which the offer is.
+    /// The incarnation of the target to which the section is offered.
     pub incarnation: Incarnation,
-    /// The set that the section departs from; `SetId(0)` for the target's own set.
+    /// The set from which the section departs; `SetId(0)` if source and target are in the same set.
     pub from_set: SetId,
 }
 
@@ -126,7 +130,7 @@ pub enum OfferRefusal {
         /// The section.
         section: SectionId,
     },
-    /// The epoch in the offer does not follow directly on the section's newest epoch known to this node.
+    /// The epoch in the offer is not the next epoch after the section's newest epoch that this node knows.
     #[error("section {section} is at epoch {known} here, and epoch {given} was offered, which does not come next")]
     UnknownEpoch {
         /// The section.
@@ -150,19 +154,20 @@ pub enum OfferRefusal {
 #[expect(clippy::large_enum_variant, reason = "there is one for each handover, and it is moved once")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Commit {
-    /// The target owns the section; the update came with the response.
+    /// The handover is committed, so the target owns the section. The value is the ownership update in the store's
+    /// response.
     Made(OwnershipUpdate),
-    /// Refused permanently, because the target's incarnation is over, the migration has ended, or the other set takes
-    /// no more sections. The source still owns the section.
+    /// The store refused the handover permanently, because the target's incarnation is over, the migration has ended,
+    /// or the other set takes no more sections. The source still owns the section.
     Refused,
-    /// Refused for a reason that may pass, because the store does not know the migration or the lineage yet. A repeat
-    /// of the request may be in flight and could be committed later, so the section must not be served again under this
-    /// ownership. The source gives the ownership up. The next ownership starts at the ceiling, and because of its
-    /// higher epoch the store refuses every repeat.
+    /// The store refused the handover for a reason that may pass, because it does not know the migration or the lineage
+    /// yet. A repeat of the request may be in flight and could be committed later, so the section must not be served
+    /// again under this ownership. The source gives the ownership up. The next ownership starts at the ceiling, and
+    /// because of its higher epoch the store refuses every repeat.
     Inconclusive,
-    /// Refused, because the source no longer owns the section.
+    /// The store refused the handover, because the source no longer owns the section.
     Lost,
-    /// No response: the handover may be committed.
+    /// The store did not respond, so the handover may be committed.
     Unknown,
 }
 
@@ -177,7 +182,7 @@ enum Phase {
 #[derive(Debug, Default)]
 pub(super) struct Outgoing {
     handovers: BTreeMap<SectionId, (Handover, Phase)>,
-    /// Attempts so far, counted across incarnations.
+    /// Number of attempts so far in all incarnations of the process.
     attempts: u64,
     /// Secret from which the numbers of attempts are drawn.
     secret: u64,
@@ -188,7 +193,7 @@ impl Outgoing {
         Outgoing { secret, ..Outgoing::default() }
     }
 
-    /// Returns the number of the next attempt: splitmix64 of a counter that starts at the secret.
+    /// Returns the number of the next attempt. It is computed by splitmix64 from a counter that starts at the secret.
     fn next_attempt(&mut self) -> HandoverId {
         self.attempts += 1;
         let counter = self.secret.wrapping_add(self.attempts.wrapping_mul(0x9e37_79b9_7f4a_7c15));
@@ -248,8 +253,8 @@ impl Expected {
 }
 
 impl Incoming {
-    /// Removes and returns the copy of exactly this attempt, if it is here and fits the ceiling. All other attempts for
-    /// the section are removed too, because they are past.
+    /// Removes and returns the copy of exactly this attempt, if this node has the copy and no number in it is above the
+    /// ceiling. All other attempts for the section are removed too, because they are past.
     pub(super) fn take(
         &mut self,
         section: SectionId,
@@ -267,13 +272,13 @@ impl Incoming {
         Ok(copy)
     }
 
-    /// Forgets each attempt whose section is already at the epoch of the attempt, or at a later epoch, in the routes.
+    /// Forgets each attempt whose epoch is not above the epoch that the section has in `routes`.
     pub(super) fn forget_past(&mut self, routes: &RouteTable) {
         self.expected.retain(|expected| routes.get(expected.section).is_some_and(|at| at.epoch < expected.epoch));
     }
 
-    /// Expects an attempt. Up to [`MAX_ATTEMPTS`] attempts for the same section are kept, because the store decides
-    /// which of them is committed.
+    /// Notes that this node is the target of an attempt. Up to [`MAX_ATTEMPTS`] attempts for the same section are kept,
+    /// because the store decides which of them is committed.
     fn expect(&mut self, offer: &HandoverOffer) {
         let HandoverOffer { section, epoch, handover_id, .. } = *offer;
         if self.expected.iter().any(|expected| expected.is(section, epoch, handover_id)) {
@@ -289,7 +294,7 @@ impl Incoming {
         self.expected.push(Expected { section, epoch, handover_id, staged: None });
     }
 
-    /// Keeps the copy of an attempt. The first copy of an attempt stays.
+    /// Keeps the copy of an attempt, unless this node already has a copy of the same attempt.
     fn stage(&mut self, offer: &HandoverOffer, copy: SectionCopy, highest: Seq) {
         let HandoverOffer { section, epoch, handover_id, .. } = *offer;
         let same = |expected: &Expected| expected.is(section, epoch, handover_id);
@@ -331,8 +336,8 @@ impl Owner {
         effects.push(HandoverRequest::Prepare(handover).into());
     }
 
-    /// Continues after the target responded to [`HandoverRequest::Prepare`]. `accepted` is whether the target expects
-    /// the section. If there was no response, it is false.
+    /// Continues after the target responded to [`HandoverRequest::Prepare`]. `accepted` is whether the target holds
+    /// calls for the section from now on; false if the target did not respond.
     pub fn on_prepared(&mut self, handover: &Handover, accepted: bool, effects: &mut Effects) {
         if !self.outgoing.is(handover, Phase::Preparing) {
             return;
@@ -346,8 +351,9 @@ impl Owner {
     }
 
     /// Continues after the target responded to [`HandoverRequest::Stage`]. `accepted` is whether the target keeps the
-    /// copy. If there was no response, it is false. If it is false, the section is thawed. This is safe because the
-    /// commit was not requested yet, so this attempt will never be committed, even if the target has its copy.
+    /// copy; false if the target did not respond. If `accepted` is false, the section is thawed. This is safe because
+    /// the source has not requested the commit, so this attempt will never be committed, even if the target has its
+    /// copy.
     pub fn on_staged(&mut self, handover: &Handover, accepted: bool, effects: &mut Effects) {
         if !self.outgoing.is(handover, Phase::Staging) {
             return;
@@ -360,7 +366,7 @@ impl Owner {
         }
     }
 
-    /// Continues with the outcome of the request to commit that was sent at `sent`.
+    /// Continues with `commit`, the outcome of the request to commit the handover that was sent at `sent`.
     ///
     /// # Errors
     /// [`AdoptError`] if the handover is committed, but the ownership update in the response cannot be adopted.
@@ -395,8 +401,8 @@ impl Owner {
         effects.push(TableEffect::Thaw { section: handover.section, epoch: handover.epoch }.into());
     }
 
-    /// Expects an offered section, as the target of the handover. Calls for the section that arrive early then wait
-    /// here.
+    /// Handles the request *prepare* as the target of a handover. If this node accepts the offer, calls for the section
+    /// that arrive here wait from now on, because this node may soon own the section.
     ///
     /// # Errors
     /// [`OfferRefusal`].
@@ -406,7 +412,8 @@ impl Owner {
         Ok(())
     }
 
-    /// Keeps the copy of an offered section, as the target of the handover, until the handover is committed.
+    /// Handles the request *stage* as the target of a handover. If this node accepts the offer, it keeps the copy of
+    /// the section until the handover is committed.
     ///
     /// # Errors
     /// [`OfferRefusal`].
@@ -420,8 +427,9 @@ impl Owner {
         Ok(())
     }
 
-    /// Requests a renewal, as the target of the handover, because a peer reports that the handover is committed. The
-    /// ownership starts only with the grant in the store's response, not with the peer's report.
+    /// Handles the request *activate* as the target of a handover, and requests a renewal by [`Effect::RenewNow`]. The
+    /// request reports that the handover is committed, but the ownership starts only with the grant in the store's
+    /// response to the renewal.
     ///
     /// # Errors
     /// [`OfferRefusal`].
@@ -439,14 +447,14 @@ impl Owner {
         matches!(self.check_epoch(offer), Err(OfferRefusal::Past { .. } | OfferRefusal::OtherIncarnation { .. }))
     }
 
-    /// Returns whether a section may be on its way to this node.
+    /// Returns whether a section may be on its way to this node, by a handover or as a copy from the store.
     #[must_use]
     pub fn expects(&self, section: SectionId) -> bool {
         let offered = self.incoming.expected.iter().any(|expected| expected.section == section);
         offered || self.releases.is_arriving(section)
     }
 
-    /// Checks whether this node may accept an offer, before it receives the copy.
+    /// Checks whether this node, as the target of a handover, may accept an offer, before it receives the copy.
     ///
     /// # Errors
     /// [`OfferRefusal`].

@@ -1,35 +1,35 @@
-//! Decides how the source of a handover continues after the store refused to commit it.
+//! Decides how the source of a handover continues after the store refused to commit the handover.
 //!
-//! **Invariant:** a section is thawed only after a refusal that every repeat of the request would get too. A repeat may
-//! be in flight, and if it were committed after the thaw, the section would have two owners.
+//! **Invariant:** a section is thawed only after a refusal that every repeat of the same request would get too. A
+//! repeat may be in flight, and if the store committed it after the thaw, the section would have two owners.
 
 use super::handover::Commit;
 use crate::id::{Incarnation, NodeId};
 use crate::state::{CommandRefusal, SetRefusal};
 
-/// The meaning of a refused commit for its source.
+/// The meaning of a refused commit for the source of the handover.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RefusedCommit {
     /// The source's own incarnation is over.
     SessionOver,
-    /// The target's incarnation is over or about to exit, so every repeat will be refused too.
+    /// The target's incarnation is over or about to exit, so the store will also refuse every repeat of the request.
     TargetGone {
         /// The target's newest incarnation; 0 if the store knows no such node.
         current: Incarnation,
     },
-    /// Every repeat will be refused too.
+    /// The store will also refuse every repeat of the request.
     Permanent,
     /// A later entry of the log may lift the refusal.
     Inconclusive,
     /// The source does not own the section any more.
     NotOwned,
-    /// The log did not decide on the handover.
+    /// The store neither committed nor refused the handover in its log.
     Undecided,
 }
 
 impl RefusedCommit {
-    /// Returns the meaning of a refusal. `target` is the next owner in this set; `None` for a departure, whose target
-    /// this log does not know.
+    /// Returns the meaning of a refusal. `target` is the next owner if it is in this set. It is `None` if the section
+    /// departs to another set, because this set's log does not know that set's nodes.
     #[must_use]
     pub fn of(refusal: &CommandRefusal, target: Option<NodeId>) -> RefusedCommit {
         match refusal {

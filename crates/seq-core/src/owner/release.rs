@@ -1,13 +1,15 @@
-//! Orderly ends of ownerships, and ownerships that continue them from exact copies.
+//! Releases of sections by a node that exits, and the starts of the next ownerships from exact copies. The store keeps
+//! the copies in between.
 //!
-//! If a node is about to exit and no other node can take its sections, it freezes the sections a few at a time. It
-//! sends the copy of each section to the store in parts, which are in its renewals. The renewal with the last part of a
-//! copy also releases the section. A section that was frozen for its release is never thawed, because the store may
-//! already have its copy. The grant of such a section to its next owner is marked, see [`Grant::copied`]. The next
-//! owner starts the section when a response of the store has the copy. Until then calls for the section wait.
+//! If a node is about to exit and no other node can take its sections, it freezes the sections a few at a time. Its
+//! renewals carry the copy of each section to the store in parts. The renewal with the last part of a copy also
+//! releases the section. A section that was frozen for its release is never thawed, because the store may already have
+//! its copy. The grant of such a section to its next owner is marked, see [`Grant::copied`]. The next owner starts the
+//! section when a response of the store has the copy. Until then calls for the section wait.
 //!
-//! **Invariant:** an ownership starts from a kept copy only if the store grants it that copy, and only once, because an
-//! ownership is never entered twice. Without a copy that fits, the ownership starts at the ceiling.
+//! **Invariant:** an ownership starts from a kept copy only if the store grants the ownership this copy, and only once,
+//! because a section never enters twice under the same ownership. If the copy is missing or unusable, the ownership
+//! starts at the ceiling.
 
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
@@ -19,11 +21,11 @@ use crate::limits;
 use crate::section::{CopyMisfit, SectionCopy};
 use crate::state::CopyPart;
 
-/// Most sections that are frozen for their release at the same time. The number is limited because their copies are in
-/// memory and their callers wait.
+/// Maximum number of sections that are frozen for their release at the same time. It is limited because the copies of
+/// these sections are in memory and their callers wait.
 const MAX_PARTING: usize = 64;
 
-/// Most ownerships that one renewal can note as started from their copies.
+/// Maximum number of ownerships that one renewal can note as started from their kept copies.
 const MAX_TAKEN: usize = 256;
 
 /// A copy that the store keeps for an ownership of this node.
@@ -35,18 +37,20 @@ pub struct GrantedCopy {
     pub epoch: Epoch,
     /// The highest number in the copy.
     pub highest: Seq,
-    /// The encoded copy; if empty, every uid starts at the highest number.
+    /// The encoded copy. If it is empty, every uid starts at the highest number.
     pub bytes: Arc<Vec<u8>>,
 }
 
-/// Sections whose copies are on their way to the store, or from the store.
+/// Sections whose copies are on their way from this node to the store, or from the store to this node.
 #[derive(Debug, Default)]
 pub(super) struct Releases {
     /// Sections that are frozen permanently, and still owned here.
     parting: BTreeMap<SectionId, Parting>,
-    /// Grants whose copies are not here yet, each with the store's revision in the response that had the grant.
+    /// Grants whose copies this node does not have yet, each with the store's revision in the response that had the
+    /// grant.
     arriving: BTreeMap<SectionId, (Grant, Revision)>,
-    /// Ownerships that started from their copies, while the store still keeps these copies.
+    /// Ownerships that started from their kept copies, while the store still keeps these copies because no renewal has
+    /// noted the start.
     taken: BTreeMap<SectionId, Epoch>,
 }
 
@@ -75,7 +79,8 @@ impl Releases {
         self.arriving.contains_key(&section)
     }
 
-    /// Returns whether the next response of the store may start a section, or end an ownership.
+    /// Returns whether the next response of the store may bring a copy from which a section starts, or confirm the
+    /// release of a section.
     pub(super) fn expects_update(&self) -> bool {
         !self.parting.is_empty() || !self.arriving.is_empty() || !self.taken.is_empty()
     }
@@ -88,12 +93,14 @@ impl Releases {
         self.parting.remove(&section);
     }
 
-    /// Forgets grants of ownerships for which `is_past` returns true, because a newer route has another ownership.
+    /// Forgets the grants that still wait for a copy and for whose ownership `is_past` returns true, because a newer
+    /// route has another ownership.
     pub(super) fn forget_past(&mut self, is_past: impl Fn(SectionId, Epoch) -> bool) {
         self.arriving.retain(|section, (grant, _)| !is_past(*section, grant.epoch));
     }
 
-    /// Returns the parts to send next, and the ownerships that end once the store has these parts.
+    /// Returns the parts of copies to send in the next renewal, and the ownerships whose copies the store has
+    /// completely after this renewal.
     pub(super) fn parts(&self) -> (Vec<CopyPart>, Vec<(SectionId, Epoch)>) {
         let (mut parts, mut complete, mut room) = (Vec::new(), Vec::new(), limits::MAX_COPY_PART_BYTES);
         for (&section, parting) in &self.parting {
@@ -141,8 +148,8 @@ impl Releases {
 }
 
 impl Owner {
-    /// Freezes owned sections for their release, because no other node can take them. At most [`MAX_PARTING`] sections
-    /// are frozen at the same time.
+    /// Adds effects that freeze owned sections for their release, because no other node can take them. At most
+    /// [`MAX_PARTING`] sections are frozen at the same time.
     pub(super) fn part(&mut self, effects: &mut Effects) {
         let room = MAX_PARTING - self.releases.parting.len().min(MAX_PARTING);
         let idle =
@@ -169,14 +176,14 @@ impl Owner {
         parting.copy = Some(if bytes.len() <= limits::MAX_KEPT_COPY_BYTES { bytes } else { Vec::new() });
     }
 
-    /// Keeps a grant until its copy arrives.
+    /// Keeps a grant until a response of the store has its copy.
     pub(super) fn await_copy(&mut self, grant: &Grant, revision: Revision) {
         self.releases.arriving.insert(grant.section, (*grant, revision));
     }
 
-    /// Starts the granted sections whose copies are in a response. `revision` is the revision of the response. If the
-    /// response has no copies, the store keeps none for this node, and all waiting sections that were granted up to
-    /// this revision start at their ceilings.
+    /// Starts the granted sections whose copies are in `copies`, which are from a response of the store. `revision` is
+    /// the revision of the response. If `copies` is empty, the store keeps no copies for this node, so all waiting
+    /// sections that were granted up to this revision start at their ceilings.
     pub(super) fn start_from_copies(&mut self, copies: &[GrantedCopy], revision: Revision, effects: &mut Effects) {
         for copy in copies {
             let is_of = |(grant, _): &&(Grant, Revision)| grant.epoch == copy.epoch;

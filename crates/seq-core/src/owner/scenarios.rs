@@ -1,5 +1,5 @@
-//! Runs the scenarios of `testdata/owner`: decisions of the [`Owner`] of an AllocSvr, with the lease that the AllocSvr
-//! keeps.
+//! Runs the scenarios in `testdata/owner`. They show the decisions of the [`Owner`] of an AllocSvr, and the lease that
+//! the AllocSvr keeps.
 //!
 //! The node's set has four sections of 100 uids. All clocks of the node run at the same rate, from zero.
 
@@ -38,28 +38,29 @@ struct Scenario {
     now: Duration,
     /// The last renewal, and the time when it was sent.
     renewal: Option<(Renewal, Clocks)>,
-    /// The attempts of handovers from this node, each with the time when its last request was sent.
+    /// The handover attempts of this node as a source, each with the time when its last request was sent.
     attempts: Vec<(Handover, Clocks)>,
 }
 
 impl Machine for Scenario {
-    /// Carries out a command of a scenario:
+    /// Carries out one command of a scenario. The commands are:
     ///
-    /// * `clock DURATION`: time passes.
-    /// * `registered node= incarnation=`, `session-over`, `leaving`, `withdrawn`, `reachable`: the event of this name.
-    ///   `restarted`: another process without state replaces the process.
-    /// * `renew`: a renewal is sent; `renewed UPDATE`: its response. `raised OWNERSHIP sent= UPDATE`, `raise-failed
-    ///   OWNERSHIP`, `lost OWNERSHIP`: responses to a raise. `peer-routes ROUTES`.
-    /// * An UPDATE is ROUTES, `grants=SECTION@EPOCH:CEILING[:ATTEMPT],..`, `planned=SECTION@EPOCH->NODE/INCARNATION,..`
-    ///   and `no-other-candidate`; with `to-set=` the planned handovers go to nodes of that set. ROUTES are `version=`,
-    ///   `base=` unless they are the whole table, and `routes=SECTION:NODE@EPOCH,..`, where NODE is `none`, or `set2`
-    ///   for a section that is in another set.
-    /// * As a source, a response in the last attempt, or in the attempt `attempt=`: `prepare-accepted`,
-    ///   `prepare-refused`, `copy-staged`, `copy-refused`, `commit made UPDATE`, `commit unknown`,
+    /// * `clock DURATION` lets time pass.
+    /// * `registered node= incarnation=`, `session-over`, `leaving`, `withdrawn` and `reachable` are the events of
+    ///   these names. `restarted` replaces the process with another process, which has no state.
+    /// * `renew` sends a renewal, and `renewed UPDATE` is its response. `raised OWNERSHIP sent= UPDATE`, `raise-failed
+    ///   OWNERSHIP` and `lost OWNERSHIP` are responses to a raise. `peer-routes ROUTES` are routes from a peer.
+    /// * An UPDATE consists of ROUTES, `grants=SECTION@EPOCH:CEILING[:ATTEMPT],..`,
+    ///   `planned=SECTION@EPOCH->NODE/INCARNATION,..` and `no-other-candidate`; with `to-set=` the planned handovers go
+    ///   to nodes of that set. ROUTES consist of `version=`, `base=` unless they are the whole table, and
+    ///   `routes=SECTION:NODE@EPOCH,..`, where NODE is `none`, or `set2` for a section that is in another set.
+    /// * If the node is the source, these commands are responses in the last attempt, or in the attempt `attempt=`:
+    ///   `prepare-accepted`, `prepare-refused`, `copy-staged`, `copy-refused`, `commit made UPDATE`, `commit unknown`,
     ///   `commit target-gone`, `commit migration-over`, `commit unknown-migration`, `commit lost`.
-    /// * As a target, a request of a source: `prepare OWNERSHIP attempt= incarnation=`, with `from-set=` if the section
-    ///   comes from another set; `stage` has the same arguments and `copy=SLOT:NUMBER,..`; `activate`.
-    /// * `owns`: shows the served sections.
+    /// * If the node is the target, these commands are requests of a source: `prepare OWNERSHIP attempt= incarnation=`,
+    ///   with `from-set=` if the section comes from another set; `stage` with the same arguments and
+    ///   `copy=SLOT:NUMBER,..`; `activate`.
+    /// * `owns` shows the served sections.
     fn carry_out(&mut self, command: &Command<'_>, out: &mut String) {
         let mut effects = Effects::new();
         let result = match command.name() {
@@ -115,7 +116,7 @@ impl Scenario {
         clocks(self.now)
     }
 
-    /// Carries out a command that is neither a response nor an offer of a handover.
+    /// Carries out a command other than a response or a request of a handover.
     fn notified(&mut self, command: &Command<'_>, effects: &mut Effects) -> Result<(), AdoptError> {
         let now = self.clocks();
         match command.name() {
@@ -151,7 +152,7 @@ impl Scenario {
         Ok(())
     }
 
-    /// Carries out the response to a request that this node sent for a handover.
+    /// Carries out the response to a request that this node, as a source, sent for a handover.
     fn responded(&mut self, command: &Command<'_>, effects: &mut Effects) -> Result<(), AdoptError> {
         let attempt = command.find::<u32>("attempt").map_or(self.attempts.len(), |number| number as usize);
         let found = attempt.checked_sub(1).and_then(|index| self.attempts.get(index));
@@ -248,7 +249,8 @@ impl Scenario {
         }
     }
 
-    /// Carries out an effect as an AllocSvr does: changes the lease, and notes the sent requests.
+    /// Carries out an effect as an AllocSvr does, with changes of the lease and notes of the sent requests, and returns
+    /// its description.
     fn carry_out_effect(&mut self, effect: &Effect) -> String {
         match effect {
             Effect::Table(effect) => self.describe_table(effect),

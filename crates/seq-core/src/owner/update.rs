@@ -10,16 +10,17 @@ use crate::id::{Epoch, RouteVersion, SectionId};
 use crate::limits;
 use crate::state::{KeptCopy, Residence, State};
 
-/// Most handovers in one update to a node that is not draining. A few for each renewal are hardly noticed by callers. A
-/// draining node gets as many handovers as it can make at the same time.
+/// Maximum number of handovers inside the set in one update to a node that is not draining. Callers hardly notice a few
+/// handovers for each renewal. A draining node gets as many handovers as it can make at the same time.
 const MAX_HANDOVERS_TO_REBALANCE: usize = 2;
 
-/// Most handovers to another set in one update. Each of them waits for the stores of both sets while its section is
-/// frozen, so each section would be frozen for longer if there were more handovers at the same time.
+/// Maximum number of handovers to other sets in one update. During each of them the section is frozen until the stores
+/// of both sets have made a commit, so each section would be frozen for longer if there were more of these handovers at
+/// the same time.
 const MAX_DEPARTURES: usize = 4;
 
-/// Returns the first kept copies from which ownerships of an incarnation start. There is at least one, if any is kept,
-/// and there are more as long as all together stay below [`limits::MAX_GRANTED_COPY_BYTES`].
+/// Returns the first of the kept copies from which the ownerships of an incarnation start. If there are any, returns at
+/// least one copy, and more copies only as long as all of them together stay below [`limits::MAX_GRANTED_COPY_BYTES`].
 fn granted_copies(state: &State, session: Session) -> Vec<GrantedCopy> {
     let mut bytes = 0;
     let copies = state.copies_for(session.node, session.incarnation).take_while(|(_, _, kept)| {
@@ -38,12 +39,12 @@ fn granted_copies(state: &State, session: Session) -> Vec<GrantedCopy> {
 }
 
 impl OwnershipUpdate {
-    /// Returns the update for an incarnation that knows the routes up to version `since`. It has the newer routes, the
-    /// sections in these routes that the incarnation owns, and the handovers that the incarnation should make according
-    /// to the arbiter's plan and the coordinator's `departures`.
+    /// Returns the update for an incarnation that knows the routes up to version `since`. The update has the newer
+    /// routes, the sections in these routes that the incarnation owns, and the handovers that the incarnation should
+    /// make according to the arbiter's plan and the coordinator's `departures`.
     ///
-    /// Returns `None` if the incarnation is over. This can happen even after its request was applied, because the next
-    /// incarnation may have begun before the state is read for the response.
+    /// Returns `None` if the incarnation is over. An incarnation can be over even after the store applied its request,
+    /// because the next incarnation may begin before the store reads the state for the response.
     #[must_use]
     pub fn of(
         state: &State,

@@ -37,7 +37,7 @@ fn table(version: u64, runs: Vec<RouteRun>) -> RouteTable {
     RouteTable::from_whole(&update(0, version, runs)).unwrap()
 }
 
-/// Adopts an update that must not be adopted, and checks that the table is unchanged.
+/// Passes `update` to a table that must not adopt it, and checks that the table is unchanged.
 fn check_unchanged(update: &RouteUpdate, expected: Adopted) {
     let mut table = table(5, vec![run(0, 6, 1), run(6, 6, 3)]);
     let before = table.clone();
@@ -71,7 +71,8 @@ fn an_update_of_another_set_or_layout_is_not_adopted() {
     check_unchanged(&RouteUpdate { layout, ..update(5, 6, vec![]) }, Adopted::Mismatch);
 }
 
-/// A series is appended between two versions, also past the end of a chunk. The layout never gets shorter again.
+/// Checks the layout after a series is appended between two versions of the table, even past the end of a chunk. The
+/// layout never gets shorter afterwards.
 #[test]
 fn a_longer_layout_is_adopted_with_the_routes_of_its_sections() {
     let lanes = |sections| Lanes { count: sections, per_section: 1, start: Seq(0), margin: 1, clock: None };
@@ -88,7 +89,7 @@ fn a_longer_layout_is_adopted_with_the_routes_of_its_sections() {
         assert_eq!(table.adopt(&update(0, 6, vec![run(0, SECTIONS, 3)])), Adopted::NotNewer);
         assert_eq!(table.adopt(&update(6, 7, vec![run(0, SECTIONS, 3)])), Adopted::Mismatch, "a shorter layout");
         assert_eq!(table, before);
-        // Whoever has only the version before gets both from the table.
+        // A table of the previous version gets both from this table.
         let mut other = self::table(5, vec![run(0, SECTIONS, 1)]);
         assert_eq!(other.adopt(&table.since(RouteVersion(5)).unwrap()), Adopted::Newer);
         assert_eq!(other, table);
@@ -119,7 +120,8 @@ fn a_delta_without_a_known_node_is_not_adopted() {
     check_unchanged(&gone, Adopted::Mismatch);
 }
 
-/// A restored set begins without nodes: nodes that still run hold a table with all of the earlier nodes.
+/// A restored set begins without nodes, while AllocSvr processes that still run have a table with the nodes from before
+/// the restore.
 #[test]
 fn a_whole_table_replaces_one_with_nodes_that_are_gone() {
     let mut table = table(5, vec![run(0, 6, 1), run(6, 6, 3)]);
@@ -171,8 +173,8 @@ fn routes(table: &RouteTable) -> Vec<Route> {
 }
 
 proptest! {
-    /// Checks that a table holds the routes of its version and never goes back, with any order of updates between any
-    /// tables.
+    /// Checks that a table has the routes of its version and never goes back, if the tables send updates to each other
+    /// in any order.
     #[test]
     fn a_table_is_always_some_version_of_the_truth(ops in ops()) {
         let mut tables = vec![table(1, vec![]); 4];

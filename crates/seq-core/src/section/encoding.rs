@@ -1,12 +1,12 @@
-//! Encodes the copy of a section as bytes, which the store keeps. Each number has a variable length of 7 bits a byte,
-//! the lowest bits first (LEB128).
+//! Encodes a [`SectionCopy`] as the bytes that the store keeps for the section's next owner. Each number is encoded as
+//! LEB128: 7 bits in each byte, the lowest bits first.
 //!
 //! ```text
 //! copy   base; for each touched slot, in order: number of untouched slots between it and the touched slot before it;
 //!        twice its distance, plus 1 if the uid was advanced and took no number since
 //! ```
 //!
-//! A slot next to a touched slot takes two bytes if its distance is at most 63.
+//! A touched slot that directly follows another touched slot takes two bytes if its distance is at most 63.
 
 use alloc::vec::Vec;
 
@@ -17,7 +17,7 @@ use crate::id::{Seq, SlotIndex};
 const MAX_NUMBER_BYTES: usize = 10;
 
 impl SectionCopy {
-    /// Creates the copy of a section in which no uid has a number of its own, so that all uids continue after
+    /// Creates a copy with the base `highest` and no touched slots, so that all uids of the section continue after
     /// `highest`.
     #[must_use]
     pub fn above(highest: Seq) -> SectionCopy {
@@ -39,8 +39,8 @@ impl SectionCopy {
         bytes
     }
 
-    /// Decodes a copy; `None` if the bytes encode no copy. Does not check whether the copy fits a section, which
-    /// [`SectionCopy::check`] does.
+    /// Decodes a copy; `None` if the bytes are not the encoding of a copy. [`SectionCopy::check`] checks whether a
+    /// decoded copy fits a section.
     #[must_use]
     pub fn decode(mut bytes: &[u8]) -> Option<SectionCopy> {
         let base = Seq(read(&mut bytes)?);

@@ -1,13 +1,16 @@
-//! Sums of a section's slots, from which statistics are computed, so that an allocation need not count anything.
+//! Sums over the slots of a section. Statistics are computed from these sums, so that an allocation need not update any
+//! counter for statistics.
 //!
 //! A slot holds the distance of its uid from the base. In a section of counters, the sum of the distances is therefore
-//! the count of all numbers that were allocated or skipped since the base, including the numbers in the copy from which
-//! the ownership started. [`Section::numbers`] subtracts the sum of that copy and the numbers that this ownership
-//! skipped, which [`Section::skipped`] counts. A tally reads the slots one after another while other threads take
-//! numbers, so its sum is between the true sums before and after the tally, and is exact for a frozen section.
+//! the count of all numbers above the base that were allocated or skipped. It includes the numbers of earlier owners if
+//! the ownership started from a copy. To count only the numbers that this ownership allocated, [`Section::numbers`]
+//! subtracts the sum of that copy, and the numbers that this ownership skipped ([`Section::skipped`]).
 //!
-//! In a section of [ticks](Section::in_ticks), a distance is a time. The sum of times has no meaning, and only
-//! [`Tally::highest`] and [`Tally::touched`] can be used there.
+//! A tally reads the slots one after another while other threads take numbers. So its sum is at least the true sum at
+//! the start of the tally, and at most the true sum at its end. It is exact for a frozen section.
+//!
+//! In a section of [ticks](Section::in_ticks), a distance stands for a time, so the sum of the distances has no meaning
+//! there. The other fields of a [`Tally`] can be used.
 
 use alloc::boxed::Box;
 use core::ops::Range;
@@ -16,7 +19,7 @@ use super::{Section, SectionCopy};
 use crate::slots::{MARKS, PAGE_BYTES};
 use crate::sync::{Acquire, AtomicU64, Relaxed, fence};
 
-/// Sums of the touched slots of some pages.
+/// Sums over the touched slots in a range of a section's pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Sum of the distances from the base, modulo 2^64, so that only differences of sums have a meaning.
@@ -40,8 +43,8 @@ impl Tally {
 }
 
 impl SectionCopy {
-    /// Returns the sum of the distances. It equals the [`Tally::sum`] of the frozen section, and that of a new section
-    /// that starts from the copy.
+    /// Returns the sum of the distances in the copy, modulo 2^64. The [`Tally::sum`] of the frozen section equals it,
+    /// and so does the [`Tally::sum`] of a section that has just started from the copy.
     #[must_use]
     pub fn sum(&self) -> u64 {
         self.distances.iter().fold(0, |sum, (_, distance)| sum.wrapping_add(distance.get()))
@@ -55,8 +58,8 @@ impl Section {
         self.slots.pages()
     }
 
-    /// Sums up the slots of a range of pages, whose end may be past the last page. For an untouched page, only a
-    /// pointer is read.
+    /// Returns the sums over the slots in a range of pages. The range may end after the last page. In an untouched
+    /// page, no slot is read.
     #[must_use]
     pub fn tally(&self, pages: Range<usize>) -> Tally {
         let mut tally = Tally::default();
@@ -72,30 +75,30 @@ impl Section {
         tally
     }
 
-    /// Returns how many numbers this ownership allocated, modulo 2^64, computed from `sum`, the [`Tally::sum`] of all
-    /// pages; `None` in a section of ticks. The count is exact for a frozen section. Otherwise it is never too large,
-    /// but while a thread skips numbers it can be too small, even less than the count of an earlier call, because a
-    /// skip is counted before its slot changes.
+    /// Returns how many numbers this ownership has allocated, modulo 2^64; `None` in a section of ticks. `sum` is the
+    /// [`Tally::sum`] of all pages. The result is exact for a frozen section. Otherwise it is never too large, but it
+    /// can be too small, and even less than the result of an earlier call. This happens while a thread skips numbers,
+    /// because the thread counts the skip before it changes the slot.
     #[must_use]
     pub fn numbers(&self, sum: u64) -> Option<u64> {
         let skipped = self.skipped();
         (!self.ticks).then(|| sum.wrapping_sub(self.begun).wrapping_sub(skipped))
     }
 
-    /// Returns how many numbers this ownership skipped, modulo 2^64, by advances and by [`Section::take_above`]. Skips
-    /// in a section of ticks are not counted.
+    /// Returns how many numbers this ownership has skipped, modulo 2^64, by [`Section::advance`] and
+    /// [`Section::take_above`]. In a section of ticks, skipped ticks are not counted.
     ///
-    /// Must be called after the tally from whose sum the result is subtracted. A skip is counted before its slot
-    /// changes, so the difference is never too large. It is too small while a thread has counted a skip and not changed
-    /// the slot yet; a later difference is right again.
+    /// To compute the count of allocated numbers, the caller must make the tally first, call this function afterwards,
+    /// and subtract the result from the sum. A skip is counted before its slot changes, so the difference is never too
+    /// large. It is too small while a thread has counted a skip but has not changed the slot yet.
     #[must_use]
     pub fn skipped(&self) -> u64 {
         fence(Acquire);
         self.skipped.get().map_or(0, |skipped| skipped.load(Relaxed))
     }
 
-    /// Counts numbers that a slot is about to skip. If the slot is not changed then, the caller calls
-    /// [`Section::take_back_skip`].
+    /// Adds `numbers` to the count of skipped numbers, before the slot is changed. If the change of the slot then
+    /// fails, the caller calls [`Section::take_back_skip`].
     #[inline]
     pub(super) fn count_skip(&self, numbers: u64) {
         if numbers > 0 {
@@ -103,7 +106,7 @@ impl Section {
         }
     }
 
-    /// Subtracts a skip that [`Section::count_skip`] counted and that did not happen.
+    /// Subtracts from the count of skipped numbers a skip that [`Section::count_skip`] added and that did not happen.
     #[inline]
     pub(super) fn take_back_skip(&self, numbers: u64) {
         if let Some(skipped) = self.skipped.get().filter(|_| numbers > 0) {

@@ -27,7 +27,7 @@ fn exact(value: u64) -> Option<Reading> {
     Some(Reading { value: Seq(value), exact: true })
 }
 
-/// A twin of a section, without atomics, pages or distances.
+/// A simple model of a section, without atomics, pages or distances.
 struct Twin {
     base: u64,
     ceiling: u64,
@@ -35,7 +35,7 @@ struct Twin {
     /// Slots whose last value is the target of an advance.
     advanced: BTreeSet<u32>,
     frozen: bool,
-    /// Whether the section is in the raise queue: its ticket was issued.
+    /// Whether the section is in the raise queue, because its ticket was issued.
     queued: bool,
     /// The highest number that a call waits for.
     waits_for: u64,
@@ -52,16 +52,18 @@ enum Op {
     Current {
         slot: u32,
     },
-    /// Advances to the slot's value plus this difference; a negative difference is an advance to a lower number.
+    /// Advances a uid to its value plus `difference`. If `difference` is negative, the target is lower than the value.
     Advance {
         slot: u32,
         difference: i64,
     },
-    /// Runs the raise loop: it requests the target, and the store commits the target, or more by the surplus.
+    /// Runs the raise loop once. It requests the raise target from the store, and the store commits that ceiling plus
+    /// `surplus`.
     Raise {
         surplus: u64,
     },
-    /// Commits a ceiling that was not requested here; a negative difference is an old ceiling.
+    /// Adopts a committed ceiling that this section did not request: the ceiling plus `difference`. If `difference` is
+    /// negative, it is an old ceiling.
     Committed {
         difference: i64,
     },
@@ -543,7 +545,8 @@ fn taker(section: &Section, due: &AtomicBool, seed: u32) -> Vec<Taken> {
     }
 }
 
-/// Raises whenever the section is enqueued, and freezes it in the middle of everything, or once a taker has failed.
+/// Raises the ceiling whenever the section is enqueued. Freezes the section while other threads take numbers, or after
+/// one of them has failed.
 fn raise_loop(section: &Section, due: &AtomicBool, raises: u32, failed: impl Fn() -> bool) -> SectionCopy {
     let mut made = 0;
     while made < raises && !failed() {
@@ -551,7 +554,7 @@ fn raise_loop(section: &Section, due: &AtomicBool, raises: u32, failed: impl Fn(
             std::thread::yield_now();
             continue;
         }
-        // Dequeued before the section is updated, because the next call may enqueue it again at once.
+        // The section is dequeued before its ceiling is raised, because the next call may enqueue it again at once.
         due.store(false, Ordering::Release);
         let mut target = section.raise_target();
         while let Some(committed) = target {

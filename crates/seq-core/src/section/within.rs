@@ -1,8 +1,8 @@
-//! Takes numbers within a window. Series with a clock need this: each number is at least the clock's tick, and is not
-//! further ahead of the clock than the series allows.
+//! Takes numbers within a [`Window`], as series with a clock need it: each number is at least the current tick of the
+//! clock, and no further ahead of the clock than the series allows.
 //!
-//! **Invariant:** the numbers of a slot only grow, even if the windows move backwards, so neither uniqueness nor order
-//! depends on a clock.
+//! **Invariant:** the numbers of a slot only grow, even if the next window is below the previous window. So neither
+//! uniqueness nor order depends on a clock.
 
 use super::{Distance, Section, Take};
 use crate::id::{Seq, SlotIndex};
@@ -10,20 +10,21 @@ use crate::request::Count;
 use crate::slots::{FROZEN, MARKS};
 use crate::sync::{Acquire, AtomicU64, Relaxed, Release};
 
-/// Range in which the first number of a call must be.
+/// Range in which the first of the numbers taken by a call must be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
     /// The lowest allowed first number, for example the first tick of the current unit of time.
     pub floor: Seq,
     /// The highest allowed first number; 2^64-1 for no limit.
     pub limit: Seq,
-    /// Mask of the bits of the slot's next number that are added to the floor, so that a sequence in these bits
-    /// continues in the next unit of time instead of starting at 0; 0 for no such bits.
+    /// Bit mask, 0 for none. The bits of the slot's next number that are in the mask are added to `floor`. With the
+    /// bits of a sequence number as the mask, the sequence number continues in the next unit of time instead of
+    /// starting at 0 again.
     pub spread: u64,
 }
 
-/// Refusal, because the first number would be above the limit of the window; nothing was taken. The caller retries when
-/// the window has moved.
+/// Refusal of a call whose first number would be above [`Window::limit`]. No number was taken. The caller retries later
+/// with a window that has moved forward.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ahead {
     /// The first number.
@@ -36,8 +37,8 @@ impl Window {
 }
 
 impl Section {
-    /// Takes `count` numbers of a uid. The first is the uid's next number, or the floor of the window if the floor is
-    /// higher. Numbers that are skipped are never allocated.
+    /// Takes `count` consecutive numbers of a uid. The first of them is the uid's next number or, if higher, the floor
+    /// of the window with its [spread](Window::spread). The numbers in between are skipped and never allocated.
     ///
     /// # Errors
     /// [`Ahead`]: the first number would be above the window.
@@ -49,8 +50,9 @@ impl Section {
         self.take_from::<false>(self.slots.touch(slot), u64::from(count.get()), window)
     }
 
-    /// Takes the next `count` numbers of a uid that are greater than `above`, in a section of counters. Numbers that
-    /// are skipped are never allocated, and are [counted](Section::skipped).
+    /// Takes the next `count` numbers of a uid that are greater than `above`. The section must be a section of
+    /// counters, not of ticks. The numbers that this call skips are never allocated, and are
+    /// [counted](Section::skipped).
     ///
     /// # Panics
     /// When the section has no such slot.

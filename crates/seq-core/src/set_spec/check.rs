@@ -1,4 +1,4 @@
-//! The checks of set specs. Each check adds its problems to a list and continues.
+//! Checks set specs. A check that finds a problem adds it to a list, and the remaining checks are still made.
 
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -29,14 +29,14 @@ pub(super) fn one(spec: &SetSpec) -> Result<Layout, Vec<SpecError>> {
     }
 }
 
-/// Compares the sets of one cluster. All sets must have the uids and the section size of the first set. Only one set
-/// may begin with all sections, and the others by [`Genesis::Create`]. No two sets may have a name or an address in
-/// common, but they may have node names in common, because a node is named within its set. [`SetSpec::validate`] checks
-/// each set alone.
+/// Checks that the sets of one cluster fit together. All sets must have the uids and the section size of the first set
+/// in `sets`. At most one set may begin with all sections; all other sets must have [`Genesis::Create`]. No two sets
+/// may have the same name, or an address in common. Nodes of different sets may have the same name, because a node's
+/// name is unique only within its set. [`SetSpec::validate`] checks a single set.
 ///
 /// # Errors
-/// All problems, each with the index of the set that has it. A conflict of two sets is a problem of the later set in
-/// `sets`.
+/// All problems, each with the index in `sets` of the set that has the problem. If two sets conflict, the set with the
+/// higher index has the problem.
 pub fn check_sets(sets: &[SetSpec]) -> Result<(), Vec<(usize, SpecError)>> {
     let mut errors = Vec::new();
     let mut names = Unique::default();
@@ -149,8 +149,8 @@ impl Findings {
         }
     }
 
-    /// Checks the addresses at which a node listens. Two nodes may listen at the same address, because they can be on
-    /// different machines, but two ports of one node may not.
+    /// Checks the addresses at which a node listens. Two ports of one node must not listen at the same address. Two
+    /// nodes may, because they can be on different machines.
     fn listen(&mut self, node: &str, ports: [PortSpec<'_>; 4]) {
         if ports.iter().all(|port| port.listen.is_none()) {
             return;
@@ -208,8 +208,8 @@ impl Findings {
 struct Unique(BTreeMap<String, String>);
 
 impl Unique {
-    /// Inserts a value of the key `by`. If another key has the value already, it keeps the value, and the duplicate is
-    /// returned as a problem.
+    /// Notes that the key `by` has a value. If another key has the same value already, the note of that key stays, and
+    /// the conflict is returned as a problem.
     fn insert(&mut self, normal: String, value: &str, by: String) -> Option<SpecProblem> {
         let taken = self.taken(&normal, value);
         self.0.entry(normal).or_insert(by);
@@ -221,8 +221,9 @@ impl Unique {
     }
 }
 
-/// Returns the addresses that no other port may have, each with its key. An admin address on loopback is left out if
-/// the node can be reached from other machines, because two such members may have the same admin address.
+/// Returns the addresses that must be unique within the cluster, each with its key. A member's admin address on
+/// loopback is left out if the member's `addr` can be reached from other machines. Members on different machines may
+/// have the same address on loopback.
 fn addrs_of(spec: &SetSpec) -> Vec<(String, &str)> {
     let is_shared = |addr: &str, port: &PortSpec<'_>| {
         port.key == "admin" && !is_loopback(addr) && port.addr.is_some_and(is_loopback)
@@ -249,7 +250,7 @@ fn normal(addr: &str) -> String {
     addr.parse::<SocketAddr>().map_or_else(|_| addr.to_ascii_lowercase(), |addr| addr.to_string())
 }
 
-/// Use of an address: other nodes dial it, or the node only listens at it.
+/// Use of an address: either other nodes dial it, or only its own node listens at it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Use {
     Dialled,
@@ -284,9 +285,9 @@ fn check_addr(addr: &str, used: Use) -> Result<(), AddrProblem> {
     }
 }
 
-/// Returns whether a text is a DNS name. The last label must not be a number, because then the text would be a mistyped
-/// IPv4 address. Labels may contain underscores, as names in Compose and in Windows networks do, because resolvers and
-/// certificates accept them, although DNS does not allow them in host names.
+/// Returns whether a text is a DNS name. A text whose last label is a number is refused, because it would be a mistyped
+/// IPv4 address. Labels may contain underscores, as names in Compose and in Windows networks do. DNS does not allow
+/// underscores in host names, but resolvers and certificates accept them.
 fn is_dns_name(host: &str) -> bool {
     let host = host.to_ascii_lowercase();
     let numeric = host.rsplit('.').next().is_some_and(|label| label.bytes().all(|byte| byte.is_ascii_digit()));

@@ -1,11 +1,13 @@
-//! The audit log: operations of administrators, as events of the store's log.
+//! The audit log, which records the operations of administrators in the replicated state.
 //!
-//! One event begins an operation before it is carried out, and another event ends it with its outcome, so no operation
-//! is carried out without a record. An operation without an end was interrupted, and may have been carried out or not.
+//! The beginning of an operation is recorded as an event before the operation is carried out, and its outcome is
+//! recorded as another event afterwards. So no operation is carried out without a record. If an operation has no second
+//! event, it was interrupted, and may or may not have been carried out.
 //!
-//! The hash of each event (SHA-256) covers the hash of the event before it, so an event that is changed, removed or
-//! moved later breaks the chain. Starting from an event that is known to be genuine, the chain proves the content of
-//! all later events, not their author: a party that can write all copies can write another chain.
+//! The hash of each event (SHA-256) covers the event and the hash of the event before it. So if an event is changed,
+//! removed or moved, its hash or a later hash no longer fits. If the hash of one event is known to be genuine, it
+//! proves the content of this event and of all kept events before it. Hashes do not prove who wrote an event: a party
+//! that can write all copies of the log can write other events with fitting hashes.
 //!
 //! **Invariant:** events are never changed. The log keeps the newest [`limits::MAX_AUDIT_EVENTS`] events, and the hash
 //! of the last event that was removed.
@@ -42,7 +44,7 @@ pub struct EndOperation {
     pub at_unix_ms: u64,
     /// Number of the operation: the index of the event that began it.
     pub operation: u64,
-    /// Reason why the operation was refused, or failed; `None` if it was carried out.
+    /// Reason why the operation was refused or failed; `None` if the operation was carried out.
     pub refusal: Option<String>,
 }
 
@@ -87,14 +89,15 @@ pub struct AuditEvent {
 pub struct Audit {
     /// Hash of the event before the oldest kept event; zeros if no event was removed.
     base: AuditHash,
-    /// Index of the event before the oldest kept event, which is the number of removed events.
+    /// Index of the event before the oldest kept event. It equals the number of removed events, because indexes start
+    /// at 1.
     removed: u64,
     /// The newest events, with consecutive indexes from `removed + 1` on.
     events: VecDeque<AuditEvent>,
 }
 
 impl AuditRecord {
-    /// Returns the hash of an event with this record and index, which follows an event with hash `previous`.
+    /// Returns the hash of an event that has this record and this index, and follows an event with the hash `previous`.
     #[must_use]
     pub fn hash(&self, index: u64, previous: AuditHash) -> AuditHash {
         let mut hash = Sha256::new().chain_update(previous.0).chain_update(index.to_be_bytes());
@@ -127,8 +130,8 @@ impl AuditRecord {
 
 impl Audit {
     /// Creates an audit log from its kept events. `removed` is the number of events before them, and `base` is the hash
-    /// of the last of the removed events. Returns `None` if the events are not consecutive or do not continue the
-    /// chain.
+    /// of the last removed event. Returns `None` if the indexes are not consecutive, a hash does not fit, or there are
+    /// too many events.
     #[must_use]
     pub fn from_parts(base: AuditHash, removed: u64, events: VecDeque<AuditEvent>) -> Option<Audit> {
         let mut previous = (removed, base);
@@ -173,7 +176,7 @@ impl Audit {
         index
     }
 
-    /// Returns whether an operation has an end among the kept events.
+    /// Returns whether any kept event records the end of this operation.
     fn has_ended(&self, operation: u64) -> bool {
         let ends = |event: &AuditEvent| matches!(&event.record, AuditRecord::Ended(end) if end.operation == operation);
         self.events.iter().rev().take_while(|event| event.index > operation).any(ends)

@@ -1,9 +1,9 @@
-//! Changes that operators make to the placement of sections: sections that they moved to a node, and a pause of
+//! Records of operators' requests about the placement of sections: moves of sections to a node, and a pause of
 //! balancing.
 //!
-//! These records give no section an owner. The store's leader takes them into account when it plans changes of owner,
-//! and makes the changes by the usual commands. So a dead owner is replaced even if an operator moved the sections to
-//! it or paused balancing.
+//! These records alone change no owner. The store's leader considers them when it plans changes of owner, which it
+//! makes by the usual commands. So an owner that has died is replaced even if an operator moved sections to it, or
+//! paused balancing.
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -27,19 +27,21 @@ pub struct Balancing {
 /// A pause of balancing, until an operator ends it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pause {
-    /// Time when the pause began, in milliseconds since 1970 by the clock of the store's leader. Only shown to people.
+    /// Time when the pause began, in milliseconds since 1970 by the clock of the store's leader. It is only shown to
+    /// people.
     pub since_unix_ms: u64,
     /// Identity of the operator who began it.
     pub principal: String,
 }
 
-/// Command that moves sections to a node, where they stay for as long as the node can own them, or that ends such
-/// moves.
+/// Command that moves sections to a node, which keeps them for as long as it can own them. Without a node, the command
+/// ends such moves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MoveSections {
     /// The sections, at most [`limits::MAX_MOVED`], all in this set.
     pub sections: Vec<SectionId>,
-    /// The node; `None` ends the moves, so that the store balances the sections again.
+    /// The node that is to own the sections; `None` ends earlier moves of the sections, so that they are balanced
+    /// again.
     pub to: Option<NodeId>,
 }
 
@@ -48,7 +50,8 @@ pub struct MoveSections {
 pub struct PauseBalancing(pub Option<Pause>);
 
 impl Balancing {
-    /// Creates the state from the moved sections and the pause. `version` is the number of changes so far.
+    /// Creates the value from the pause and the moved sections of a decoded state. `version` is the number of changes
+    /// so far.
     #[must_use]
     pub fn from_parts(paused: Option<Pause>, moved: BTreeMap<SectionId, NodeId>, version: u64) -> Balancing {
         Balancing { paused, moved, version }
@@ -66,7 +69,7 @@ impl Balancing {
         self.moved.get(&section).copied()
     }
 
-    /// Returns all sections that operators moved, each with its node, in order of section.
+    /// Returns all sections that operators moved, in ascending order, each with the node to which it was moved.
     pub fn all_moved(&self) -> impl ExactSizeIterator<Item = (SectionId, NodeId)> {
         self.moved.iter().map(|(section, node)| (*section, *node))
     }
@@ -84,7 +87,8 @@ impl Balancing {
         }
     }
 
-    /// Removes all changes, because nodes of a restored set have other ids.
+    /// Ends the pause and all moves after a restore, because the ids of nodes can belong to other nodes after the
+    /// restore.
     pub(super) fn clear(&mut self) {
         *self = Balancing { version: self.version + 1, ..Balancing::default() };
     }

@@ -1,24 +1,24 @@
-//! The beginning of an ownership: when it began and how, and how many numbers it may have skipped.
+//! Records when and how an ownership began, and how many numbers may have been skipped at its beginning.
 //!
-//! A change of owner without an exact copy starts every uid of the section at the ceiling, so the numbers of a user may
-//! jump. The record of the section permanently keeps how its last ownership began, so that a jump can be explained even
-//! after the event of the takeover was removed from the event log.
+//! If an owner starts without an exact copy, every uid of the section continues after the ceiling, so the numbers of a
+//! user may jump. The section's record keeps the beginning of its last ownership, so that an operator can explain a
+//! jump even after the event of a takeover was removed from the event log.
 
 use crate::id::Seq;
 
 /// The way in which an ownership began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum BeganBy {
-    /// No ownership has begun yet, or it began under a release that did not keep beginnings.
+    /// No ownership has begun yet, or the ownership began under a release that did not record beginnings.
     #[default]
     Unknown,
     /// The first ownership of the section.
     First,
-    /// The owner before stopped in an orderly way and gave the section up.
+    /// The previous owner stopped in an orderly way and gave the section up.
     Release,
-    /// The owner before no longer renewed its lease, or its process started anew.
+    /// The previous owner no longer renewed its lease, or its process was restarted.
     Takeover,
-    /// The owner before handed the section over.
+    /// The previous owner handed the section over.
     Handover,
     /// The section came from another set.
     Arrival,
@@ -38,26 +38,27 @@ impl BeganBy {
         BeganBy::Restore,
     ];
 
-    /// Returns the number in an encoding, which never changes.
+    /// Returns the number of this variant in encodings, which never changes.
     #[must_use]
     pub fn number(self) -> u8 {
         self as u8
     }
 }
 
-/// The beginning of an ownership, or of a residence without an owner yet.
+/// The beginning of an ownership; or the beginning of a section's residence in a set, until the section gets its first
+/// owner there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Beginning {
-    /// Time in milliseconds since 1970 by the clock of the store's leader, precise to a second; 0 if not known. Only
-    /// shown to people.
+    /// Time of the beginning, in milliseconds since 1970 by the clock of the store's leader, precise to a second; 0 if
+    /// not known. It is only shown to people.
     pub at_unix_ms: u64,
     /// The way in which it began.
     pub by: BeganBy,
     /// The ceiling at the beginning.
     pub ceiling: Seq,
-    /// Upper bound of the numbers that the beginning skipped for each uid of the section; `None` if this set does not
-    /// know the numbers before. 0 if there was an exact copy, although the next owner may have lost the copy before it
-    /// started.
+    /// Upper bound of how many numbers each uid of the section skipped at the beginning; `None` if this set does not
+    /// know the uids' previous numbers. 0 if the owner was to start from an exact copy, even if it lost the copy before
+    /// it started.
     pub skipped: Option<u64>,
 }
 

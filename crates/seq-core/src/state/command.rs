@@ -1,4 +1,5 @@
-//! Commands within a set, and the reasons to refuse a command. `commands.rs` lists all commands.
+//! The commands that concern a single set, and the reasons for which a command is refused. The table in `commands.rs`
+//! lists all commands.
 
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -15,7 +16,7 @@ use crate::layout::AppendError;
 use crate::lease::LeaseTerms;
 use crate::limits;
 
-/// Registration of an AllocSvr process, at its start or after the store ended its incarnation.
+/// Command that registers an AllocSvr process when it starts, or again after the store ended its incarnation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Registration {
     /// Name in the set file.
@@ -26,20 +27,21 @@ pub struct Registration {
     pub peer_addr: String,
     /// Random number of the process, not 0.
     pub token: u64,
-    /// The lease: the time for which each renewal lets this incarnation serve. The store's leader waits longer than
-    /// that before it reassigns the sections of a silent incarnation.
+    /// Length of the lease, which is the time for which each renewal lets this incarnation serve. If the incarnation no
+    /// longer renews, the store's leader waits longer than this before it gives the incarnation's sections to other
+    /// nodes.
     pub lease: Duration,
-    /// The newest incarnation of the same name before this registration, as the process knows it; 0 for none. If the
-    /// store knows a newer incarnation, it refuses the registration. So a duplicate of this message that arrives after
-    /// a later registration ends no incarnation.
+    /// The newest incarnation of this name before this registration, as the process knows it; 0 if it knows none. If
+    /// the newest incarnation that the store knows is another one, the store refuses the registration. So a duplicate
+    /// of this message that arrives after a later registration does not end the later incarnation.
     pub follows: Incarnation,
-    /// The newest revision that the process received in a response of the store; 0 for none. A store whose state is
-    /// behind this revision has lost committed entries, and refuses the registration.
+    /// The newest revision that the process received in a response of the store; 0 if it received none. If the store's
+    /// state is behind this revision, the store has lost committed entries and refuses the registration.
     pub seen: Revision,
 }
 
 impl Registration {
-    /// Creates the first registration of a name, with the default lease and one address for callers and peers.
+    /// Creates the first registration of a name, with the default lease, and with `addr` as the address of both ports.
     #[must_use]
     pub fn new(name: &str, addr: &str, token: u64) -> Registration {
         Registration {
@@ -54,37 +56,40 @@ impl Registration {
     }
 }
 
-/// A renewal of an incarnation of an AllocSvr.
+/// Command that renews the lease of an incarnation of an AllocSvr.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Renew {
     /// The node.
     pub node: NodeId,
     /// The node's incarnation that renews.
     pub incarnation: Incarnation,
-    /// Number of the renewal: the last renewal's number plus one, or the same number for a repeat.
+    /// Number of the renewal. It is the number of the incarnation's last renewal plus one, or the same number if this
+    /// is a repeat of the last renewal.
     pub renew_seq: RenewSeq,
-    /// Parts of the copies of sections that the incarnation has frozen permanently and is about to release. A part of
-    /// the copy of a section that the incarnation does not own is skipped. The parts are kept before the ownerships in
-    /// `released` end.
+    /// Parts of the exact copies of sections that the incarnation has frozen permanently and is about to release. The
+    /// store keeps the parts before it ends the ownerships in `released`. It skips a part of a section that the
+    /// incarnation does not own.
     pub copies: Vec<CopyPart>,
-    /// Ownerships that the incarnation gives up. An ownership that it does not hold, or no longer holds, is skipped.
+    /// Ownerships that the incarnation gives up. The store skips an ownership that the incarnation does not have.
     pub released: Vec<(SectionId, Epoch)>,
-    /// Ownerships whose kept copies the incarnation has started from, so that the store need not keep them.
+    /// Ownerships that the incarnation has started from kept copies, so that the store can remove these copies.
     pub taken: Vec<(SectionId, Epoch)>,
-    /// Whether the process is about to exit, so that it is to get no section, and its sections are to be handed over.
+    /// Whether the process is about to exit, so that the store gives it no more sections, and has its sections handed
+    /// over to other nodes.
     pub leaving: bool,
 }
 
-/// Sets the bounds of leases.
+/// Command that sets the lease terms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SetTerms {
-    /// The terms that this command replaces; `None` for none. The command is refused if other terms are in force.
+    /// The terms that this command replaces; `None` if no terms were set before. If the terms in the state are others
+    /// than these, the command is refused.
     pub replaces: Option<Terms>,
     /// The new terms.
     pub terms: Terms,
 }
 
-/// Raises ceilings of one node's sections.
+/// Command that raises the ceilings of sections of one node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RaiseCeilings {
     /// The node that owns the sections.
@@ -95,16 +100,16 @@ pub struct RaiseCeilings {
     pub raises: Vec<Raise>,
 }
 
-/// Sets whether an AllocSvr may own sections.
+/// Command that sets whether an AllocSvr may own sections.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Drain {
     /// Name of the node.
     pub name: String,
-    /// True if the node's sections are to be handed over and the node is to get no section.
+    /// True if the node is to hand all its sections over and get no more sections; false if it may own sections again.
     pub drained: bool,
 }
 
-/// Claims a Raft id for a member of the store.
+/// Command that claims a Raft id for a member of the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClaimStoreId {
     /// The id, 1 or above.
@@ -118,33 +123,32 @@ pub struct Raise {
     pub section: SectionId,
     /// Epoch of the ownership that requests the raise.
     pub epoch: Epoch,
-    /// The requested ceiling, as an absolute number, up to [`Seq::MAX`]. A request at or below the committed ceiling
-    /// changes nothing. A request more than [`limits::MAX_RAISE`] above the committed ceiling raises it by
+    /// The requested ceiling, as an absolute number, up to [`Seq::MAX`]. If it is at or below the committed ceiling,
+    /// nothing changes. If it is more than [`limits::MAX_RAISE`] above the committed ceiling, the ceiling is raised by
     /// [`limits::MAX_RAISE`] only, except in a section of ticks. The output of the command states the ceiling that is
-    /// committed then.
+    /// then committed.
     pub to: Seq,
 }
 
-/// One section's change of owner, applied only if the section's record is still as the proposer read it.
+/// A change of one section's owner. It is applied only if the section's record is still as the proposer read it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reassign {
     /// The section.
     pub section: SectionId,
     /// The section's epoch as the proposer read it.
     pub expected: Epoch,
-    /// The liveness counter of the section's owner as the proposer read it. If a renewal or a raise of the owner is
-    /// applied between that read and this command, the change is refused. `None` if the section had no owner, or the
-    /// incarnation of its owner was over, because the counter of such an owner no longer grows. If the incarnation
-    /// ended only after the read, the change is refused as well, because the counter may have grown between the read
-    /// and the end.
+    /// The liveness counter of the section's owner as the proposer read it; `None` if the section had no owner, or the
+    /// owner's incarnation was over. If a renewal or a raise of the owner is applied between that read and this
+    /// command, the change is refused. The change is also refused if the owner's incarnation ended between the read and
+    /// this command, because the counter may have grown before the incarnation ended.
     pub liveness: Option<Liveness>,
     /// The new owner.
     pub to: NodeId,
-    /// The incarnation of the new owner as the proposer read it.
+    /// The new owner's incarnation as the proposer read it.
     pub incarnation: Incarnation,
 }
 
-/// Command that commits a handover. Every reason to refuse it is permanent, so a refused transfer never takes effect
+/// Command that commits a handover. All reasons to refuse it are permanent. So a refused transfer never takes effect
 /// later, even if its message is repeated or arrives late.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transfer {
@@ -164,7 +168,7 @@ pub struct Transfer {
     pub handover_id: HandoverId,
 }
 
-/// The ownership that a committed handover or departure began.
+/// The ownership that began with a committed handover or departure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transferred {
     /// Epoch of the ownership.
@@ -203,7 +207,8 @@ pub enum CommandRefusal {
         /// The terms in the command.
         terms: Terms,
     },
-    /// The lease could outlast the time after which the sections of its owner are reassigned.
+    /// The lease could last longer than the time after which the store's leader gives a silent owner's sections to
+    /// other nodes.
     #[error(
         "a lease of {lease:?} does not fit this set, whose sections are given away after {:?}: {}",
         terms.lease_wait, LeaseTerms::OUTLASTED
@@ -224,7 +229,8 @@ pub enum CommandRefusal {
         /// The predecessor in the command.
         given: Incarnation,
     },
-    /// A process reported that committed entries of this store are gone, so the set must be restored.
+    /// An AllocSvr process reported that committed entries of this store are gone, so the set must be restored from a
+    /// backup.
     #[error(
         "committed entries of the store are gone: node {} has seen revision {} before revision {} of this state, as after \
          old data directories were put back", loss.node, loss.seen, loss.noted
@@ -233,7 +239,8 @@ pub enum CommandRefusal {
         /// The report.
         loss: Loss,
     },
-    /// The process received a response from a newer state than this store has, so the store has lost committed entries.
+    /// The process that registers has received a response from a newer state than the store has now, so the store has
+    /// lost committed entries.
     #[error(
         "the store is at revision {current}, and the process has seen revision {seen}: committed entries are lost, as after \
          a restore of old data directories"
@@ -301,7 +308,8 @@ pub enum CommandRefusal {
         /// The incarnation in the command.
         given: Incarnation,
     },
-    /// The renewal is neither the next renewal nor a repeat of the last renewal.
+    /// The number of the renewal is neither that of the incarnation's next renewal nor that of a repeat of its last
+    /// renewal.
     #[error("node {node} renewed {current} times, so renewal {given} is out of order")]
     OtherRenewal {
         /// The node.
@@ -323,7 +331,7 @@ pub enum CommandRefusal {
         /// The number in the command.
         operation: u64,
     },
-    /// The name of a series is empty, too long, or has characters that are not allowed.
+    /// The name of the series is empty, is too long, or has characters that are not allowed in such names.
     #[error(
         "the name {name:?} of a series is not 1 to {} characters of a-z, 0-9, '_', '.' and '-'",
         limits::MAX_NAME_BYTES
@@ -338,8 +346,8 @@ pub enum CommandRefusal {
         /// Length of the encoding.
         bytes: usize,
     },
-    /// A series of this name exists with another shape or other lanes, or is retired. A name is never used for a second
-    /// series.
+    /// A series of this name exists with another shape or other lanes, or the series of this name is retired. A name is
+    /// never used for a second series.
     #[error("a series named {name:?} exists {}: a name is used once, permanently",
         if *retired { "and is retired" } else { "with another shape or other lanes" })]
     SeriesExists {
@@ -363,7 +371,8 @@ pub enum CommandRefusal {
         /// The set that does, if it is known.
         writer: Option<SetId>,
     },
-    /// The list of series that another set states does not continue the list that is known here.
+    /// The list of series that another set states cannot be adopted. It differs from the list in this log, is older
+    /// than the hand-over of the layout that is stated with it, or was sent to the layout writer.
     #[error("the series that set {from} states do not continue the series that are known here")]
     OtherSeries {
         /// The set that stated them.

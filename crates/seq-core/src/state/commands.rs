@@ -1,9 +1,9 @@
-//! The list of commands. Each row has a command, its output, the rule that applies it, and the first format of the log
-//! that has the command.
+//! The table of all commands of the store's log. Each row has a command, its output, the method of [`State`] that
+//! applies the command, and the first format of the log that can contain it.
 //!
-//! [`Command`] and [`Answer`] are closed enums, so that a log can hold any command. A proposer knows the type of the
-//! command that it proposes, and gets the output of that type ([`Replicated`]). `docs/how-to-add.md` has the steps for
-//! another row.
+//! The table defines the enum [`Command`], whose values are the entries of the log, and the enum [`Answer`], which has
+//! the outputs. A process that proposes a command of some type gets the output that belongs to this type
+//! ([`Replicated`]). `docs/how-to-add.md` has the steps to add a row to the table.
 
 use alloc::vec::Vec;
 
@@ -33,10 +33,11 @@ pub use fields::Fields;
 commands! {
     State: Command => Answer, Replicated;
 
-    /// Defines the set. The first definition counts, with its id; a definition with another name or layout is refused.
+    /// Defines the set. Only the first definition takes effect. A later definition with the same name and layout
+    /// succeeds, but its id is ignored. A later definition with another name or layout is refused.
     5 define_set: DefineSet(SetDefinition) => SetDefined(Result<(), CommandRefusal>);
 
-    /// Sets the bounds of leases, for all members of the store alike.
+    /// Sets the lease terms, which are the same for all members of the store.
     5 set_terms: SetTerms(SetTerms) => TermsSet(Result<(), CommandRefusal>);
 
     /// Starts a new incarnation of an AllocSvr.
@@ -45,35 +46,38 @@ commands! {
     /// Renews an incarnation of an AllocSvr.
     5 renew: Renew(Renew) => Renewed(Result<(), CommandRefusal>);
 
-    /// Raises ceilings. Counts for liveness like a renewal.
+    /// Raises ceilings. Increases the liveness counter of the sections' owner, like a renewal.
     5 raise: Raise(RaiseCeilings) =>
-        /// The committed ceiling of each section, in order of the request. `None` if the node does not own the section
-        /// under the requested epoch, requests more than [`Seq::MAX`], or has listed the section before.
+        /// The committed ceiling of each section, in the order of the request. `None` if the node does not own the
+        /// section under the requested epoch, if it requested more than [`Seq::MAX`], or if an earlier entry of the
+        /// request has the same section.
         Raised(Result<Vec<Option<Seq>>, CommandRefusal>);
 
-    /// Gives sections new owners. A change is made only if the liveness counter of the owner before has not changed
-    /// since the proposer read it.
+    /// Gives sections new owners. The owner of a section changes only if the section's epoch, and the liveness counter
+    /// of its present owner, are still as the proposer read them.
     5 reassign: Reassign(Vec<Reassign>) =>
-        /// The new epoch of each section, in order of the request. `None` if the section's record has changed since the
-        /// proposer read it.
+        /// The new epoch of each section, in the order of the request. `None` if the section's owner did not change,
+        /// usually because the section's record or its owner's liveness counter has changed since the proposer read it.
         Reassigned(Vec<Option<Epoch>>);
 
-    /// Commits a handover: transfers a section from its owner, which sends the request, to another node.
+    /// Commits a handover, which transfers a section to another node. The present owner of the section sends the
+    /// request.
     5 transfer: Transfer(Transfer) =>
-        /// The ownership that began. A repeat of the command has the same result.
+        /// The ownership that began by the handover. A repeat of the command has the same result.
         Transferred(Result<Transferred, CommandRefusal>);
 
     /// Sets whether an AllocSvr may own sections.
     5 drain: Drain(Drain) => Drained(Result<NodeId, CommandRefusal>);
 
-    /// Moves sections to an AllocSvr, or has them balanced again.
+    /// Moves sections to an AllocSvr, or ends earlier moves of sections.
     10 move_sections: MoveSections(MoveSections) => SectionsMoved(Result<(), CommandRefusal>);
 
     /// Begins or ends a pause of balancing.
     10 pause_balancing: PauseBalancing(PauseBalancing) => BalancingPaused(Result<(), CommandRefusal>);
 
-    /// Claims a Raft id permanently for a member of the store. Otherwise a disk could come back under an id that
-    /// another member has by then, and would vote as that member with a different log.
+    /// Claims a Raft id permanently for a member of the store, so that no id is used twice. If an id could be used
+    /// twice, an old disk could come back under an id that another member has by then, and vote as that member with a
+    /// different log.
     5 claim_store_id: ClaimStoreId(ClaimStoreId) =>
         /// Whether the id was free.
         StoreIdClaimed(bool);
@@ -91,21 +95,22 @@ commands! {
 
     /// Sends sections without a living owner to another set.
     5 depart_silent: DepartSilent(Vec<DepartSilent>) =>
-        /// The epoch that begins in the other set for each section, in order of the request. `None` if the section may
-        /// not depart, or its record has changed since the proposer read it.
+        /// For each section, in the order of the request, the epoch that begins in the other set. `None` if the section
+        /// may not depart, or if its record, or its owner's liveness counter, has changed since the proposer read it.
         DepartedSilently(Vec<Option<Epoch>>);
 
     /// Takes sections that departed from another set.
     5 arrive: Arrive(Arrive) =>
-        /// In order, the outcome for each section.
+        /// The outcome for each section, in the order of the request.
         Arrived(Result<Vec<Arrival>, CommandRefusal>);
 
-    /// Notes which sections the log of another set has.
+    /// Notes that sections which departed from this set are in the log of the target set, and that the target set has
+    /// noted ends of migrations.
     5 arrived: Arrived(Arrived) =>
-        /// Number of arrivals that were not noted before.
+        /// Number of arrivals and ends of migrations that were not noted before.
         ArrivalsNoted(u32);
 
-    /// Ends a migration whose sections are to return.
+    /// Cancels a migration. The sections that have departed are to return to this set.
     5 roll_back: Rollback(Rollback) => RolledBack(Result<(), CommandRefusal>);
 
     /// Ends a migration after all its sections arrived.
@@ -113,10 +118,10 @@ commands! {
 
     /// Begins the return of sections that came by a migration.
     5 start_return: StartReturn(StartReturn) =>
-        /// The id of the return, which may be the id in an earlier request.
+        /// The id of the return. If an earlier request has begun the return already, it is the id in that request.
         ReturnStarted(Result<MigrationId, CommandRefusal>);
 
-    /// Fences the older lineages of another set: from then on, messages of these lineages are refused.
+    /// Fences the older lineages of another set. From this entry on, messages of these lineages are refused.
     5 fence: Fence(Fence) => Fenced(Result<(), CommandRefusal>);
 
     /// Keeps facts that another set stated about itself, and its claims of sections.
@@ -124,7 +129,8 @@ commands! {
         /// Whether anything was new.
         DirectoryLearned(Result<bool, CommandRefusal>);
 
-    /// Keeps a page of another set's response to the fence of this restored set. Pages are applied in order.
+    /// Keeps a page of the response of another set to the fence of this restored set. The pages of a response are
+    /// applied in order.
     5 learn_records: LearnRecords(FenceResponse) =>
         /// Whether the page was the awaited page.
         RecordsLearned(Result<bool, CommandRefusal>);
@@ -135,7 +141,7 @@ commands! {
     /// Ends the quarantine of a restored set.
     5 end_quarantine: EndQuarantine(EndQuarantine) => QuarantineEnded(Result<(), CommandRefusal>);
 
-    /// Keeps a page of the records of a set that closes. Pages are applied in order.
+    /// Keeps a page of the final records of another set, which is closing. The pages are applied in order.
     8 inherit: Inherit(Inherit) =>
         /// Whether the page was the awaited page.
         Inherited(Result<bool, CommandRefusal>);
@@ -163,7 +169,7 @@ commands! {
         /// Whether it was in use.
         SeriesRetired(Result<bool, CommandRefusal>);
 
-    /// Adopts the list of series that another set states, and the set that it states as the creator of series.
+    /// Adopts the list of series and the layout writer that another set states.
     11 adopt_series: AdoptSeries(AdoptSeries) as 3 { from, lineage, series, writer } =>
         /// Whether anything was new.
         SeriesAdopted(Result<bool, CommandRefusal>);
@@ -178,7 +184,7 @@ commands! {
         /// Whether that was not known.
         ReadsLanesNoted(Result<bool, CommandRefusal>);
 
-    /// Notes the time of a restore, above which ticks of series begin.
+    /// Notes the time of a restore. After the restore, ticks of series begin above this time.
     11 note_clock: NoteClock(NoteClock) as 5 { unix_ms } => ClockNoted(Result<(), CommandRefusal>);
 
     /// Notes the time, and facts that only a leader of the store knows.
@@ -194,10 +200,12 @@ commands! {
 }
 
 impl State {
-    /// Applies one committed command. The result is deterministic: it depends on the state and the command only.
+    /// Applies one committed command, and returns its output. The new state and the output depend only on the old state
+    /// and the command.
     ///
     /// # Panics
-    /// When a committed value, such as a ceiling, would fall. The process must stop then, because its state is broken.
+    /// When a committed value, such as a ceiling, would fall. The process must stop in this case, because its state is
+    /// broken.
     pub fn apply(&mut self, command: &Command) -> Answer {
         self.revision = self.revision.next();
         self.apply_by_rule(command)

@@ -1,13 +1,14 @@
-//! Kept copies: the exact numbers of a section whose last owner stopped in an orderly way, kept by the store for the
-//! next ownership of the section.
+//! Kept copies. A kept copy has the exact counters of a section whose last owner stopped in an orderly way. The store
+//! keeps it for the next ownership of the section.
 //!
-//! If an AllocSvr stops while no other AllocSvr can take its sections, it freezes each section permanently and sends
-//! the copy to the store in parts, with its renewals; then it releases the section. The next ownership starts from the
-//! copy instead of the ceiling, so that a restart of a whole set skips no number.
+//! If an AllocSvr stops while no other AllocSvr can take its sections, it freezes each section permanently, sends the
+//! copy to the store in parts, together with its renewals, and then releases the section. The next ownership starts
+//! from the copy instead of the ceiling, so that a restart of a whole set skips no number.
 //!
-//! **Invariant:** the section of a kept copy is frozen, and exactly one ownership, the next, starts from the copy. Any
-//! other change of the section's record removes the copy ([`Copies::follow`]), so that no later ownership starts from
-//! an old copy. A section without a complete copy starts at its ceiling.
+//! **Invariant:** the section of a kept copy is frozen, and only the next ownership can start from the copy. If the
+//! section's record changes in any way that does not lead to this ownership, the copy is removed ([`Copies::follow`]),
+//! so that no later ownership starts from an old copy. If there is no complete copy, the next ownership starts at the
+//! ceiling.
 
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
@@ -18,7 +19,7 @@ use super::record::SectionRecord;
 use crate::id::{Epoch, HandoverId, Incarnation, NodeId, SectionId, Seq};
 use crate::limits;
 
-/// A part of the copy of a frozen section, from its owner.
+/// A part of the exact copy of a frozen section. The section's owner sends the parts to the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CopyPart {
     /// The section.
@@ -27,10 +28,11 @@ pub struct CopyPart {
     pub epoch: Epoch,
     /// The highest number in the copy.
     pub highest: Seq,
-    /// Length of the whole copy in bytes, up to [`limits::MAX_KEPT_COPY_BYTES`]. 0 if only the highest number is sent,
-    /// at which the next ownership starts then.
+    /// Length of the whole copy in bytes, up to [`limits::MAX_KEPT_COPY_BYTES`]. 0 if the owner sends only the highest
+    /// number, in which case every uid continues after that number in the next ownership.
     pub length: u32,
-    /// Offset of the part in the copy, in bytes. A part with offset 0 replaces all parts received before.
+    /// Offset of the part in the whole copy, in bytes. A part with offset 0 replaces all parts of the section that were
+    /// received before.
     pub offset: u32,
     /// Bytes of the part.
     pub bytes: Vec<u8>,
@@ -39,13 +41,14 @@ pub struct CopyPart {
 /// The ownership for which a copy is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeptFor {
-    /// The next ownership after the ownership with this epoch, which has frozen the section.
+    /// For the ownership that will follow the ownership with this epoch. The owner under this epoch has frozen the
+    /// section.
     After(Epoch),
-    /// The ownership with this epoch, which has begun.
+    /// For the ownership with this epoch, which has begun.
     Granted(Epoch),
 }
 
-/// The copy of a section that the store keeps.
+/// The exact copy of a section that the store keeps for the section's next ownership.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeptCopy {
     /// The ownership that starts from the copy.
@@ -80,7 +83,7 @@ impl Copies {
         self.kept.iter().map(|(section, kept)| (*section, kept))
     }
 
-    /// Creates the copies of a decoded state; `None` if they break an invariant.
+    /// Creates the kept copies of a state that is being decoded; `None` if they break an invariant of this type.
     #[must_use]
     pub fn from_parts(kept: BTreeMap<SectionId, KeptCopy>) -> Option<Copies> {
         let fits = |one: &KeptCopy| {
@@ -90,20 +93,21 @@ impl Copies {
         (kept.values().all(fits) && bytes <= limits::MAX_KEPT_BYTES).then_some(Copies { kept, bytes })
     }
 
-    /// Returns whether an ownership starts from a kept copy.
+    /// Returns whether the ownership of a section under this epoch starts from a kept copy.
     #[must_use]
     pub fn is_granted(&self, section: SectionId, epoch: Epoch) -> bool {
         self.kept.get(&section).is_some_and(|kept| kept.kept_for == KeptFor::Granted(epoch))
     }
 
-    /// Returns the complete copy that the owner before left for the next ownership of a section.
+    /// Returns the copy that the last owner of a section left for the next ownership; `None` if there is no copy, it is
+    /// not complete, or the next ownership has begun.
     pub(super) fn left(&self, section: SectionId) -> Option<&KeptCopy> {
         let kept = self.kept.get(&section)?;
         (kept.is_complete() && matches!(kept.kept_for, KeptFor::After(_))).then_some(kept)
     }
 
-    /// Keeps a part of a copy. A part after offset 0 that does not begin where the kept parts end is a repeat, and
-    /// changes nothing.
+    /// Keeps a part of the copy of a section. A part with offset 0 begins a new copy. Any other part that does not
+    /// begin where the kept parts end is a repeat, and changes nothing.
     fn keep(&mut self, part: &CopyPart) {
         let CopyPart { section, epoch, highest, length, offset, ref bytes } = *part;
         let kept_for = KeptFor::After(epoch);
@@ -122,23 +126,23 @@ impl Copies {
         }
     }
 
-    /// Removes the copy that is kept for an ownership, because the ownership has started, from the copy or from the
-    /// ceiling, and no later ownership may start from the copy.
+    /// Removes the copy that is kept for the ownership under this epoch. This ownership has started, either from the
+    /// copy or at the ceiling, so no later ownership may start from the copy.
     pub(super) fn on_started(&mut self, section: SectionId, epoch: Epoch) {
         if self.is_granted(section, epoch) {
             self.remove(section);
         }
     }
 
-    /// Keeps or removes the copy of a section after a change of the section's record: the copy stays only if it is
-    /// still meant for the next ownership, or for the ownership that has just begun.
+    /// Updates the kept copy of a section after the section's record has changed to `record`. The copy stays only if it
+    /// is still for the next ownership, or for the ownership that has just begun. Otherwise it is removed.
     pub(super) fn follow(&mut self, section: SectionId, record: &SectionRecord) {
         let Some(kept) = self.kept.get_mut(&section) else { return };
         let complete = kept.is_complete();
         let stays = record.resident().and_then(|record| match kept.kept_for {
             KeptFor::After(epoch) if record.epoch == epoch => Some(kept.kept_for),
             KeptFor::After(_) if record.owner.is_none() && complete => Some(kept.kept_for),
-            // An ownership that a handover begins has the copy of that handover.
+            // An ownership that begins by a handover starts from the copy of that handover.
             KeptFor::After(_) if record.owner.is_some() && record.handover_id == HandoverId(0) && complete => {
                 Some(KeptFor::Granted(record.epoch))
             }
@@ -159,7 +163,7 @@ impl Copies {
 }
 
 impl State {
-    /// Returns the kept copies that an incarnation's ownerships start from, in order of section.
+    /// Returns the kept copies from which present ownerships of this incarnation start, in ascending order of section.
     pub fn copies_for(
         &self,
         node: NodeId,
@@ -181,7 +185,7 @@ impl State {
         }
     }
 
-    /// Removes copies that ownerships have started from.
+    /// Removes the kept copies of the ownerships in `taken`, which have started from them.
     pub(super) fn drop_taken(&mut self, node: NodeId, incarnation: Incarnation, taken: &[(SectionId, Epoch)]) {
         for &(section, epoch) in taken {
             if self.owned_under(node, incarnation, section, epoch).is_some() {

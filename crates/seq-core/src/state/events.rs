@@ -1,15 +1,18 @@
-//! The event log of a set: changes that explain why numbers stopped, moved or jumped.
+//! The event log of a set. It shows people the changes that explain why the numbers of users stopped, moved or jumped.
 //!
-//! Events are a result of applying commands, so every member of the store has the same events, and no entry of the log
-//! is written for them. A takeover of 14,000 sections, or a drain, is a single event, because changes that follow each
-//! other closely are added to the event of the first change.
+//! Events are added while commands are applied, so every member of the store has the same events. Changes of the same
+//! kind that follow each other closely are combined in one event. So the takeover of 14,000 sections of a node is a
+//! single event, and so is a drain.
 //!
-//! **Invariant:** indexes grow by one and never repeat. At most [`limits::MAX_EVENTS`] events are kept; the oldest
-//! event of the most frequent kind is removed first, so that thousands of handovers do not push out a takeover.
+//! **Invariant:** indexes of events grow by one and never repeat. At most [`limits::MAX_EVENTS`] events are kept. If
+//! there are more, the oldest event of the most frequent kind is removed, so that thousands of handovers do not push
+//! out a takeover.
 //!
-//! Events have the names of nodes instead of their ids, because a restored set gives the ids to other nodes.
+//! Events have the names of nodes instead of their ids, because after a restore of the set the ids may belong to other
+//! nodes.
 //!
-//! No decision depends on an event. A refused request adds no event, because otherwise any client could fill the log.
+//! No decision depends on an event. A refused request adds no event, because otherwise any client could fill the event
+//! log.
 
 use alloc::collections::VecDeque;
 use alloc::string::String;
@@ -31,14 +34,15 @@ pub use kinds::Severity;
 pub struct Event {
     /// Index in the event log, from 1 on.
     pub index: u64,
-    /// Number of the last change of this event. A new event gets the next number, and an event to which a change is
-    /// added gets the next number again. A watcher states the highest number that it has seen, and gets the events with
-    /// higher numbers.
+    /// Number of the last change to this event. All changes of the event log are numbered together: adding an event is
+    /// a change, and so is adding to a recent event. A client that watches the event log sends the highest number that
+    /// it has received, and gets the events with higher numbers.
     pub change: u64,
-    /// Time of the first change of the event, in milliseconds since 1970 by the clock of the store's leader, precise to
-    /// a second; 0 if not known. Only shown to people.
+    /// Time of the first change in this event, in milliseconds since 1970 by the clock of the store's leader, precise
+    /// to a second; 0 if not known. It is only shown to people.
     pub at_unix_ms: u64,
-    /// Time of the last change of the event, in the same unit; equal to `at_unix_ms` for a single change.
+    /// Time of the last change in this event, in milliseconds since 1970. Equal to `at_unix_ms` if the event has a
+    /// single change.
     pub until_unix_ms: u64,
     /// The change.
     pub record: EventRecord,
@@ -68,7 +72,7 @@ pub enum EventRecord {
         /// The incarnation that exits.
         incarnation: Incarnation,
     },
-    /// An AllocSvr has not renewed its lease for so long that its sections are given to other AllocSvrs.
+    /// An AllocSvr has not renewed its lease for so long that the store's leader gives its sections to other AllocSvrs.
     Silent {
         /// Name of the node.
         node: String,
@@ -143,7 +147,7 @@ pub enum EventRecord {
     Fenced {
         /// The other set.
         set: SetId,
-        /// Its oldest lineage of which anything is accepted.
+        /// The oldest lineage of that set whose messages are still accepted.
         lineage: Lineage,
     },
     /// A process has seen committed entries that the store no longer has.
@@ -178,34 +182,34 @@ pub enum EventRecord {
     },
 }
 
-/// Ownerships that began in one way, after one owner.
+/// Ownerships that began in the same way after the same owner, combined in one event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ownerships {
     /// The way in which they began.
     pub by: BeganBy,
-    /// The name of the owner before, with its incarnation; `None` if the sections had no owner.
+    /// Name and incarnation of the previous owner; `None` if the sections had no owner.
     pub from: Option<(String, Incarnation)>,
-    /// Time since the last renewal of the owner before, in milliseconds, as the store's leader noted it before it gave
-    /// the sections to other nodes. 0 if that owner was not silent, or if its process started anew.
+    /// Time from the last renewal of the previous owner until the store's leader gave the sections to other nodes, in
+    /// milliseconds, as the leader noted it. 0 if the previous owner was not silent, or if its process was restarted.
     pub silent_ms: u64,
-    /// The next owners by name, each with the number of sections that it got, in the order in which they got their
-    /// first section; at most [`limits::MAX_EVENT_NODES`].
+    /// Names of the next owners, in the order in which they got their first section, each with the number of sections
+    /// that it got. At most [`limits::MAX_EVENT_NODES`].
     pub to: Vec<(String, u32)>,
     /// Number of sections that went to owners that are not in `to`.
     pub others: u32,
     /// The sections.
     pub sections: SectionCount,
-    /// The most numbers that were skipped for any uid of the sections; `None` if this is unknown for one of the
-    /// sections.
+    /// The highest count of numbers that were skipped for any uid of the sections; `None` if the count is not known for
+    /// one of the sections.
     pub most_skipped: Option<u64>,
-    /// Version of the route table with the last of the changes.
+    /// Version of the route table that contains the last of these changes.
     pub routed: RouteVersion,
 }
 
 /// A number of sections, and the range that they are in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SectionCount {
-    /// Number of changes; a section that changed twice is counted twice.
+    /// Number of changes. A section that changed twice is counted twice.
     pub count: u32,
     /// The lowest section.
     pub first: SectionId,
@@ -226,20 +230,20 @@ pub struct Events {
     kept: VecDeque<Event>,
 }
 
-/// Command that notes the time, and facts that only a leader of the store knows. Only shown to people: no decision
-/// depends on a note.
+/// Command that notes the time, and optionally a fact that only a leader of the store knows. Notes are only shown to
+/// people, and no decision depends on them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Note {
     /// Milliseconds since 1970 by the clock of the leader.
     pub unix_ms: u64,
-    /// The fact that the leader notes in addition to the time.
+    /// The fact that the leader notes together with the time.
     pub about: Noted,
 }
 
-/// The subject of a note.
+/// The fact in a [`Note`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Noted {
-    /// The time alone, for the events that follow.
+    /// No fact. The note only gives the time of the events that follow it.
     Time,
     /// The member became leader.
     Leader {
@@ -248,7 +252,8 @@ pub enum Noted {
         /// The term that it leads.
         term: u64,
     },
-    /// The sections of a node are about to be given to other nodes, because the node has not renewed its lease.
+    /// The store's leader is about to give the sections of a node to other nodes, because the node has not renewed its
+    /// lease.
     Silent {
         /// The node.
         node: NodeId,
@@ -271,7 +276,8 @@ impl SectionCount {
 }
 
 impl Events {
-    /// Creates an event log from its parts; `None` if indexes are not in order, or there are too many events.
+    /// Creates an event log from its parts; `None` if the indexes of events are not in order, an index or the number of
+    /// a change is too high, or there are too many events.
     #[must_use]
     pub fn from_parts((last, changes): (u64, u64), now_ms: u64, kept: VecDeque<Event>) -> Option<Events> {
         let in_order = kept.iter().zip(kept.iter().skip(1)).all(|(one, next)| one.index < next.index);
@@ -284,7 +290,7 @@ impl Events {
         self.kept.iter()
     }
 
-    /// Returns the kept events whose last change has a number above `change`, in the order of these numbers.
+    /// Returns the kept events whose [`Event::change`] is above `change`, in ascending order of this number.
     #[must_use]
     pub fn changed_after(&self, change: u64) -> Vec<&Event> {
         if change >= self.changes {
@@ -295,7 +301,7 @@ impl Events {
         changed
     }
 
-    /// Returns the number of the newest change of an event; 0 for none.
+    /// Returns the highest number of a change so far, see [`Event::change`]; 0 if there was no event.
     #[must_use]
     pub fn changes(&self) -> u64 {
         self.changes
@@ -307,13 +313,14 @@ impl Events {
         self.last
     }
 
-    /// Returns the time of the newest note of a leader, in milliseconds since 1970; 0: not known.
+    /// Returns the time in the newest note of a leader, in milliseconds since 1970; 0 if there was no note.
     #[must_use]
     pub fn now_ms(&self) -> u64 {
         self.now_ms
     }
 
-    /// Returns the time for which an incarnation was silent, if a leader noted it recently.
+    /// Returns the time in milliseconds for which an incarnation did not renew its lease, as the store's leader noted
+    /// it in one of the newest [`limits::OPEN_EVENTS`] events; `None` if there is no such note.
     fn silence_of(&self, name: &str, incarnation: Incarnation) -> Option<u64> {
         self.kept.iter().rev().take(limits::OPEN_EVENTS).find_map(|event| match &event.record {
             EventRecord::Silent { node, incarnation: of, silent_ms } if node == name && *of == incarnation => {
@@ -332,7 +339,7 @@ impl Events {
         }
     }
 
-    /// Removes the oldest event of the kind with the most events.
+    /// Removes the oldest event of the kind that has the most events.
     fn remove_one(&mut self) {
         let mut counts = [0_usize; EventRecord::KINDS.len()];
         self.kept.iter().for_each(|event| counts[event.record.place()] += 1);
@@ -341,8 +348,9 @@ impl Events {
         oldest.and_then(|place| self.kept.remove(place));
     }
 
-    /// Adds a change to a recent event, if the change belongs to any. If the change belongs to the event that `add` is
-    /// given, `add` adds it and returns true. Returns whether the change was added.
+    /// Adds a change to the recent event to which it belongs, if there is one. Calls `add` with one recent event after
+    /// another, the newest first. If the change belongs to that event, `add` must add it to the event and return true.
+    /// Returns whether the change was added.
     fn continues(&mut self, mut add: impl FnMut(&mut EventRecord) -> bool) -> bool {
         let now_ms = self.now_ms;
         let is_recent = |event: &&mut Event| now_ms.saturating_sub(event.until_unix_ms) <= limits::EVENT_PAUSE_MS;

@@ -1,12 +1,13 @@
-//! Inherits the records of sets that close, and forgets sets that do not exist.
+//! Applies two commands about other sets. [`Inherit`] keeps the final records of a set that is closing, and [`Forget`]
+//! removes a set that does not exist.
 //!
-//! The records of a closing set are final before the set is closed. Each other set reads the records page by page, and
-//! keeps each record that is newer than its own record of the section as a tombstone. So a set that is restored later
-//! can learn from any other set the facts that the closed set would have stated, and the departures of a section form a
-//! chain without a gap even if one of the sets is gone.
+//! Before a closing set is closed, its records become final. Every other set then reads these records page by page. If
+//! such a record is newer than the reading set's own record of the section, the reading set keeps it as a tombstone. So
+//! even after the processes of the closed set are gone, every other set can state to a restored set which sections the
+//! closed set sent to it.
 //!
-//! **Invariant:** the pages of one lineage are inherited in order, and the records of a set count as inherited only
-//! once all pages are.
+//! **Invariant:** the pages of a closing set's records in one lineage are inherited in order. The records of the set
+//! count as inherited only after the last page is inherited.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -19,18 +20,18 @@ use super::{Closing, CommandRefusal, State};
 use crate::id::{HandoverId, Incarnation, Lineage, MigrationId, RouteVersion, SectionId, SetId};
 use crate::limits;
 
-/// Progress of inheriting the records of a closing set.
+/// Progress of inheriting the final records of a closing set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Inheritance {
     /// The closing set's lineage, to which the records belong.
     pub lineage: Lineage,
-    /// The first section whose record is not inherited yet; `None` once all records are.
+    /// The first section whose record is not inherited yet; `None` after all records are inherited.
     pub next: Option<SectionId>,
 }
 
 impl State {
-    /// Returns the closing sets whose records this set has yet to read, each with the first section of the next page.
-    /// Returns none while this set is in quarantine.
+    /// Returns the closing sets whose final records this set has not read to the end, each with the first section of
+    /// the next page. Returns none while this set is in quarantine.
     pub fn awaited_inheritances(&self) -> impl Iterator<Item = (SetId, SectionId)> {
         let closing = self.sets.iter().filter(|_| !self.is_quarantined());
         closing.filter_map(|(set, peer)| {
@@ -39,13 +40,13 @@ impl State {
         })
     }
 
-    /// Returns the closing sets whose records this log has, each with the lineage of the records.
+    /// Returns the closing and closed sets whose final records this log has, each with the lineage of these records.
     pub(super) fn inherited(&self) -> Vec<(SetId, Lineage)> {
         self.sets.iter().filter_map(|(set, peer)| Some((*set, peer.wholly_inherited()?))).collect()
     }
 
-    /// Returns whether all records of a closing set, in its newest known lineage, are in this log or in the responses
-    /// to this set's fence.
+    /// Returns whether all final records of a closing set, in its newest known lineage, are in this log or in the
+    /// responses of other sets to this set's fence.
     pub(super) fn has_records_of(&self, set: SetId, peer: &PeerSet) -> bool {
         let responded = self.recovery.as_ref().and_then(|recovery| recovery.inherited.get(&set).copied());
         let stated = peer.facts.as_ref().map_or(Lineage(0), |facts| facts.lineage);
@@ -93,7 +94,8 @@ impl State {
     fn inherit_one(&mut self, section: SectionId, stated: &RecordClaim, own: SetId, version: RouteVersion) {
         let RecordClaim { claim, lineage, max_seq, .. } = *stated;
         let Some(record) = self.sections.get(section).copied() else { return };
-        // The closing set has seen all its sections arrive, so a section that departed to this set is here, or was.
+        // All sections that the closing set sent to this set have arrived before its records are final. So such a
+        // section is in this set, or was in it.
         if claim.set == own || claim.since <= record.fence() || record.resident().is_some() {
             return;
         }
@@ -106,24 +108,25 @@ impl State {
             arrived: false,
             routed: version,
         };
-        // The next response of that set notes the arrival, because this log has not seen it.
+        // This log has not seen the arrival in that set, so the tombstone is sent to that set until it confirms the
+        // arrival.
         self.advance(section, SectionRecord::Departed(tombstone));
         self.claim(section, claim.since, claim.set);
     }
 
-    /// Removes another set from this log, unless a section may still be on its way to that set. The fence of the set
-    /// stays, because the set may exist after all.
+    /// Removes another set from this log. Refuses this if a section may still be on its way to that set. The fence of
+    /// the removed set stays, because the set may exist after all.
     pub(super) fn forget(&mut self, forget: &Forget) -> Result<bool, CommandRefusal> {
         let Forget { set } = *forget;
         if self.set.as_ref().ok_or(CommandRefusal::NoSet)?.id == set {
             return Err(SetRefusal::OwnSet.into());
         }
-        // A restored set may have to serve without the writer, which is lost.
+        // A restored set may have to serve without the layout writer, if the writer was lost.
         if self.is_writer(set) && !self.is_quarantined() {
             return Err(SetRefusal::WritesLayout { set }.into());
         }
-        // A set in quarantine can learn, from the sets that inherited the records of the closed set, that the section
-        // has left the closed set again.
+        // A set in quarantine may have learned that the section has departed from the closed set again. It learns this
+        // from sets that inherited the records of the closed set.
         let learned = |section: SectionId| self.recovery.as_ref().and_then(|recovery| recovery.claims.get(&section));
         let awaits = |(section, record): &(SectionId, &SectionRecord)| match record {
             SectionRecord::Departed(tombstone) if tombstone.to.set == set && !tombstone.arrived => {
@@ -148,7 +151,7 @@ impl State {
             self.route_version = self.route_version.next();
             self.forgotten = self.route_version;
             self.directory.forget(set, self.route_version);
-            // This log can vouch for the claims of its own departures.
+            // The claims that follow from this log's own departures stay.
             let departed: Vec<(SectionId, Tombstone)> = self.tombstones().filter(|one| one.1.to.set == set).collect();
             for (section, tombstone) in departed {
                 self.claim(section, tombstone.epoch, set);
@@ -167,8 +170,8 @@ impl PeerSet {
         self.inherited.filter(|one| one.next.is_none()).map(|one| one.lineage)
     }
 
-    /// Returns the first section of the next page of this set's records in a lineage; `None` if all pages are
-    /// inherited.
+    /// Returns the first section of the next page that is to be inherited from the records of this set in `lineage`;
+    /// `None` if all these records are inherited.
     fn next_inherited(&self, lineage: Lineage) -> Option<SectionId> {
         match self.inherited.filter(|one| one.lineage == lineage) {
             Some(one) => one.next,

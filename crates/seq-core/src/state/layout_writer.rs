@@ -1,20 +1,20 @@
-//! The layout writer: the one set that appends to the layout of the cluster. It creates and retires the series, because
-//! two sets that did so could give the same ids to two series.
+//! The layout writer is the only set that appends to the layout of the cluster. It creates and retires the series of
+//! the cluster. If two sets created series, two series could get the same sections, and so the same ids.
 //!
 //! A cluster begins with its first set as the writer, in term 0. An entry in the log of the writer hands the layout to
-//! another set and begins the next term. From that entry on, the former writer appends nothing, unless the layout is
-//! handed back to it in a later term. The next writer learns of the entry together with the layout as of that entry, in
-//! one command ([`AdoptSeries`](super::AdoptSeries)). So a set that knows of a term has the whole layout of the terms
-//! before it.
+//! another set, and begins the next term. From that entry on, the former writer appends nothing, unless the layout is
+//! handed back to it in a later term. Another set adopts the hand-over together with the layout as of the hand-over, in
+//! one command ([`AdoptSeries`](super::AdoptSeries)). So a set that knows of a term has the whole layout of the earlier
+//! terms.
 //!
 //! A set learns of a new term only from the set that it knows as the writer, because each set makes statements about
-//! itself only. A set in quarantine learns of it from any set, because its backup may lack the terms of writers that
-//! are closed by now. A restore of the writer can lose a hand-over only if no other set has learned of the hand-over:
-//! every other set that fences the older lineage responds with the newest term that it knows, and accepts nothing of
-//! the older lineage afterwards.
+//! itself only. As an exception, a set in quarantine learns of a new term from any set, because its backup may lack the
+//! terms of writers that are closed by now. A restore of the writer can lose a hand-over only if no other set has
+//! learned of the hand-over. Any set that has learned of it states the newest term that it knows in its response to the
+//! writer's fence, and accepts no message of the writer's older lineages afterwards.
 //!
-//! **Invariant:** at most one set appends; a set's term never falls, and only the writer of a term begins the next
-//! term.
+//! **Invariant:** at most one set appends to the layout at any time. The term that a set knows never falls, and only
+//! the writer of a term begins the next term.
 
 use alloc::vec::Vec;
 
@@ -23,36 +23,38 @@ use super::{Closing, CommandRefusal, Fields, Rules, State};
 use crate::id::SetId;
 use crate::limits;
 
-/// The set that appends to the layout, and the hand-over that gave it the layout.
+/// The set that appends to the layout, with the hand-over that gave it the layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LayoutWriter {
-    /// Number of hand-overs up to and including this hand-over; 0 if the cluster began with this writer.
+    /// Number of hand-overs in the cluster, including the hand-over to this writer; 0 if the cluster began with this
+    /// writer.
     pub term: u64,
-    /// The set that handed the layout over. In term 0, it is the writer itself.
+    /// The set that handed the layout to this writer. In term 0, it is the writer itself.
     pub from: SetId,
     /// The writer.
     pub set: SetId,
-    /// Number of creations and retirements of series before the hand-over.
+    /// Number of creations and retirements of series before the hand-over to this writer.
     pub changes: u32,
-    /// The highest count of restores among the lineages of former writers. A restore may have lost a series. So a
-    /// series that is created later begins above the numbers and epochs of any series that such a restore can have
-    /// lost.
+    /// The highest count of restores among the lineages of former writers. A restore of a former writer may have lost a
+    /// series, whose sections a new series can get. So a new series begins above all numbers and epochs that such a
+    /// lost series can have had.
     pub restores: u32,
-    /// Whether the log of the writer has the hand-over.
+    /// Whether the writer's own log has the hand-over, so that the writer has taken the layout over.
     pub taken: bool,
 }
 
-/// Hands the layout to another set.
+/// Command that hands the layout to another set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SetLayoutWriter {
-    /// The term that ends. A repeated or late command names a term that has ended already, and changes nothing.
+    /// The term that ends. A command that names a term which has already ended is a repeat or late, and changes
+    /// nothing.
     pub term: u64,
     /// The next writer.
     pub to: SetId,
 }
 
 impl State {
-    /// Returns the newest writer that this log knows, or `None` if no set has stated it yet.
+    /// Returns the newest layout writer that this log knows; `None` if this log does not know any writer yet.
     #[must_use]
     pub fn layout_writer(&self) -> Option<LayoutWriter> {
         let first = || {
@@ -69,25 +71,26 @@ impl State {
         self.layout_writer().is_some_and(|writer| Some(writer.set) == own && self.layout_changes() >= writer.changes)
     }
 
-    /// Returns whether other sets need this set's statement of the layout, because this set is the newest known writer,
-    /// or handed the layout to the newest known writer.
+    /// Returns whether this set must state the layout to other sets, because it is the newest known writer, or handed
+    /// the layout to the newest known writer.
     #[must_use]
     pub fn states_layout(&self) -> bool {
         let own = self.set.as_ref().map(|set| set.id);
         self.layout_writer().is_some_and(|writer| own == Some(writer.set) || own == Some(writer.from))
     }
 
-    /// Returns the refusal of a change of the layout in a set that is not the writer.
+    /// Returns the refusal with which a set that is not the layout writer responds to a change of the layout.
     #[must_use]
     pub fn not_writer(&self) -> CommandRefusal {
         CommandRefusal::NotSeriesWriter { writer: self.layout_writer().map(|writer| writer.set) }
     }
 
-    /// Returns the writer that a hand-over would set, or that an equal hand-over has set already.
+    /// Returns the writer that the command `hand_over` would set now. If an equal command was applied before, returns
+    /// the writer that it set.
     ///
     /// # Errors
-    /// The refusal of the command, because this set is not the writer of the term that ends, or the other set cannot
-    /// become the writer.
+    /// The refusal that the command would get, for example because this set is not the writer of the term that ends, or
+    /// because the other set cannot become the writer.
     pub fn foresee_writer(&self, hand_over: &SetLayoutWriter) -> Result<LayoutWriter, CommandRefusal> {
         let SetLayoutWriter { term, to } = *hand_over;
         let own = self.set.as_ref().ok_or(CommandRefusal::NoSet)?.id;
@@ -118,14 +121,15 @@ impl State {
         Ok(LayoutWriter { term: next, from: own, set: to, changes: self.layout_changes(), restores, taken: false })
     }
 
-    /// Hands the layout to another set: from this entry on, this set appends nothing.
+    /// Hands the layout to another set. From this entry on, this set appends nothing to the layout.
     pub(super) fn set_layout_writer(&mut self, hand_over: &SetLayoutWriter) -> Result<LayoutWriter, CommandRefusal> {
         let writer = self.foresee_writer(hand_over)?;
         self.writer = Some(writer);
         Ok(writer)
     }
 
-    /// Checks that this set may close: another set is the writer, and has stated that it is.
+    /// Checks that another set is the layout writer, so that this set may close. If this set handed the layout over
+    /// itself, the other set must have stated that it has taken the layout over.
     pub(super) fn check_layout_writer(&self) -> Result<(), CommandRefusal> {
         let Some(own) = self.set.as_ref().map(|set| set.id).filter(|_| self.rules >= Rules::Eleven) else {
             return Ok(());
@@ -144,11 +148,13 @@ impl State {
         self.rules >= Rules::Eleven && self.layout_writer().is_some_and(|writer| writer.set == set)
     }
 
-    /// Returns the writer that the set `from` states, if the statement is new here because it has a newer term, or
-    /// because it shows that the writer has taken over.
+    /// Returns the writer to adopt from the statement `stated` of the set `from`; `None` if the statement is to be
+    /// ignored. A statement is adopted if it has a newer term than this log knows, or if it shows that the known writer
+    /// has taken the layout over.
     pub(super) fn newer_writer(&self, from: SetId, stated: Option<LayoutWriter>) -> Option<LayoutWriter> {
         let far = self.most_restores().saturating_add(limits::MAX_RESTORE_STEP);
-        // A falsely high count would raise the start of each new series by a margin for each restore.
+        // If a count that is falsely high were adopted, the start of each new series would be raised by a margin for
+        // each restore in the count.
         let stated = stated.filter(|writer| writer.restores <= far)?;
         let own = self.set.as_ref().map(|set| set.id);
         let is_taken = stated.taken || Some(stated.set) == own || stated.set == from;
@@ -162,7 +168,7 @@ impl State {
         takes.then_some(LayoutWriter { taken: true, ..known })
     }
 
-    /// Returns the number of creations and retirements of series that this log has.
+    /// Returns the number of creations and retirements of series in this log.
     fn layout_changes(&self) -> u32 {
         changes(self.series.iter().map(|series| series.retired))
     }

@@ -1,10 +1,11 @@
-//! Keeps the evidence that committed entries of this log are gone, for example after old data directories were put
-//! back.
+//! Keeps the evidence that committed entries of this set's log are gone, for example because old data directories were
+//! put back.
 //!
-//! A process that has received a response from a lost entry detects the loss (`high_water.rs`) and stops. A process
-//! that starts afterwards has no such response. It would register, and allocate the same numbers again that were
-//! allocated after the lost entries. So the evidence is written to the log with which the store continues. Until the
-//! set is restored, no process registers, and no section gets another owner here or in another set.
+//! An AllocSvr process that has received a response for a lost entry detects the loss (`high_water.rs`) and stops. A
+//! process that starts after the loss has received no such response. It would register, and allocate the same numbers
+//! that were already allocated under the lost entries. So a process that detects a loss reports it, and the report is
+//! committed to the log with which the store continues. From then on, until the set is restored from a backup, no
+//! process can register, and no section gets another owner, in this set or in another set.
 //!
 //! **Invariant:** only a restore ends [`State::loss`].
 
@@ -15,20 +16,19 @@ use super::{CommandRefusal, State};
 use crate::id::{Incarnation, Revision};
 use crate::limits;
 
-/// Command that reports that committed entries of this log are gone, because a process received a response from a newer
-/// state.
+/// Command that reports that committed entries of this log are gone. The reporting process has received a response from
+/// a newer state than the store has now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReportLoss {
     /// Name of the process' node, at most [`limits::MAX_NAME_BYTES`] bytes.
     pub node: String,
-    /// The newest incarnation of the node that the process knows. It shows whether the report is about an older
-    /// lineage, whose losses do not matter to a restored set.
+    /// The newest incarnation of the node that the process knows. It shows the lineage that the report is about,
+    /// because a restored set ignores losses in its older lineages.
     pub incarnation: Incarnation,
-    /// The newest revision in a response that the process received; 0 if not known.
+    /// The newest revision that the process received in a response; 0 if not known.
     pub seen: Revision,
-    /// Whether the process has other evidence than `seen`. Without other evidence, the report counts only if the
-    /// revision of this state is at or below `seen`, because a state that has lost entries can have grown past `seen`
-    /// since.
+    /// Whether the process has other evidence of the loss than `seen`. Without other evidence, the report is ignored if
+    /// the revision of this state is above `seen`, because the state may have this revision without any loss.
     pub certain: bool,
 }
 
@@ -37,15 +37,16 @@ pub struct ReportLoss {
 pub struct Loss {
     /// The node that reported it first.
     pub node: String,
-    /// The newest revision that the node's process has seen; 0: not known.
+    /// The newest revision that the node's process received in a response; 0 if not known.
     pub seen: Revision,
-    /// Revision of this state when the report was applied. It can be above `seen`, because the log grew in the
-    /// meantime.
+    /// Revision of this state when the report was applied. It can be above `seen`, because the log has grown since the
+    /// loss.
     pub noted: Revision,
 }
 
 impl State {
-    /// Keeps the report if it shows a loss and is the first such report; returns whether it was kept.
+    /// Keeps the report if it shows a loss in this lineage and no loss was reported before. Returns whether it was
+    /// kept.
     pub(super) fn report_loss(&mut self, report: &ReportLoss) -> Result<bool, CommandRefusal> {
         let ReportLoss { node, incarnation, seen, certain } = report;
         if self.set.is_none() {
@@ -62,7 +63,8 @@ impl State {
         Ok(true)
     }
 
-    /// Refuses changes that would give a section an owner that does not know the lost entries.
+    /// Returns a refusal if a loss was reported. Called by commands that would register an incarnation, give a section
+    /// another owner, or change the layout, because such a change could conflict with the lost entries.
     ///
     /// # Errors
     /// [`CommandRefusal::EntriesLost`].

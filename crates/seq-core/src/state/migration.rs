@@ -1,4 +1,4 @@
-//! Records of migrations and of other sets in a set's log.
+//! The records that a set's log keeps of migrations and of other sets.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -10,8 +10,8 @@ use super::record::Residence;
 use crate::id::{Lineage, MigrationId, Revision, RouteVersion, SectionId, SetId};
 use crate::layout::SectionRun;
 
-/// A migration of sections from this set to another set. It keeps no list of moved sections: the records of the
-/// sections show which of them departed, and which are still here.
+/// A migration of sections from this set to another set. This record has no list of the moved sections. The records of
+/// the sections show which of them have departed, and which are still in this set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Migration {
     /// The other set.
@@ -22,33 +22,36 @@ pub struct Migration {
     pub pace: Pace,
     /// Progress of the migration.
     pub phase: Phase,
-    /// The revision that began it.
+    /// Revision of this set's state at which the migration began.
     pub began: Revision,
 }
 
 /// The sections of a migration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Scope {
-    /// These sections, in order, all of which were here when the migration began.
+    /// Runs of sections, in order. All these sections were in this set when the migration began.
     Runs(Vec<SectionRun>),
-    /// The sections that came here by another migration, which was rolled back.
+    /// The sections that came to this set by a migration that the other set has rolled back. This migration is their
+    /// return.
     Return {
         /// The migration that was rolled back.
         of: MigrationId,
-        /// Whether no more sections can come by that migration.
+        /// Whether the return is settled, so that no more sections can come to this set by the migration that was
+        /// rolled back.
         settled: bool,
     },
 }
 
-/// Speed of a migration. It takes effect when the next move is planned; a departure that was requested under another
-/// pace is still accepted.
+/// Speed of a migration. A change of the speed affects only moves of sections that are planned afterwards. A departure
+/// that was requested before the change is accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pace {
     /// Sections a second, 1 or above.
     pub rate: u32,
-    /// The longest accepted pause of a section's service. A longer pause halves the rate for a while.
+    /// The longest accepted pause of a section. After a longer pause, the coordinator moves sections at half the rate
+    /// for a while.
     pub max_pause: Duration,
-    /// Whether no further section is moved for now.
+    /// Whether the migration is paused, so that no further section departs for now.
     pub paused: bool,
 }
 
@@ -57,16 +60,16 @@ pub struct Pace {
 pub enum Phase {
     /// Sections depart.
     Open,
-    /// No section departs any more, permanently; the sections that departed are to return.
+    /// The migration was rolled back. No further section departs, and the sections that have departed are to return.
     RolledBack {
-        /// Whether the other set's log has noted that all sections return.
+        /// Whether the target set has confirmed that its log has the settled return of all departed sections.
         noted: bool,
     },
-    /// Permanently, no section departs any more, and no departed section returns. All sections have arrived, unless an
-    /// operator ended the migration in a closing set. In that case the departed sections still arrive, and the other
-    /// sections stay here.
+    /// The migration is completed permanently. No further section departs, and no departed section returns. All its
+    /// sections have arrived, unless an operator ended the migration while this set was closing. In that case, the
+    /// sections that had departed still arrive in the target set, and the other sections stay in this set.
     Completed {
-        /// Whether the other set's log has the completion.
+        /// Whether the target set has confirmed that its log has the completion.
         noted: bool,
     },
 }
@@ -78,7 +81,7 @@ impl Migration {
         self.phase == Phase::Open
     }
 
-    /// Returns whether this migration moves a section that is here.
+    /// Returns whether this migration is to move the given section, which is in this set with the given residence.
     #[must_use]
     pub fn covers(&self, section: SectionId, residence: &Residence) -> bool {
         match &self.scope {
@@ -90,7 +93,8 @@ impl Migration {
         }
     }
 
-    /// Returns the first section of these runs, in order, that is also in this migration's runs.
+    /// Returns the first section in `runs` that is also in the runs of this migration; `None` if there is none, or if
+    /// this migration is a return.
     pub(super) fn overlap(&self, runs: &[SectionRun]) -> Option<SectionId> {
         let Scope::Runs(mine) = &self.scope else { return None };
         let meets = |one: &SectionRun, other: &SectionRun| {
@@ -101,15 +105,15 @@ impl Migration {
     }
 }
 
-/// Facts that a set states of itself to all other sets. They come from that set's own log.
+/// Facts that a set states about itself to all other sets. The set reads them from its own log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SetFacts {
     /// The set.
     pub id: SetId,
     /// Lineage of the set.
     pub lineage: Lineage,
-    /// Revision of the set when it stated the facts. Facts of a newer lineage replace older facts, and so do facts of a
-    /// newer revision in the same lineage.
+    /// Revision of the set when it stated the facts. Another set replaces the facts that it knows by facts of a newer
+    /// lineage, or of a newer revision in the same lineage.
     pub revision: Revision,
     /// Name of the set.
     pub name: String,
@@ -120,41 +124,41 @@ pub struct SetFacts {
     /// Whether it takes sections.
     pub closing: Closing,
     /// The closing sets to which this set permanently sends no more sections, and to which none of its sections is on
-    /// the way. Each has the lineage of that set that this set's log has fenced.
+    /// the way. Each is stated with the fence that the log of this set has for it.
     pub refuses: Vec<(SetId, Lineage)>,
-    /// The closing sets whose records this set has inherited, each with the lineage of the records.
+    /// The closing sets whose final records this set has inherited, each with the lineage of these records.
     pub inherited: Vec<(SetId, Lineage)>,
-    /// Whether the set was restored and serves nothing yet.
+    /// Whether the set is in quarantine after a restore, and serves no sections yet.
     pub quarantined: bool,
 }
 
 /// Another set, as this set's log knows it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PeerSet {
-    /// The lineage for which this log has fenced the set. Messages of the set's older lineages are refused.
+    /// The fence: the oldest lineage of the set whose messages this log accepts.
     pub fenced: Lineage,
-    /// The newest lineage of the set for which this log has accepted a fence. This set sends its response to that
-    /// lineage.
+    /// The newest lineage of the set for which this log has applied a [`Fence`](super::Fence) that the set requested.
+    /// Only after that does this set respond to the fence.
     pub admitted: Lineage,
-    /// Whether no section departs to the set any more, permanently.
+    /// Whether the set is closing, so that no section ever departs to it again.
     pub closing: bool,
-    /// The newest facts; `None` while only the set's fence is known.
+    /// The newest facts that the set has stated; `None` if it has not stated any yet.
     pub facts: Option<SetFacts>,
-    /// Version of the route table that has the facts.
+    /// Version of this set's route table that first contained the facts.
     pub routed: RouteVersion,
-    /// Progress of inheriting its records, if it closes.
+    /// Progress of inheriting the set's final records; `None` if none are inherited.
     pub inherited: Option<Inheritance>,
 }
 
 impl PeerSet {
-    /// Returns the highest count of a restore of this set that this log knows.
+    /// Returns the highest count of restores among the lineages of this set that the log knows.
     pub(super) fn restores(&self) -> u32 {
         let stated = self.facts.as_ref().map_or(Lineage(0), |facts| facts.lineage);
         self.fenced.max(self.admitted).max(stated).restores()
     }
 
     /// Keeps the facts if they are newer than the known facts. `version` is the first version of the route table that
-    /// has them. Returns whether anything changed.
+    /// contains them. Returns whether this record changed.
     pub(super) fn learn(&mut self, facts: &SetFacts, version: RouteVersion) -> bool {
         let closes = facts.closing > Closing::Open && !self.closing;
         self.closing |= closes;

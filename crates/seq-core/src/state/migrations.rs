@@ -60,10 +60,9 @@ impl State {
         )
     }
 
-    /// Returns a hash of the facts on which the plan of a migration depends, apart from the records of its sections:
-    /// both sets, their lineages, the layout and the sections. The hash does not cover owners, ceilings and versions,
-    /// so a plan stays valid when these change. Returns `None` if no migration can have these runs, or the other set is
-    /// not known.
+    /// Returns a hash of the facts on which the plan of a migration depends: both sets, their lineages, the layout, and
+    /// which sections are to migrate. The hash covers no section records, so a plan stays valid when owners or ceilings
+    /// change. Returns `None` if no migration can have these runs, or if the set `to` is not known.
     #[must_use]
     pub fn fingerprint(&self, to: SetId, runs: &[SectionRun]) -> Option<Fingerprint> {
         let set = self.set.as_ref()?;
@@ -109,8 +108,9 @@ impl State {
         }
     }
 
-    /// Completes a migration of a closing set with the sections that have departed. The other sections stay here until
-    /// another migration moves them, because the target set may be closing as well, and then never takes them.
+    /// Completes a migration of this closing set with the sections that have departed so far. The other sections stay
+    /// in this set until another migration moves them. This is needed because the target set may be closing as well,
+    /// and would then never take them.
     fn give_up(&mut self, id: MigrationId) -> Result<(), CommandRefusal> {
         let departed: Vec<SectionId> =
             self.tombstones().filter(|(_, tombstone)| tombstone.by == id).map(|(section, _)| section).collect();
@@ -141,7 +141,7 @@ impl State {
             if self.rules >= Rules::Eight && self.foreign_migrations.get(&id).is_some_and(|known| Some(*known) != by) {
                 return other;
             }
-            // The sections that came by this migration stay.
+            // The sections that came to this set by the migration stay.
             for residence in self.sections.residents_mut().filter(|residence| residence.came_by == id) {
                 residence.advance(Residence { came_by: MigrationId(0), ..*residence });
             }
@@ -157,13 +157,14 @@ impl State {
         if !self.has_arrived(id, migration) {
             return Err(SetRefusal::NotArrived { migration: id }.into());
         }
-        // The tombstones stay, because a backup of the other set may be older than they are.
+        // The tombstones are kept, because a backup of the other set may be older than the arrivals.
         self.migration_mut(id)?.phase = Phase::Completed { noted: false };
         self.note_event(EventRecord::MigrationCompleted { migration: id });
         Ok(())
     }
 
-    /// Returns whether every section of a migration has arrived, and no more can depart under it.
+    /// Returns whether every section of a migration has arrived in the target set. Returns false for a return that is
+    /// not settled, because more sections that are to return may still arrive in this set.
     #[must_use]
     pub fn has_arrived(&self, id: MigrationId, migration: &Migration) -> bool {
         let waits = |(section, record): (SectionId, &SectionRecord)| match record {
@@ -174,9 +175,9 @@ impl State {
         !matches!(migration.scope, Scope::Return { settled: false, .. }) && !self.sections.known().any(waits)
     }
 
-    /// Returns whether every section that departed by a migration of this log has arrived. If the migration was
-    /// completed or rolled back, no more sections depart by it. Returns false in quarantine, because other sets may
-    /// still state departures that the backup lacks.
+    /// Returns whether every section that has departed by this migration has also arrived in the target set. After the
+    /// migration was completed or rolled back, no further section departs by it, so a true result stays true. Returns
+    /// false in quarantine, because other sets may still state departures that the backup lacks.
     #[must_use]
     pub fn has_settled(&self, id: MigrationId) -> bool {
         !self.is_quarantined() && self.tombstones().all(|(_, tombstone)| tombstone.by != id || tombstone.arrived)
@@ -228,7 +229,8 @@ fn check_pace(pace: Pace) -> Result<(), CommandRefusal> {
     if pace.rate > 0 && pace.max_pause > Duration::ZERO { Ok(()) } else { Err(SetRefusal::BadPace { pace }.into()) }
 }
 
-/// Returns the last section of runs that are in order, do not overlap and fit the layout; `None` for other runs.
+/// Returns the last section of `runs`. Returns `None` if there are no runs or too many runs, or if they are out of
+/// order, overlap, or end after the last of the layout's `sections`.
 fn last_of(runs: &[SectionRun], sections: u32) -> Option<SectionId> {
     let ends: Option<Vec<u32>> = runs.iter().map(|run| run.end().filter(|end| *end <= sections)).collect();
     let ends = ends.filter(|ends| !ends.is_empty() && ends.len() <= limits::MAX_RUNS)?;

@@ -1,8 +1,8 @@
 //! Applies the commands that move a section out of this set, or into it.
 //!
 //! A section is in one set at a time, because only the log of the set that has the section can send it away, under an
-//! epoch that no ownership had before. An arrival is a fact of another log, so this log does not refuse a valid
-//! arrival, unless it has already seen the section under a later epoch.
+//! epoch that no ownership had before. When a section arrives, its departure is already committed in another log. So
+//! this log does not refuse a valid arrival, unless it has seen the section under a later epoch.
 
 use alloc::vec::Vec;
 
@@ -61,9 +61,9 @@ impl State {
         Some(self.send_away(section, &residence, to, HandoverId(0), migration).epoch)
     }
 
-    /// Checks whether a section may depart under a migration. A paused migration is no reason to refuse: a departure
-    /// that was refused during the pause could be applied after the pause, when a repeat of its message arrives and the
-    /// owner serves the section again.
+    /// Checks whether a section may depart by a migration. A pause of the migration is no reason to refuse. If a
+    /// departure were refused during a pause, the owner would serve the section again. Then a late repeat of the
+    /// message could be applied after the pause, while the section is served.
     fn may_depart(
         &self,
         section: SectionId,
@@ -83,8 +83,8 @@ impl State {
         Ok(())
     }
 
-    /// Writes the tombstone of a section with the ceiling as of this log entry. Each raise of the ceiling is either
-    /// before this entry or refused.
+    /// Replaces the record of a section by a tombstone with the present ceiling. A raise by the owner is either before
+    /// this entry in the log, and so part of this ceiling, or it is refused.
     fn send_away(
         &mut self,
         section: SectionId,
@@ -129,9 +129,9 @@ impl State {
         Ok(outcome)
     }
 
-    /// Makes a section resident here that departed to an earlier lineage of this set. If that lineage served the
+    /// Makes resident a section that departed to an earlier lineage of this set. If the earlier lineage has served the
     /// section and sent it to another set, this log has a record with a later epoch by now, because every other set has
-    /// stated its record.
+    /// stated its records. In that case, nothing changes.
     pub(super) fn arrive_after_restore(
         &mut self,
         one: &Arriving,
@@ -157,9 +157,10 @@ impl State {
         self.arrive_one(one, begins, from, version)
     }
 
-    /// Makes a section resident here that another set sent. `sent` is the section as the tombstone states it; `begins`
-    /// has the epoch and the ceiling with which the section continues here. After a restore `from` is `None`, because
-    /// then a record of any set may state the arrival.
+    /// Makes resident a section that another set sent to this set. `sent` is the content of the tombstone. `begins` has
+    /// the epoch and the ceiling with which the section continues in this set; after a restore, they differ from those
+    /// in `sent`. `from` is the set that sent the section; `None` if this restored set learned of the departure from
+    /// the records of any set.
     pub(super) fn arrive_one(
         &mut self,
         sent: &Arriving,
@@ -179,7 +180,7 @@ impl State {
             SectionRecord::Resident(_) => return Arrival::Refused,
             _ => {}
         }
-        // An owner that is gone is no reason to refuse the section: the arbiter assigns another owner.
+        // The section is taken even if its next owner is gone. The arbiter then assigns another owner.
         let owner = node.filter(|node| self.living(*node, incarnation).is_ok());
         let residence = Residence {
             since: epoch,
@@ -246,12 +247,12 @@ impl State {
         Ok(())
     }
 
-    /// Returns the least count of restores with which the fence of another set is accepted. It is above the count of
-    /// every lineage of this set, or of a third set, in which a section may have been served that the other set may
-    /// have had as well.
+    /// Returns the least count of restores that a lineage of another set must have, so that its fence is accepted. This
+    /// set or a third set may have served sections that the other set lost in its restore. So the count must be above
+    /// the counts of all lineages in which they may have done this.
     pub(super) fn least_of_fence(&self, set: SetId) -> u32 {
-        // A section that this set has served has an epoch with the count of this set's lineage. In quarantine, this set
-        // has served nothing in that lineage.
+        // The epoch of a section that this set has served contains the count of this set's lineage. In quarantine, this
+        // set has served nothing in its lineage.
         let own = self.lineage.restores() + u32::from(!self.is_quarantined());
         if self.rules < Rules::Eight {
             return own;
@@ -262,7 +263,7 @@ impl State {
         counts.map(|(_, count)| count.saturating_add(1)).fold(own, Ord::max)
     }
 
-    /// Returns the fence of another set: the lineage before which nothing of that set is accepted.
+    /// Returns the fence of another set, which is the oldest lineage of that set whose messages are accepted.
     fn fence_of(&self, set: SetId) -> Lineage {
         let known = self.sets.get(&set).map(|peer| peer.fenced);
         known.or_else(|| self.fences.get(&set).copied()).unwrap_or_default()
@@ -277,8 +278,8 @@ impl State {
         }
     }
 
-    /// Checks that the restore count of another set's lineage is not further above the highest known count than a fence
-    /// may add.
+    /// Checks that the count of restores of another set's lineage exceeds the highest count that this log knows by at
+    /// most [`limits::MAX_RESTORE_STEP`].
     fn check_step(&self, set: SetId, lineage: Lineage) -> Result<(), CommandRefusal> {
         let known = self.most_restores();
         let bound = known.saturating_add(limits::MAX_RESTORE_STEP);
@@ -288,8 +289,9 @@ impl State {
         Ok(())
     }
 
-    /// Notes that a migration began in the set `of`. Returns the migration, or 0 if it is noted for a different set
-    /// already, or there is no room for the note. With 0, the sections that came by the migration do not return.
+    /// Notes that a migration began in the set `of`. Returns the migration, or 0 if it was noted for a different set
+    /// before, or if there is no room for another note. Sections that arrive with the migration 0 cannot return by a
+    /// rollback.
     pub(super) fn bind(&mut self, migration: MigrationId, of: SetId) -> MigrationId {
         if self.rules < Rules::Eight || migration == MigrationId(0) || self.migrations.contains_key(&migration) {
             return migration;
@@ -301,8 +303,8 @@ impl State {
         migration
     }
 
-    /// Returns whether a migration is noted as a migration of the set `of`, or is not noted yet and there is room for
-    /// the note.
+    /// Returns whether a migration is noted as a migration that began in the set `of`, or is not noted yet and there is
+    /// room for another note.
     pub(super) fn may_bind(&self, migration: MigrationId, of: SetId) -> bool {
         match self.foreign_migrations.get(&migration) {
             Some(known) => *known == of,
@@ -310,9 +312,9 @@ impl State {
         }
     }
 
-    /// Fences the lineages of another set that are older than `lineage`: from then on, messages of these older lineages
-    /// are refused. Sections that were sent to an older lineage are sent again, because the backup from which the other
-    /// set was restored may lack them.
+    /// Fences the lineages of another set that are older than `lineage`. From then on, messages of these older lineages
+    /// are refused. Sections that departed to an older lineage are sent again, even if they had arrived, because the
+    /// backup from which the other set was restored may lack them.
     pub(super) fn fence_set(&mut self, set: SetId, lineage: Lineage) -> Result<(), CommandRefusal> {
         let peer = self.peer_set(set)?;
         if lineage == peer.fenced {
@@ -372,8 +374,9 @@ impl State {
         Ok(changed)
     }
 
-    /// Checks facts that a set stated. They must be about the set itself, with a name that no other set has. Their
-    /// lineage and revision must not be further ahead of the known facts than the set can have come since.
+    /// Checks facts that the set `from` stated. They must be about the set `from` itself, and have a name that no other
+    /// set has. Their lineage and revision must not be further ahead of the facts that this log knows of the set than
+    /// the set can have advanced since then.
     fn check_facts(&self, from: Option<SetId>, facts: &SetFacts) -> Result<(), CommandRefusal> {
         let set = facts.id;
         if from != Some(set) {
@@ -402,9 +405,10 @@ impl State {
         Ok(())
     }
 
-    /// Returns the parts of a set's claims that are new here and that the set may make. A set may make claims about
-    /// sections that are in that set as far as this log knows, or whose set this log does not know. Claims that name
-    /// this set as the section's set are left out, because the records of this log state which sections are here.
+    /// Returns the parts of the claims of the set `from` that are newer than the claims that this log knows, and that
+    /// the set may make. The set may make claims about sections that it has as far as this log knows, and about
+    /// sections whose set this log does not know. Claims that name this set are left out, because the records of this
+    /// log state which sections are in this set.
     #[must_use]
     pub fn vouched_claims(&self, from: SetId, claims: &[ClaimRun]) -> Vec<ClaimRun> {
         let mut vouched: Vec<ClaimRun> = Vec::new();
@@ -427,7 +431,7 @@ impl State {
         vouched
     }
 
-    /// Returns the record of another set, and adds it if the set is not known yet.
+    /// Returns the record of another set. If this log has no record of the set yet, adds it.
     pub(super) fn peer_set(&mut self, set: SetId) -> Result<&mut PeerSet, CommandRefusal> {
         if self.set.as_ref().ok_or(CommandRefusal::NoSet)?.id == set {
             return Err(SetRefusal::OwnSet.into());
@@ -456,16 +460,16 @@ impl State {
         }
     }
 
-    /// Returns the epoch and the ceiling with which a section continues after a restore, which may have lost later
-    /// epochs and ceilings. The epoch is above all epochs of the section that any lineage of any set has begun, and the
-    /// ceiling is above all numbers that any lineage has allocated. Returns `None` if `epoch` was begun after the
-    /// restore.
+    /// Returns the epoch and the ceiling with which a section continues after a restore. `epoch` and `ceiling` are the
+    /// newest values that are still known, but the restore may have lost newer values. The returned epoch is above all
+    /// epochs of the section in any lineage of any set, and the returned ceiling is above all numbers that any lineage
+    /// has allocated. Returns `None` if `epoch` began after the restore, so that no newer value was lost.
     ///
-    /// The count of a restore is above the counts of all earlier restores of any set, and the epoch of each section
-    /// that a restore makes resident contains that count. So an epoch with this count is new. The ceiling is raised by
-    /// a margin for each restore that the lost history can include; for lanes, by the margin of their series. The
-    /// ceiling of ticks is not raised by a margin. It is set as far above the time of the restore as any raise of an
-    /// earlier lineage can have set it.
+    /// The count of a restore is above the counts of all earlier restores of any set. The epoch of each section that a
+    /// restore makes resident contains the count of this restore, so no earlier lineage has used this epoch. The
+    /// ceiling is raised by a margin for each restore that may have lost a part of the section's history. For lanes, it
+    /// is the margin of their series. If the numbers are ticks, the ceiling is set instead as far above the time of the
+    /// restore as any raise of an earlier lineage can have set it.
     pub(super) fn restored(&self, section: SectionId, epoch: Epoch, ceiling: Seq) -> Option<(Epoch, Seq)> {
         let lineage = self.lineage;
         let restores = lineage.restores().checked_sub(epoch.restores()).filter(|restores| *restores > 0)?;
@@ -474,7 +478,7 @@ impl State {
         Some((epoch, self.raised_by(section, ceiling, (restores, time))))
     }
 
-    /// Returns a ceiling for a section that is above all numbers that may have been lost in `restores` restores.
+    /// Returns `ceiling`, raised above all numbers of the section that may have been lost in `restores` restores.
     /// `restored_ms` is the time of the newest of these restores, in milliseconds since 1970.
     pub(super) fn raised_by(&self, section: SectionId, ceiling: Seq, (restores, restored_ms): (u32, u64)) -> Seq {
         let lanes = self.set.as_ref().and_then(|set| set.layout.lanes_at(section));

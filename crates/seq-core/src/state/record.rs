@@ -1,7 +1,7 @@
-//! The record of a section in one set's log, and the only way it changes.
+//! The record of a section in one set's log, and the functions that check and make every change of a record.
 //!
-//! **Invariant:** a record is never removed. The *fence*, the highest epoch under which this log ever saw the section,
-//! never falls. So a late message of an earlier epoch is below the fence and changes nothing.
+//! **Invariant:** a record is never removed. The *fence* of a record is the highest epoch under which this log ever saw
+//! the section. It never falls, so a late message with an earlier epoch is below the fence and changes nothing.
 
 use super::beginning::Beginning;
 use crate::id::{Epoch, HandoverId, Incarnation, Lineage, MigrationId, NodeId, RouteVersion, Seq, SetId};
@@ -14,67 +14,68 @@ pub enum SectionRecord {
     Never,
     /// The section is in this set, whose log alone assigns its owners.
     Resident(Residence),
-    /// The section was sent to another set. If another log has that entry, or a restore has lost it, this log has
-    /// learned of the departure from other sets. The tombstone cannot be taken back. The section returns only by a
-    /// departure from the other set.
+    /// The section departed to another set. Usually this log has the entry of the departure. If the section departed
+    /// from a third set, or if a restore has lost the entry, this log has learned of the departure from other sets. A
+    /// tombstone cannot be taken back. The section returns only if it departs from the set that has it now.
     Departed(Tombstone),
-    /// The section is in this set in the backup from which the set was restored. It may have left the set after the
-    /// backup was made, so it is not served until every other set has responded.
+    /// The section is in this set according to the backup from which this set was restored. It may have departed after
+    /// the backup was made, so it is not served until every other set has responded.
     Quarantined(Quarantine),
 }
 
-/// The residence of a section in its set. The default is a section that never had an owner.
+/// The record of a section that is in this set. The default is a section that never had an owner.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Residence {
-    /// The epoch under which the section came here; 0 for its first home.
+    /// The epoch under which the section arrived in this set; 0 if it began in this set.
     pub since: Epoch,
     /// Epoch of the ownership; never falls.
     pub epoch: Epoch,
     /// The owner; `None` while the section has none.
     pub owner: Option<NodeId>,
-    /// The owner's incarnation that owns it; 0 without an owner.
+    /// The incarnation of the owner that owns the section; 0 without an owner.
     pub incarnation: Incarnation,
     /// The ceiling: no number above it may leave an owner's process. It never falls.
     pub max_seq: Seq,
-    /// Version of the route table that changed the owner last.
+    /// Version of the route table that last changed the section's owner.
     pub routed: RouteVersion,
-    /// The handover that began this ownership; 0 if the ownership began as a takeover, at the ceiling.
+    /// The handover attempt that began this ownership; 0 if the ownership did not begin by a handover.
     pub handover_id: HandoverId,
-    /// The migration that brought the section here and can still be rolled back; 0 for none.
+    /// The migration that brought the section to this set, if it can still be rolled back; 0 for none.
     pub came_by: MigrationId,
     /// The beginning of the ownership, or of the last ownership while the section has no owner.
     pub began: Beginning,
 }
 
-/// The departure of a section that is in another set, or on its way there.
+/// The record of a section that departed to another set. The section is on its way there, or has arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tombstone {
     /// The epoch that begins in the other set.
     pub epoch: Epoch,
     /// The set and the owner with which the section continues.
     pub to: Destination,
-    /// The handover attempt whose copy the next owner may start from; 0 if the next owner starts at the ceiling.
+    /// The handover attempt whose copy the next owner may start from; 0 if the next owner must start at the ceiling.
     pub handover_id: HandoverId,
-    /// The ceiling when the section departed. If a restore has lost the departure, it may be a later ceiling.
+    /// The ceiling when the section departed. If this log has learned of the departure from another set, it may be a
+    /// later ceiling of the section.
     pub max_seq: Seq,
-    /// The migration that the departure is part of; 0 if it is part of none, or of none that can be rolled back.
+    /// The migration by which the section departed; 0 if there was none, or none that can be rolled back.
     pub by: MigrationId,
-    /// Whether the other set's log has the arrival of the section or a later epoch. Becomes false again when the other
-    /// set is restored: its backup may lack the arrival, and then only this tombstone can bring the section back to
-    /// that set.
+    /// Whether the other set has confirmed that its log has the arrival, or the section under a later epoch. If the
+    /// other set is restored, this becomes false again, because its backup may lack the arrival. Then only this
+    /// tombstone can bring the section to that set again.
     pub arrived: bool,
     /// Version of the route table that has the departure.
     pub routed: RouteVersion,
 }
 
-/// The set, and the owner in it, that a section departs to.
+/// The set to which a section departs, and the section's next owner in that set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Destination {
     /// The set.
     pub set: SetId,
-    /// Lineage of the set when it confirmed that it can take the section.
+    /// Lineage in which the target set confirmed that it can take the section.
     pub lineage: Lineage,
-    /// The next owner; `None`: the other set assigns one.
+    /// The next owner; `None` if the other set is to assign one.
     pub node: Option<NodeId>,
     /// The next owner's incarnation; 0 without an owner.
     pub incarnation: Incarnation,
@@ -83,13 +84,13 @@ pub struct Destination {
 /// The record of a section that was resident in the backup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quarantine {
-    /// The epoch under which the section came here.
+    /// The epoch under which the section arrived in this set; 0 if it began in this set.
     pub since: Epoch,
     /// The last epoch in the backup.
     pub epoch: Epoch,
     /// The ceiling in the backup.
     pub max_seq: Seq,
-    /// The migration that brought the section here and can still be rolled back; 0 for none.
+    /// The migration that brought the section to this set, if it can still be rolled back; 0 for none.
     pub came_by: MigrationId,
     /// Version of the route table that has the restore.
     pub routed: RouteVersion,
@@ -107,13 +108,14 @@ impl SectionRecord {
         }
     }
 
-    /// Returns the residence of a section that is in this set and may have an owner.
+    /// Returns the residence if the section is in this set and not in quarantine, so that it may have an owner;
+    /// otherwise `None`.
     #[must_use]
     pub fn resident(&self) -> Option<&Residence> {
         if let SectionRecord::Resident(residence) = self { Some(residence) } else { None }
     }
 
-    /// Returns the version of the route table that changed the section's owner last; 0: never.
+    /// Returns the version of the route table that last changed the section's route; 0 if none did.
     #[must_use]
     pub fn routed(&self) -> RouteVersion {
         match self {
@@ -135,16 +137,16 @@ impl SectionRecord {
         }
     }
 
-    /// Returns whether the section departed, and this log does not know yet that the other set has it.
+    /// Returns whether the section departed, and the other set has not confirmed its arrival yet.
     #[must_use]
     pub fn is_unconfirmed(&self) -> bool {
         matches!(self, SectionRecord::Departed(tombstone) if !tombstone.arrived)
     }
 
-    /// Replaces the record. This is the only way in which a record changes.
+    /// Replaces the record by `next`, after it has checked that `next` may follow the present record.
     ///
     /// # Panics
-    /// When a committed value would fall, or the section would be in two sets.
+    /// When an epoch or a ceiling would fall, or the section could be in two sets.
     pub(super) fn advance(&mut self, next: SectionRecord) {
         use SectionRecord::{Departed, Never, Quarantined, Resident};
         let (before, fence) = (*self, self.fence());
@@ -172,7 +174,7 @@ impl SectionRecord {
 }
 
 impl Residence {
-    /// Checks that the next residence continues this residence inside the set.
+    /// Checks that `next` may follow this residence while the section stays in the set.
     fn check(&self, next: &Residence) {
         assert!(next.max_seq >= self.max_seq, "a ceiling would fall: {self:?} to {next:?}");
         let same_ownership = (next.owner, next.incarnation) == (self.owner, self.incarnation);
@@ -182,7 +184,8 @@ impl Residence {
         assert!(stays, "a section would have come here another way: {self:?} to {next:?}");
     }
 
-    /// Replaces the residence by a later residence in the same set; see [`SectionRecord::advance`].
+    /// Replaces this residence by a later residence in the same set, with the same checks as
+    /// [`SectionRecord::advance`].
     pub(super) fn advance(&mut self, next: Residence) {
         self.check(&next);
         *self = next;

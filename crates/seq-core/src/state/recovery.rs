@@ -1,11 +1,12 @@
-//! Records of other sets that a restored set learns before it serves. The records claim which set has each section.
+//! The records that a restored set learns from other sets before it serves. They state which set has each section.
 //!
-//! A *response* of a set to a fence is complete: it has every section record of that set with the ceiling, as it was
-//! after the set's log had the fence. A response comes in pages, each of which fits a log entry. Each record is a fact
-//! by itself, so the pages may be read at different entries and from different members of the store.
+//! When the log of another set has fenced the older lineages of the restored set, the other set sends its *response* to
+//! the fence. The response has the other set's records of all sections, with the ceilings, as of the fence or later. It
+//! comes in pages, each of which fits a log entry. Each record is true by itself, so the pages may be read at different
+//! revisions and from different members of the store.
 //!
-//! **Invariant:** a response counts only while its sender is in the lineage that this log has fenced for the sender. If
-//! the sender is restored later, all responses received until then are void.
+//! **Invariant:** a response counts only while the set that sent it is in the lineage that this log has fenced for it.
+//! If that set is itself restored later, all responses that this set has received until then are void.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -18,75 +19,86 @@ use crate::directory::Claim;
 use crate::id::{Epoch, Lineage, MigrationId, SectionId, Seq, SetId};
 use crate::limits;
 
-/// A claim from the record of a set, with all facts that are needed to bring the section to the set that the claim
-/// names.
+/// A claim that a set reads from its record of a section, with all facts that are needed to bring the section to the
+/// set that the claim names.
 ///
-/// Values are ordered by the claim, then by the lineage, then by the ceiling. The greatest value is the newest.
+/// Values are ordered by the claim, then by the lineage, then by the ceiling. The greatest value for a section is the
+/// newest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RecordClaim {
-    /// The set of the section, and the epoch since which it has the section.
+    /// The set that has the section, and the epoch under which it got the section.
     pub claim: Claim,
-    /// Lineage of the set that the claim names: the lineage to which the section departed, or in which that set stated
-    /// that it has the section.
+    /// Lineage of the set that the claim names. If another set states the claim, it is the lineage to which the section
+    /// departed. If the named set states the claim about itself, it is that set's lineage at the time of the statement.
     pub lineage: Lineage,
     /// The ceiling.
     pub max_seq: Seq,
-    /// The migration that brought the section there and can still be rolled back; 0 for none.
+    /// The migration that brought the section to the set that the claim names, if it can still be rolled back; 0 for
+    /// none.
     pub migration: MigrationId,
 }
 
-/// A page of a set's response to a fence: the claims from its records of a range of sections.
+/// A page of a set's response to a fence, with claims from the set's records in a range of sections. The final records
+/// of a closing set come in such pages, too.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FenceResponse {
     /// The set that responds.
     pub set: SetId,
     /// Lineage of the set that responds.
     pub lineage: Lineage,
-    /// Lineage of the restored set that the responding set's log has fenced. It equals the lineage in the request.
+    /// Lineage of the restored set for which the responding set's log has the fence. It equals the lineage in the
+    /// request.
     pub fenced: Lineage,
     /// The first section of the page.
     pub first: SectionId,
-    /// The first section of the next page; `None`: this is the last page.
+    /// The first section of the next page; `None` if this is the last page.
     pub next: Option<SectionId>,
-    /// The claims, in order of section, at most [`limits::MAX_MOVES`]. A claim since epoch 0, of a section in its first
-    /// set, is left out, because no record is older.
+    /// The claims, in ascending order of section, at most [`limits::MAX_MOVES`]. A claim with epoch 0, which states
+    /// that a section is still in its first set, is left out, because no record can be older than it.
     pub records: Vec<(SectionId, RecordClaim)>,
     /// The other sets that the responding set knows. The restored set requests the responses of these sets as well.
     pub sets: Vec<SetId>,
-    /// Whether the responding set takes no more sections. The backup of the restored set may lack this fact.
+    /// Whether the responding set is closing or closed. The backup of the restored set may lack this fact.
     pub closing: bool,
-    /// The longest time for which a session of the responding set may serve without its store, at most
+    /// The longest time for which a session of the responding set may serve without a response of its store, at most
     /// [`limits::MAX_LEASE_WAIT`]. The restored set waits for this time, because an owner in the responding set may
-    /// have a lease on a section of which neither store knows any more. 0 if the sender has an earlier release.
+    /// have a lease on a section although neither store has a record of this ownership any more. 0 if the responding
+    /// set has an earlier release.
     pub wait: Duration,
-    /// The closing sets whose final records are among the records of the responding set, each with the lineage of its
-    /// records, at most [`limits::MAX_SETS`]. These sets need not respond themselves.
+    /// The closing sets whose final records the responding set has inherited, so that they are among its own records.
+    /// Each is stated with the lineage of its records; at most [`limits::MAX_SETS`]. These sets need not respond
+    /// themselves.
     pub inherited: Vec<(SetId, Lineage)>,
 }
 
-/// Facts that a set in quarantine has learned.
+/// Facts that a restored set has learned from other sets during its quarantine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recovery {
-    /// The longest time after the restore for which a session of an older lineage of this set, or a session of a set
-    /// that responded, may serve.
+    /// The longest time after the restore for which an AllocSvr may still serve under a lease that was granted by an
+    /// older lineage of this set, or by a set that responded.
     pub wait: Duration,
-    /// The sets that the backup knows as closed. They need not respond, because all sections that they sent had arrived
-    /// before the backup was made. A set of which this set learns only now that it is closed is not among them.
+    /// The sets that are closed according to the backup. They need not respond, because all sections that they sent had
+    /// arrived before the backup was made. If this set learns only in quarantine that a set is closed, that set is not
+    /// among them.
     pub closed: BTreeSet<SetId>,
-    /// For each set, the first section that its response does not cover yet; `None` if the response is complete.
+    /// For each set that has responded, the first section of the next page of its response; `None` if the response is
+    /// complete.
     pub responses: BTreeMap<SetId, Option<SectionId>>,
-    /// The closed sets whose records are in the responses, each with the newest lineage of its records.
+    /// The closing sets whose final records are in the responses, each with the newest lineage of these records.
     pub inherited: BTreeMap<SetId, Lineage>,
-    /// The newest claim of each section in the responses. Claims that are not newer than the record here are left out.
+    /// For each section, the newest claim in the responses. Claims that are not newer than this log's own record of the
+    /// section are left out.
     pub claims: BTreeMap<SectionId, RecordClaim>,
 }
 
 impl State {
-    /// Returns a page of this set's response to a fence. Any member whose applied state has the fence may send it.
+    /// Returns one page of this set's response to a fence. The page begins with the section `first`. `to` is the
+    /// restored set, and `lineage` is its lineage. Any member of this set's store whose applied state has the fence may
+    /// send the page.
     ///
     /// # Errors
-    /// [`SetRefusal::FenceNotApplied`]: this state does not have the fence yet. [`SetRefusal::OldLineage`]: the request
-    /// is of a lineage that is over. [`SetRefusal::BadRuns`]: the layout has no such section.
+    /// [`SetRefusal::FenceNotApplied`] if this state does not have the fence yet. [`SetRefusal::OldLineage`] if the
+    /// lineage is older than the fence. [`SetRefusal::BadRuns`] if the layout has no section `first`.
     pub fn fence_response(
         &self,
         to: SetId,
@@ -108,11 +120,12 @@ impl State {
         Ok(FenceResponse { fenced: lineage, ..self.records_page(own, first, to) })
     }
 
-    /// Returns a page of this set's final records, for the sets that inherit them.
+    /// Returns one page of this set's final records, for the set `to`, which inherits them. The page begins with the
+    /// section `first`.
     ///
     /// # Errors
-    /// [`SetRefusal::NotClosing`]: the records of this set may still change. [`SetRefusal::BadRuns`]: the layout has no
-    /// such section.
+    /// [`SetRefusal::NotClosing`] if the records of this set may still change. [`SetRefusal::BadRuns`] if the layout
+    /// has no section `first`.
     pub fn final_records(&self, to: SetId, first: SectionId) -> Result<FenceResponse, CommandRefusal> {
         let own = self.set.as_ref().ok_or(CommandRefusal::NoSet)?.id;
         if !self.has_final_records() {
@@ -136,8 +149,8 @@ impl State {
         FenceResponse { set: own, lineage, fenced, first, next, records, sets, closing, wait, inherited }
     }
 
-    /// Returns the longest time that a session of this set, of any of its lineages, may serve without a response of its
-    /// store.
+    /// Returns the longest time for which any AllocSvr of this set, in the present or an earlier lineage, may serve
+    /// without a response of its store.
     pub(super) fn longest_session(&self) -> Duration {
         let terms = self.terms();
         let leases = self.nodes.iter().map(|node| terms.wait_for(node.lease));
@@ -162,24 +175,25 @@ impl State {
         self.recovery.is_some()
     }
 
-    /// Returns how long a quarantine lasts at least, counted from the last change of [`State::quarantine_lineages`];
+    /// Returns the least duration of the quarantine, counted from the last change of [`State::quarantine_lineages`];
     /// `None` outside of quarantine.
     #[must_use]
     pub fn quarantine_wait(&self) -> Option<Duration> {
         self.recovery.as_ref().map(|recovery| recovery.wait)
     }
 
-    /// Returns this set's lineage, and the newest known lineages of the other sets. If a newer lineage replaces any of
-    /// them, the wait of a quarantine begins again, because an owner of the older lineage may have a lease on a section
-    /// that the restored store lacks.
+    /// Returns this set's lineage, and the newest known lineage of each other set. If one of these lineages is replaced
+    /// by a newer lineage, the wait of a quarantine begins again. An owner in the replaced lineage may have a lease on
+    /// a section, and the restored store may have no record of its ownership.
     #[must_use]
     pub fn quarantine_lineages(&self) -> (Lineage, BTreeMap<SetId, Lineage>) {
         (self.lineage, self.sets.iter().map(|(set, peer)| (*set, peer.fenced)).collect())
     }
 
-    /// Returns the sets whose responses are not complete, each with the first section to request. Returns none outside
-    /// of quarantine. Leaves out sets that the backup knew as closed, and sets whose final records are in this log or
-    /// in the responses of other sets, because the processes of these sets may be gone.
+    /// Returns the sets whose responses are not complete, each with the first section of the page to request next.
+    /// Returns none outside of quarantine. Leaves out sets that are closed according to the backup, and sets whose
+    /// final records are in this log or in the responses of other sets, because the processes of these sets may be
+    /// gone.
     pub fn awaited_responses(&self) -> impl Iterator<Item = (SetId, SectionId)> {
         let awaited = |recovery: &Recovery, set: &SetId| match recovery.responses.get(set) {
             None => Some(SectionId(0)),
@@ -236,7 +250,8 @@ impl State {
         Ok(true)
     }
 
-    /// Voids all responses if they include a response of the set `set`, which has a newer lineage now.
+    /// Voids all responses that this restored set has received, if the set `set` is among the sets that responded.
+    /// Called when that set has a newer lineage.
     pub(super) fn void_responses(&mut self, set: SetId) {
         // Claims are not kept by set, so all responses are requested again.
         if let Some(recovery) = &mut self.recovery
@@ -250,7 +265,7 @@ impl State {
 }
 
 impl FenceResponse {
-    /// Returns whether a set that keeps the rules can have sent this response.
+    /// Returns whether the response is consistent, and within its limits, for a layout with this number of sections.
     pub(super) fn is_sound(&self, sections: usize) -> bool {
         let end = self.next.map_or(sections, |next| next.0 as usize);
         let is_of_page = |section: SectionId| section >= self.first && (section.0 as usize) < end;

@@ -1,15 +1,15 @@
-//! A set that continues from a backup begins another lineage, in quarantine until all other sets have fenced the
-//! lineages before.
+//! Continues a set from a backup. The restored set begins another lineage. It is in quarantine until all other sets
+//! have fenced its older lineages.
 //!
-//! The backup lacks everything that was committed after it: departures of sections, raises of ceilings, and
+//! The backup lacks everything that was committed after it was made: departures of sections, raises of ceilings, and
 //! registrations of incarnations. So until the other sets have responded, no section of the restored set is served or
-//! departs, and no process of the earlier lineage is known. Each other set responds only once its log has an entry that
-//! fences the earlier lineages. A response before that entry would not be enough, because a section that an earlier
-//! lineage sent could still arrive in the other set afterwards.
+//! departs, and no process that registered in an earlier lineage is accepted. Each other set responds only after its
+//! log has an entry that fences the earlier lineages. A response before that entry would not be enough, because a
+//! section that an earlier lineage sent could still arrive in the other set afterwards.
 //!
-//! If a response shows that a section is in another set, the section gets a tombstone here, even if the record here has
-//! no trace of it. If the other set is restored too, this tombstone may be the only record that brings the section back
-//! to it.
+//! If a response shows that a section is in another set, this log gets a tombstone of the section, even if the section
+//! was never in this set according to the backup. If that other set is restored as well, this tombstone may be the only
+//! record that brings the section back to it.
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
@@ -24,11 +24,12 @@ use crate::id::{HandoverId, Incarnation, Lineage, RouteVersion, SectionId, SetId
 use crate::limits;
 
 impl State {
-    /// Begins a lineage from this state, which is the state in a backup.
+    /// Begins `lineage` from this state, which was read from a backup.
     ///
     /// The lineage must count more restores than any lineage, of this set or of another set, that a set of the cluster
-    /// knows, because the margins by which ceilings are raised are multiplied by the count. Other sets refuse a fence
-    /// with a count that is not above the counts that they know.
+    /// knows, because the margins by which ceilings are raised are multiplied by the count. This function compares the
+    /// count only with the lineages that the backup knows. Other sets refuse the fence of the lineage if its count is
+    /// not above the counts that they know.
     ///
     /// # Errors
     /// [`SetRefusal::TooFewRestores`] if the count is below [`State::least_restores`]. [`SetRefusal::OtherLineage`] if
@@ -55,10 +56,10 @@ impl State {
         self.lineage = lineage;
         self.restored_ms = None;
         self.loss = None;
-        // Processes have seen commands that the backup lacks: less than 2^32 of them for each restore.
+        // Processes have received revisions that the backup lacks. Each restore lacks less than 2^32 of them.
         let restores = lineage.restores() - backup.restores();
         self.revision.0 = self.revision.0.saturating_add(u64::from(restores) << 32);
-        // Copies of the table have versions that the backup does not know.
+        // AllocSvrs have copies of the route table with versions that the backup does not know.
         let routed = RouteVersion(self.route_version.0.max(lineage.first_number()) + 1);
         self.route_version = routed;
         let residents: Vec<(SectionId, Residence)> =
@@ -73,7 +74,7 @@ impl State {
         for migration in self.migrations.values_mut().filter(|one| one.phase == Phase::Open) {
             migration.phase = match migration.scope {
                 Scope::Runs(_) => Phase::RolledBack { noted: false },
-                // The sections that returned stay in the set that they returned to.
+                // The sections that have returned stay in the set to which they returned.
                 Scope::Return { .. } => Phase::Completed { noted: false },
             };
         }
@@ -81,26 +82,27 @@ impl State {
     }
 
     /// Returns the least count of restores that the next lineage needs, as far as this log knows. Another set may
-    /// require a higher count, which it states when it refuses the fence.
+    /// require a higher count. It then states that count when it refuses the fence of the next lineage.
     #[must_use]
     pub fn least_restores(&self) -> u32 {
         match self.rules {
             Rules::Seven => {
                 self.sets.values().map(|peer| peer.fenced.restores()).fold(self.lineage.restores() + 1, Ord::max)
             }
-            // Another set may have served under its count, and sections that it sent here show that count.
+            // Another set may have served in a lineage with the highest known count, and sections that it sent to this
+            // set show that count.
             Rules::Eight | Rules::Nine | Rules::Ten | Rules::Eleven => self.most_restores().saturating_add(1),
         }
     }
 
-    /// Returns the highest count of a restore that this log knows, of any set.
+    /// Returns the highest count of restores among all lineages of all sets that this log knows.
     #[must_use]
     pub fn most_restores(&self) -> u32 {
         let forgotten = self.fences.values().map(|fenced| fenced.restores());
         self.sets.values().map(PeerSet::restores).chain(forgotten).fold(self.lineage.restores(), Ord::max)
     }
 
-    /// Returns the sets that state that they are closed.
+    /// Returns the sets that are closed according to the facts that they stated.
     fn closed_sets(&self) -> BTreeSet<SetId> {
         let is_closed = |peer: &PeerSet| peer.facts.as_ref().is_some_and(|facts| facts.closing == Closing::Closed);
         self.sets.iter().filter(|(_, peer)| is_closed(peer)).map(|(set, _)| *set).collect()
@@ -148,11 +150,12 @@ impl State {
         Ok(())
     }
 
-    /// Adopts the claim from another set's record of a section, if the claim is newer than the record here.
+    /// Adopts a claim about a section that another set stated, if the claim is newer than this log's record of the
+    /// section.
     fn recover(&mut self, section: SectionId, stated: &RecordClaim, own: SetId, version: RouteVersion) {
         let RecordClaim { claim, lineage, max_seq, migration } = *stated;
         let Some(record) = self.sections.get(section).copied() else { return };
-        // A resident section arrived in this lineage, later than any other set could state.
+        // If the section is resident, it arrived in this lineage, which is later than any other set's statement.
         if claim.since <= record.fence() || record.resident().is_some() {
             return;
         }
@@ -183,8 +186,8 @@ impl State {
         self.claim(section, claim.since, claim.set);
     }
 
-    /// Makes a section resident again if no other set has a newer record of it. Its epoch and ceiling are above all
-    /// epochs and ceilings that the restore may have lost.
+    /// Makes a section in quarantine resident again, because no other set has stated a newer record of it. The new
+    /// epoch and ceiling are above all epochs and ceilings of the section that the restore may have lost.
     fn come_home(&mut self, section: SectionId, quarantine: &Quarantine, own: SetId, version: RouteVersion) {
         let Some((epoch, max_seq)) = self.restored(section, quarantine.epoch, quarantine.max_seq) else { return };
         let residence = Residence {

@@ -1,22 +1,25 @@
 //! The rules by which a store applies its commands.
 //!
 //! While the members of a store are upgraded, members of two releases apply the same entries. So a rule that changes
-//! the effect of an entry takes effect on all members with the same entry, which raises the format of the store.
+//! the effect of entries must take effect on all members at the same entry. This entry raises the format of the store.
 
-/// The rules by which a store applies its commands. Each variant adds to the rules before it.
+/// A version of the rules by which a store applies its commands. Each variant has the rules of the previous variant and
+/// further rules.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Rules {
     /// The rules of formats up to 7.
     Seven,
-    /// Rules since format 8: the count of a restore is compared with the counts of all sets, and limits apply to the
-    /// statements of other sets.
+    /// The rules since format 8. The count of a restore is compared with the counts of all sets, and limits apply to
+    /// the statements of other sets.
     Eight,
-    /// Rules since format 9: no section is handed to a node that is about to exit.
+    /// The rules since format 9. No section is handed over to a node that is about to exit.
     Nine,
-    /// Rules since format 10: in a closing set, a rollback completes a migration with the sections that have departed.
+    /// The rules since format 10. A rollback in a closing set completes the migration with the sections that have
+    /// departed.
     Ten,
-    /// Rules since format 11: restores and arrivals raise the ceilings of lanes by the margins of their series, and the
-    /// layout writer can neither be closed nor be forgotten.
+    /// The rules since format 11. Restores and arrivals raise the ceilings of lanes by the margins of their series. A
+    /// set that is the layout writer can neither be closed nor be forgotten. Ownerships record how they began, and
+    /// events are kept.
     #[default]
     Eleven,
 }

@@ -1,8 +1,8 @@
-//! The records of all sections of the layout, in pages. A page exists once any of its sections has a record other than
-//! [`SectionRecord::Never`].
+//! The records of all sections of the layout, in pages. A page is allocated when one of its sections gets a record
+//! other than [`SectionRecord::Never`].
 //!
-//! A set of a large cluster has few of the cluster's sections, mostly in runs. For all other sections, it needs only a
-//! pointer for each page.
+//! A set of a large cluster has few of the cluster's sections, and mostly runs of neighbouring sections. So most pages
+//! are never allocated, and take only the memory of a pointer.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -11,13 +11,14 @@ use super::beginning::Beginning;
 use super::record::{Residence, SectionRecord};
 use crate::id::{RouteVersion, SectionId};
 
-/// Sections in a page. A page has 26 KiB of records, and the largest layout has 4,096 pages.
+/// Number of sections in a page. A page has 26 KiB of records, and the largest layout has 4,096 pages.
 const PAGE: usize = 256;
 
 /// The records of neighbouring sections.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Page {
-    /// The newest [`SectionRecord::routed`] of the page. No record of the page changed after that version.
+    /// The highest [`SectionRecord::routed`] of the records in this page. No later version of the route table changed
+    /// the route of a section in this page.
     newest: RouteVersion,
     records: [SectionRecord; PAGE],
 }
@@ -29,25 +30,25 @@ static NEVER: SectionRecord = SectionRecord::Never;
 pub struct SectionRecords {
     /// Number of sections.
     sections: u32,
-    /// The pages. In a page that is `None`, every record is [`SectionRecord::Never`]; so are records of the last page
-    /// that are past the last section.
+    /// The pages; `None` stands for a page in which every record is [`SectionRecord::Never`]. If the last page has room
+    /// for more sections than there are, its further records are [`SectionRecord::Never`], too.
     pages: Vec<Option<Box<Page>>>,
-    /// Number of tombstones whose arrival is not confirmed.
+    /// Number of departed sections whose arrival the other set has not confirmed yet.
     unconfirmed: u32,
 }
 
 impl SectionRecords {
-    /// Creates the records of this many sections, none of which was ever in the set.
+    /// Creates the records of a layout with this many sections, none of which was ever in this set.
     #[must_use]
     pub fn new(sections: u32) -> SectionRecords {
         let pages = (sections as usize).div_ceil(PAGE);
         SectionRecords { sections, pages: (0..pages).map(|_| None).collect(), unconfirmed: 0 }
     }
 
-    /// Adds records for sections that were appended to the layout, up to this number of sections.
+    /// Adds records after sections were appended to the layout, up to `sections` records in total.
     ///
     /// # Panics
-    /// When there would be fewer sections, because no section is ever removed from a layout.
+    /// When `sections` is below the present number of sections, because no section is ever removed from a layout.
     pub fn grow(&mut self, sections: u32) {
         assert!(sections >= self.sections, "{} sections would become {sections}", self.sections);
         self.sections = sections;
@@ -77,14 +78,15 @@ impl SectionRecords {
         Some(self.pages[index / PAGE].as_ref().map_or(&NEVER, |page| &page.records[index % PAGE]))
     }
 
-    /// Returns the residence of a section that is in the set.
+    /// Returns the residence of a section that is in the set; `None` for any other section.
     #[inline]
     #[must_use]
     pub fn resident(&self, section: SectionId) -> Option<&Residence> {
         self.get(section)?.resident()
     }
 
-    /// Replaces any record without a check. Only for code that decodes a state, and for tests that damage a state.
+    /// Replaces the record of a section without a check. Only for code that decodes a state, and for tests that damage
+    /// a state.
     ///
     /// # Panics
     /// When the layout has no such section.
@@ -92,11 +94,11 @@ impl SectionRecords {
         self.change(section, |current| *current = record);
     }
 
-    /// Replaces a record. All changes of records go through this method, except changes that keep a section's owner,
-    /// which use [`SectionRecords::resident_mut`].
+    /// Replaces the record of a section. Records change only by this method, except for changes that keep the section's
+    /// owner, which use [`SectionRecords::resident_mut`].
     ///
     /// # Panics
-    /// When the layout has no such section, and as [`SectionRecord::advance`].
+    /// When the layout has no such section, and whenever [`SectionRecord::advance`] panics.
     pub(super) fn advance(&mut self, section: SectionId, next: SectionRecord) {
         self.change(section, |current| current.advance(next));
     }
@@ -121,10 +123,10 @@ impl SectionRecords {
         self.unconfirmed = self.unconfirmed + u32::from(after) - u32::from(before);
     }
 
-    /// Returns the residence of a section that is in the set, so that any value except its owner can be changed.
+    /// Returns the residence of a section that is in the set, so that the caller can change any value except the owner.
     #[inline]
     pub(super) fn resident_mut(&mut self, section: SectionId) -> Option<&mut Residence> {
-        // No page is created: a section of a page that does not exist is not here.
+        // No page is created, because a section of a page that does not exist is not in the set.
         let index = section.0 as usize;
         match self.pages.get_mut(index / PAGE)?.as_mut()?.records.get_mut(index % PAGE)? {
             SectionRecord::Resident(residence) => Some(residence),
@@ -137,7 +139,8 @@ impl SectionRecords {
         self.known_from(SectionId(0))
     }
 
-    /// Returns the records that are not [`SectionRecord::Never`], from a section on, in order of section.
+    /// Returns the records that are not [`SectionRecord::Never`], beginning with the section `from`, in order of
+    /// section.
     pub(super) fn known_from(&self, from: SectionId) -> impl Iterator<Item = (SectionId, &SectionRecord)> {
         let skipped = (from.0 as usize / PAGE).min(self.pages.len());
         self.records(skipped, |_| true).filter(move |(section, _)| *section >= from)
@@ -162,7 +165,7 @@ impl SectionRecords {
         self.residents_from(SectionId(0))
     }
 
-    /// Returns the sections that are in the set, from a section on, in order.
+    /// Returns the sections that are in the set, beginning with the section `from`, in order.
     pub fn residents_from(&self, from: SectionId) -> impl Iterator<Item = (SectionId, &Residence)> {
         self.known_from(from).filter_map(|(section, record)| Some((section, record.resident()?)))
     }
@@ -174,8 +177,8 @@ impl SectionRecords {
         })
     }
 
-    /// Sets the beginnings of the residents, in order of section, while a state is decoded. Returns whether there are
-    /// as many beginnings as residents.
+    /// Sets the beginning of each section that is in the set, in order of section. Only for code that decodes a state.
+    /// Returns whether `began` has as many values as there are such sections.
     #[must_use]
     pub fn put_beginnings(&mut self, began: &[Beginning]) -> bool {
         let fits = self.residents().count() == began.len();

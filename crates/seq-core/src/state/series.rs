@@ -1,13 +1,14 @@
-//! Series: names for lanes, which are the counters from which ids are made.
+//! Applies the commands that create, retire and adopt series. A series is a name for lanes, which are the counters from
+//! which ids are made.
 //!
 //! A series is created once and stays: it is neither renamed nor removed, and its shape and lanes never change, because
 //! a second use of a name could repeat ids. A retired series permanently allocates no more ids.
 //!
-//! One set of a cluster, the layout writer, creates series (`layout_writer.rs`). The other sets adopt its list of
-//! series, which only grows.
+//! One set of a cluster, the layout writer, creates series (`layout_writer.rs`). The other sets adopt the layout
+//! writer's list of series, to which series are only appended.
 //!
-//! **Invariant:** there is one series for each space of lanes in the layout, in the same order. The sections of the
-//! lanes begin in the set that created the series.
+//! **Invariant:** the list of series and the layout's list of spaces of lanes have the same length and the same order.
+//! The sections of a series' lanes begin in the set that created the series.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -32,8 +33,8 @@ pub struct CreateSeries {
     pub shape: Vec<u8>,
     /// The lanes.
     pub lanes: Lanes,
-    /// Time of the command in milliseconds since 1970 by the clock of the store. After a restore, it may be the time
-    /// above which ticks begin.
+    /// Time of the command, in milliseconds since 1970 by the clock of the store. If the set was restored and the time
+    /// of the restore is not noted, this time takes its place, so that the ticks of this series begin above it.
     pub created_ms: u64,
 }
 
@@ -44,25 +45,25 @@ pub struct RetireSeries {
     pub name: String,
 }
 
-/// Adopts the series that another set states, and the newest layout writer that the other set knows.
+/// Command that adopts the series that another set states, and the newest layout writer that the other set knows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AdoptSeries {
     /// The set that stated them.
     pub from: SetId,
     /// Lineage of the set when it stated them.
     pub lineage: Lineage,
-    /// All series that the set knows, in order, beginning with the first; at most [`limits::MAX_SPACES`] of them.
+    /// All series that the other set knows, in order, beginning with the first; at most [`limits::MAX_SPACES`] of them.
     pub series: Vec<StatedSeries>,
     /// The newest writer that the set knows.
     pub writer: Option<LayoutWriter>,
 }
 
-/// A series as a set states it to other sets.
+/// A series as one set states it to the other sets of the cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StatedSeries {
     /// The command that would create it.
     pub create: CreateSeries,
-    /// The set that created it, in which its sections began.
+    /// The set that created the series, in which the sections of its lanes began.
     pub home: SetId,
     /// Whether it is retired.
     pub retired: bool,
@@ -75,14 +76,15 @@ impl From<&Series> for StatedSeries {
     }
 }
 
-/// Notes the time of a restore, before the quarantine ends.
+/// Command that notes the time of a restore before the quarantine ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoteClock {
     /// Milliseconds since 1970, by the clock of the store.
     pub unix_ms: u64,
 }
 
-/// Notes that an incarnation of an AllocSvr can own sections of series. An AllocSvr of an earlier release cannot.
+/// Command that notes that an incarnation of an AllocSvr can own sections of series. An AllocSvr of an earlier release
+/// cannot own them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoteReadsLanes {
     /// The node.
@@ -116,8 +118,8 @@ impl CreateSeries {
 }
 
 impl AdoptSeries {
-    /// Returns whether the statement has the layout as of the hand-over to `writer`. Without that layout, no set adopts
-    /// the hand-over.
+    /// Returns whether the stated list of series is at least as new as the hand-over of the layout to `writer`; true
+    /// without a writer. A set adopts a hand-over only together with such a list.
     fn suffices_for(&self, writer: Option<LayoutWriter>) -> bool {
         let stated = changes(self.series.iter().map(|one| one.retired));
         writer.is_none_or(|writer| stated >= writer.changes)
@@ -131,7 +133,7 @@ impl State {
         self.series.iter().find(|series| series.name == name)
     }
 
-    /// Returns the series and the writer as this set states them to other sets.
+    /// Returns this set's statement to other sets: its list of series, and the newest layout writer that it knows.
     #[must_use]
     pub fn stated_series(&self) -> AdoptSeries {
         AdoptSeries {
@@ -142,7 +144,8 @@ impl State {
         }
     }
 
-    /// Returns the sections that a new series would get, or the sections of an equal series that exists already.
+    /// Returns the sections that the command `create` would give its series. If an equal series exists already, returns
+    /// the sections of that series.
     ///
     /// # Errors
     /// The refusal of the command.
@@ -159,7 +162,7 @@ impl State {
         if self.is_quarantined() {
             return Err(SetRefusal::InQuarantine { set: set.id }.into());
         }
-        // The sections of the lanes would begin in a set that takes no more of them.
+        // The sections of the lanes would begin in this set, which takes no more sections.
         if self.closing > Closing::Open {
             return Err(SetRefusal::SetClosing { set: set.id }.into());
         }
@@ -168,7 +171,7 @@ impl State {
         Ok(set.layout.append(create.lanes)?.1)
     }
 
-    /// Creates a series, and makes its sections resident here. Returns the sections.
+    /// Creates a series, and makes the sections of its lanes resident in this set. Returns these sections.
     pub(super) fn create_series(&mut self, create: &CreateSeries) -> Result<SectionRun, CommandRefusal> {
         let foreseen = self.foresee_series(create)?;
         if self.series(&create.name).is_some() {
@@ -177,8 +180,8 @@ impl State {
         let own = self.set.as_ref().ok_or(CommandRefusal::NoSet)?.id;
         let sections = self.append_series(&StatedSeries { create: create.clone(), home: own, retired: false })?;
         let restores = self.lineage.restores();
-        // If no series followed the clock, no time was noted in the quarantine. If this series takes the place of a
-        // series that the restore lost, all raises of the lost series were before now.
+        // If no series had a clock, no time was noted in the quarantine. If this series gets the sections of a series
+        // that the restore lost, all raises of the lost series were before the present time.
         if restores > 0 && create.lanes.clock.is_some() {
             self.restored_ms.get_or_insert(create.created_ms);
         }
@@ -249,13 +252,13 @@ impl State {
         Ok(is_new)
     }
 
-    /// Returns whether this set adopts series. The layout writer does so only in quarantine, because a restore loses
-    /// the series that it created after its backup.
+    /// Returns whether this set adopts series from other sets. The layout writer does so only in quarantine, because
+    /// its restore has lost the series that it created after the backup was made.
     fn may_adopt(&self) -> bool {
         !self.writes_series() || self.is_quarantined()
     }
 
-    /// Returns whether the statement has a series, or a retirement of a series, that this log lacks.
+    /// Returns whether the statement of another set has a series, or the retirement of a series, that this log lacks.
     fn lacks_series(&self, adopt: &AdoptSeries) -> bool {
         let retired =
             |one: &StatedSeries| self.series(&one.create.name).is_some_and(|series| one.retired && !series.retired);
@@ -269,21 +272,21 @@ impl State {
         self.may_adopt() && adopt.suffices_for(writer) && (self.lacks_series(adopt) || writer.is_some())
     }
 
-    /// Returns any owner of sections whose process cannot own sections of series, because its release is older. No
-    /// series is created while there is such an owner.
+    /// Returns any AllocSvr that owns sections but cannot own sections of series, because its release is too old;
+    /// `None` if there is none. While there is such an AllocSvr, no series is created.
     #[must_use]
     pub fn outdated_owner(&self) -> Option<&NodeRecord> {
         let owners = self.sections.residents().filter_map(|(_, residence)| residence.owner);
         owners.filter_map(|owner| self.node(owner)).find(|node| !node.reads_lanes)
     }
 
-    /// Notes that an incarnation can own sections of series. Returns whether that was not known.
+    /// Notes that an incarnation can own sections of series. Returns whether this was not known before.
     pub(super) fn note_reads_lanes(&mut self, note: &NoteReadsLanes) -> Result<bool, CommandRefusal> {
         let NoteReadsLanes { node, incarnation } = *note;
         self.living(node, incarnation)?;
         let record = &mut self.nodes[node.0 as usize - 1];
-        // The leader's plan of owners depends on `reads_lanes`, and is made anew when the route table has another
-        // version.
+        // The leader's plan of owners depends on `reads_lanes`, and the leader makes a new plan when the version of the
+        // route table changes.
         self.route_version.0 += u64::from(!record.reads_lanes);
         Ok(!core::mem::replace(&mut record.reads_lanes, true))
     }
@@ -302,8 +305,8 @@ impl State {
         Ok(sections)
     }
 
-    /// Puts sections into quarantine that began in this set and that its backup lacks. They become resident when the
-    /// quarantine ends, unless another set has them.
+    /// Puts sections of a series into quarantine. They began in this set, but are not in its backup. They become
+    /// resident when the quarantine ends, unless another set has them.
     fn recall_home(&mut self, sections: SectionRun, max_seq: Seq) {
         let routed = self.route_version;
         for section in sections.iter() {
@@ -314,8 +317,8 @@ impl State {
         }
     }
 
-    /// Notes the time at which the quarantine of a restored set ends. No earlier lineage has raised a ceiling after
-    /// that time.
+    /// Notes the present time shortly before the quarantine of this restored set ends. No earlier lineage has raised a
+    /// ceiling after this time.
     pub(super) fn note_clock(&mut self, note: &NoteClock) -> Result<(), CommandRefusal> {
         if !self.is_quarantined() {
             return Err(SetRefusal::NotQuarantined.into());
@@ -324,15 +327,15 @@ impl State {
         Ok(())
     }
 
-    /// Returns whether the time of the restore has to be noted before the quarantine can end. It has to be noted only
-    /// if a series follows the clock. All series whose sections may arrive are known by then, because the responses to
-    /// the fence brought them.
+    /// Returns whether the time of the restore must still be noted before the quarantine can end. It must be noted only
+    /// if a series has a clock. When the quarantine ends, this log knows all series whose sections may arrive, because
+    /// the responses to the fence contained them.
     #[must_use]
     pub fn awaits_clock(&self) -> bool {
         self.is_quarantined() && self.restored_ms.is_none() && self.follows_clock()
     }
 
-    /// Returns whether the set has a series whose ids contain a time, so that a restore relies on the clock of its
+    /// Returns whether this set knows a series with a clock, so that a restore of the set relies on the clock of its
     /// store.
     #[must_use]
     pub fn follows_clock(&self) -> bool {

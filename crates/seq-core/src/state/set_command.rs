@@ -1,8 +1,8 @@
-//! Commands that move sections between sets.
+//! The commands that move sections between sets, and the reasons for which such a command is refused.
 //!
-//! From another set's log, a set's log takes only facts that stay true, for example that a section departed or arrived,
-//! or that an older lineage is over. So it does not matter which member of a store sent a fact, how late it arrives,
-//! and how often.
+//! A set's log takes from the log of another set only facts that stay true, for example that a section departed or
+//! arrived, or that an older lineage is over. So the result does not depend on which member of the other set's store
+//! sent a fact, on how late the fact arrives, or on how often.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -18,15 +18,16 @@ use crate::layout::SectionRun;
 use crate::limits;
 use crate::plan::Fingerprint;
 
-/// Begins a migration, if the facts on which its plan depends still hold. The sections need not have owners.
+/// Command that begins a migration, if the facts on which its plan depends still hold. The sections need not have
+/// owners.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StartMigration {
-    /// Id of the migration, not 0, which was drawn at random for the plan. Another command with the same id is a
-    /// repeat.
+    /// Id of the migration, not 0. It was drawn at random when the migration was planned, so another command with the
+    /// same id is a repeat.
     pub id: MigrationId,
     /// The set that the sections migrate to.
     pub to: SetId,
-    /// Lineage of this set in the plan.
+    /// Lineage of this set when the migration was planned.
     pub lineage: Lineage,
     /// Hash of the layout up to the space of the last section.
     pub layout_id: LayoutId,
@@ -38,7 +39,7 @@ pub struct StartMigration {
     pub fingerprint: Fingerprint,
 }
 
-/// Changes the pace of a migration.
+/// Command that changes the pace of a migration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SetPace {
     /// The migration.
@@ -47,12 +48,12 @@ pub struct SetPace {
     pub pace: Pace,
 }
 
-/// Sends a section to another set. The departure cannot be undone. The section's owner, which has frozen the section,
-/// sends the request.
+/// Command that sends a section to another set. The departure cannot be undone. The section's owner, which has frozen
+/// the section, sends the request.
 ///
-/// Every reason to refuse a departure is permanent, so a refused departure never takes effect later. After a refusal,
+/// All reasons to refuse a departure are permanent, so a refused departure never takes effect later. After a refusal,
 /// the owner may serve the section again only if the refusal is [`SetRefusal::MigrationOver`] or
-/// [`SetRefusal::SetClosing`], because in these cases it still owns the section.
+/// [`SetRefusal::SetClosing`], because in these two cases it still owns the section.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Depart {
     /// The section.
@@ -63,16 +64,16 @@ pub struct Depart {
     pub from: NodeId,
     /// Incarnation of the owner.
     pub incarnation: Incarnation,
-    /// The other set, and the next owner in that set, which holds a copy of the frozen section.
+    /// The target set, and the next owner in it, which holds a copy of the frozen section.
     pub to: Destination,
-    /// Number of the handover attempt, not 0; it identifies the copy.
+    /// Number of the handover attempt, not 0. It identifies the copy that the next owner holds.
     pub handover_id: HandoverId,
-    /// The migration that the departure is part of.
+    /// The migration by which the section departs.
     pub migration: MigrationId,
 }
 
-/// Sends a section without a living owner to another set. Like [`Reassign`](super::Reassign), the command is applied
-/// only if the section's record is still as the proposer read it.
+/// Command that sends a section without a living owner to another set. Like [`Reassign`](super::Reassign), it is
+/// applied only if the section's record is still as the proposer read it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DepartSilent {
     /// The section.
@@ -80,24 +81,24 @@ pub struct DepartSilent {
     /// The section's epoch as the proposer read it.
     pub expected: Epoch,
     /// The liveness counter of the section's owner as the proposer read it; `None` if the section had no owner, or the
-    /// incarnation of its owner was over.
+    /// owner's incarnation was over.
     pub liveness: Option<Liveness>,
-    /// The set.
+    /// The target set.
     pub to: SetId,
     /// Lineage of the target set.
     pub lineage: Lineage,
-    /// The migration that the departure is part of.
+    /// The migration by which the section departs.
     pub migration: MigrationId,
 }
 
-/// Takes sections that departed from another set to this set.
+/// Command by which this set takes sections that departed to it from another set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Arrive {
-    /// The set that they departed from.
+    /// The source set.
     pub from: SetId,
     /// Lineage of the source set.
     pub from_lineage: Lineage,
-    /// The lineage of this set that the departures name.
+    /// The lineage of this set to which the sections departed, according to the tombstones.
     pub to_lineage: Lineage,
     /// Hash of the layout up to the space of the sections, which are all in the same space.
     pub layout_id: LayoutId,
@@ -105,22 +106,22 @@ pub struct Arrive {
     pub sections: Vec<Arriving>,
 }
 
-/// A section that departed to this set: the content of its tombstone.
+/// A section that departed to this set, with the content of its tombstone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arriving {
     /// The section.
     pub section: SectionId,
     /// The epoch that begins here.
     pub epoch: Epoch,
-    /// The ceiling when it departed.
+    /// The section's ceiling when it departed.
     pub max_seq: Seq,
     /// The handover attempt whose copy the owner may start from; 0 for none.
     pub handover_id: HandoverId,
-    /// The owner that holds the copy; `None`: none.
+    /// The next owner, which holds the copy; `None` if there is none yet.
     pub node: Option<NodeId>,
     /// Incarnation of the owner.
     pub incarnation: Incarnation,
-    /// The migration that the departure is part of.
+    /// The migration by which the section departed.
     pub migration: MigrationId,
 }
 
@@ -129,32 +130,36 @@ pub struct Arriving {
 pub enum Arrival {
     /// The section is here, by this command or by an earlier command.
     Arrived,
-    /// The log of this set has already seen the section under that epoch or a later epoch.
+    /// The log of this set has already seen the section under that epoch or a later epoch, so the arrival is out of
+    /// date.
     Past,
-    /// The section departed to an earlier lineage of this set. This set, which is in quarantine, has yet to learn from
-    /// the other sets whether that lineage sent the section to another set. The departure must be sent again.
+    /// The section departed to an earlier lineage of this set. This set is in quarantine, and has not learned from all
+    /// other sets yet whether the earlier lineage sent the section to another set. The source set must send the
+    /// departure again.
     Waits,
-    /// The arrival was refused and nothing changed, because no set that keeps the rules sends it: the section is here
-    /// under an earlier epoch, or an epoch or ceiling is out of range.
+    /// The arrival was refused, and nothing changed. No correct set sends such an arrival. The section is in this set
+    /// under an earlier epoch, is not in the layout, or has an epoch or ceiling that is out of range.
     Refused,
 }
 
-/// Notes the sections and ends of migrations that another set's log has received from this set, so that they need not
-/// be sent again. Nothing else changes.
+/// Command that notes which sections and which ends of migrations the log of another set has received from this set, so
+/// that they need not be sent again. It changes nothing else.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Arrived {
     /// The other set.
     pub at: SetId,
     /// The other set's lineage when it responded.
     pub lineage: Lineage,
-    /// Sections that arrived in the other set, or that its log has seen under a later epoch, each with the epoch of the
-    /// departure.
+    /// Sections whose arrival the other set's log has, or which it has seen under a later epoch. Each has the epoch of
+    /// its departure from this set.
     pub sections: Vec<(SectionId, Epoch)>,
-    /// Migrations whose end the other set's log has: their completion, or the return of all their sections.
+    /// Migrations of this set whose end the other set's log has. The end of a completed migration is its completion,
+    /// and the end of a migration that was rolled back is its settled return.
     pub ended: Vec<MigrationId>,
 }
 
-/// Fences a set that was restored from a backup: messages of the set's older lineages are refused permanently.
+/// Command that fences another set, which was restored from a backup. Messages of the older lineages of that set are
+/// refused permanently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fence {
     /// The set.
@@ -163,104 +168,108 @@ pub struct Fence {
     pub lineage: Lineage,
 }
 
-/// Command that cancels a migration permanently: no further section departs, and a migration in the other direction
-/// brings the departed sections back. A source set that closes takes no sections back; its migration then counts as
-/// complete, and the departed sections stay in the target set.
+/// Command that cancels a migration permanently. No further section departs, and a migration in the other direction
+/// brings the departed sections back. If the source set is closing, it takes no sections back. Instead, the migration
+/// then counts as complete, and the departed sections stay in the target set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rollback {
     /// The migration.
     pub id: MigrationId,
 }
 
-/// Ends a migration permanently after every section has arrived, so that it can no longer be rolled back. In the log of
-/// the target set, it has the effect that the sections of the migration stay.
+/// Command that completes a migration permanently after every section has arrived, so that it can no longer be rolled
+/// back. In the log of the target set, the command has the effect that the sections which came by the migration stay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Complete {
     /// The migration.
     pub id: MigrationId,
-    /// The other set in which the migration began; `None`: it began here.
+    /// The set in which the migration began, if this command is in the log of the target set; `None` in the log of the
+    /// source set.
     pub by: Option<SetId>,
 }
 
-/// Begins the return of the sections that came here by a migration that the other set has rolled back.
+/// Command that begins the return of the sections that came to this set by a migration which the other set has rolled
+/// back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StartReturn {
     /// The migration that was rolled back.
     pub of: MigrationId,
-    /// The set that the sections came from.
+    /// The set in which that migration began, to which the sections return.
     pub to: SetId,
-    /// Id of the return, not 0. If the return has begun already, the id of the first request counts.
+    /// Id of the return, not 0. If the return has begun already, the id in the first request stays.
     pub id: MigrationId,
     /// Speed of the return.
     pub pace: Pace,
-    /// Whether every section that departed by that migration has arrived, so that no more can come by it.
+    /// Whether the return is settled: every section that departed by the migration `of` has arrived in this set, so
+    /// that no more can come by it.
     pub settled: bool,
 }
 
-/// Claims and facts that another set stated. They route requests and change no record.
+/// Command that keeps claims and facts that another set stated. They change no section record.
 ///
-/// A set can make statements only about itself: its own facts, and claims about sections that are in that set as far as
-/// this log knows, or whose set this log does not know. So a set can redirect the requests for its own sections, and
-/// for no others.
+/// A set can make statements only about itself. These are its own facts, and claims about sections that it has as far
+/// as this log knows, or whose set this log does not know. So a set can redirect the requests for its own sections, but
+/// not for sections that another set is known to have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LearnDirectory {
-    /// The set that made the statements, from which the proposer has read them. `None` if an earlier release learned
-    /// them from any set, which only [`Rules::Seven`](super::Rules) accepts.
+    /// The set that made the statements. `None` if the command was proposed by an earlier release, under which a set
+    /// could make statements about any set. Only [`Rules::Seven`](super::Rules) accepts such a command.
     pub from: Option<SetId>,
     /// The claims, at most [`limits::MAX_RUNS`].
     pub claims: Vec<ClaimRun>,
-    /// Facts that the set `from` states about itself. Facts of any other set are refused.
+    /// Facts that the set `from` states about itself. The command is refused if it has facts about any other set.
     pub sets: Vec<SetFacts>,
 }
 
 impl LearnDirectory {
-    /// Creates a command with the facts of a set, as it stated them, without claims.
+    /// Creates a command with the facts that a set stated about itself, without claims.
     #[must_use]
     pub fn of(facts: SetFacts) -> LearnDirectory {
         LearnDirectory { from: Some(facts.id), claims: Vec::new(), sets: Vec::from([facts]) }
     }
 }
 
-/// A page of the final records of a closing set. The set that applies the command keeps the records as its own
-/// tombstones. When the processes of the closed set are gone, a restored set learns from these tombstones where its
+/// Command with a page of the final records of a closing set. The set that applies the command keeps these records as
+/// tombstones. When the processes of the closed set are gone, a restored set learns from these tombstones where its own
 /// sections are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Inherit(pub FenceResponse);
 
-/// Removes another set and its claims from this log, because an operator states that the set does not exist, or that
-/// the known facts of it are wrong. If the set does exist, this log learns of it again from the set's own statements.
+/// Command that removes another set and its claims from this log, because an operator states that the set does not
+/// exist, or that wrong facts about it are known. If the set does exist, this log learns of it again from the set's own
+/// statements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Forget {
     /// The set.
     pub set: SetId,
 }
 
-/// Begins a newer lineage of a set in quarantine, because another set has refused the fence of its present lineage,
-/// which counts too few restores.
+/// Command that begins a newer lineage of a set in quarantine, because another set has refused the fence of the present
+/// lineage, which counts too few restores.
 ///
-/// The command works like a restore from the present state, in which no section of the backup was served. Sessions end,
-/// the responses received until then are void, and the wait of the quarantine begins again.
+/// The command works like a restore from the present state, because the set has served no section since it was restored
+/// from the backup. Sessions end, the responses received so far are void, and the wait of the quarantine begins again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BeginLineage {
-    /// The lineage, which counts at least the restores that [`SetRefusal::TooFewRestores`] states.
+    /// The new lineage. Its count of restores is at least the count that [`SetRefusal::TooFewRestores`] states.
     pub lineage: Lineage,
 }
 
-/// Ends the quarantine of a restored set, after every other set has fenced the older lineages of this set, and this set
-/// has learned every page of their responses. Sections that are in other sets get tombstones, sections that departed to
-/// this set arrive, and the other sections of the backup are resident again.
+/// Command that ends the quarantine of a restored set, after every other set has fenced the older lineages of this set,
+/// and this set has applied every page of their responses. Sections that are in other sets get tombstones, sections
+/// that departed to this set arrive, and the other sections of the backup are resident again.
 ///
-/// The leader proposes the command no sooner than [`State::quarantine_wait`](super::State::quarantine_wait) after the
-/// restore, because until then a session of an older lineage may serve under its lease. If terms with a longer wait
-/// were set after the backup was made, the restore has lost them, and the operator must add that wait.
+/// The store's leader proposes the command no sooner than [`State::quarantine_wait`](super::State::quarantine_wait)
+/// after the restore, because until then an AllocSvr may serve under a lease from an older lineage. If terms with a
+/// longer wait were set after the backup was made, the restore has lost them, and the operator must add that wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EndQuarantine {
     /// The lineage that the restore began.
     pub lineage: Lineage,
 }
 
-/// Closes this set permanently, so that it takes no more sections. If the command is repeated after all other sets have
-/// recorded the closing, it completes the closing.
+/// Command that closes this set permanently, so that it takes no more sections. A repeat of the command after all other
+/// sets have recorded the closing completes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Close;
 
@@ -276,7 +285,7 @@ pub enum SetRefusal {
         /// The set in the command.
         set: SetId,
     },
-    /// As many other sets are known as the limit allows.
+    /// This log knows as many other sets as the limit allows.
     #[error("{} other sets are known, the most there may be", limits::MAX_SETS)]
     TooManySets,
     /// The other set takes no more sections.
@@ -285,7 +294,7 @@ pub enum SetRefusal {
         /// The set.
         set: SetId,
     },
-    /// The sections in the command have another layout.
+    /// The layout of the sections in the command differs from the layout of these sections in this set.
     #[error("the sections are of layout {given}, not of layout {ours}")]
     OtherLayout {
         /// Hash of the whole layout here.
@@ -301,7 +310,7 @@ pub enum SetRefusal {
         /// The lineage in the command.
         given: Lineage,
     },
-    /// The other set was restored in the meantime, so the lineage in the command is over.
+    /// The other set was restored since it sent the message, so the lineage in the command is over.
     #[error("set {set} is of lineage {newest} by now, and {given} counts no more restores than that")]
     OldLineage {
         /// The set.
@@ -311,7 +320,7 @@ pub enum SetRefusal {
         /// The lineage in the command.
         given: Lineage,
     },
-    /// The lineage does not count more restores than every lineage that a set of the cluster knows. [`BeginLineage`]
+    /// The lineage does not count more restores than every lineage that the sets of the cluster know. [`BeginLineage`]
     /// begins a lineage with a higher count.
     #[error("lineage {given} counts too few restores, at least {least} are needed: one more than any set knows")]
     TooFewRestores {
@@ -320,7 +329,7 @@ pub enum SetRefusal {
         /// The least accepted count.
         least: u32,
     },
-    /// The lineage counts more restores than one fence may add.
+    /// The count of restores of the lineage is further above the highest known count than one fence may raise it.
     #[error(
         "lineage {given} of set {set} counts {} restores, and the log knows {known}: a fence adds {} at most",
         given.restores(), limits::MAX_RESTORE_STEP
@@ -333,13 +342,14 @@ pub enum SetRefusal {
         /// The highest count that the log knows, of any set.
         known: u32,
     },
-    /// The set creates the series of the cluster. If it were gone, no set could create series.
+    /// The set cannot be closed or forgotten, because it is the layout writer. Without it, no set could create series.
     #[error("set {set} creates the series of the cluster: `seqsvr set layout-writer` hands that to another set first")]
     WritesLayout {
         /// The set.
         set: SetId,
     },
-    /// The set that is to create the series of the cluster has not stated yet that it does.
+    /// The set cannot be closed, because the set to which it handed the layout has not stated yet that it has taken the
+    /// layout over.
     #[error("set {set} has not taken over the series of the cluster yet: it does within seconds while it serves")]
     LayoutNotTaken {
         /// The set that is to create series.
@@ -351,13 +361,13 @@ pub enum SetRefusal {
         /// The set.
         set: SetId,
     },
-    /// A set in quarantine has not learned yet where its sections are.
+    /// The set is in quarantine, so it has not learned yet which sections are in it.
     #[error("set {set} is in quarantine after a restore: wait until it serves again")]
     InQuarantine {
         /// The set.
         set: SetId,
     },
-    /// The set cannot be forgotten, because sections are on their way to it, or a migration moves sections to it.
+    /// The set cannot be forgotten, because a section may still be on its way to it.
     #[error("section {section} departed to set {set}, which has not confirmed that it arrived")]
     AwaitsSection {
         /// The set.
@@ -375,7 +385,7 @@ pub enum SetRefusal {
         /// The name.
         name: String,
     },
-    /// A set that is known by a name states another name.
+    /// A set states another name than the name by which this log knows it.
     #[error(
         "set {set} is known as {known:?} and states the name {given:?}: a set keeps its name; \
          `seqsvr set forget` makes this set learn it anew"
@@ -388,7 +398,7 @@ pub enum SetRefusal {
         /// The name in the command.
         given: String,
     },
-    /// A set stated facts about another set than itself.
+    /// A set stated facts about a set other than itself.
     #[error("set {from} stated facts of set {set}: a set speaks for itself only")]
     NotOfSender {
         /// The set that sent them.
@@ -396,7 +406,7 @@ pub enum SetRefusal {
         /// The set that they describe.
         set: SetId,
     },
-    /// The revision is further ahead of the set's last known revision than the set can have come since.
+    /// The revision that a set states is further ahead of its last known revision than the set can have advanced since.
     #[error(
         "set {set} states revision {given}, and {known} is known: `seqsvr set forget` makes this set learn it anew"
     )]
@@ -408,7 +418,7 @@ pub enum SetRefusal {
         /// The revision in the command.
         given: Revision,
     },
-    /// The runs of sections overlap, are out of order or out of range, or are too many.
+    /// The runs of sections in the command overlap, are out of order or out of range, or are too many.
     #[error("the runs of sections overlap, are out of order or out of range, or more than {}", limits::MAX_RUNS)]
     BadRuns,
     /// A fact that the plan of the migration rests on has changed.
@@ -447,7 +457,7 @@ pub enum SetRefusal {
         /// The other migration.
         migration: MigrationId,
     },
-    /// No migration with this id began here, or its content differs from the command.
+    /// No migration with this id began in this set, or it began with other content than the command states.
     #[error("migration {migration} did not begin here, or not with these sections and this set")]
     OtherMigration {
         /// The id in the command.
@@ -459,7 +469,7 @@ pub enum SetRefusal {
         /// The migration.
         migration: MigrationId,
     },
-    /// Sections of the migration are here or on their way.
+    /// Sections of the migration are still in this set, or on their way to the target set.
     #[error("not every section of migration {migration} has arrived")]
     NotArrived {
         /// The migration.
@@ -471,19 +481,19 @@ pub enum SetRefusal {
         /// The pace in the command.
         pace: Pace,
     },
-    /// As many migrations began here as the limit allows.
+    /// As many migrations have begun in this set as the limit allows.
     #[error("{} migrations began here, the most there may be", limits::MAX_MIGRATIONS)]
     TooManyMigrations,
     /// The set is not in quarantine.
     #[error("this set is not in quarantine")]
     NotQuarantined,
-    /// The quarantine cannot end, because the response of a set to the fence is not complete.
+    /// The quarantine cannot end, because the response of another set to the fence is not complete.
     #[error("the response of set {set} to the fence is not complete")]
     NotResponded {
         /// The set.
         set: SetId,
     },
-    /// The quarantine cannot end, because the time of the restore is not noted.
+    /// The quarantine cannot end, because the time of the restore is not noted yet.
     #[error("the time of the restore is not noted yet")]
     ClockNotNoted,
     /// This state does not have the fence that the request names.

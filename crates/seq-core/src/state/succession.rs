@@ -1,4 +1,5 @@
-//! Derives how the ownership of a section begins, from its record before and after a change.
+//! Derives how an ownership of a section began, from the section's record before and after the change that began the
+//! ownership.
 
 use super::State;
 use super::beginning::{BeganBy, Beginning};
@@ -7,7 +8,8 @@ use super::rules::Rules;
 use crate::id::{Epoch, HandoverId, SectionId, Seq};
 
 impl State {
-    /// Returns the next record of a section with the beginning of its ownership, if an ownership begins.
+    /// Returns the record `next` with [`Residence::began`] set. If the change from `before` to `next` begins an
+    /// ownership, the value describes its beginning. Otherwise the value is that of `before`.
     pub(super) fn begun(&self, section: SectionId, before: &SectionRecord, next: SectionRecord) -> SectionRecord {
         let SectionRecord::Resident(next) = next else { return next };
         // Members of an earlier release keep no beginnings.
@@ -27,10 +29,10 @@ impl State {
         SectionRecord::Resident(Residence { began, ..next })
     }
 
-    /// Returns the beginning of an ownership that follows another residence in this set.
+    /// Returns the beginning of the ownership or residence `next`, which follows the residence `last` in this set.
     fn succession(&self, section: SectionId, last: &Residence, next: &Residence) -> Beginning {
         let is_known = last.began.by != BeganBy::Unknown;
-        // Every uid of the section was at or above the ceiling at which the ownership before began.
+        // Every uid of the section was at or above the ceiling at which the previous ownership began.
         let above = |highest: Seq| is_known.then_some(highest.0.saturating_sub(last.began.ceiling.0));
         if next.handover_id != HandoverId(0) {
             return self.beginning(BeganBy::Handover, next, Some(0));

@@ -326,7 +326,7 @@ fn a_raise_moves_a_ceiling_by_a_bounded_distance() {
     assert_eq!(raise(&mut state, (1, 1), &[(0, 1, Seq::MAX.0)]), Ok(vec![Some(Seq(bound + limits::MAX_RAISE))]));
 }
 
-/// The leader has cut the raise to its clock before it proposed it.
+/// The leader limits a raise of ticks by its clock before it proposes the raise.
 #[test]
 fn a_raise_of_ticks_goes_to_any_distance() {
     let clock = TickClock { epoch_ms: 0, unit_ms: 1, seq_bits: 12, lead_ms: 60_000 };
@@ -529,14 +529,15 @@ fn a_change_of_owner_within_an_epoch_stops_the_process() {
     record.advance(Residence { owner: Some(NodeId(1)), ..record });
 }
 
-/// The same rules in another representation: names and numbers in maps, one command at a time.
+/// A simple model of the state's rules, with names and numbers in maps.
 #[derive(Default)]
 struct Twin {
     /// Incarnation, token, renewals and liveness counter, by name.
     nodes: BTreeMap<String, (u64, u64, u64, u64)>,
     /// Names by id, in the order of their first registration.
     names: Vec<String>,
-    /// Epoch, owner's name, its incarnation, the ceiling and the attempt that moved it here.
+    /// Epoch, name and incarnation of the owner, ceiling, and the handover attempt that began the ownership, by
+    /// section.
     sections: BTreeMap<u32, (u64, Option<String>, u64, u64, u64)>,
     store_ids: Vec<u64>,
 }
@@ -675,14 +676,15 @@ fn plain(answer: Answer) -> Vec<Option<u64>> {
     }
 }
 
-/// Returns the state without liveness counters, because a raise counts for its node even if every part is refused.
+/// Returns the state without liveness counters. A raise increases the counter of its node even if each of its parts is
+/// refused.
 fn without_liveness(state: &State) -> State {
     let mut state = timeless(state);
     state.nodes.iter_mut().for_each(|node| node.liveness = Liveness(0));
     state
 }
 
-/// Generates commands from so small a world that most of them nearly fit the state.
+/// Generates commands with values from a small range, so that most commands nearly fit the state.
 fn commands() -> impl Strategy<Value = Vec<Command>> {
     let node = || (1..4u32).prop_map(NodeId);
     let incarnation = || (1..4u64).prop_map(Incarnation);
@@ -691,7 +693,7 @@ fn commands() -> impl Strategy<Value = Vec<Command>> {
             let registration = registration(&State::default(), name, token);
             Command::Register(Registration { follows: Incarnation(follows), ..registration })
         });
-    // Values that fit, in most cases, and values that only a broken or hostile peer sends.
+    // Most values fit. The other values are sent only by a broken or hostile process.
     let epoch = || prop_oneof![9 => 0..5u64, 1 => u64::MAX - 1..=u64::MAX];
     let section = || prop_oneof![9 => 0..5u32, 1 => Just(u32::MAX)];
     let ownership = (section(), epoch()).prop_map(|(section, epoch)| (SectionId(section), Epoch(epoch)));
@@ -772,7 +774,7 @@ proptest! {
         }
     }
 
-    /// Checks that a follower that adopts deltas, from any versions on the way, has the same routes as the store.
+    /// Checks that a follower has the same routes as the store after it adopted deltas from any versions.
     #[test]
     fn followed_deltas_are_the_whole_table(commands in commands(), asks in prop::collection::vec(any::<bool>(), 60)) {
         let mut state = defined();

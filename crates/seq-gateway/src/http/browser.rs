@@ -1,16 +1,17 @@
-//! Protection against browsers. If a page of another site makes a request in its user's name, the request is refused.
+//! Protection against requests that a web page sends without its user's knowledge. If a page of another site makes the
+//! user's browser send a request, the request is refused.
 //!
-//! A browser may be inside a network while the authors of its pages are outside. No response has a CORS header, so a
-//! page of another site cannot read any response. The refusal in this module also prevents the page from changing
-//! state. Requests without a browser's headers are not affected.
+//! A browser may be inside a network to which the authors of its pages have no access. No response has a CORS header,
+//! so a page of another site cannot read any response. The refusal in this module also prevents the page from changing
+//! state. Requests without the headers that browsers add are not affected.
 
 use http::header::{HOST, ORIGIN};
 use http::request::Parts;
 use seq_proto::Reason;
 use tonic::Status;
 
-/// Refuses a request that a browser sent although its user did not intend it: for a page of another site, or as a
-/// prefetch.
+/// Refuses a request that a browser sent although its user did not intend it: a request for a page of another site, or
+/// a prefetch.
 pub(super) fn check(head: &Parts) -> Result<(), Status> {
     unsolicited(head).map_or(Ok(()), |text| Err(Reason::Unsolicited.status(text)))
 }

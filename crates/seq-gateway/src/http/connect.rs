@@ -1,8 +1,8 @@
-//! Unary requests as <https://connectrpc.com/docs/protocol> defines them, in both codecs: JSON and protobuf.
+//! Serves unary requests as defined by <https://connectrpc.com/docs/protocol>, in both codecs: JSON and protobuf.
 //!
-//! JSON follows the mapping of proto3: 64-bit numbers are encoded as strings, and decoded from strings or numbers.
-//! Unknown fields are ignored, as in protobuf, so that a newer client can call an older node. Errors are JSON in both
-//! codecs.
+//! JSON follows the mapping of proto3: 64-bit numbers are encoded as strings, and are decoded from strings or numbers.
+//! Unknown fields are ignored, as in protobuf, so that a newer client can call an older node. Errors are encoded as
+//! JSON with either codec.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,8 +33,8 @@ use super::{JSON, TEXT, browser, hint_retry, http_status, not_allowed, respond};
 use crate::handlers::{Handlers, RequestContext};
 use crate::timeout::{Deadline, Refused};
 
-/// Size of the largest message in JSON. A full batch with counts and epochs, with each number at its greatest width and
-/// in quotes, has 560 KB.
+/// Limit on the bytes of a message in JSON. A full batch with counts and epochs has 560 KB if each number has its
+/// greatest width and is in quotes.
 const MAX_JSON_BYTES: usize = 1024 * 1024;
 
 /// The content type of messages in protobuf, the default of most Connect clients.
@@ -109,7 +109,7 @@ impl Codec {
 pub(super) enum Called<'a> {
     /// A unary method.
     Unary(Unary),
-    /// Any other path below a service: a streaming method, or an unknown method.
+    /// Any other path below a service, that is, a streaming method or an unknown method.
     Other(&'static str, &'a str),
 }
 
@@ -184,8 +184,8 @@ pub(super) async fn handle<F: SequenceService>(
     }
 }
 
-/// Refuses a path that is not a unary method, in a form that its caller can decode: the response to a stream is a
-/// stream that ends with the error.
+/// Refuses a request whose path names no unary method, in a form that the caller can decode. If the request is a
+/// stream, the response is a stream that ends with the error.
 fn unimplemented((service, name): (&str, &str), headers: &HeaderMap) -> Response<Body> {
     let text = format!("{service} has no unary method {name:?}; streams are served over gRPC");
     let status = Reason::UnknownMethod.status(text);
@@ -260,7 +260,8 @@ fn check(headers: &HeaderMap) -> Result<(), Status> {
     }
 }
 
-/// Reads the whole body, until the request's deadline. A body of more than `most` bytes is refused.
+/// Reads the whole body of a request, until the request's deadline at the latest. Refuses a body with more than `most`
+/// bytes.
 async fn read(headers: &HeaderMap, body: &mut Body, most: usize, deadline: Instant) -> Result<Bytes, Status> {
     let stated = headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
     if stated.is_some_and(|length| length > most as u64) {
@@ -277,8 +278,8 @@ async fn read(headers: &HeaderMap, body: &mut Body, most: usize, deadline: Insta
 fn decode_json<Q: DeserializeOwned>(body: &[u8]) -> Result<Q, Status> {
     serde_json::from_slice(body)
         .or_else(|_| {
-            // The message is decoded again to get the path of each field for the error. Only an invalid message has
-            // this cost.
+            // The message is decoded a second time to find the path of the invalid field for the error. Only an invalid
+            // message has this cost.
             let mut json = serde_json::Deserializer::from_slice(body);
             let message = serde_path_to_error::deserialize(&mut json).map_err(|error| error.to_string())?;
             json.end().map_err(|error| error.to_string())?;

@@ -1,8 +1,8 @@
-//! Ids as plain text, for shells and for callers of Meituan Leaf: `curl -sX POST HOST/api/id/next/orders`.
+//! Serves ids as plain text, for shells and for callers of Meituan Leaf: `curl -sX POST HOST/api/id/next/orders`.
 //!
-//! As for numbers, a GET takes ids only if the settings allow this. A caller of Leaf sends GETs to the paths of Leaf's
-//! own server, and gets only the id, without the end of a line. For any fault, Leaf responds with 500, but these paths
-//! respond with the status of the refusal.
+//! A GET takes ids only if the settings allow this, as for numbers. A caller of Leaf sends GETs to the paths that
+//! Leaf's own server has, and gets only the id, without an end of the line. For any fault, Leaf responds with status
+//! 500, but here these paths respond with the status of the refusal.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -40,7 +40,7 @@ pub(super) enum Called<'a> {
     Snowflake(&'a str),
 }
 
-/// Returns the request that a path names; `None` if the path belongs to another module.
+/// Returns the kind of request that a path names; `None` if the path belongs to another module.
 pub(super) fn called(path: &str) -> Option<Called<'_>> {
     let mut parts = path.strip_prefix("/api/")?.split('/');
     let called = match (parts.next()?, parts.next()?, parts.next()?, parts.next()) {
@@ -103,7 +103,7 @@ impl From<Status> for Refusal {
     }
 }
 
-/// Returns a function that converts the refusal of a request for ids to this module's refusal.
+/// Returns a function that converts the refusal of a request for ids to the [`Refusal`] of this module.
 fn by(context: &RequestContext) -> impl Fn(IdRefusal) -> Refusal {
     let deadline = context.deadline;
     move |refusal| Refusal(refusal.status_by(deadline))
@@ -140,7 +140,7 @@ async fn next<F: SequenceService>(
     Ok(respond(StatusCode::OK, TEXT, lines))
 }
 
-/// Checks and returns the count of a request whose response lists every id.
+/// Checks the count of a request whose response lists every id, and returns it.
 fn listed(count: u32) -> Result<Count, Refusal> {
     Count::new(count).ok().filter(|count| count.get() <= MAX_LISTED).ok_or_else(|| {
         let text =
@@ -163,7 +163,7 @@ async fn current<F: SequenceService>(
     Ok(response)
 }
 
-/// Returns the parts of an id as text. Each line has the name of a part, a blank and the part's value.
+/// Returns the parts of an id as text. Each line has the name of a part, a blank and the value of the part.
 fn decode<F: SequenceService>(
     handlers: &Handlers<F>,
     context: &RequestContext,
@@ -184,7 +184,7 @@ fn decode<F: SequenceService>(
     Ok(respond(StatusCode::OK, TEXT, lines))
 }
 
-/// Takes one id for a caller of Leaf. Parameters of the request are ignored, as Leaf ignores them.
+/// Takes one id for a caller of Leaf. Parameters of the request are ignored, because Leaf ignores them too.
 async fn leaf<F: SequenceService>(
     handlers: &Handlers<F>,
     context: &RequestContext,

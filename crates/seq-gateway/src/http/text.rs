@@ -1,8 +1,8 @@
-//! Numbers as plain text, for shells: `curl -sX POST HOST/api/seq/next/42`.
+//! Serves numbers as plain text, for shells: `curl -sX POST HOST/api/seq/next/42`.
 //!
-//! A GET only reads, because browsers prefetch GETs, crawlers follow them, and proxies retry them. A setting lets a GET
-//! allocate numbers, for shells that support no other method. Requests from pages of other sites are refused in either
-//! case. No response may be cached.
+//! A GET only reads, because browsers prefetch GETs, crawlers follow links with them, and proxies retry them. A setting
+//! lets a GET allocate numbers, for shells that support no other method. Even if this setting is on, requests from
+//! pages of other sites are refused. No response may be cached.
 
 use std::sync::Arc;
 

@@ -1,11 +1,11 @@
-//! Quotas of tenants for ids: the series that a tenant may use, and the distance by which a tenant's requests may move
-//! a lane.
+//! Quotas of tenants for ids. They decide which series a tenant may use, and by which distance its requests may move a
+//! lane.
 //!
-//! A request for ids above a given id moves a lane. In a counter it skips numbers, as an advance does. So its distance
-//! is limited and charged in the same way as the distance of an advance. If ids follow the clock, requests above an id
-//! of the last seconds are common. Such a request takes ids in front of the clock from other callers, but only until
-//! the clock has reached these ids. So it is not refused. If the quota does not cover the distance, the request waits
-//! until the clock is near enough.
+//! A request for ids above a given id moves a lane forward. In a counter this skips numbers, as an advance does, so the
+//! distance is limited and charged in the same way as that of an advance. If the ids follow the clock, requests for ids
+//! above an id of the last seconds are common. Such a request takes ids that are ahead of the clock away from other
+//! callers, but only until the clock has reached these ids. So such a request is not refused. If the tenant's quota
+//! does not cover the distance, the request waits until the clock is near enough.
 
 use seq_api::ids::{IdRequest, IdSeries};
 use seq_api::service::{AHEAD_WAIT, Call, SequenceService};
@@ -17,10 +17,10 @@ use tokio::time::Instant;
 
 use super::IdRefusal;
 
-/// Counts a caller's request for a series, and checks that the caller may use the series.
+/// Counts a caller's request for a series under its quota, and checks that the caller may use the series.
 ///
 /// # Errors
-/// [`IdRefusal::OtherTenantsSeries`], or the refusal of a request that exceeds the rate.
+/// [`IdRefusal::OtherTenantsSeries`], or the refusal of a request that exceeds the caller's rate.
 pub(super) fn admit(caller: &Caller, series: &IdSeries) -> Result<(), IdRefusal> {
     caller.admit_read()?;
     match caller.admit_series(&series.name) {
@@ -29,11 +29,12 @@ pub(super) fn admit(caller: &Caller, series: &IdSeries) -> Result<(), IdRefusal>
     }
 }
 
-/// Admits a request for ids above a given id. If the series has a clock, the request waits until the clock is near
-/// enough to that id.
+/// Admits a request for ids above a given id under the caller's quota. If the series has a clock, waits until the clock
+/// is near enough to that id.
 ///
 /// # Errors
-/// [`IdRefusal::AfterTooFar`], the refusal of numbers that exceed the rate, or [`Refusal::LaneAhead`] at the deadline.
+/// [`IdRefusal::AfterTooFar`], the refusal of a request that exceeds the caller's rate of numbers, or
+/// [`Refusal::LaneAhead`] if the clock is not near enough at the deadline.
 pub(super) async fn admit_after(
     caller: &Caller,
     service: &impl SequenceService,
@@ -61,10 +62,10 @@ pub(super) async fn admit_after(
     Ok(())
 }
 
-/// Returns whether the number `above` is further in front of the clock than the quota of the caller allows.
+/// Returns whether the number `above` is further ahead of the clock than the caller's quota allows.
 ///
 /// # Errors
-/// [`IdRefusal::AfterTooFar`], if it is further in front of the clock than the series allows.
+/// [`IdRefusal::AfterTooFar`] if the number is further ahead of the clock than the series allows.
 fn is_too_far_in_front(
     caller: &Caller,
     (series, clock): (&IdSeries, &TickClock),
@@ -84,8 +85,8 @@ fn is_too_far_in_front(
     Ok(true)
 }
 
-/// Returns the id that a counter makes of a number. Returns the counter's last id for a number above the last, and 0
-/// for the number 0.
+/// Returns the id that a counter makes of a number. If the number is above the last number that has an id, returns the
+/// counter's last id. For the number 0, returns 0.
 pub(super) fn id_at(series: &IdSeries, number: Seq) -> u64 {
     match number {
         Seq::ZERO => 0,

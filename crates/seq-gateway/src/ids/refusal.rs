@@ -45,7 +45,7 @@ pub(crate) enum IdRefusal {
     /// The series has no such lane.
     #[error("series {series:?} has no lane {lane}: its lanes are 0 to {}", lanes - 1)]
     LaneOutOfRange { series: String, lane: u32, lanes: u32 },
-    /// The text in a key that should be a lane is not a number.
+    /// The part of a key that should be the number of a lane is not a number.
     #[error("{lane:?} is no lane of series {series:?}, whose lanes are 0 to {}", lanes - 1)]
     NotALane { series: String, lane: String, lanes: u32 },
     /// The request takes too many ids of a timed series.
@@ -60,7 +60,7 @@ pub(crate) enum IdRefusal {
     /// The counter is too far from the id.
     #[error("the id {id} is too far ahead: one request raises series {series:?} to {bound} at most now")]
     AdvanceTooFar { series: String, id: u64, bound: u64 },
-    /// The id that all ids should be above is further ahead than a request may move a lane.
+    /// The id above which all ids should be is further ahead than a request may move a lane.
     #[error("the id {after} is further ahead than one request moves series {series:?}: {bound}")]
     AfterTooFar { series: String, after: u64, bound: String },
     /// The series is no counter.
@@ -71,7 +71,7 @@ pub(crate) enum IdRefusal {
     Numbers(#[from] Refusal),
 }
 
-/// Returns a text of a request, shortened for use in an error.
+/// Returns a text from a request, shortened for use in an error.
 pub(super) fn excerpt(text: &str) -> String {
     let shown: String = text.chars().take(MAX_SHOWN).collect();
     if shown.len() < text.len() { shown + "..." } else { shown }

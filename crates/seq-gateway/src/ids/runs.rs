@@ -1,4 +1,4 @@
-//! Runs of ids: the ids that are made of the numbers of a lane.
+//! Makes runs of ids from the numbers of a lane.
 
 use seq_api::ids::IdSeries;
 use seq_core::{Count, Epoch, Seq};
@@ -7,11 +7,11 @@ use seq_proto::v1;
 
 use super::{IdRefusal, Ids};
 
-/// Returns the ids of the numbers `last - count + 1 ..= last` of a lane. The sequence number is the lowest field of an
-/// id, so the ids of one unit of time are consecutive.
+/// Returns the ids of the numbers `last - count + 1 ..= last` of a lane, as runs. A run has the ids of one unit of
+/// time, which are consecutive because the sequence number is the lowest field of an id.
 ///
 /// # Errors
-/// [`IdRefusal::Ended`] if the last number has no id. In this case no id of the request is used.
+/// [`IdRefusal::Ended`] if the number `last` has no id. In this case the caller gets none of the ids.
 pub(super) fn ids(series: &IdSeries, lane: u32, last: Seq, count: Count, epoch: Epoch) -> Result<Ids, IdRefusal> {
     let ended = |ended: seq_ids::Ended| IdRefusal::Ended { series: series.name.clone(), last: ended.last };
     let id = |number: u64| series.shape.id(lane, number).map(Id::get).map_err(ended);
@@ -23,7 +23,8 @@ pub(super) fn ids(series: &IdSeries, lane: u32, last: Seq, count: Count, epoch: 
     let mut number = last.0 - u64::from(count.get()) + 1;
     let mut runs = Vec::new();
     while number <= last.0 {
-        // The end of the run: the last number of the same unit of time, or the last number of the request.
+        // The run ends at the last number of the same unit of time, or at the last number of the request if that is
+        // earlier.
         let end = in_unit.map_or(last.0, |in_unit| last.0.min(number | (in_unit - 1)));
         runs.push(v1::IdRun { first: id(number)?, count: (end - number + 1) as u32 });
         number = end + 1;

@@ -1,5 +1,5 @@
-//! The ids of a service's series, for all protocols. This module finds a series and a lane, takes numbers from the
-//! lane, and makes ids of the numbers.
+//! Source of ids for all protocols. It finds the series and the lane of a request, takes numbers from the lane, and
+//! makes ids of the numbers.
 
 use std::sync::Arc;
 
@@ -17,12 +17,12 @@ use super::{IdRefusal, quotas, runs};
 use crate::id_counts::IdCounts;
 use crate::latency::Latency;
 
-/// Limit on the ids that a response lists one by one. A response over gRPC or Connect has runs of ids instead, and may
-/// have more ids.
+/// Limit on the ids in a response that lists ids one by one. A response over gRPC or Connect has runs of ids instead,
+/// and may have more ids.
 pub(crate) const MAX_LISTED: u32 = 10_000;
 
-/// Limit on the ids of a timed series in one request. With more ids, a lane that has 1,024 ids per millisecond would be
-/// about ten milliseconds ahead of its clock.
+/// Limit on the ids that one request takes from a series whose ids contain a time. A request for more ids would move a
+/// lane with 1,024 ids per millisecond more than about ten milliseconds ahead of its clock.
 const MAX_TIMED: u32 = 10_000;
 
 /// Ids of one lane.
@@ -57,7 +57,8 @@ pub(crate) struct IdContext<'a> {
 }
 
 impl IdContext<'_> {
-    /// Returns the call of a request for ids. A request for ids is never forwarded by its sender, so it has no hops.
+    /// Returns the [`Call`], the context with which the service processes the request. The number of hops is 0, because
+    /// a request for ids comes directly from a client. Nodes forward only the allocations that the request needs.
     fn call(&self) -> Call {
         Call { deadline: self.deadline, hops: 0, via: Via::Id }
     }
@@ -74,7 +75,8 @@ impl<F: SequenceService> IdSource<'_, F> {
     /// Returns the series with a name.
     ///
     /// # Errors
-    /// [`IdRefusal::UnknownSeries`]; or [`IdRefusal::NoRoutes`], if this node knows no series yet.
+    /// [`IdRefusal::UnknownSeries`], or [`IdRefusal::NoRoutes`] if this node has no routes yet and therefore knows no
+    /// series.
     pub(crate) fn find(&self, name: &str) -> Result<Arc<IdSeries>, IdRefusal> {
         self.service.series(name).ok_or_else(|| match self.service.route_version() {
             RouteVersion(0) => IdRefusal::NoRoutes { series: excerpt(name) },
@@ -132,7 +134,8 @@ impl<F: SequenceService> IdSource<'_, F> {
         Ok(v1::CurrentIdResponse { id, exact: current.reading.exact, epoch: current.epoch.0 })
     }
 
-    /// Raises a counter to an id, so that its next id is above this id. Returns the epoch of the owner.
+    /// Raises a counter to the id `to`, so that the counter's next id is greater than `to`. Returns the epoch of the
+    /// ownership that applied the advance.
     pub(crate) async fn advance(&self, context: IdContext<'_>, series: &IdSeries, to: Id) -> Result<Epoch, IdRefusal> {
         quotas::admit(context.caller, series)?;
         check_counter(series)?;
@@ -171,7 +174,7 @@ impl<F: SequenceService> IdSource<'_, F> {
     }
 }
 
-/// Parses an id. Signs, fractions and exponents are refused, because a number with them was rounded or has overflowed.
+/// Parses an id. A number with a sign, a fraction or an exponent is refused, because it was rounded or has overflowed.
 ///
 /// # Errors
 /// [`IdRefusal::NotAnId`].
@@ -179,7 +182,7 @@ pub(crate) fn parse(series: &IdSeries, text: &str) -> Result<Id, IdRefusal> {
     text.parse().map_err(|_| IdRefusal::not_an_id_text(series, text))
 }
 
-/// Parses the id above which all ids of a request should be. The text 0 stands for no id.
+/// Parses the id above which all ids of a request must be. The text "0" stands for no such bound.
 ///
 /// # Errors
 /// [`IdRefusal::NotAnId`].
@@ -187,7 +190,7 @@ pub(crate) fn parse_after(series: &IdSeries, text: &str) -> Result<u64, IdRefusa
     if text == "0" { Ok(0) } else { parse(series, text).map(Id::get) }
 }
 
-/// Checks that a series is a counter, because only a counter can be read and advanced.
+/// Checks that a series is a counter, because only counters can be read and advanced.
 fn check_counter(series: &IdSeries) -> Result<(), IdRefusal> {
     match series.shape {
         Shape::Counter(_) => Ok(()),
@@ -195,7 +198,7 @@ fn check_counter(series: &IdSeries) -> Result<(), IdRefusal> {
     }
 }
 
-/// Checks a request against its series.
+/// Checks that a request is allowed by the rules of its series.
 fn check(request: &IdRequest) -> Result<(), IdRefusal> {
     let IdRequest { series, count, lane, after } = request;
     let name = || series.name.clone();

@@ -1,7 +1,8 @@
-//! Password authentication of the Redis port, with a rate limit on wrong passwords.
+//! Password authentication on the Redis port, with a rate limit on wrong passwords.
 //!
-//! The replies to wrong passwords are delayed one after the other for the whole node, so more connections do not speed
-//! up guessing. A connection also has only a few attempts. The reply to the right password is immediate.
+//! Each reply to a wrong password is delayed, and the delays of all connections of a node follow one after another, so
+//! more connections do not allow more guesses. A connection also has only a few attempts. The reply to the right
+//! password is not delayed.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -17,15 +18,15 @@ use tokio_util::sync::CancellationToken;
 
 use crate::resp::RespConfig;
 
-/// Number of wrong passwords after which a connection is closed. It allows for typing errors.
+/// Number of wrong passwords after which a connection is closed. It allows for a few typing errors.
 const MAX_WRONG: u32 = 5;
 
-/// Delay of the reply to a wrong password. It allows ten guesses a second for the whole node, and a person who mistypes
-/// a password does not notice it.
+/// Delay of the reply to a wrong password. It allows ten guesses a second for the whole node. A person who mistypes a
+/// password does not notice the delay.
 const DELAY: Duration = Duration::from_millis(100);
 
-/// Limit on replies that are delayed at the same time. The last of so many replies waits about three seconds. If the
-/// limit is reached, a wrong password closes its connection immediately.
+/// Limit on the number of replies that are delayed at the same time. The last of them waits about three seconds. If the
+/// limit is reached, a further wrong password closes its connection at once.
 const MAX_WAITING: usize = 32;
 
 /// Minimum interval between log lines about wrong passwords.
@@ -42,12 +43,12 @@ pub(super) enum AuthOutcome {
     Wrong,
 }
 
-/// Checks a user and a password. `user` is `None` if the client sent only a password. The time is constant for
-/// passwords of equal length.
+/// Checks the user and the password that a client sent. `user` is `None` if the client sent only a password. The check
+/// takes the same time for all passwords of the same length.
 pub(super) fn check(config: &RespConfig, user: Option<&[u8]>, password: &[u8]) -> AuthOutcome {
     let is_default = user.is_none_or(|user| user == b"default");
     match &config.password {
-        // As in Redis, if no password is configured, the default user is admitted with any password.
+        // If no password is configured, the default user is admitted with any password, as in Redis.
         None if user.is_some() && is_default => AuthOutcome::Admitted,
         None if is_default => AuthOutcome::NotNeeded,
         Some(right) if bool::from(right.as_bytes().ct_eq(password)) && is_default => AuthOutcome::Admitted,
@@ -55,8 +56,8 @@ pub(super) fn check(config: &RespConfig, user: Option<&[u8]>, password: &[u8]) -
     }
 }
 
-/// Returns the token of a tenant that a client sent as its password; `None` if the password is not a token. The client
-/// either named the tenant as its user, or no user.
+/// Returns the tenant's token that a client sent as its password; `None` if the password is not a token. The client
+/// must have named either the tenant as its user, or no user.
 pub(super) fn token<'a>(user: Option<&'a [u8]>, password: &'a [u8]) -> Option<Token<'a>> {
     let password = std::str::from_utf8(password).ok()?;
     match user {
@@ -69,7 +70,7 @@ pub(super) fn token<'a>(user: Option<&'a [u8]>, password: &'a [u8]) -> Option<To
 pub(super) struct AuthFailures {
     failures: Counter,
     waiting: Semaphore,
-    /// Lock that is held while a reply is being delayed, so that delays follow each other.
+    /// Lock that is held while a reply is delayed, so that the delays follow one after another.
     turn: Mutex<()>,
     logged: Mutex<Log>,
     total: AtomicU64,
@@ -92,8 +93,8 @@ impl AuthFailures {
         }
     }
 
-    /// Counts a wrong password, which is number `wrong` on its connection, and delays the reply to it. Returns whether
-    /// the connection may try again.
+    /// Counts a wrong password, and delays the reply to it. `wrong` is the number of wrong passwords on its connection
+    /// so far. Returns whether the connection may try again.
     pub(super) async fn delay_reply(&self, peer: Option<SocketAddr>, wrong: u32, stop: &CancellationToken) -> bool {
         self.failures.increment(1);
         let total = self.total.fetch_add(1, Relaxed) + 1;

@@ -1,8 +1,8 @@
-//! Commands other than batches of INCR: reads, commands that raise a uid (`sets.rs`), commands that only seqsvr has
-//! (`exact.rs`), commands on series (`ids.rs`), and the commands that clients send when they connect.
+//! Commands other than batches of INCR: commands that read, commands that raise a uid (`sets.rs`), commands that Redis
+//! does not have (`exact.rs`), commands on series (`ids.rs`), and the commands that clients send when they connect.
 //!
-//! A refused command has changed nothing. A retryable refusal is encoded as `-TRYAGAIN`, or as `-LOADING` while the
-//! node has no routes, because Redis clients retry after both.
+//! A command that is refused has changed nothing. A refusal after which a retry can succeed is encoded as `-TRYAGAIN`,
+//! or as `-LOADING` while the node has no routes, because Redis clients retry after both.
 
 use seq_api::service::{Call, Current, Item, SequenceService, Via};
 use seq_core::{Count, Epoch, Refusal, Uid, limits};
@@ -24,35 +24,35 @@ mod exact;
 mod ids;
 mod sets;
 
-/// Limit on the bytes of a command's name. A longer name is an unknown command.
+/// Limit on the bytes of a command's name. A command with a longer name is unknown.
 const MAX_NAME_BYTES: usize = 24;
 
 /// State of a connection.
 pub(super) struct Session {
     id: u64,
-    /// Whether the client may send all commands, because it needs neither a password nor a token, or because it has
-    /// sent the right one.
+    /// Whether the client may send all commands, either because no password or token is needed, or because it has sent
+    /// the right one.
     pub(super) admitted: bool,
     /// The sender of the commands. It is known once the session is admitted.
     pub(super) sender: Sender,
     pub(super) resp3: bool,
-    /// Whether the connection is closed after the replies that have been written.
+    /// Whether the connection is closed after the replies so far have been sent.
     pub(super) closing: bool,
     /// Set by CLIENT SETNAME or HELLO.
     name: Vec<u8>,
     peer: Peer,
-    /// Refusal of this connection, because the tenant of its certificate has as many connections as it may have.
+    /// Refusal of this connection, if the tenant of its certificate already has the allowed number of connections.
     above_quota: Option<Status>,
     wrong_passwords: u32,
     /// The commands queued since MULTI.
     transaction: Option<Transaction>,
-    /// The transaction that an EXEC has ended and that has to be executed next.
+    /// The transaction that an EXEC has completed, and that has to be executed next.
     pub(super) exec: Option<Transaction>,
 }
 
 impl Session {
-    /// Creates the session of a new connection. The session is admitted at once if it needs no password, or if its
-    /// certificate belongs to a tenant.
+    /// Creates the session of a new connection. The session is admitted at once if the node needs no password, or if
+    /// the connection's certificate belongs to a tenant.
     pub(super) fn new(id: u64, node: &Node, peer: Peer) -> Session {
         let mut above_quota = None;
         let (admitted, sender) = match &node.tenants {
@@ -93,7 +93,7 @@ impl Session {
         self.transaction.as_ref().map_or(0, Transaction::bytes)
     }
 
-    /// Returns whether INCRs may be executed in batches, that is, without a check of the session for each of them.
+    /// Returns whether INCR commands may be executed in batches, without a check of the session for each of them.
     pub(super) fn allows_incr_batches(&self) -> bool {
         self.admitted && self.transaction.is_none()
     }
@@ -110,12 +110,12 @@ pub(super) fn refuse(replies: &mut Replies, refusal: &Refusal) {
     replies.error(kind, format_args!("{refusal}"));
 }
 
-/// Returns whether a right credential was refused because its tenant has as many connections as it may have.
+/// Returns whether a valid credential was refused because its tenant already has the allowed number of connections.
 fn is_above_quota(status: &Status) -> bool {
     seq_proto::status::reason(status).as_deref() == Some(Reason::TooManyConnections.name())
 }
 
-/// Encodes the refusal of a connection that exceeds the limit of its tenant.
+/// Encodes the refusal of a connection that exceeds its tenant's limit on connections.
 fn above_quota(replies: &mut Replies, status: &Status) {
     replies.error("TRYAGAIN", format_args!("TOO_MANY_CONNECTIONS {}", status.message()));
 }
@@ -129,7 +129,8 @@ pub(super) fn loading(replies: &mut Replies) {
 struct Invocation<'a, 'b> {
     name: &'b [u8],
     args: Args<'a>,
-    /// Number of times that the command is executed, each with its own reply. It is above 1 only for INCR of a series.
+    /// Number of times that the command is executed, each time with its own reply. It is above 1 only for an INCR of a
+    /// series.
     times: u32,
 }
 
@@ -155,9 +156,9 @@ impl<'a> Invocation<'a, '_> {
     }
 }
 
-/// Executes the command at the start of `input`. Within a transaction, queues it instead. If it takes ids of a series,
-/// executes equal commands that directly follow it together with it. Returns the length in bytes of all commands that
-/// were executed or queued.
+/// Executes the command at the start of `input`. Within a transaction, queues the command instead. If the command takes
+/// ids of a series, also executes the equal commands that directly follow it. Returns the length in bytes of all
+/// commands that were executed or queued.
 pub(super) async fn execute<F: SequenceService>(
     endpoint: &Endpoint<F>,
     session: &mut Session,
@@ -170,7 +171,8 @@ pub(super) async fn execute<F: SequenceService>(
     command.bytes * times as usize
 }
 
-/// Executes one command whose encoded form is `bytes`, or several commands that are equal to it.
+/// Executes the command with the arguments `args` as many times as `times` states. `bytes` is the encoded form of the
+/// command.
 async fn execute_times<F: SequenceService>(
     endpoint: &Endpoint<F>,
     session: &mut Session,
@@ -184,7 +186,7 @@ async fn execute_times<F: SequenceService>(
     name.copy_from_slice(&called[..called.len().min(MAX_NAME_BYTES)]);
     name.make_ascii_uppercase();
     let invocation = Invocation { name, args: *args, times };
-    // This is an HTTP request, which a web page can make the browser send to this port.
+    // This is the beginning of an HTTP request, which a web page can make a browser send to this port.
     if matches!(invocation.name, b"POST" | b"HOST:") {
         session.closing = true;
         return;
@@ -267,7 +269,7 @@ async fn dispatch<F: SequenceService>(
     }
 }
 
-/// Returns whether a command is supported with this number of arguments. Encodes an error if it is not.
+/// Returns whether a command is supported with the given number of arguments. Encodes an error if it is not.
 fn check(called: &[u8], invocation: &Invocation<'_, '_>, replies: &mut Replies) -> bool {
     let count = invocation.args.count();
     let known = SERVED.iter().find(|served| served.name.as_bytes().eq_ignore_ascii_case(called));
@@ -330,7 +332,7 @@ fn reset(node: &Node, session: &mut Session, replies: &mut Replies) {
     replies.simple("RESET");
 }
 
-/// Returns the uid of a key. Encodes an error if the key does not name a sequence.
+/// Returns the uid that a key names. Encodes an error if the key names no uid.
 fn uid<F>(endpoint: &Endpoint<F>, key: &[u8], replies: &mut Replies) -> Option<Uid> {
     let keys = keys(&endpoint.node);
     let uid = keys.uid(key);
@@ -341,7 +343,7 @@ fn uid<F>(endpoint: &Endpoint<F>, key: &[u8], replies: &mut Replies) -> Option<U
     uid
 }
 
-/// Executes an INCR or INCRBY that is not in a batch, because its arguments are invalid or out of range.
+/// Executes an INCR or INCRBY that could not be part of a batch, because its arguments are invalid or out of range.
 async fn incr<F: SequenceService>(
     endpoint: &Endpoint<F>,
     caller: &Caller,
@@ -389,11 +391,11 @@ fn refused<F: SequenceService>(endpoint: &Endpoint<F>, replies: &mut Replies, re
     }
 }
 
-/// Returns the last number of a reading, or an upper bound of it; `None` if the uid never had a number.
+/// Returns the last number in a reading, or an upper bound of it; `None` if the uid never had a number.
 ///
 /// # Errors
-/// The upper bound, if the reading is inexact and the node's settings refuse upper bounds, because this number may
-/// never have been allocated.
+/// The upper bound, if the reading is inexact and the node's settings do not allow the bound to be returned as a value,
+/// because this number may never have been allocated.
 fn value<F>(endpoint: &Endpoint<F>, current: &Current) -> Result<Option<u64>, u64> {
     let value = current.reading.value.0;
     if !current.reading.exact && !endpoint.node.config.read_bounds {
@@ -402,7 +404,7 @@ fn value<F>(endpoint: &Endpoint<F>, current: &Current) -> Result<Option<u64>, u6
     Ok(Some(value).filter(|value| *value > 0))
 }
 
-/// Encodes the refusal of a read because the exact last number is not known.
+/// Encodes the refusal of a read for the reason that the exact last number is not known.
 fn inexact(replies: &mut Replies, uid: Uid, bound: u64) {
     replies.error(
         "INEXACT",
@@ -420,8 +422,8 @@ async fn get<F: SequenceService>(endpoint: &Endpoint<F>, caller: &Caller, key: &
     }
 }
 
-/// Reads the last number of a key's uid. Encodes an error if the key does not name a sequence of this set, or if the
-/// uid cannot be read now.
+/// Reads the last number of the uid that a key names. Encodes an error if the key names no uid, or if the uid cannot be
+/// read now.
 pub(super) async fn current<F: SequenceService>(
     endpoint: &Endpoint<F>,
     caller: &Caller,
@@ -441,8 +443,8 @@ pub(super) async fn current<F: SequenceService>(
     read.inspect_err(|refusal| refused(endpoint, replies, refusal)).ok().map(|current| (uid, current))
 }
 
-/// Reads all keys of a command. A key that does not name a sequence of this set has no value, like a missing key in
-/// Redis. Encodes an error if a key cannot be read now.
+/// Reads the last numbers of all keys of a command. A key that names no uid of this cluster has no value, as a missing
+/// key in Redis. If a key cannot be read now, encodes an error and returns `None`.
 async fn read<F: SequenceService>(
     endpoint: &Endpoint<F>,
     caller: &Caller,
@@ -541,7 +543,7 @@ async fn authenticate<F>(
                     session.sender = sender;
                     AuthOutcome::Admitted
                 }
-                // The token is right, so this was not a guess.
+                // The token is valid, so it was not a guess and the reply is not delayed.
                 Some(Err(status)) if is_above_quota(&status) => {
                     above_quota(replies, &status);
                     return false;
@@ -672,7 +674,7 @@ fn command(invocation: &Invocation<'_, '_>, replies: &mut Replies) {
     };
     match &*invocation.word(1) {
         "count" => replies.integer(SERVED.len() as u64),
-        // The documentation of Redis applies, and clients already have it.
+        // Nothing is returned, because the documentation of Redis applies and clients already have it.
         "docs" => replies.map(0),
         "list" => {
             replies.array(SERVED.len());
@@ -741,7 +743,8 @@ fn client(session: &mut Session, invocation: &Invocation<'_, '_>, replies: &mut 
     }
 }
 
-/// Returns the context of a request. Redis clients state no timeout, so the default applies.
+/// Returns the [`Call`], the context with which the service processes a request. It has the default timeout, because
+/// Redis clients state none.
 pub(super) fn call() -> Call {
     Call { deadline: timeout::after(DEFAULT_TIMEOUT), hops: 0, via: Via::Resp }
 }

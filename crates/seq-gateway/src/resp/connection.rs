@@ -1,9 +1,9 @@
-//! One client connection. It reads the available bytes, executes all complete commands in them, and writes all replies
-//! at once.
+//! Connection of one client. It reads the available bytes, executes all complete commands in them, and sends all
+//! replies at once.
 //!
-//! The buffers of a batch belong to the thread. A connection holds them only from the arrival of bytes until the
-//! replies are sent, so an idle connection holds at most the start of an incomplete command. Replies are in the order
-//! of the commands, even if some commands wait.
+//! The buffers for a batch of commands belong to the thread. A connection uses them only from the arrival of bytes
+//! until the replies are sent, so an idle connection holds at most the start of an incomplete command. Replies are sent
+//! in the order of the commands, even if some commands have to wait.
 
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -29,36 +29,37 @@ use crate::resp::incr_batch::{self, BatchEnd};
 use crate::resp::parse::Parser;
 use crate::resp::transaction::Transaction;
 
-/// Size of a read. It is several hundred commands, which stay in the L1 cache until their replies have been written.
+/// Number of bytes that are read at once. They have room for several hundred commands, which stay in the L1 cache until
+/// their replies have been written.
 const READ_BYTES: usize = 16 * 1024;
 
-/// Longest start of an incomplete command that is copied in front of the next read. If a read splits a command, the
-/// start usually has at most this length.
+/// Longest start of an incomplete command that is copied in front of the bytes of the next read. If a command is split
+/// between two reads, its start is usually not longer.
 const SHORT_BYTES: usize = 1_024;
 
-/// Number of bytes of buffered replies at which they are sent even if more commands follow. Only the largest batches
-/// have more replies.
+/// Number of bytes of buffered replies at which the replies are sent even if more commands follow. Only the replies to
+/// the largest batches have more bytes.
 const SEND_BYTES: usize = 64 * 1024;
 
-/// Memory for replies and for items that a thread keeps between batches. It is enough for a batch of INCR, but not for
-/// the largest batch.
+/// Bytes of each buffer, for replies and for items, that a thread keeps between batches. They are enough for a usual
+/// batch of INCR, but not for the largest batch.
 const KEPT_BYTES: usize = SEND_BYTES;
 
-/// Limit on the batch buffers that a thread keeps. It is enough for one for each connection that waits for other nodes
-/// under a usual load. If each part of the buffers has [`KEPT_BYTES`], they take 12 MiB together; the buffers of small
-/// batches take 1 MiB.
+/// Limit on the number of batch buffers that a thread keeps. Under usual load, fewer connections than this wait for
+/// other nodes at the same time, and each of them uses one batch buffer. All kept buffers together take 12 MiB if each
+/// of them has [`KEPT_BYTES`], and 1 MiB after small batches.
 const MAX_SPARE: usize = 64;
 
-/// Limit on the INCRs of one batch. It is larger than the number in one read, and equal to the number of items that a
-/// forwarded request may have.
+/// Limit on the INCR commands in one batch. It is larger than the number of commands that arrive in one read, and
+/// equals the number of items that a forwarded request may have.
 const MAX_TAKES: usize = limits::MAX_ITEMS;
 
-/// Timeout of a command, counted from its first byte. It is long enough for the largest command over a slow network,
-/// and prevents a client that sends single bytes from occupying a connection forever.
+/// Timeout for receiving a command, counted from its first byte. It is long enough for the largest command over a slow
+/// network, and prevents a client that sends single bytes from keeping a connection occupied forever.
 const COMMAND_TIME: Duration = Duration::from_secs(30);
 
-/// Timeout of writing replies to a client that does not read them. After it the client is disconnected. Until then no
-/// further bytes are read from the client.
+/// Timeout for sending replies to a client that does not read them. After this time the client is disconnected. Until
+/// then no further bytes are read from the client.
 const UNREAD_TIME: Duration = Duration::from_secs(30);
 
 /// Time that the client has to read the last reply before the socket is closed.
@@ -74,7 +75,7 @@ pub(super) struct Client<F> {
     /// Time at which the first bytes of the incomplete command arrived.
     since: Option<Instant>,
     session: Session,
-    /// Memory that the connection holds in addition to [`SHORT_BYTES`] and the buffers of the thread.
+    /// Counted memory that the connection holds in addition to [`SHORT_BYTES`] and the buffers of the thread.
     memory: Charge,
 }
 
@@ -89,9 +90,9 @@ struct Batch {
 
 /// Reason why a connection ends.
 enum End {
-    /// The client disconnected, or does not read.
+    /// The client disconnected, or does not read its replies.
     Gone,
-    /// The endpoint closes the connection, after it has sent the replies that are written.
+    /// The endpoint closes the connection, after the replies so far have been sent.
     Close,
 }
 
@@ -103,11 +104,11 @@ impl<F: SequenceService> Client<F> {
         Client { endpoint, stream, parser: Parser::default(), partial: Vec::new(), since: None, session, memory }
     }
 
-    /// Serves the client until it disconnects, violates the protocol, or the endpoint shuts down.
+    /// Serves the client until the client disconnects or violates the protocol, or until the endpoint shuts down.
     pub(super) async fn run(mut self) {
         let endpoint = self.endpoint.clone();
-        // Registered only once: the shutdown of the endpoint wakes this task from any wait, and the registration costs
-        // nothing until then.
+        // The task is registered for the shutdown of the endpoint only once. The shutdown then wakes the task from any
+        // wait, and the registration has no cost until then.
         let mut stopped = pin!(endpoint.stop.cancelled());
         poll_fn(|context| {
             let _ = stopped.as_mut().poll(context);
@@ -134,7 +135,7 @@ impl<F: SequenceService> Client<F> {
                 break End::Close;
             }
             if bytes == READ_BYTES {
-                // More input is available, so other tasks of this core run first.
+                // More input is available, so other tasks of this core are allowed to run first.
                 tokio::task::yield_now().await;
             }
         };
@@ -143,7 +144,8 @@ impl<F: SequenceService> Client<F> {
         }
     }
 
-    /// Waits for bytes and reads them into the batch's input, after the space for the start of a command.
+    /// Waits for bytes and reads them into the input of a batch, behind the space for the start of an incomplete
+    /// command. Returns the batch and the number of bytes.
     async fn read(&mut self) -> Result<(Batch, usize), End> {
         let (endpoint, stream) = (&*self.endpoint, &mut self.stream);
         let reading = poll_fn(|context| {
@@ -180,25 +182,26 @@ impl<F: SequenceService> Client<F> {
         }
     }
 
-    /// Returns whether the connection ends with the replies to the commands so far. It does while the node leaves,
-    /// because a command is lost if its connection is closed at another time.
+    /// Returns whether the connection ends after the replies to the commands so far. This is so while the node leaves.
+    /// If the connection were closed at another time, a command on it could be lost.
     fn leaves(&self) -> bool {
         self.endpoint.node.departure.ends_connections() && !self.session.is_in_transaction()
     }
 
-    /// If the connection ends after these replies, makes the system send the end of the connection together with them.
-    /// Otherwise commands that the client sends in between would be lost.
+    /// If the connection ends after the replies that are about to be sent, makes the system send the end of the
+    /// connection together with them. Otherwise a command that the client sends after it received the replies could be
+    /// lost.
     fn before_last_send(&self, all_executed: bool) {
         if all_executed && self.leaves() {
             self.stream.join_end_to_last_write();
         }
     }
 
-    /// Executes the commands of a read.
+    /// Executes the commands in the bytes that were read.
     async fn serve(&mut self, batch: &mut Batch, bytes: usize) -> Result<(), End> {
         let Batch { input, items, results, replies } = batch;
-        // In the common case the start of a command is short, and is copied in front of the read. If the start is long,
-        // the read is appended to it.
+        // In the common case the start of the incomplete command is short, and is copied in front of the bytes that
+        // were read. If it is long, these bytes are appended to it.
         let short = self.partial.len() <= SHORT_BYTES;
         let mut partial = if short { Vec::new() } else { std::mem::take(&mut self.partial) };
         let input = if short {
@@ -266,8 +269,8 @@ impl<F: SequenceService> Client<F> {
         self.hold(replies).await
     }
 
-    /// Counts the memory of an incomplete command, and of a transaction. If it does not fit, closes the connection,
-    /// because the rest of the command would not fit either.
+    /// Counts the memory of an incomplete command and of a transaction. If they do not fit into the memory that is
+    /// left, closes the connection, because the rest of the command would not fit either.
     async fn hold(&mut self, replies: &mut Replies) -> Result<(), End> {
         let long = self.partial.len().saturating_sub(SHORT_BYTES);
         let held = long + self.session.queued_bytes();
@@ -280,7 +283,7 @@ impl<F: SequenceService> Client<F> {
         Err(End::Close)
     }
 
-    /// Executes the commands of a transaction. Their replies are the items of one array.
+    /// Executes the commands of a transaction. The replies to them are the items of one array.
     async fn execute(
         &mut self,
         transaction: Transaction,
@@ -307,7 +310,7 @@ impl<F: SequenceService> Client<F> {
                     at += commands::execute(&endpoint, &mut self.session, &command, &input[at..], replies).await;
                 }
                 BatchEnd::Full => {}
-                // This does not happen, because the commands were complete when they were queued.
+                // This case does not occur, because the commands were complete when they were queued.
                 BatchEnd::Input | BatchEnd::Malformed(_) => break,
             }
             if replies.bytes().len() >= SEND_BYTES {
@@ -327,8 +330,8 @@ impl<F: SequenceService> Client<F> {
             // In the common case the write completes immediately and needs no timer.
             match poll_fn(|context| Poll::Ready(sending.as_mut().poll(context))).await {
                 Poll::Ready(sent) => sent.is_ok(),
-                // Replies that the client does not read are counted. If they do not fit into the memory, waiting for
-                // the client is not worthwhile.
+                // The memory of replies that the client does not read is counted. If they do not fit into the memory
+                // that is left, the connection does not wait for the client.
                 Poll::Pending => match self.memory.account().charge(replies.bytes().len()) {
                     Ok(_unread) => matches!(timeout(UNREAD_TIME, sending).await, Ok(Ok(()))),
                     Err(OutOfMemory) => false,
@@ -339,8 +342,8 @@ impl<F: SequenceService> Client<F> {
         if sent { Ok(()) } else { Err(End::Gone) }
     }
 
-    /// Closes the connection in such a way that the client gets the last reply. If a socket with unread bytes were
-    /// closed, data in transit to the client would be discarded.
+    /// Closes the connection in such a way that the client gets the last reply. If the socket were closed while it has
+    /// unread bytes, data in transit to the client would be discarded.
     async fn close(&mut self) {
         let stream = &mut self.stream;
         let closing = async {
@@ -365,7 +368,7 @@ async fn allocate<F: SequenceService>(
     let _sample = endpoint.latency.sample(Via::Resp);
     caller.admit_commands(items);
     service.try_next_batch(Via::Resp, items, results);
-    // Without routes no owner is known. The client gets the error immediately, and retries.
+    // Without routes no owner is known. The client gets the error at once and may retry.
     if results.iter().any(Option::is_none) && !endpoint.has_no_routes() {
         match account.charge(items.len() * ITEM_BYTES) {
             Ok(_pending) => service.complete_batch(call(), items, results).await,
@@ -385,13 +388,13 @@ async fn allocate<F: SequenceService>(
 }
 
 thread_local! {
-    /// The batch buffers that no connection of the thread uses. There are at most [`MAX_SPARE`] of them, and the last
-    /// element was used most recently.
+    /// The batch buffers that no connection of this thread uses. There are at most [`MAX_SPARE`] of them. The last
+    /// element is the one that was used most recently.
     static SPARE: RefCell<Vec<Batch>> = const { RefCell::new(Vec::new()) };
 }
 
 impl Batch {
-    /// Takes spare buffers. If waiting connections hold all of them, creates new buffers.
+    /// Takes spare buffers of this thread, or creates new buffers if connections use all of them.
     fn of_thread() -> Batch {
         SPARE.with_borrow_mut(Vec::pop).unwrap_or_else(|| {
             let input = vec![0; SHORT_BYTES + READ_BYTES].into();

@@ -1,8 +1,8 @@
-//! Encodes replies into one buffer, in either version of the protocol.
+//! Encodes replies into one buffer, in version 2 or 3 of the protocol.
 
 use std::fmt::{self, Write};
 
-/// Limit on the bytes of a request that an error text repeats. It is enough to search for the request.
+/// Limit on the bytes of a request that the text of an error repeats. They are enough to find the request.
 const MAX_EXCERPT_BYTES: usize = 64;
 
 /// The encoded replies of one batch.
@@ -19,7 +19,8 @@ impl Replies {
         &self.bytes
     }
 
-    /// Removes the replies after they have been sent. Keeps at most `keep` bytes of capacity for the next batch.
+    /// Removes the replies after they have been sent. Keeps at most `keep` bytes of the buffer's capacity for the next
+    /// batch.
     pub(crate) fn clear(&mut self, keep: usize) {
         self.bytes.clear();
         self.bytes.shrink_to(keep);
@@ -52,7 +53,7 @@ impl Replies {
         self.end();
     }
 
-    /// Encodes a number as a bulk string, which is how Redis encodes values; `None` as nil.
+    /// Encodes a number as a bulk string, because Redis encodes values in this form. Encodes `None` as nil.
     pub(crate) fn value(&mut self, value: Option<u64>) {
         match value {
             Some(value) => self.bulk(itoa::Buffer::new().format(value).as_bytes()),
@@ -75,8 +76,8 @@ impl Replies {
         if self.resp3 { self.line(b'%', pairs as u64) } else { self.array(pairs * 2) }
     }
 
-    /// Encodes an error. It consists of a kind in capitals, by which clients decide on a retry, and a human-readable
-    /// text.
+    /// Encodes an error. `kind` is the kind of the error in capitals, by which clients decide whether to retry. `text`
+    /// is for humans.
     pub(crate) fn error(&mut self, kind: &str, text: fmt::Arguments<'_>) {
         self.bytes.push(b'-');
         self.bytes.extend_from_slice(kind.as_bytes());

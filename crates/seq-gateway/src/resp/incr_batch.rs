@@ -1,4 +1,4 @@
-//! Fast path that parses consecutive INCR and INCRBY commands into one batch of items.
+//! Fast path for INCR: parses consecutive INCR and INCRBY commands into one batch of items.
 
 use std::io::Write;
 
@@ -7,8 +7,8 @@ use seq_core::{Count, Epoch, Uid};
 
 use crate::resp::parse::{Args, Command, Malformed, Parser};
 
-/// Number of digits of the largest uid. Leading zeros are included, because benchmarks pad their keys with them. A key
-/// with leading zeros names the same uid as one without.
+/// Limit on the digits of a uid in a key, including leading zeros, which benchmarks add to their keys. A key with
+/// leading zeros names the same uid as a key without them.
 const MAX_UID_DIGITS: usize = 20;
 
 /// Reason why a batch ends.
@@ -23,8 +23,8 @@ pub(crate) enum BatchEnd<'a> {
     Malformed(Malformed),
 }
 
-/// Parses the INCRs at the start of `input` into `items`, at most `most` of them. Returns their length in bytes, and
-/// the reason why the batch ends.
+/// Parses the INCR and INCRBY commands at the start of `input` into `items`, at most `most` of them. Returns their
+/// length in bytes, and the reason for which the batch ends.
 pub(crate) fn parse_batch<'a>(
     parser: &mut Parser,
     input: &'a [u8],
@@ -56,8 +56,8 @@ pub(crate) fn parse_batch<'a>(
     (at, BatchEnd::Full)
 }
 
-/// Parses an INCR in the form that nearly every client sends. Also returns its length in bytes. Other forms are parsed
-/// by [`short`] or, after it, by the parser, which return the same result but are slower.
+/// Parses an INCR in the form that nearly every client sends, and also returns its length in bytes. For commands in
+/// other forms, the caller uses the slower [`short`], and if this fails too, the [`Parser`].
 #[inline]
 fn plain(input: &[u8], keys: Keys<'_>) -> Option<(Item, usize)> {
     let (key, rest) = sized(input.strip_prefix(b"*2\r\n$4\r\nINCR\r\n$")?)?;
@@ -65,7 +65,8 @@ fn plain(input: &[u8], keys: Keys<'_>) -> Option<(Item, usize)> {
     Some((item, input.len() - rest.len()))
 }
 
-/// Parses an INCR or INCRBY whose arguments each have fewer than a hundred bytes. Also returns its length in bytes.
+/// Parses an INCR or INCRBY whose arguments each have less than a hundred bytes. Also returns the length of the command
+/// in bytes.
 fn short(input: &[u8], keys: Keys<'_>) -> Option<(Item, usize)> {
     let (by, rest) = match input {
         [b'*', b'2', b'\r', b'\n', rest @ ..] => (false, rest),
@@ -80,7 +81,8 @@ fn short(input: &[u8], keys: Keys<'_>) -> Option<(Item, usize)> {
     Some((item, input.len() - rest.len()))
 }
 
-/// Parses a length of one or two digits and a string of that length. Returns the string and the rest of the input.
+/// Parses a length of one or two digits, and the string of this length that follows. Returns the string and the rest of
+/// the input.
 #[inline]
 fn sized(input: &[u8]) -> Option<(&[u8], &[u8])> {
     let (size, bytes) = match input {
@@ -97,7 +99,8 @@ fn amount(digits: &[u8]) -> Option<Count> {
     Count::new(u32::try_from(integer(digits)?).ok()?).ok()
 }
 
-/// Parses any command at the start of `input`. Also returns its length in bytes.
+/// Parses the command at the start of `input`, of any kind. It is not part of a batch, so the returned length of the
+/// batch is 0.
 pub(crate) fn parse_one<'a>(parser: &mut Parser, input: &'a [u8]) -> (usize, BatchEnd<'a>) {
     let end = match parser.next(input) {
         Ok(Some(command)) => BatchEnd::Other(command),
@@ -154,7 +157,7 @@ pub(crate) fn number(digits: &[u8]) -> Option<u64> {
         return None;
     }
     let mut number: u64 = 0;
-    // Nineteen digits never overflow. Only the twentieth can.
+    // Nineteen digits never overflow the number. Only the twentieth digit can.
     let (sure, last) = digits.split_at(digits.len().min(MAX_UID_DIGITS - 1));
     for digit in sure {
         number = number * 10 + u64::from(value(*digit)?);

@@ -1,28 +1,31 @@
-//! Incremental parser of Redis commands: arrays of bulk strings, or inline commands that were typed as a line.
+//! Incremental parser of Redis commands. A command is an array of bulk strings, or an inline command, which is a line
+//! that a person typed.
 //!
-//! Parsing is a pure function of the bytes and allocates no memory, because arguments are slices of the input. When
-//! more bytes of an incomplete command arrive, its complete arguments are not parsed again. So a sender of single bytes
-//! does not cause a quadratic amount of work.
+//! Parsing allocates no memory, because arguments are slices of the input. When more bytes of an incomplete command
+//! arrive, its complete arguments are not parsed again. So a sender of single bytes does not cause a quadratic amount
+//! of work.
 
 use seq_core::limits;
 
 /// Limit on the bytes of an argument. No valid key, name or password is longer.
 pub const MAX_BULK_BYTES: usize = 1_024;
 
-/// Limit on the arguments of a command, including its name. It allows as many keys as a gRPC batch may have items.
+/// Limit on the arguments of a command, including its name. A command may have as many keys as a gRPC batch may have
+/// items.
 pub const MAX_ARGS: usize = limits::MAX_ITEMS + 1;
 
-/// Limit on the bytes of an inline command, which is typed, or sent by a script without a client library.
+/// Limit on the bytes of an inline command. Such commands are typed by a person, or sent by a script without a client
+/// library.
 pub const MAX_INLINE_BYTES: usize = 1_024;
 
-/// Limit on the bytes of a command: [`MAX_ARGS`] keys with the longest prefix fit into it. Arrays do not nest.
+/// Limit on the bytes of a command. [`MAX_ARGS`] keys with the longest prefix fit into it, because arrays do not nest.
 pub const MAX_COMMAND_BYTES: usize = limits::MAX_REQUEST_BYTES;
 
 /// Limit on the digits of a length. It is larger than the number of digits of any limit here.
 const MAX_LENGTH_DIGITS: usize = 10;
 
-/// Error of input that is not a command. The connection must be closed, because it is unknown where the next command
-/// starts.
+/// Error of input that is not a command. The connection must then be closed, because the start of the next command in
+/// the input is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
     /// A length is not a number, or is not terminated.
@@ -40,7 +43,7 @@ pub enum Malformed {
         /// The announced length.
         bytes: i64,
     },
-    /// Another type in the place of a bulk string, for example a nested array.
+    /// An argument of another type than a bulk string, for example a nested array.
     #[error("expected '$', got '{}'", .got.escape_ascii())]
     NoBulk {
         /// Its first byte.
@@ -69,20 +72,21 @@ pub struct Command<'a> {
     pub bytes: usize,
 }
 
-/// Progress within the command at the start of the input.
+/// Parser of commands. It keeps its progress within the command at the start of the input.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Parser {
-    /// Number of bytes that are parsed completely: the head of the array and its first arguments. 0 if there are none.
+    /// Number of bytes that need not be parsed again: the head of the array and its complete arguments. 0 if there are
+    /// none.
     whole: usize,
     /// Number of arguments of the array.
     args: usize,
-    /// Number of arguments after the first `whole` bytes.
+    /// Number of arguments of the array that follow after the first `whole` bytes.
     missing: usize,
 }
 
 impl Parser {
-    /// Returns the command at the start of `input`; `None` if it is incomplete. After `None`, the next call must get
-    /// the same bytes followed by more bytes.
+    /// Returns the command at the start of `input`; `None` if it is incomplete. After `None`, the input of the next
+    /// call must begin with the same bytes, followed by more bytes.
     ///
     /// # Errors
     /// [`Malformed`].
@@ -122,7 +126,8 @@ pub struct Args<'a>(Form<'a>);
 enum Form<'a> {
     /// A complete array.
     Bulks { bytes: &'a [u8], count: usize },
-    /// An inline command: words between blanks or in quotes. It was validated when it was constructed.
+    /// An inline command, which consists of words between blanks or in quotes. It was validated when the value was
+    /// created.
     Line(&'a [u8]),
 }
 
@@ -153,7 +158,7 @@ impl<'a> Args<'a> {
     }
 }
 
-/// The words of a line. A quoted word ends at the next quote of the same kind. There are no escapes.
+/// The words of a line. A word in quotes ends at the next quote of the same kind. There are no escape characters.
 #[derive(Clone)]
 struct Words<'a>(&'a [u8]);
 
@@ -195,8 +200,8 @@ fn inline(input: &[u8]) -> Result<Option<Command<'_>>, Malformed> {
     }
 }
 
-/// Parses the number after the first byte, up to CR LF. Also returns where it ends. Returns `None` if the input ends
-/// earlier.
+/// Parses the number after the first byte of the input, up to CR LF. Also returns the position after CR LF. Returns
+/// `None` if the input ends before CR LF.
 #[inline]
 fn length(input: &[u8]) -> Result<Option<(i64, usize)>, Malformed> {
     let negative = input.get(1) == Some(&b'-');
@@ -219,8 +224,8 @@ fn length(input: &[u8]) -> Result<Option<(i64, usize)>, Malformed> {
     Err(Malformed::Length)
 }
 
-/// Parses the bulk string at the start of the input. Also returns where it ends. Returns `None` if the input ends
-/// earlier.
+/// Parses the bulk string at the start of the input. Also returns the position after the string. Returns `None` if the
+/// input ends before the end of the string.
 #[inline]
 fn bulk(input: &[u8]) -> Result<Option<(&[u8], usize)>, Malformed> {
     match input.first() {

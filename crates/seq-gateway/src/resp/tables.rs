@@ -1,4 +1,5 @@
-//! Tables of the supported and of the refused Redis commands, with the reason of each refusal; and the text of INFO.
+//! Tables of the Redis commands that are supported, and of those that are refused, with the reason of each refusal.
+//! Also the text of INFO.
 
 use std::fmt::Write;
 
@@ -11,10 +12,11 @@ pub(super) const REDIS_VERSION: &str = "7.0.0";
 /// A supported command.
 pub(super) struct Served {
     pub(super) name: &'static str,
-    /// Number of arguments, including the name. A negative number means at least this many.
+    /// Number of arguments, including the name. A negative number states the minimum number of arguments.
     pub(super) arity: i64,
     pub(super) flags: &'static [&'static str],
-    /// Positions of the first key and the last key. 0 means that there are no keys, and -1 means the last argument.
+    /// Positions of the first and the last key among the arguments. 0 means that there are no keys, and -1 means the
+    /// last argument.
     pub(super) keys: (i64, i64),
 }
 
@@ -83,8 +85,8 @@ const LOWERING: &[(&str, i64)] = &[
     ("COPY", -3),
 ];
 
-/// Commands for values that are not numbers, with their arities. They are listed by their full names and not by
-/// prefixes, because a command that Redis does not have either is an unknown command.
+/// Commands for values that are not numbers, with their arities. Every command is listed by its full name, because a
+/// command that Redis does not have has to be reported as unknown.
 #[rustfmt::skip]
 const OTHER_TYPES: &[(&str, i64)] = &[
     ("APPEND", 3),
@@ -199,7 +201,7 @@ pub(super) enum Unserved {
     Unknown,
 }
 
-/// Returns why a command is not supported. Also returns its arity if Redis has the command.
+/// Returns the reason for which a command is not supported, and the command's arity if Redis has the command.
 pub(super) fn unserved(name: &[u8]) -> (Unserved, Option<i64>) {
     let arity = |table: &[(&str, i64)]| {
         table.iter().find(|(is, _)| is.as_bytes().eq_ignore_ascii_case(name)).map(|(_, arity)| *arity)

@@ -1,8 +1,10 @@
-//! The commands from MULTI to EXEC. They are queued in encoded form and executed as one batch.
+//! Transactions, that is, the commands from MULTI to EXEC. The commands are queued in encoded form and executed as one
+//! batch.
 //!
-//! A sequence has no state that a transaction could protect: allocated numbers stay allocated, and other clients may
-//! allocate from the same sequence at the same time. So EXEC executes a batch whose replies are sent together. If a
-//! command is refused when it is queued, all commands are discarded, and no number has changed.
+//! The numbers of a uid have no state that a transaction could protect: allocated numbers stay allocated, and other
+//! clients may allocate numbers of the same uid at the same time. So EXEC only executes the commands as one batch whose
+//! replies are sent together. If a command is refused when it is queued, all commands of the transaction are discarded,
+//! and no number has changed.
 
 use seq_core::limits;
 
@@ -12,7 +14,7 @@ use crate::resp::parse::MAX_COMMAND_BYTES;
 pub(super) const MAX_QUEUED: usize = limits::MAX_ITEMS;
 
 /// Limit on the bytes of a transaction. It equals the limit on the bytes of one command. A connection holds at most
-/// twice as many.
+/// twice as many bytes, for a transaction and a command.
 pub(super) const MAX_QUEUED_BYTES: usize = MAX_COMMAND_BYTES;
 
 /// The commands since MULTI.
@@ -26,7 +28,7 @@ pub(super) struct Transaction {
 }
 
 impl Transaction {
-    /// Queues a command. If a limit is exceeded, fails the transaction and returns `false`.
+    /// Queues a command. If this would exceed a limit, marks the transaction as failed and returns `false`.
     pub(super) fn push(&mut self, command: &[u8]) -> bool {
         let fits = self.commands < MAX_QUEUED && self.bytes.len() + command.len() <= MAX_QUEUED_BYTES;
         if !fits {
@@ -43,7 +45,7 @@ impl Transaction {
         self.bytes.len()
     }
 
-    /// Fails the transaction, because a command was refused, and drops the queued commands.
+    /// Marks the transaction as failed, because a command was refused, and drops the queued commands.
     pub(super) fn fail(&mut self) {
         *self = Transaction { failed: true, ..Transaction::default() };
     }

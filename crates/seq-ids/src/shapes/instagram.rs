@@ -1,7 +1,7 @@
 //! The sharded ids of Instagram, after "Sharding & IDs at Instagram", 2012.
 //!
-//! In the original, the time has 41 bits, which makes ids negative from 2046-06-27 on. In this shape, the time has 40
-//! bits, and the ids end on that day.
+//! In Instagram's ids, the time has 41 bits, so ids in a signed 64-bit column are negative from 2046-06-27 on. In this
+//! shape, the time has 40 bits, and the ids end on that day.
 
 use super::{AHEAD_MS, LaneField, Preset};
 use crate::shape::{Shape, TimedShape};

@@ -1,4 +1,4 @@
-//! Timeouts of an admitted connection, and the limits that are checked after the connection's handshake.
+//! Enforces the timeouts of an admitted connection, and the limits that apply after its handshake.
 
 use std::future::Future;
 use std::io::{self, IoSlice};
@@ -12,7 +12,7 @@ use tonic::transport::server::Connected;
 use super::{Admission, FIRST_RESPONSE_TIMEOUT, Permit, WRITE_TIMEOUT};
 use crate::connection::{Connection, Peer};
 
-/// A connection that is ended when its peer exceeds a timeout.
+/// An admitted connection that is closed when its peer exceeds a timeout.
 pub struct Watched {
     connection: Connection,
     /// Timer that runs until the first response.
@@ -23,7 +23,7 @@ pub struct Watched {
 }
 
 impl Admission {
-    /// Admits a connection and enforces its timeouts; `None` if a limit is reached.
+    /// Admits a connection, and returns it with its timeouts enforced; `None` if a limit is reached.
     #[must_use]
     pub fn watch(&self, connection: Connection) -> Option<Watched> {
         let permit = self.admit(&connection)?;
@@ -33,7 +33,8 @@ impl Admission {
 }
 
 impl Watched {
-    /// Completes the handshake. If a limit of the kind that the handshake shows is reached, ends the connection.
+    /// Completes the handshake. Closes the connection if a limit is reached that applies to the kind of sender that the
+    /// handshake shows.
     #[inline]
     fn poll_admitted(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if self.permit.is_settled() { Poll::Ready(Ok(())) } else { self.poll_settled(cx) }
@@ -47,7 +48,8 @@ impl Watched {
         Poll::Ready(if is_admitted { Ok(()) } else { Err(refused()) })
     }
 
-    /// Ends the connection if a write has been blocked for too long.
+    /// Ends the connection with an error if a write has been blocked for too long. `written` is the result of polling
+    /// the write.
     fn written(&mut self, written: Poll<io::Result<usize>>, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         if written.is_ready() {
             if self.opening.take().is_some() {

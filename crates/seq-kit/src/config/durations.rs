@@ -1,4 +1,4 @@
-//! Durations of options in settings files, as whole numbers. The name of a key ends in the unit.
+//! Encoding of durations in settings files as whole numbers. The name of a key ends with the unit of its number.
 
 /// Milliseconds: `#[serde(rename = "..._ms", with = "durations::ms")]`.
 pub mod ms {

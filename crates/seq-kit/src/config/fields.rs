@@ -1,5 +1,5 @@
-//! Reads TOML key by key. Each flaw is recorded and reading continues, so that all errors of a file can be corrected at
-//! once.
+//! Reads TOML key by key. If it finds a flaw, it records the flaw and continues, so that all errors in a file are
+//! found, and can be corrected, at once.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,15 +26,15 @@ pub struct Reader {
     /// Offset of each line's end.
     line_ends: Vec<usize>,
     flaws: Vec<Flaw>,
-    /// Keys that have no value because it is missing or has the wrong type.
+    /// Keys without a value, because the value is missing or has the wrong type.
     failed: BTreeSet<String>,
     lines: BTreeMap<String, usize>,
-    /// Lines that are not TOML. Keys that are read from such lines are guesses.
+    /// Lines that are not valid TOML. Keys that the parser reads from such lines are only guesses.
     broken: BTreeSet<usize>,
 }
 
 impl Reader {
-    /// Parses a text. A line that is not TOML is recorded as a flaw, and the keys on other lines can still be read.
+    /// Parses a text. A line that is not valid TOML is recorded as a flaw. The keys on other lines can still be read.
     #[must_use]
     pub fn parse(text: &str) -> (Reader, Fields<'_>) {
         let (table, errors) = DeTable::parse_recoverable(text);
@@ -42,7 +42,8 @@ impl Reader {
         let mut reader = Reader { line_ends: line_ends.collect(), ..Reader::default() };
         for error in errors {
             let line = reader.line_at(error.span().map_or(0, |span| span.start));
-            // The first error of a line is the cause of most other errors of the line.
+            // The first error in a line is the cause of most other errors in the same line, so only the first is
+            // recorded.
             if reader.broken.insert(line) {
                 let what = readable_reason(&one_line(error.message()));
                 reader.flaws.push(Flaw { line, key: None, what });
@@ -51,7 +52,7 @@ impl Reader {
         (reader, Fields::new(String::new(), 1, table.into_inner()))
     }
 
-    /// Returns whether some lines are not TOML, so that keys may be missing for that reason.
+    /// Returns whether some lines are not valid TOML, so that keys may be missing for this reason.
     #[must_use]
     pub fn is_broken(&self) -> bool {
         !self.broken.is_empty()
@@ -63,19 +64,20 @@ impl Reader {
         self.failed.contains(key)
     }
 
-    /// Adds a flaw of a key, at the line of the key, or, if the key was not read, of the nearest table around it.
+    /// Adds a flaw of a key. The flaw's line is the line of the key, or, if the key was not read, of the nearest list
+    /// or table around it.
     pub fn add(&mut self, key: &str, reason: &str) {
         self.failed.insert(key.to_owned());
         let line = self.line(key).unwrap_or(1);
         self.push(line, key, format!("{key}: {reason}"));
     }
 
-    /// Marks a key as having no value, if another flaw states the reason.
+    /// Marks a key as having no value, without a flaw of its own, because another flaw states the reason.
     pub fn fail(&mut self, key: String) {
         self.failed.insert(key);
     }
 
-    /// Returns the line of each key, and of each entry of a list, that was read.
+    /// Returns the line of each key, and of each entry of a list, that was read so far.
     #[must_use]
     pub fn lines(&self) -> &BTreeMap<String, usize> {
         &self.lines
@@ -103,7 +105,7 @@ impl Reader {
     }
 }
 
-/// Returns the line of a key, or, if the key is not in `lines`, of the nearest list or table around it.
+/// Returns the line of a key. If the key is not in `lines`, returns the line of the nearest list or table around it.
 #[must_use]
 pub fn line_of_key(lines: &BTreeMap<String, usize>, key: &str) -> Option<usize> {
     let parents = std::iter::successors(Some(key), |key| key.rfind(['.', '[']).map(|end| &key[..end]));
@@ -113,13 +115,13 @@ pub fn line_of_key(lines: &BTreeMap<String, usize>, key: &str) -> Option<usize> 
 /// The keys of a table that have not been read yet.
 #[derive(Debug)]
 pub struct Fields<'t> {
-    /// The table as a key; empty for the whole text.
+    /// Full name of the table, as a key; empty for the whole text.
     path: String,
     line: usize,
     table: DeTable<'t>,
     /// The keys that were requested so far.
     known: Vec<&'static str>,
-    /// Whether the text has a value of another type in the place of the table. This is already a flaw.
+    /// Whether the text has another value where this table should be. In that case a flaw was already recorded.
     is_hole: bool,
 }
 
@@ -134,20 +136,21 @@ impl<'t> Fields<'t> {
         join(&self.path, name)
     }
 
-    /// Reads a key; `None` if the key is missing or its value has the wrong type. The latter is a flaw.
+    /// Reads the value of a key. Returns `None` if the key is missing, or if its value has the wrong type, which is
+    /// recorded as a flaw.
     pub fn optional<T: DeserializeOwned>(&mut self, name: &'static str, reader: &mut Reader) -> Option<T> {
         let value = self.take(name, reader)?;
         let offset = value.span().start;
         T::deserialize(ValueDeserializer::from(value)).map_err(|error| self.fail(name, offset, &error, reader)).ok()
     }
 
-    /// Reads a key that must be present. If it is missing, this is a flaw.
+    /// Reads the value of a key that must be present. If the key is missing, this is recorded as a flaw.
     pub fn required<T: DeserializeOwned>(&mut self, name: &'static str, reader: &mut Reader) -> Option<T> {
         let value = self.optional(name, reader);
         let key = self.key(name);
         if value.is_none() && !reader.has_failed(&key) {
             reader.fail(key.clone());
-            // The key may be on a line that is not TOML, so a missing key is not reported then.
+            // If some lines are not valid TOML, the missing key may be on one of them, so it is not reported.
             if !reader.is_broken() && !self.is_hole {
                 reader.push(self.line, &key, format!("the key {name} is missing"));
             }
@@ -155,7 +158,8 @@ impl<'t> Fields<'t> {
         value
     }
 
-    /// Reads a table; `None` if it is missing or another value is in its place. The latter is a flaw.
+    /// Reads a table. Returns `None` if the table is missing, or if another value is in its place, which is recorded as
+    /// a flaw.
     pub fn table(&mut self, name: &'static str, reader: &mut Reader) -> Option<Fields<'t>> {
         let value = self.take(name, reader)?;
         let (key, line) = (self.key(name), reader.line_at(value.span().start));
@@ -168,8 +172,8 @@ impl<'t> Fields<'t> {
         }
     }
 
-    /// Reads a list of tables; the result is empty if the list is missing. An entry that is not a table is a flaw, and
-    /// is read as a table without keys.
+    /// Reads a list of tables. Returns an empty list if the key is missing. An entry that is not a table is recorded as
+    /// a flaw, and is returned as a table without keys.
     pub fn tables(&mut self, name: &'static str, reader: &mut Reader) -> Vec<Fields<'t>> {
         let Some(value) = self.take(name, reader) else { return Vec::new() };
         let key = self.key(name);
@@ -194,7 +198,8 @@ impl<'t> Fields<'t> {
         tables
     }
 
-    /// Ends the reading. Each key that was not requested is unknown, which is a flaw.
+    /// Ends the reading of the table. Each key of the table that was not requested is unknown, and is recorded as a
+    /// flaw.
     pub fn end(self, reader: &mut Reader) {
         for name in self.table.keys() {
             let near = |known: &&&str| strsim::normalized_levenshtein(known, name.get_ref());
@@ -230,7 +235,8 @@ fn one_line(message: &str) -> String {
 mod tests {
     use super::*;
 
-    /// Reads two keys and a list of tables that have one key, and returns the flaws.
+    /// Reads a text that should have two keys, and a list of tables with one key each. Returns the flaws that were
+    /// found.
     fn flaws(text: &str) -> Vec<String> {
         let (mut reader, mut fields) = Reader::parse(text);
         let _: Option<u32> = fields.required("size", &mut reader);

@@ -1,5 +1,5 @@
-//! Options structs as sections of a settings file: the keys, their defaults and their help. Also a sample file that has
-//! all keys.
+//! Defines how options structs are sections of a settings file, with the keys, their defaults and their help. Also
+//! makes a sample file with all keys.
 
 use std::fmt::Write;
 
@@ -7,17 +7,17 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use toml::Value;
 
-/// An options struct whose fields are the keys of a section. [`crate::options`] implements this trait.
+/// An options struct, whose fields are the keys of a section. The macro [`crate::options`] implements this trait.
 pub trait Options: Serialize + DeserializeOwned {
-    /// The documentation of each field, in the order of the fields. It is the help of the field's key.
+    /// The documentation of each field, in the order of the fields. It is the help of the key that the field defines.
     const HELP: &'static [&'static str];
 }
 
-/// Defines an options struct. Each field is a settings key with the field's serde name, and the field's documentation
-/// is the key's help, so that everything about a key is defined in one place. The crate that uses this macro depends on
-/// serde.
+/// Defines an options struct. Each field is a settings key, whose name is the serde name of the field and whose help is
+/// the documentation of the field. So everything about a key is defined in one place. A crate that uses this macro must
+/// depend on serde.
 ///
-/// A field may have one attribute other than its documentation: a `#[serde(...)]` after it.
+/// A field may have one more attribute after its documentation, `#[serde(...)]`.
 #[macro_export]
 macro_rules! options {
     ($(#[$meta:meta])* $vis:vis struct $name:ident {
@@ -50,7 +50,8 @@ pub(super) struct Row {
 }
 
 impl Section {
-    /// Creates the keys of `defaults` in the section `name`. A section may have the keys of several structs.
+    /// Creates the keys of an options struct in the section `name`, with their defaults from `defaults`. The keys of
+    /// several structs may belong to the same section.
     ///
     /// # Panics
     /// If a field serialises to a table or to nothing.
@@ -69,7 +70,7 @@ impl Section {
     }
 }
 
-/// Returns the text of a settings file that has every key at its default, below the help of the key.
+/// Returns the text of a settings file that has every key with its default. Above each key is the key's help.
 #[must_use]
 pub fn sample(sections: &[Section]) -> String {
     let mut text = String::new();

@@ -1,9 +1,11 @@
-//! TLS handshakes in progress. They are limited in time, in number by the seats of their port, and in bytes by rustls.
+//! TLS handshakes in progress. Their time is limited here, their number by the seats of their port, and their bytes by
+//! the library rustls.
 //!
-//! A handshake costs a signature and the check of a chain before the peer has proved anything. A handshake message,
-//! such as the client's certificate chain, has at most 64 KiB, because rustls ends the handshake at a longer message.
-//! It also ends the handshake at the first bytes that are not TLS. The search for a path from the certificate to an
-//! authority stops after six intermediates and a fixed number of signatures.
+//! A handshake costs the server a signature and the check of a chain of certificates before the peer has proved
+//! anything. A handshake message, such as the client's certificate chain, has at most 64 KiB, because rustls ends the
+//! handshake if a message is longer. It also ends the handshake if it receives bytes that are not TLS. Its search for a
+//! path from the certificate to an authority stops after six intermediate certificates and a fixed number of
+//! signatures.
 
 use std::fmt;
 use std::future::Future;
@@ -62,8 +64,8 @@ impl Tls {
         Tls { credentials, clients, failures }
     }
 
-    /// Returns the time at which the node's certificate expires, in seconds since 1970. A renewed certificate is taken
-    /// into account once it is in use.
+    /// Returns the time at which the node's certificate expires, in seconds since 1970. After a renewal, this is the
+    /// time of the new certificate once it is in use.
     #[must_use]
     pub fn certificate_not_after(&self) -> u64 {
         let not_after = self.credentials.certificate().not_after;

@@ -1,30 +1,31 @@
-//! Limits the frames that a peer may send on an HTTP/2 connection and that belong to no request.
+//! Limits the number of frames that a peer may send on an HTTP/2 connection without a request to which they belong.
 //!
-//! A frame of SETTINGS, PING, WINDOW_UPDATE, PRIORITY or RST_STREAM, or of a type that no specification defines, costs
-//! its sender a few bytes. It costs the server a wake-up and often a reply, and HTTP/2 does not limit such frames. An
-//! honest peer sends them for its requests, for the responses that it receives, and by timers. So each request, each
-//! frame of a response and each unit of time adds to an allowance.
+//! A frame of the types SETTINGS, PING, WINDOW_UPDATE, PRIORITY or RST_STREAM, or of a type that no specification
+//! defines, costs its sender a few bytes. It costs the server a wake-up and often a reply. HTTP/2 does not limit such
+//! frames. An honest peer sends them for its requests, for the responses that it receives, and by timers. So each
+//! request, each frame of a response and each unit of time adds to an allowance, from which each such frame takes.
 //!
-//! Honest peers send the following frames for one frame of a response. gRPC for Go sends a WINDOW_UPDATE of the
-//! connection and another for the stream. While it estimates the bandwidth, it also sends a PING with a WINDOW_UPDATE
-//! before it (`handleData` of its http2_client.go). gRPC for Java sends at most one such PING (`FlowControlPinger`).
-//! For that reason servers of gRPC for Go restart their count of pings after each frame of a response. By default,
-//! Envoy admits ten WINDOW_UPDATEs for a frame of DATA, and its documentation names two as the minimum that clients
-//! with such an estimate need.
+//! For each frame of a response, honest peers send the following frames. gRPC for Go sends a WINDOW_UPDATE for the
+//! connection and another for the stream. While it estimates the bandwidth, it also sends a PING, preceded by a
+//! WINDOW_UPDATE (`handleData` of its http2_client.go). gRPC for Java sends at most one such PING
+//! (`FlowControlPinger`). Because of these PINGs, servers of gRPC for Go restart their count of pings after each frame
+//! of a response. Envoy admits ten WINDOW_UPDATEs for each frame of DATA by default, and its documentation states that
+//! clients with such an estimate need at least two.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Number of frames that are admitted for each request and for each frame of a response.
+/// Number of frames without a request that a peer may send for each of its requests, and for each frame of a response
+/// that it receives.
 const EARNED: u32 = 4;
 
-/// Largest allowance, in frames. It is enough for a connection that has several hundred requests in flight before any
-/// response.
+/// Largest allowance, as a number of frames without a request. It is enough for a connection with several hundred
+/// requests in flight that has not got a response yet.
 pub(super) const MOST: u32 = 1_024;
 
-/// Number of frames that are admitted for each second. Keepalive pings are sent every few seconds, changed settings
-/// less often.
+/// Number of frames without a request that a peer may send for each second. It is more than honest peers need, because
+/// they send keepalive pings every few seconds and changed settings less often.
 const PER_SECOND: u32 = 32;
 
 /// Bytes of a frame's payload that count as one more frame.
@@ -34,7 +35,8 @@ const PAYLOAD: usize = 64;
 const OF_REQUESTS: [u8; 3] = [0, HEADERS, 9];
 const HEADERS: u8 = 1;
 
-/// Returns whether a frame belongs to a request or a response, and therefore adds to the allowance.
+/// Returns whether a frame of the type `kind` belongs to a request or a response, and therefore adds to the peer's
+/// allowance for other frames.
 pub(super) fn earns(kind: u8) -> bool {
     kind <= HEADERS
 }
@@ -43,8 +45,8 @@ pub(super) fn earns(kind: u8) -> bool {
 #[derive(Debug)]
 pub(super) struct Allowance {
     left: u32,
-    /// Time up to which the passing of time was added to the allowance. The clock is read only when the allowance is
-    /// used up.
+    /// Time until which the [`PER_SECOND`] frames of each second have been added to the allowance. The clock is read
+    /// only when the allowance is used up.
     counted: Instant,
 }
 
@@ -54,13 +56,14 @@ impl Allowance {
         Allowance { left: MOST, counted: Instant::now() }
     }
 
-    /// Adds the frames that are admitted for a request, or for a frame of a response.
+    /// Adds [`EARNED`] frames to the allowance, because of a request or of a frame of a response.
     #[inline]
     pub(super) fn earn(&mut self) {
         self.left = (self.left + EARNED).min(MOST);
     }
 
-    /// Takes the cost of a received frame from the allowance. Returns whether the allowance was large enough.
+    /// Takes the cost of a received frame of the type `kind` from the allowance. Returns whether the allowance was
+    /// large enough.
     #[inline]
     pub(super) fn receive(&mut self, kind: u8, payload: usize) -> bool {
         if kind == HEADERS {

@@ -1,26 +1,26 @@
-//! Finds where frames begin and end in one direction of an HTTP/2 connection, because another frame may be inserted
-//! only where one has ended.
+//! Finds where frames begin and end in one direction of an HTTP/2 connection, because an additional frame may be
+//! inserted only between two frames.
 
 /// Length of a frame's header: three bytes for the length of the payload, one for the type, one for the flags, and four
-/// for the stream.
+/// for the stream's number.
 pub(super) const HEAD: usize = 9;
 
 /// Positions of the type and the flags in the header.
 const KIND: usize = 3;
 const FLAGS: usize = 4;
 
-/// The types of frames that contain a block of headers, and the flag that ends a block. No other frame may be inserted
-/// within a block.
+/// The types of frames that contain a block of headers, and the flag that ends a block. No frame of another kind may be
+/// inserted within a block.
 const BLOCK: [u8; 3] = [1, 5, 9];
 const END_HEADERS: u8 = 4;
 
 /// The position of the connection within a frame.
 #[derive(Debug, Default)]
 pub(super) struct Frames {
-    /// Received bytes of the current frame's header; [`HEAD`] while the payload is being read.
+    /// Number of bytes of the current frame's header that were followed; [`HEAD`] while the payload is being followed.
     head: usize,
-    /// Remaining bytes of the current frame's payload. While the header is being read, the part of the length that has
-    /// been read so far.
+    /// Remaining bytes of the current frame's payload. While the header is being followed, the part of the payload's
+    /// length that was found so far.
     payload: usize,
     kind: u8,
     /// Whether a block of headers continues in the next frame.
@@ -28,8 +28,8 @@ pub(super) struct Frames {
 }
 
 impl Frames {
-    /// Returns whether another frame may be inserted here. It may be inserted if the last frame is complete, the next
-    /// frame has not begun, and the next frame need not follow the last frame directly.
+    /// Returns whether an additional frame may be inserted at this position: the last frame is complete, the next frame
+    /// has not begun, and the two need not follow each other directly.
     pub(super) fn is_between(&self) -> bool {
         self.head == 0 && !self.has_open_block
     }
@@ -40,8 +40,8 @@ impl Frames {
         }
     }
 
-    /// Follows the given bytes. For each frame whose type is in them, calls `kind` with the position of the type and
-    /// the length of the payload.
+    /// Continues to follow the frames in `bytes`. For each frame whose type is in these bytes, calls `kind` with the
+    /// position of the type in `bytes` and the length of the frame's payload.
     pub(super) fn follow(&mut self, bytes: &[u8], mut kind: impl FnMut(usize, usize)) {
         let mut at = 0;
         while at < bytes.len() {

@@ -1,4 +1,4 @@
-//! Denies requests of a port before a service sees them.
+//! Denies requests to a port before they reach a service.
 
 use std::convert::Infallible;
 use std::future::{Ready, ready};
@@ -17,13 +17,13 @@ use tonic::codegen::http::{Request, Response};
 use crate::connection::Peer;
 use crate::repeats::Repeats;
 
-/// Decides about a request by its path and by the identity of its sender.
+/// Function that decides whether a request is denied, by the request's path and the identity of its sender.
 type Decide = dyn Fn(&str, Option<&Identity>) -> Result<(), Status> + Send + Sync;
 
 /// Makes the response to a denied request.
 pub type Respond = fn(&Request<Body>, &Status) -> Response<Body>;
 
-/// The guard of a port with TLS. Clones share their state.
+/// The guard of a port with TLS, which may deny requests. Clones share their state.
 #[derive(Clone)]
 pub struct Guard(Arc<Inner>);
 
@@ -35,8 +35,8 @@ struct Inner {
 }
 
 impl Guard {
-    /// Creates a guard that decides by `decide` and counts the denied requests. It logs the first denied request at
-    /// once, and then at most one a minute.
+    /// Creates a guard that decides with `decide` and counts the denied requests in `denied`. It logs the first denied
+    /// request at once, and then at most one a minute.
     pub fn new(
         decide: impl Fn(&str, Option<&Identity>) -> Result<(), Status> + Send + Sync + 'static,
         respond: Respond,
@@ -45,10 +45,10 @@ impl Guard {
         Guard(Arc::new(Inner { decide: Box::new(decide), respond, denied, logged: Mutex::default() }))
     }
 
-    /// Checks a request that is given by its path and its peer, because its protocol is not HTTP.
+    /// Checks a request of a protocol that is not HTTP, given by a path and the peer that sent it.
     ///
     /// # Errors
-    /// The refusal, which has been counted.
+    /// The refusal of the request. It has already been counted.
     pub fn check(&self, path: &str, peer: Option<&Peer>) -> Result<(), Status> {
         let decided = (self.0.decide)(path, peer.and_then(Peer::identity));
         decided.inspect_err(|status| {

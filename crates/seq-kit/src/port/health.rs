@@ -1,4 +1,4 @@
-//! `grpc.health.v1.Health`: a node is serving while it is ready and not shutting down.
+//! The service `grpc.health.v1.Health`. It reports a node as serving while the node is ready and not shutting down.
 //!
 //! Every request runs the readiness checks, so the reported health always agrees with `/readyz`.
 
@@ -14,7 +14,8 @@ use tonic_health::pb::{self, HealthCheckRequest, HealthCheckResponse};
 
 use crate::http::Checks;
 
-/// Interval of the checks for a watch stream. It is the delay until a load balancer is notified of a change.
+/// Interval at which the checks are run for a stream of `Watch`. A load balancer is notified of a change after this
+/// delay at the latest.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 #[derive(Clone)]
@@ -34,8 +35,8 @@ impl Health {
         if serves { ServingStatus::Serving } else { ServingStatus::NotServing }
     }
 
-    /// Checks the name of a service. Either all services of a port are serving or none is. The empty name stands for
-    /// the port as a whole.
+    /// Checks that the port has a service of this name. The empty name stands for the port as a whole. The name does
+    /// not affect the status, because either all services of a port are serving or none of them is.
     fn check_name(&self, service: &str) -> Result<(), Status> {
         let known = service.is_empty() || self.services.contains(&service);
         if known { Ok(()) } else { Err(Status::not_found(format!("no service {service:?} here"))) }

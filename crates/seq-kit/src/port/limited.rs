@@ -1,13 +1,13 @@
-//! A connection of a port. It states the current limit on requests to its peer. It ends if the peer, apart from its
-//! requests, sends more frames than its [`Allowance`] admits.
+//! A connection of a port that enforces two limits. It states the current limit on concurrent requests to its peer. It
+//! ends if the peer sends more frames without a request than its [`Allowance`] admits.
 //!
-//! The HTTP/2 library sends a limit once, when a connection opens, and enforces this limit. A lower limit for some time
-//! is sent by this module, which inserts a SETTINGS frame between two frames of the library. The peer acknowledges each
-//! inserted frame. The library does not expect such an acknowledgement, so its type is changed to a type that every
-//! implementation must ignore.
+//! The HTTP/2 library sends a limit on requests only once, when a connection opens, and enforces this limit. To state a
+//! lower limit for some time, this module inserts a SETTINGS frame between two frames of the library. The peer
+//! acknowledges each inserted frame. The library does not expect such an acknowledgement, so this module changes the
+//! acknowledgement's type to a type that every implementation must ignore.
 //!
-//! **Invariant:** the library sends SETTINGS once, when the connection opens. So every acknowledgement after the first
-//! belongs to a frame that was inserted here, and at most one of the inserted frames is in flight.
+//! **Invariant:** the library sends only one SETTINGS frame, when the connection opens. So every acknowledgement after
+//! the first belongs to a frame that was inserted here. At most one inserted frame is unacknowledged at a time.
 
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
@@ -29,8 +29,9 @@ const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const SETTINGS: u8 = 4;
 const ACK: u8 = 1;
 
-/// The last frame to a peer that sends too many frames: GOAWAY with ENHANCE_YOUR_CALM and a reason. It names the
-/// highest possible stream as the last stream, because any request of the peer may have been processed.
+/// The last frame that is sent to a peer which sends too many frames: GOAWAY with ENHANCE_YOUR_CALM and a reason. It
+/// names the highest possible stream as the last processed stream, because any request of the peer may have been
+/// processed.
 const CALM_DOWN: &[u8] = b"\0\0\x21\x07\0\0\0\0\0\x7f\xff\xff\xff\0\0\0\x0btoo many frames of no use";
 
 /// A frame type that no specification defines.
@@ -45,7 +46,7 @@ const SETTING: usize = 6;
 /// The protocol of a connection, as far as it has been recognised.
 #[derive(Debug, PartialEq, Eq)]
 enum Protocol {
-    /// The protocol is not known yet, because only this many bytes of [`PREFACE`] were received.
+    /// The protocol is not known yet. The value is the number of bytes of [`PREFACE`] that were received.
     Preface(usize),
     /// HTTP/2. `acknowledged` is whether the peer has acknowledged the library's settings.
     Http2 { acknowledged: bool },
@@ -56,23 +57,23 @@ enum Protocol {
 /// A connection, with the limit that was stated to its peer.
 pub(super) struct Limited<C> {
     connection: C,
-    /// Membership in the limit of the listener, from which the connection's limit is computed; `None` if the limit does
-    /// not change.
+    /// Membership in the [`super::stream_limit::StreamLimit`] of the listener, from which the limit of this connection
+    /// is computed; `None` if the limit of this connection never changes.
     member: Option<Member>,
     /// The limit that was sent last.
     stated: u32,
     protocol: Protocol,
     received: Frames,
     sent: Frames,
-    /// The remaining bytes of the frames that are being inserted.
+    /// The bytes of inserted frames that have not been sent yet.
     inserted: Vec<u8>,
     /// Whether an inserted SETTINGS frame has not been acknowledged yet.
     awaits_ack: bool,
     allowance: Allowance,
-    /// Whether the peer has exceeded its allowance. If so, the peer gets a last frame, and nothing more is read from
-    /// it.
+    /// Whether the peer has exceeded its allowance. In that case the peer is sent a last frame, and nothing more is
+    /// read from it.
     is_over: bool,
-    /// The admission of the node, and the address of the peer, for the log and the metrics.
+    /// The admission of the node and the address of the peer, which are needed for the log and the metrics.
     of: (Admission, Option<SocketAddr>),
 }
 
@@ -93,7 +94,7 @@ impl<C> Limited<C> {
         }
     }
 
-    /// Follows received bytes. Counts the frames in them, and hides acknowledgements of inserted frames from the
+    /// Follows the frames in received bytes: counts them, and hides the acknowledgements of inserted frames from the
     /// library.
     fn receive(&mut self, mut bytes: &mut [u8]) {
         if let Protocol::Preface(seen) = self.protocol {
@@ -109,7 +110,7 @@ impl<C> Limited<C> {
         let (mut acks, mut is_over, allowance) = (Vec::new(), false, &mut self.allowance);
         self.received.follow(bytes, |kind, length| {
             is_over |= !allowance.receive(bytes[kind], length);
-            // If a header is cut here, so that its flags are missing, the frame is taken for an acknowledgement. No
+            // If the bytes end before the flags of the header, the frame is taken for an acknowledgement, because no
             // other frame has this type and an empty payload.
             if bytes[kind] == SETTINGS && length == 0 && bytes.get(kind + 1).is_none_or(|flags| flags & ACK != 0) {
                 acks.push(kind);
@@ -125,7 +126,8 @@ impl<C> Limited<C> {
         if is_over {
             self.is_over = true;
             self.of.0.flooded(self.of.1);
-            // If the library is within a frame or a block of headers, no last frame can be inserted.
+            // If the library is within a frame or a block of headers, the last frame cannot be inserted and is left
+            // out.
             if self.sent.is_between() {
                 self.inserted.extend_from_slice(CALM_DOWN);
             }
@@ -146,8 +148,8 @@ impl<C> Limited<C> {
 }
 
 impl<C: AsyncWrite + Unpin> Limited<C> {
-    /// Sends the limit if it has changed and a frame may begin here. When this returns `Ready`, the library may send
-    /// its own bytes.
+    /// Sends a SETTINGS frame with the current limit on requests, if the limit has changed and a frame may be inserted
+    /// now. Once this returns `Ready`, the library may send its own bytes.
     #[inline]
     fn poll_insert(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let changed = self.member.as_ref().map(Member::limit).filter(|limit| *limit != self.stated);
@@ -157,7 +159,7 @@ impl<C: AsyncWrite + Unpin> Limited<C> {
         if self.inserted.is_empty() { Poll::Ready(Ok(())) } else { self.poll_inserted(cx) }
     }
 
-    /// Inserts a frame that states the changed limit, if a frame may be inserted here.
+    /// Inserts a frame that states `limit` to the peer, if a frame may be inserted at this position.
     #[cold]
     fn state(&mut self, limit: u32) {
         let may_begin = self.protocol == Protocol::Http2 { acknowledged: true };
@@ -169,7 +171,7 @@ impl<C: AsyncWrite + Unpin> Limited<C> {
             frame[HEAD + 2..].copy_from_slice(&self.stated.to_be_bytes());
             self.inserted.extend(frame);
             self.awaits_ack = true;
-            // This admits the acknowledgement that the peer will send.
+            // The allowance is increased for the acknowledgement that the peer will send.
             self.allowance.earn();
         }
     }

@@ -1,15 +1,16 @@
-//! Limits the requests that the connections of a listener may have in flight at a time.
+//! Limits the number of requests that the connections of a listener may have in flight at a time.
 //!
-//! A thread that gets more requests than it can serve has a queue. The queue is not only in this process: requests also
-//! wait unread in the sockets, and the last request to be served has waited for all others. When requests wait past the
-//! deadlines of their callers, the thread works for callers that have gone, and a refusal costs about as much as a
-//! response. So the queue must not form here. By Little's law the queue is as long as the number of requests that
-//! callers may have in flight, and HTTP/2 lets a server limit this number at any time
-//! (SETTINGS_MAX_CONCURRENT_STREAMS). Requests above the limit wait at the callers, and cost nothing when they expire.
+//! A thread that gets more requests than it can serve has a queue. Requests also wait unread in the sockets, so not all
+//! of the queue is in this process, and a new request is served only after all others. If requests wait until the
+//! deadlines of their callers have passed, the thread works for callers that no longer wait. Refusing such requests
+//! would not help, because a refusal costs about as much as a response. So the queue must not form in the server. By
+//! Little's law the length of the queue follows from the number of requests that callers may have in flight, and HTTP/2
+//! lets a server limit this number at any time (SETTINGS_MAX_CONCURRENT_STREAMS). Requests above the limit wait at the
+//! callers, and cost the server nothing when they expire.
 //!
-//! The connections of a listener share a number of requests. The number is lowered while the thread is late, for any
-//! reason. The thread's delay is measured with a timer: it is the time between the instant for which the timer was set
-//! and the instant at which it runs, after all tasks that were ready before it.
+//! All connections of a listener share one limit on the requests in flight. This limit is lowered while the thread is
+//! late, for any reason. The delay of the thread is measured with a timer: it is the time from the instant for which
+//! the timer was set to the instant at which it runs, after all tasks that were ready before it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -18,27 +19,27 @@ use std::time::Duration;
 use metrics::Counter;
 use tokio::time::Instant;
 
-/// Largest number of requests that the connections share. Small requests in this number are a few tenths of a second of
-/// work for a thread, and each read then returns enough requests to serve them at the lowest cost.
+/// Largest limit that the connections share. So many small requests are a few tenths of a second of work for a thread,
+/// and each read then returns enough requests to serve them at the lowest cost.
 const MAX_SHARED: u32 = 16_384;
 
-/// Smallest number of requests that the connections share. It applies to a thread that gets little CPU time or has
-/// large requests.
+/// Smallest limit that the connections share. It is reached by a thread that gets little CPU time or has large
+/// requests.
 const MIN_SHARED: u32 = 256;
 
-/// Smallest number of requests that a connection may have, for any number of connections. It allows for streams that
-/// stay open and some other requests.
+/// Smallest limit of a single connection, for any number of connections. It allows for streams that stay open and some
+/// other requests.
 const LEAST: u32 = 4;
 
 /// Interval at which the delay is measured.
 const INTERVAL: Duration = Duration::from_millis(50);
 
-/// Delay above which the number is halved. A request passes the thread's queue about three times, when it is read, when
-/// it is served and when it is responded to. So it takes about three times this delay.
+/// Delay of the thread above which the shared limit is halved. A request passes through the thread's queue about three
+/// times: when it is read, when it is served and when its response is sent. So it takes about three times this delay.
 const TOO_LATE: Duration = Duration::from_millis(200);
 
-/// Delay below which the number is doubled again. It must be below this value in `IN_TIME_FOR` consecutive intervals,
-/// because each change is a frame for each connection.
+/// Delay of the thread below which the shared limit is doubled again. The delay must be below this value in
+/// `IN_TIME_FOR` consecutive intervals, because after each change a frame is sent on each connection.
 const IN_TIME: Duration = Duration::from_millis(25);
 const IN_TIME_FOR: u32 = 10;
 
@@ -47,12 +48,12 @@ const IN_TIME_FOR: u32 = 10;
 pub(super) struct StreamLimit(Arc<Inner>);
 
 struct Inner {
-    /// Largest number of requests that a connection may have, even if there are few connections.
+    /// Largest limit of a single connection. It applies if there are few connections.
     most: u32,
-    /// Number of requests that all connections share.
+    /// Limit on the requests in flight that all connections share.
     shared: AtomicU32,
     connections: AtomicU32,
-    /// Counter of the times that the number was halved because the thread was late.
+    /// Counter of how often the shared limit was halved because the thread was late.
     lowered: Counter,
 }
 
@@ -73,7 +74,7 @@ impl StreamLimit {
         self.0.shared.store(requests, Relaxed);
     }
 
-    /// Measures the delay of the current thread and adjusts the number to it. Never completes.
+    /// Measures the delay of the current thread repeatedly, and adjusts the shared limit to it. Never completes.
     pub(super) async fn follow_delay(self) {
         let Inner { shared, lowered, .. } = &*self.0;
         let mut in_time_for = 0;
@@ -97,13 +98,14 @@ impl StreamLimit {
 pub(super) struct Member(StreamLimit);
 
 impl Member {
-    /// Returns the largest number of requests that a connection may have at any time.
+    /// Returns the largest number of requests that a single connection may have in flight at any time.
     pub(super) fn most(&self) -> u32 {
         self.0.0.most
     }
 
-    /// Returns the number of requests that the connection may have now. For this, the number of connections is rounded
-    /// up to a power of two, so that the limit does not change with each further connection.
+    /// Returns the number of requests that this connection may have in flight now, which is its part of the shared
+    /// limit. For this computation the number of connections is rounded up to a power of two, so that the result does
+    /// not change with each additional connection.
     #[inline]
     pub(super) fn limit(&self) -> u32 {
         let Inner { most, shared, connections, .. } = &*self.0.0;

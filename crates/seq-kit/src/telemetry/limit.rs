@@ -1,8 +1,9 @@
-//! Rate limit on the Raft library's warnings. Each callsite logs its first warning at once, and then one warning a
-//! minute with the number of suppressed lines. Without the limit, the warnings could fill a disk.
+//! Rate limit on the warnings of the Raft library. Each place in the code of the library logs its first warning at
+//! once, and then one warning a minute with the number of suppressed lines. Without this limit, the warnings could fill
+//! a disk.
 //!
 //! The library warns about each heartbeat that a failed member does not acknowledge, several times a second for as long
-//! as the failure lasts. The store itself logs the relevant facts: which member failed, and since when.
+//! as the failure lasts. The store itself logs the relevant facts, namely which member failed and since when.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -18,11 +19,12 @@ use crate::repeats::Repeats;
 /// Targets whose warnings are limited.
 const LIMITED: &str = "openraft";
 
-/// Formatter that formats events with `inner` and suppresses repeated events of limited targets.
+/// Formatter that formats events with `inner`, and suppresses repeated warnings of the Raft library.
 pub(super) struct Limit<F> {
     inner: F,
     json: bool,
-    /// The suppressed repeats by callsite. There are at most as many entries as the library has callsites.
+    /// The rate limit of each callsite, that is, of each place in the code that logs. There are at most as many entries
+    /// as the library has callsites.
     callsites: Mutex<HashMap<tracing::callsite::Identifier, Repeats>>,
 }
 
@@ -31,8 +33,8 @@ impl<F> Limit<F> {
         Limit { inner, json, callsites: Mutex::default() }
     }
 
-    /// Decides whether an event is written. If so, returns the number of events suppressed before it; otherwise returns
-    /// `None`.
+    /// Decides whether an event is written. If it is, returns the number of events of the same callsite that were
+    /// suppressed before it; otherwise returns `None`.
     fn admit(&self, event: &Event<'_>) -> Option<u64> {
         let metadata = event.metadata();
         // Levels are ordered by verbosity, so a warning or an error is at most `WARN`.

@@ -1,9 +1,9 @@
-//! Decides which unfinished connection is dropped when a port is full.
+//! Decides which unfinished connection loses its seat when a port has no free seat for a new connection.
 //!
-//! A newcomer always gets a seat. Among the strangers, the address with the most seats loses its oldest seat. If
-//! several addresses have the most seats, the address that has the oldest of these seats loses it. So a connection that
-//! finishes soon is served, no matter how many strangers connect, and an address with few seats does not lose a seat to
-//! addresses with many.
+//! A new connection always gets a seat. If no seat is free, the unknown address with the most seats loses its oldest
+//! seat. If several addresses have equally many, the one of them that has the oldest seat loses it. So a connection
+//! that finishes soon is served, no matter how many unknown addresses connect, and an address with few seats does not
+//! lose a seat to addresses with many.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -12,7 +12,7 @@ use std::time::Duration;
 /// Longest time for which a connection may be unfinished while more than half of the port's seats are taken.
 pub(super) const PRESSED: Duration = Duration::from_secs(3);
 
-/// An address, and whether it is known. Known addresses are counted separately from strangers' addresses.
+/// Whether an address is known, and the address. Known addresses are counted separately from unknown addresses.
 type Of = (bool, Option<IpAddr>);
 
 struct Taken<T> {
@@ -24,7 +24,7 @@ struct Taken<T> {
 /// The seats of a port.
 pub(super) struct Seats<T> {
     most: usize,
-    /// Limit on the seats that strangers may take.
+    /// Limit on the seats that unknown addresses may take.
     most_of_strangers: usize,
     known: BTreeSet<IpAddr>,
     learned: BTreeSet<IpAddr>,
@@ -37,15 +37,15 @@ pub(super) struct Seats<T> {
 }
 
 impl<T> Seats<T> {
-    /// Returns `most` free seats, of which `reserved` are not available to strangers.
+    /// Creates `most` free seats. `reserved` of them are not available to unknown addresses.
     pub(super) fn new(most: usize, reserved: usize, known: BTreeSet<IpAddr>) -> Seats<T> {
         let (learned, taken, counts) = (BTreeSet::new(), BTreeMap::new(), BTreeMap::new());
         Seats { most, most_of_strangers: most - reserved, known, learned, taken, counts, strangers: 0, next: 0 }
     }
 
-    /// Returns whether connections from an address may use the reserved seats. The address must be this host's own
-    /// address, an address in the set file, or an address from which a node or an operator has connected. Other
-    /// loopback addresses prove nothing.
+    /// Returns whether connections from an address may use the reserved seats. This is so if it is this host's own
+    /// address, an address in the set file, or an address from which a node or an operator has connected. Loopback
+    /// addresses other than the host's own prove nothing.
     fn is_known(&self, address: Option<IpAddr>) -> bool {
         let is_own = |address: IpAddr| match address {
             IpAddr::V4(address) => address == std::net::Ipv4Addr::LOCALHOST,
@@ -56,7 +56,8 @@ impl<T> Seats<T> {
             .is_none_or(|address| is_own(address) || self.known.contains(&address) || self.learned.contains(&address))
     }
 
-    /// Takes a seat. Passes the values of the seats that are lost because of this to `drop`.
+    /// Takes a seat for a connection from `address`, and returns the seat's id. Passes the values of the seats that are
+    /// lost because of this to `drop`.
     pub(super) fn take(&mut self, address: Option<IpAddr>, value: T, now: Duration, mut drop: impl FnMut(T)) -> u64 {
         let is_known = self.is_known(address);
         while self.is_pressed() && self.taken.first_key_value().is_some_and(|(_, taken)| taken.since + PRESSED <= now) {
@@ -82,15 +83,15 @@ impl<T> Seats<T> {
         self.taken.len() * 2 > self.most
     }
 
-    /// Returns the oldest seat of the address with the most seats. `known` selects whether known addresses or strangers
-    /// are considered.
+    /// Returns the oldest seat of the address with the most seats. Considers only known addresses if `known` is true,
+    /// and only unknown addresses otherwise.
     fn loser(&self, known: bool) -> Option<u64> {
         let of_kind = || self.counts.iter().filter(|((is_known, _), _)| *is_known == known);
         let most = of_kind().map(|(_, count)| *count).max()?;
         self.taken.iter().find(|(_, taken)| taken.of.0 == known && self.counts[&taken.of] == most).map(|(id, _)| *id)
     }
 
-    /// Frees a seat, and returns its value; `None` if the seat was lost before.
+    /// Frees a seat, and returns its value; `None` if the seat was already lost.
     pub(super) fn leave(&mut self, id: u64) -> Option<T> {
         let Taken { of, value, .. } = self.taken.remove(&id)?;
         let count = self.counts.get_mut(&of).expect("counted when it was taken");
@@ -102,7 +103,7 @@ impl<T> Seats<T> {
         Some(value)
     }
 
-    /// Remembers the address of a seat, unless `most` addresses are already remembered.
+    /// Adds the address of a seat to the known addresses, unless `most` addresses have already been added.
     pub(super) fn learn(&mut self, id: u64, most: usize) {
         if let Some(address) = self.taken.get(&id).and_then(|taken| taken.of.1)
             && self.learned.len() < most
@@ -171,9 +172,9 @@ mod tests {
     }
 
     proptest! {
-        /// Checks for any sequence of connections that the limits hold and that a newcomer gets a seat. If no other
-        /// connection has the newcomer's address, the newcomer keeps its seat until as many others have connected as
-        /// there are seats for strangers.
+        /// Checks for any sequence of connections that the limits hold and that a new connection gets a seat. If no
+        /// other connection has the address of the new connection, it keeps its seat at least while fewer connections
+        /// follow than there are seats for unknown addresses.
         #[test]
         fn a_flood_shuts_no_newcomer_out(
             flood in prop::collection::vec(2..8_u8, 0..200), more in prop::collection::vec(2..8_u8, 0..11),

@@ -12,8 +12,7 @@ use tonic::{Request, Status};
 use super::{EndpointOptions, failed};
 use crate::reply::Reply;
 
-/// A client for ids. It sends a call for a number of ids wherever other endpoints would send a call for that number of
-/// uids.
+/// A client that requests ids of a series. For a batch of n uids, it ignores the uids and requests n ids.
 pub(crate) struct Transport {
     /// Drives the connection of `client`.
     _pool: Pool,
@@ -31,7 +30,7 @@ impl Transport {
         Ok(Transport { _pool: pool.clone(), client, series, lane, deadline, batch })
     }
 
-    /// Takes ids, and adds a reply for each.
+    /// Requests `count` ids. Returns one reply for each id.
     async fn take(&self, count: usize) -> Vec<Reply> {
         let call = v1::NextIdsRequest {
             series: self.series.clone(),
@@ -58,7 +57,8 @@ impl super::Transport for Transport {
     }
 }
 
-/// Returns a reply for each id. The `prev` of each reply is 0, which means that it is not known.
+/// Converts a response to `count` replies, one for each id. The `prev` of each reply is 0, which means that the
+/// previous id is not known.
 fn replies(response: Result<v1::NextIdsResponse, Status>, count: usize) -> Vec<Reply> {
     let response = response.and_then(|response| {
         let given: u64 = response.runs.iter().map(|run| u64::from(run.count)).sum();

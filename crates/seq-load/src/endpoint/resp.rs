@@ -1,5 +1,5 @@
-//! The Redis protocol. A worker sends its round as a single write of pipelined `INCR` commands, and then reads their
-//! replies.
+//! Client that speaks the Redis protocol. It sends the `INCR` commands of a worker's round in a single write, and then
+//! reads all replies.
 
 use std::io;
 use std::time::Duration;
@@ -12,10 +12,10 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use super::{EndpointOptions, failure};
 use crate::reply::Reply;
 
-/// Bytes per read, enough for the replies to many pipelined commands.
+/// Free space of the input buffer before each read, in bytes. It is enough for the replies to many pipelined commands.
 const READ: usize = 64 * 1024;
 
-/// Limit on the length of a reply; numbers and errors are far shorter.
+/// Largest length of a reply in bytes. Replies with numbers and with errors are far shorter.
 const MAX_LINE: usize = 4 * 1024;
 
 pub(crate) struct Transport {
@@ -24,7 +24,8 @@ pub(crate) struct Transport {
     prefix: String,
     deadline: Duration,
     stream: Option<Socket>,
-    /// Buffers for the request and for input that is not parsed yet. They are kept so that their memory is reused.
+    /// Buffers for the commands of a round and for received bytes that are not parsed yet. They are kept between rounds
+    /// so that their memory is reused.
     out: Vec<u8>,
     input: Vec<u8>,
 }
@@ -66,8 +67,8 @@ impl Transport {
         Ok(())
     }
 
-    /// Sends the commands of a round and adds their replies to `replies`. After a failure, `replies` lacks the replies
-    /// that were not received before.
+    /// Sends the commands of a round and adds their replies to `replies`. If it fails, `replies` contains only the
+    /// replies that had been received before the failure.
     async fn exchange(&mut self, uids: &[u64], replies: &mut Vec<Reply>) -> io::Result<()> {
         if self.stream.is_none() {
             self.dial().await?;
@@ -117,7 +118,8 @@ impl super::Transport for Transport {
             Ok(Err(error)) => failure(ClientReason::ConnectionLost.name(), &error.to_string(), true),
             Err(_) => failure(ClientReason::DeadlineExceeded.name(), "no reply in time", true),
         };
-        // Late replies to this round would be taken for replies to the next round, so the next round reconnects.
+        // On the same connection, late replies to this round would be taken for replies to the next round, so the next
+        // round opens a new connection.
         self.stream = None;
         replies.resize(all, error);
     }

@@ -16,8 +16,8 @@ impl Transport {
         Transport { client, batch }
     }
 
-    /// Sends a call for the uids. If the batch size is 1, the call is for a single uid; otherwise the call is for a
-    /// batch, which may have a single uid.
+    /// Sends one call for `uids`, and returns one reply for each uid. If the batch size is 1, calls [`Client::next`];
+    /// otherwise calls [`Client::next_many`], even if `uids` has a single uid.
     async fn call(&self, uids: &[u64]) -> Vec<Reply> {
         match uids {
             [uid] if self.batch == 1 => vec![reply(self.client.next(*uid).await)],

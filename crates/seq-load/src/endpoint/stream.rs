@@ -1,4 +1,5 @@
-//! A gRPC stream. The messages of a round are in flight concurrently, and their responses may arrive in any order.
+//! Client that sends the calls of a worker as messages of a single gRPC stream. The messages of a round are in flight
+//! concurrently, and their responses may arrive in any order.
 
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ use super::grpc::listed;
 use super::{EndpointOptions, failed, refused_item};
 use crate::reply::Reply;
 
-/// Most messages of a round, which is the limit of `bench --pipeline`.
+/// Largest number of messages of a round. It is also the largest value of `seqsvr bench --pipeline`.
 const MAX_ROUND: usize = 4_096;
 
 pub(crate) struct Transport {
@@ -32,8 +33,8 @@ pub(crate) struct Transport {
 }
 
 struct Open {
-    /// Queue of messages to the stream. It holds messages of the current round only, because a round starts once all
-    /// responses of the previous round have arrived.
+    /// Queue of messages that the stream sends. It has room for the messages of one round, because a round starts after
+    /// all responses of the previous round have arrived.
     messages: mpsc::Sender<v1::NextStreamRequest>,
     replies: Streaming<v1::NextStreamResponse>,
 }
@@ -51,7 +52,8 @@ impl Transport {
         })
     }
 
-    /// Sends the messages of a round and receives their responses. Returns early with an error if the stream ends.
+    /// Sends the messages of a round, and stores their responses in `outcomes`. Returns an error if the stream ends
+    /// before all responses have arrived.
     async fn exchange(&mut self, uids: &[u64]) -> Result<(), Status> {
         let timeout_ms = u32::try_from(self.deadline.as_millis()).unwrap_or(u32::MAX);
         let first = self.tag;

@@ -1,10 +1,12 @@
-//! Sends a trace's messages concurrently and checks every reply against the history.
+//! Sends the messages of a trace concurrently, and checks every reply against the history of all calls.
 //!
-//! A message is done when every member of its group has a number for it. Members without a number are retried in a new
-//! call, and the old call stays in the history as "maybe", because it may have allocated numbers. So a replay continues
-//! while a server is killed and restarted. It gives up only if a message fails permanently or for the whole timeout.
+//! A message is done when every member of its group has got a number for the message. If some members have no number
+//! after a call, a new call requests numbers for them. The checker knows that the failed items of the earlier call may
+//! have got numbers. So a replay continues while a server is killed and restarted. The replay ends early only if a
+//! message fails with an error that no retry can remove, or still fails at the end of its timeout.
 //!
-//! Workers are futures on one thread: they share the state without a lock, and never borrow it across an `await`.
+//! Workers are futures on one thread, so they share the state of the replay without a lock. They never borrow the state
+//! across an `await`.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -25,17 +27,17 @@ use crate::silence::Silence;
 #[cfg(test)]
 mod tests;
 
-/// Backoff before a message is first retried for its members without a number. With a healthy server there are no
-/// retries.
+/// Backoff before the first retry of a message. Each further backoff of the message is twice as long, up to
+/// [`RETRY_LONGEST`].
 const RETRY_FIRST: Duration = Duration::from_millis(20);
 
-/// Longest backoff. It is short so that a restarted server is used soon.
+/// Longest backoff between two retries of a message. It is short so that the replay soon uses a restarted server again.
 const RETRY_LONGEST: Duration = Duration::from_millis(500);
 
 /// Options of a replay.
 #[derive(Clone, Copy, Debug)]
 pub struct ReplayOptions {
-    /// Speed as a multiple of the recorded speed. With `None`, each message is sent as soon as a transport is free.
+    /// Speed as a multiple of the recorded speed. If it is `None`, each message is sent as soon as a transport is free.
     pub speed: Option<f64>,
     /// Maximum number of messages to send.
     pub limit: usize,
@@ -53,8 +55,8 @@ pub struct Drive<'a, T> {
     options: ReplayOptions,
     began: Instant,
     stopping: Cell<bool>,
-    /// Notification that no new message may be sent. A worker that waits until its message is due then drops the
-    /// message.
+    /// Notification, sent when the replay stops, to workers that wait until their message is due. Each of these workers
+    /// drops its message.
     stopped: Notify,
     next: Cell<usize>,
     state: RefCell<State>,
@@ -71,9 +73,9 @@ pub struct State {
     pub messages: u64,
     /// Number of calls sent again for members without a number.
     pub retried: u64,
-    /// Number of calls after which a counter may have advanced although the call got no number for it.
+    /// Number of calls with a failed item whose counter may have advanced although the call got no number for the item.
     pub unknown_calls: u64,
-    /// Failed items by reason; each was retried.
+    /// Number of failed items by reason, including items that got a number in a later call.
     pub reasons: Reasons,
     /// Time from one successful call to the next.
     pub silence: Silence,
@@ -93,9 +95,9 @@ pub struct GaveUp {
 }
 
 impl<'a, T: Transport> Drive<'a, T> {
-    /// Creates a replay of `trace` without starting it. Each of `transports` sends one message at a time, so its batch
-    /// size must not be below the size of the largest group. The floors of `checker` are the high-water marks of
-    /// earlier runs.
+    /// Creates a replay of `trace` without starting it. Each of `transports` sends all members of a message in one
+    /// call, so its batch size must not be below the size of the largest group. `checker` already has the high-water
+    /// marks of earlier runs as floors.
     pub fn new(trace: &'a Trace, transports: Vec<T>, options: ReplayOptions, checker: Checker) -> Drive<'a, T> {
         let state = State {
             checker,
@@ -120,7 +122,7 @@ impl<'a, T: Transport> Drive<'a, T> {
         }
     }
 
-    /// Sends all messages; completes when the last call has ended.
+    /// Sends all messages. Completes when the last call has ended.
     ///
     /// # Cancel safety
     /// Dropping the future abandons the calls in flight.
@@ -154,7 +156,8 @@ impl<'a, T: Transport> Drive<'a, T> {
             if let Some(speed) = self.options.speed {
                 let first = self.trace.messages[0].second;
                 let due = Duration::from_secs_f64((message.second - first) as f64 / speed);
-                // No other future runs between the check in `take` and the first poll here, so no notification is lost.
+                // No other worker runs between the check of `stopping` in `take` and the first poll of `notified`, so
+                // no notification is lost.
                 tokio::select! {
                     () = tokio::time::sleep_until(self.began + due) => {}
                     () = self.stopped.notified() => return,
@@ -175,7 +178,7 @@ impl<'a, T: Transport> Drive<'a, T> {
         self.trace.messages.get(at)
     }
 
-    /// Sends a message until every member has a number. Returns whether the replay can continue.
+    /// Sends a message, and retries it until every member has a number. Returns whether the replay can continue.
     async fn deliver(&self, transport: &mut T, message: &Message) -> bool {
         let members = self.trace.members(message);
         let replies = self.call(transport, members, &self.uids[message.group as usize]).await;
@@ -199,7 +202,8 @@ impl<'a, T: Transport> Drive<'a, T> {
                 }
             }
         }
-        // A worker that was stopped because of another worker's failure has no failure to report.
+        // If the loop ended because the replay was stopped, this message did not end the replay, so it is not reported
+        // as the cause.
         if !failure.retryable || since.elapsed() >= self.options.timeout {
             let gave_up = GaveUp { uid: self.trace.uid(missing[0]), failure, after: since.elapsed() };
             self.state.borrow_mut().gave_up.get_or_insert(gave_up);
@@ -207,7 +211,8 @@ impl<'a, T: Transport> Drive<'a, T> {
         false
     }
 
-    /// Sends a call. Records its start in the history before the request is sent, and its end afterwards.
+    /// Sends a call for `users`. Records the start of the call in the history before the request is sent, and the end
+    /// after the replies have arrived.
     async fn call(&self, transport: &mut T, users: &[User], uids: &[u64]) -> Vec<Reply> {
         let sent = self.began.elapsed();
         let call = self.state.borrow_mut().checker.start(sent, users.iter().copied());
@@ -232,8 +237,8 @@ impl State {
     }
 }
 
-/// Returns the users without a number and one of their failures, which is a permanent failure if there is any; `None`
-/// if every user has a number.
+/// Returns the users that got no number, and one of their failures. If any of them has a failure that no retry can
+/// remove, that failure is returned. Returns `None` if every user got a number.
 fn missing(users: &[User], replies: &[Reply]) -> Option<(Vec<User>, Rc<Failure>)> {
     let mut missing = Vec::new();
     let mut worst: Option<&Rc<Failure>> = None;

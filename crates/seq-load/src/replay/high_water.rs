@@ -1,7 +1,8 @@
-//! High-water marks. The mark of a uid is the largest number allocated for it. A run saves the marks in a file, and the
-//! next run checks every reply against them, so the order is checked over the joined history of both runs.
+//! Files of high-water marks. The high-water mark of a uid is the largest number allocated for the uid. A replay saves
+//! the marks in a file, and the next replay checks every reply against them, so the order is checked over the calls of
+//! both replays.
 //!
-//! The file is CSV, `uid,value`, and is replaced as a whole when a run ends.
+//! The file is CSV with the columns `uid,value`. A replay replaces the whole file when it ends.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -36,7 +37,7 @@ pub enum HighWaterError {
     },
 }
 
-/// Reads high-water marks. If the file is missing, there are none.
+/// Reads high-water marks. Returns no marks if the file is missing.
 ///
 /// # Errors
 /// [`HighWaterError`], which names the file and the line.
@@ -64,8 +65,8 @@ pub fn load(path: &Path) -> Result<HighWaterMarks, HighWaterError> {
     Ok(floors)
 }
 
-/// A new file that replaces the file of high-water marks atomically, so that a reader sees either the old marks or the
-/// new marks.
+/// A new file of high-water marks that replaces the file of the previous run atomically, so that a reader sees either
+/// the old marks or the new marks.
 #[derive(Debug)]
 pub struct Replacement {
     path: PathBuf,
@@ -74,7 +75,8 @@ pub struct Replacement {
 }
 
 impl Replacement {
-    /// Creates the new file next to the file at `path`. The file at `path` does not change until [`Replacement::save`].
+    /// Creates the new file in the directory of the file `path`. The file `path` does not change until
+    /// [`Replacement::save`].
     ///
     /// # Errors
     /// If the directory is not writable.

@@ -1,8 +1,10 @@
-//! Reader of a recorded trace, which has the second, the group and the sender of each message.
+//! Reader of a recorded trace of messages. Each line of the trace has the second, the group and the sender of a
+//! message.
 //!
-//! A trace is a CSV file, plain or compressed by gzip. It has the header `second,group,sender` and lines of whole
-//! numbers, which ascend by second. The members of a group are all senders of the group's messages in the whole file.
-//! Every error names the file and the line.
+//! A trace is a CSV file, plain or compressed by gzip. The file has the header `second,group,sender`, and each further
+//! line has three whole numbers. The lines are in the order of their seconds. The members of a group are all senders of
+//! the group's messages in the whole file. Every error names the file and, except if the file cannot be opened, the
+//! line.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
@@ -14,7 +16,8 @@ use seq_core::Uid;
 use seq_core::limits::MAX_ITEMS;
 use seq_order::User;
 
-/// Most messages of a trace. They are kept in memory and take 16 bytes each, or 40 bytes each while the trace is read.
+/// Largest number of messages of a trace. All messages are kept in memory. Each message takes 16 bytes, or 40 bytes
+/// while the trace is read.
 const MAX_MESSAGES: usize = 50_000_000;
 
 /// The columns of a trace.
@@ -97,7 +100,7 @@ impl Trace {
         read(&mut BufReader::new(File::open(path).map_err(|error| fail(None, Flaw::Read(error)))?))
     }
 
-    /// Returns the count of numbers that the whole trace allocates: one for every member of every message.
+    /// Returns the count of numbers that a replay of the whole trace allocates, one for every member of every message.
     #[cfg(test)]
     pub(crate) fn numbers(&self) -> u64 {
         self.messages.iter().map(|message| self.members(message).len() as u64).sum()
@@ -139,13 +142,14 @@ impl Trace {
     }
 }
 
-/// State of the reader. Members are collected in the order in which they appear in the file.
+/// Messages, groups and users read so far. Groups and users have indexes by the order in which they first appear in the
+/// file.
 #[derive(Debug, Default)]
 struct Rows {
     messages: Vec<Message>,
     groups: HashMap<u64, u32>,
     users: HashMap<u64, u32>,
-    /// Members of each group. Both groups and members are numbered by their first appearance in the file.
+    /// Members of each group, as values of `users`. The position of a group is its value in `groups`.
     members: Vec<HashSet<u32>>,
 }
 
@@ -164,7 +168,7 @@ impl Rows {
         if self.messages.len() == MAX_MESSAGES {
             return Err(Flaw::TooLong);
         }
-        // Both counts are bounded by the number of messages, so they fit.
+        // The numbers of groups and of users are at most the number of messages, so they fit in 32 bits.
         let fresh = self.groups.len() as u32;
         let index = *self.groups.entry(group).or_insert(fresh);
         if index == fresh {
@@ -181,7 +185,8 @@ impl Rows {
         Ok(())
     }
 
-    /// Renumbers the users by uid, so that users with neighbouring uids are neighbours in memory.
+    /// Creates the trace. Gives the users new indexes in the order of their uids, so that users with neighbouring uids
+    /// are neighbours in memory.
     fn finish(self) -> Trace {
         let mut users: Vec<(u64, u32)> = self.users.into_iter().collect();
         users.sort_unstable();

@@ -1,4 +1,4 @@
-//! Directories of backups: the names of the files, lists of the files with their ages, and the removal of old backups.
+//! Directories of backups. The module names the files, lists them with their ages, and removes old backups.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -12,7 +12,7 @@ use serde::Serialize;
 /// The suffix of the file name of each backup.
 const SUFFIX: &str = ".backup";
 
-/// A file in a directory, with the backup in it, or with the reason why the backup cannot be read.
+/// A backup file in a directory, with the decoded backup or the reason for which it cannot be read.
 struct Found {
     path: PathBuf,
     backup: Result<Backup, String>,
@@ -21,7 +21,7 @@ struct Found {
 #[derive(Serialize)]
 struct Item {
     file: String,
-    /// Name of the cluster. It is `null` if the backup is damaged, and so are the fields after it.
+    /// Name of the cluster. It is `null` if the backup is damaged, as are all following fields except `damage`.
     cluster: Option<String>,
     set: Option<String>,
     created: Option<String>,
@@ -32,13 +32,14 @@ struct Item {
     damage: Option<String>,
 }
 
-/// Returns the file name of a backup. The names of the backups of one set sort by time.
+/// Returns the file name for a backup of the set `set` that was made at `created_ms`, in milliseconds since 1970. The
+/// names of the backups of one set sort by time.
 pub(super) fn name(set: &str, created_ms: u64) -> String {
     let time = utc::text_of_ms(created_ms).replace(['-', ':', 'Z'], "");
     format!("{set}-{time}.{:03}Z{SUFFIX}", created_ms % 1_000)
 }
 
-/// Reads the backups in a directory. The newest backup comes first, and damaged backups come last.
+/// Reads all backups in a directory. In the result the newest backup comes first, and damaged backups come last.
 fn read(dir: &Path) -> Result<Vec<Found>, Failure> {
     let cannot = |error| Failure::new(Exit::Usage, format!("{}: cannot be read: {error}", dir.display()));
     let mut found = Vec::new();
@@ -56,8 +57,8 @@ fn read(dir: &Path) -> Result<Vec<Found>, Failure> {
     Ok(found)
 }
 
-/// Removes the oldest intact backups of the set of `newest` until `keep` backups are left. Returns the removed files.
-/// Damaged backups are not removed, because their set is unknown.
+/// Removes the oldest intact backups of the set to which `newest` belongs, until `keep` backups are left. Returns the
+/// removed files. Damaged backups are not removed, because their set is unknown.
 pub(super) fn prune(dir: &Path, newest: &Backup, keep: usize) -> Result<Vec<PathBuf>, Failure> {
     let of_set = |found: &Found| {
         let header = found.backup.as_ref().ok().map(|backup| &backup.header);
@@ -71,7 +72,7 @@ pub(super) fn prune(dir: &Path, newest: &Backup, keep: usize) -> Result<Vec<Path
     old.map(remove).collect()
 }
 
-/// Prints the backups in a directory. The exit code states whether any backup is damaged.
+/// Prints the backups in a directory. The exit code states whether any of them is damaged.
 pub(super) fn list(dir: &Path, output: &Output) -> anyhow::Result<Exit> {
     let (found, now) = (read(dir)?, utc::now());
     let is_damaged = found.iter().any(|found| found.backup.is_err());
@@ -112,7 +113,7 @@ fn item(Found { path, backup }: Found, now: SystemTime) -> Item {
         cluster: header.map(|header| header.cluster.clone()),
         set: header.map(|header| header.set.clone()),
         created: created.map(utc::text_of_ms),
-        // If the backup is from a host whose clock is ahead, its age is 0.
+        // If the clock of the host that made the backup is ahead, the age is 0.
         age_s: at.map(|at| now.duration_since(at).unwrap_or_default().as_secs()),
         sections: header.map(|header| header.resident),
         lineage: header.map(|header| header.lineage.to_string()),

@@ -1,4 +1,4 @@
-//! The command `config diff`: compares the settings of running nodes of the same kind.
+//! The command `config diff`. It compares the settings of running nodes of the same kind.
 
 use std::time::Duration;
 
@@ -94,7 +94,7 @@ fn rendered(differences: &[Difference]) -> Table {
                 if set.is_empty() { "-".to_owned() } else { set.clone() },
                 kind.clone(),
                 key.clone(),
-                // Proxies may have the same name.
+                // Several proxies may have the same name.
                 if set.is_empty() { format!("{node} at {addr}") } else { node.clone() },
                 text(value.as_ref()),
                 origin.clone().unwrap_or_else(|| "-".to_owned()),

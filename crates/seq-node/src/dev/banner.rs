@@ -1,4 +1,4 @@
-//! The banner of a development cluster that is ready, as text and as one JSON object.
+//! The banner of a development cluster, which is printed as text or as one JSON object.
 
 use std::env;
 use std::fmt::Write;
@@ -17,7 +17,8 @@ use serde::Serialize;
 
 use crate::dev::Data;
 
-/// The addresses and parameters of the cluster. The JSON form is printed once, when the cluster is ready.
+/// The addresses and parameters of a development cluster. The JSON form is printed only once, when the cluster is
+/// ready.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct Banner {
     version: &'static str,
@@ -40,7 +41,7 @@ pub(super) struct Banner {
     further_sets: Vec<FurtherSet>,
     /// Names of the series that are not retired; empty until the cluster is ready.
     series: Vec<String>,
-    /// The first series whose lane the server chooses. For such a series the name alone is enough to get an id.
+    /// The first series for which the server chooses the lane. The name of such a series alone is enough to get an id.
     #[serde(skip)]
     series_to_try: Option<String>,
     /// URL of the port for metrics and probes.
@@ -64,7 +65,7 @@ struct FurtherSet {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 struct Node {
     name: String,
-    /// URL of the gRPC port, which is an AllocSvr's port for callers, or a store's port for peers.
+    /// URL of the gRPC port. It is the port for callers of an AllocSvr, or the port for peers of a store.
     grpc: String,
     /// URL of the admin port; only a store has this field.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -97,7 +98,7 @@ impl Node {
 }
 
 impl Banner {
-    /// Returns the banner of a cluster with these sets. At the first start, the first set has all sections.
+    /// Returns the banner of a cluster with the given sets. When a cluster is new, its first set has all sections.
     pub(super) fn new(
         specs: &[&SetSpec],
         redis_prefix: &str,
@@ -153,7 +154,7 @@ impl Banner {
         }
     }
 
-    /// Returns the first line, which is printed before any step that can fail.
+    /// Returns the first line of the banner, which is printed before any step of the start that can fail.
     pub(super) fn title(&self) -> String {
         let kept = if self.data_kept { "kept" } else { "removed on exit; --data DIR keeps it" };
         format!(
@@ -224,8 +225,8 @@ impl Banner {
     }
 }
 
-/// Returns the command that starts this program from the current directory. It is the program's name if the program is
-/// on the PATH, and its path otherwise.
+/// Returns the command with which a user starts this program from the current directory. It is the program's name if
+/// the program is on the PATH, and its path otherwise.
 fn program() -> String {
     let name = "seqsvr";
     let Ok(path) = env::current_exe() else { return name.to_owned() };
@@ -239,7 +240,8 @@ fn program() -> String {
     as_typed(relative.unwrap_or(&path))
 }
 
-/// Returns a path in the form in which a shell needs it. A shell searches a name without a directory only on the PATH.
+/// Returns a path in the form in which it has to be typed in a shell. A path that is only a name gets `./` in front,
+/// because a shell searches a name only on the PATH.
 fn as_typed(path: &Path) -> String {
     let is_bare = path.components().count() == 1 && path.is_relative();
     if is_bare { format!("./{}", path.display()) } else { path.display().to_string() }

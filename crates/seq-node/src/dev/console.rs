@@ -18,7 +18,7 @@ const TIMEOUT: Duration = Duration::from_secs(1);
 /// Opens the port of the console.
 ///
 /// # Errors
-/// The address is taken or not of this machine; the text has the flag that names another.
+/// The address is taken, or is not a loopback address. The text names the flag with which another address can be set.
 pub(super) fn bind(addr: Option<&str>, is_random: bool) -> anyhow::Result<TcpListener> {
     let addr = addr.unwrap_or(if is_random { "127.0.0.1:0" } else { ADDR });
     let listener = TcpListener::bind(addr).with_context(|| format!("cannot open the console at {addr}; --console"))?;
@@ -28,7 +28,8 @@ pub(super) fn bind(addr: Option<&str>, is_random: bool) -> anyhow::Result<TcpLis
     Ok(listener)
 }
 
-/// Starts the console on the current runtime, until the runtime ends. Returns its address for a browser.
+/// Starts the console on the current runtime, where it runs until the runtime ends. Returns the address of the console
+/// for a browser.
 ///
 /// # Errors
 /// The listener cannot be used by the runtime.

@@ -1,13 +1,14 @@
-//! Activity of a development cluster, so that pages and metrics show something: a load on many users, and operations of an
-//! operator in turn.
+//! Artificial activity in a development cluster, so that the web console and the metrics have something to show. It
+//! consists of a load on many users, and of a repeated series of operations.
 
 use std::time::Duration;
 
 use anyhow::Context;
 use seq_client::Client;
 use seq_command::output::note;
-use seq_command::plan::{Fingerprint, Mode};
+use seq_command::plan::Mode;
 use seq_command::store_client::StoreClient;
+use seq_core::plan::Fingerprint;
 use seq_core::set_spec::SetSpec;
 use seq_load::key_distribution::{Distribution, UidSampler};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
@@ -17,7 +18,8 @@ use super::store_of;
 /// Interval of the requests of the load.
 const TICK: Duration = Duration::from_millis(20);
 
-/// Most numbers in a second: a request has at most 10,000 users.
+/// Limit on the numbers that the load allocates in a second. It is what requests with at most 10,000 users each can
+/// allocate at the interval [`TICK`].
 pub(super) const MAX_RATE: u32 = 500_000;
 
 /// Users of the load.
@@ -29,7 +31,7 @@ const OPERATION: Duration = Duration::from_secs(20);
 /// The mode of the operations: each is made at once.
 const MAKE: Mode = Mode::Make(Fingerprint::NONE);
 
-/// Reads a rate, as 5000 or 5k.
+/// Parses a rate, written as 5000 or 5k.
 ///
 /// # Errors
 /// The text is no rate, or the rate is 0 or too high.
@@ -39,7 +41,7 @@ pub(super) fn rate(text: &str) -> Result<u32, String> {
     rate.filter(|rate| (1..=MAX_RATE).contains(rate)).ok_or_else(|| "a rate is 1 to 500k numbers a second".to_owned())
 }
 
-/// Allocates numbers for users of a set permanently, a few of whom take most of them.
+/// Allocates `rate` numbers a second for users of a set, without an end. A few of the users take most of the numbers.
 ///
 /// # Errors
 /// No node of the set has routes.
@@ -56,20 +58,21 @@ pub(super) async fn run(spec: SetSpec, rate: u32) -> anyhow::Result<()> {
     loop {
         tick.tick().await;
         let due = (began.elapsed().as_secs_f64() * f64::from(rate)) as u64;
-        // What was missed during a fault is not made up for.
+        // Numbers that were not allocated during a fault are not allocated later.
         let count = (due - sent).min(u64::from(rate / 20).clamp(1, 10_000));
         sent = due;
         if count == 0 {
             continue;
         }
         let uids: Vec<u64> = (0..count).map(|_| spec.uids.start + u64::from(sampler.sample().0)).collect();
-        // A refusal is one of the events that the pages show.
+        // A refusal is ignored here, because it is one of the events that the console shows.
         drop(client.next_many(&uids).await);
     }
 }
 
-/// Drains the allocators of a set in turn and lets them serve again, and transfers the leadership of its store between
-/// two drains. No caller is refused by it.
+/// Repeats operations on a set without an end: drains one allocator after another and then lets it serve again, and
+/// transfers the leadership of the set's store between two drains. No request of a caller is refused because of these
+/// operations.
 pub(super) async fn operate(spec: SetSpec) {
     for turn in 0.. {
         let alloc = &spec.allocs[turn % spec.allocs.len()].name;
@@ -89,7 +92,7 @@ pub(super) async fn operate(spec: SetSpec) {
     }
 }
 
-/// Returns a client of the store of a set that knows the name of the set, as changes need it.
+/// Returns a client of a set's store that has already requested the name of the set, because changes need this name.
 async fn store(spec: &SetSpec) -> anyhow::Result<StoreClient> {
     let mut store = store_of(spec);
     store.nodes().await?;

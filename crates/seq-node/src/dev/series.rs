@@ -1,5 +1,5 @@
-//! The series of a development cluster. They are created at its first start, so that ids are available without a
-//! command of an operator.
+//! The series of a development cluster. They are created at the cluster's first start, so that ids are available
+//! without a command of an operator.
 
 use seq_command::plan::Mode;
 use seq_command::store_client::StoreClient;
@@ -26,7 +26,8 @@ pub(super) async fn create(store: &mut StoreClient) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Returns the number of all sections of a cluster, which are the sections of its uids and of the lanes of its series.
+/// Returns the number of all sections of a cluster, that is, of the sections of its uids and of the sections of its
+/// series' lanes.
 pub(super) async fn sections(store: &mut StoreClient) -> anyhow::Result<u32> {
     let (mut sections, mut first_section) = (0, 0);
     loop {

@@ -1,4 +1,4 @@
-//! Readiness of a proxy. A proxy is ready if its threads serve, routes are known, and a node responds.
+//! Readiness of a proxy. A proxy is ready if all its threads serve, it has routes, and a node behind it responds.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -11,11 +11,11 @@ use seq_kit::http::Checks;
 use seq_kit::tasks::TaskGroup;
 use seq_load::outcome::Chain;
 
-/// Interval between probes of the backends. It is short enough for a load balancer to notice within a second or two
-/// that a proxy has lost its backends.
+/// Interval between probes of the nodes behind the proxy. It is so short that a load balancer notices within a second
+/// or two if the proxy cannot reach them any more.
 const PROBE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Timeout of a probe. It is longer than a busy node takes to respond.
+/// Timeout of a probe. It is longer than the time that a busy node takes to respond.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The state that the checks report.
@@ -23,7 +23,7 @@ const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
 pub(super) struct Readiness {
     threads: usize,
     serving: AtomicUsize,
-    /// Reason why no backend responds; `None` while a backend responds.
+    /// Reason for which no node behind the proxy responds; `None` while a node responds.
     fault: Mutex<Option<String>>,
 }
 
@@ -49,7 +49,8 @@ impl Readiness {
         });
     }
 
-    /// Sets the state of the backends. If the state has changed, logs this.
+    /// Records whether a node behind the proxy responds, and logs a change. `fault` is the reason for which none
+    /// responds.
     fn set(&self, fault: Option<String>) {
         let mut current = self.fault.lock();
         match (&*current, &fault) {
@@ -61,8 +62,8 @@ impl Readiness {
     }
 }
 
-/// Probes the backends until the group shuts down. Ends early if the first attempt to connect fails with an error that
-/// is not retryable, for example because the seeds are of different clusters.
+/// Probes the nodes behind the proxy until the task group shuts down. Ends earlier if the first attempt to connect
+/// fails with an error that is not retryable, for example because the seeds belong to different clusters.
 pub(super) async fn watch(readiness: Arc<Readiness>, (seeds, dial): (Arc<[String]>, Dial), tasks: TaskGroup) {
     let connect = super::connect(&seeds, &dial, |error| readiness.set(Some(Chain(error).to_string())));
     let client: Client = tokio::select! {
@@ -75,8 +76,8 @@ pub(super) async fn watch(readiness: Arc<Readiness>, (seeds, dial): (Arc<[String
     probe(client, tasks, |probed| readiness.set(probed.err().map(|error| Chain(&error).to_string()))).await;
 }
 
-/// Requests newer routes every second until the group shuts down. A client that makes no calls would otherwise get no
-/// newer routes, and a proxy gets its series from the routes.
+/// Requests newer routes every second until the task group shuts down, and passes each result to `probed`. Without
+/// these requests, a client that makes no calls would get no newer routes, and a proxy gets its series from the routes.
 pub(super) async fn probe(client: Client, tasks: TaskGroup, probed: impl Fn(Result<(), ConnectError>)) {
     loop {
         probed(client.probe(PROBE_TIMEOUT).await);

@@ -1,10 +1,10 @@
-//! The sequence service of a proxy, which sends every call to the owner through an SDK client.
+//! The sequence service of a proxy. It sends every call to the owner with an SDK client.
 //!
-//! A request for ids is passed on to a node as it is, and that node chooses the lane, because a proxy does not know
-//! which lanes can be served now.
+//! A request for ids is sent to a node unchanged, and that node chooses the lane, because a proxy does not know which
+//! lanes can be served now.
 //!
-//! Invariant: a refusal never hides that numbers may have been consumed. A call with an unknown outcome is refused with
-//! a reason that states an unknown outcome.
+//! Invariant: a refusal never hides that numbers may have been consumed. If the outcome of a call is unknown, the call
+//! is refused with a reason that states this.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,7 +36,8 @@ impl ProxyService {
         self.client.with_deadline(remaining)
     }
 
-    /// Returns the refusal that the caller gets for a failed call. `to` is the number that an advance requested.
+    /// Returns the refusal that the caller gets for a call that failed with `error`. If the call was an advance, `to`
+    /// is the number to which the uid was to be advanced.
     fn refusal(&self, error: &CallError, (uid, count): (Uid, u32), to: Option<u64>) -> Refusal {
         let view = self.client.section_of(uid.0);
         let of_lane = layout::locate(uid).map(|(section, _)| section);
@@ -54,7 +55,7 @@ impl ProxyService {
             CallError::UidOutside { .. } => refused(Reason::UidOutOfRange, Details::default()).unwrap_or(unserved),
             CallError::CountOutOfRange { count, .. } => Refusal::CountOutOfRange { count: *count },
             CallError::SetUnavailable(unavailable) => Refusal::SetUnavailable { section, set: SetId(unavailable.set) },
-            // This version may not know the reason, but the SDK states that no number was consumed.
+            // This release may not know the reason, but the SDK states that no number was consumed.
             CallError::Refused(error) => Reason::parse(&error.reason).map_or(unserved, |reason| {
                 let details = Details { bound: error.bound.map(Seq), text: &error.message, ..Details::default() };
                 refused(reason, details).unwrap_or(lost)
@@ -64,8 +65,8 @@ impl ProxyService {
         }
     }
 
-    /// Returns the counter whose lane has this address; `None` if it is a uid, or the address of a lane of another
-    /// series.
+    /// Returns the counter whose lane has the address `uid`; `None` if `uid` is the uid of a user, or the address of a
+    /// lane of another series.
     fn counter_at(&self, call: Call, uid: Uid) -> Option<Counter> {
         let (section, _) = layout::locate(uid)?;
         let has_lane = |series: &Series| series.record().sections.iter().any(|one| one == section);
@@ -92,7 +93,7 @@ impl Counter {
         Ok(Current { reading: Reading { value, exact }, epoch: Epoch(epoch) })
     }
 
-    /// Raises the counter to the id of the number `to`; `None` if this number has no id.
+    /// Raises the counter to the id that it makes of the number `to`; `None` if this number has no id.
     async fn advance(&self, to: Target) -> Option<Result<Epoch, CallError>> {
         let id = self.shape.id(0, to.seq().0).ok()?;
         Some(self.series.advance(id).await.map(Epoch))
@@ -121,7 +122,7 @@ impl SequenceService for ProxyService {
     }
 
     fn try_next_batch(&self, _via: Via, items: &[DecodedItem], replies: &mut Vec<ItemReply<Allocation>>) {
-        // This process owns no section. So every item that the endpoint did not refuse has to wait for its owner.
+        // This process owns no section, so every item that the endpoint did not refuse has to be sent to an owner.
         replies.extend(items.iter().map(|item| item.err().map(Err)));
     }
 
@@ -182,7 +183,7 @@ impl SequenceService for ProxyService {
         let IdRequest { series, count, lane, after } = request;
         let address = series.address(lane.unwrap_or(0));
         let refused = |error: &CallError| self.refusal(error, (address, count.get()), Some(*after));
-        // The series of the request is from the client's current routes or from older routes.
+        // The series in the request was taken from the client's current routes or from older routes.
         let Some(mut known) = self.client(call).known_series(&series.name) else {
             let section = series.sections.first;
             return Err(Refusal::Unserved { section });
@@ -214,8 +215,8 @@ impl SequenceService for ProxyService {
     }
 
     fn routes_since(&self, since: RouteVersion) -> Option<RouteUpdate> {
-        // Only the whole table is available. Changes since a version exist only for a single set, but this table covers
-        // all sets.
+        // Only the whole table is available. Changes since a version are known only for the routes of a single set, but
+        // this table has the routes of all sets.
         if since == RouteVersion(0) { self.client.routes() } else { None }
     }
 }

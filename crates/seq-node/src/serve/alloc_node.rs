@@ -1,7 +1,7 @@
-//! One AllocSvr: its background tasks on one thread, and its endpoints on one thread per core.
+//! Starts an AllocSvr, with its background tasks on one thread, and its endpoints on one thread for each core.
 //!
-//! The background tasks renew the lease and raise ceilings. On a busy serving thread they would wait behind requests,
-//! and ceilings would be raised late when the load is highest.
+//! The background tasks renew the lease and raise ceilings. If they ran on a busy serving thread, they would wait
+//! behind requests, and ceilings would be raised late just when the load is highest.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
@@ -40,7 +40,7 @@ use tonic::service::Routes;
 use crate::serve::{Stage, bind, run_until_shutdown};
 use crate::settings::Settings;
 
-/// Interval between updates of the gauge of request memory.
+/// Interval at which the gauge of the memory that requests hold is updated.
 const PUBLISH_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The sockets of the ports of an AllocSvr or a proxy. Each port has one socket for each serving thread.
@@ -56,7 +56,8 @@ pub(crate) struct Ports {
     /// TLS of the ports for callers.
     pub(crate) tls: Option<Tls>,
     peer_tls: Option<Tls>,
-    /// The dial of the node to itself, if the node does not listen at the address that other nodes dial.
+    /// The connector with which the node connects to itself, if it does not listen at the address to which other nodes
+    /// connect; otherwise `None`.
     own_dial: Option<Dial>,
     /// The tenants to which callers belong; `None` if there are none.
     pub(crate) tenants: Option<Tenants>,
@@ -108,15 +109,15 @@ impl Ports {
         Ok(addr.map(|addr| addr.to_string()))
     }
 
-    /// Returns the same ports, with TLS if the node has credentials. If there are tenants, callers need no certificate.
-    /// Peers always need one.
+    /// Returns the same ports, with TLS if the node has credentials. Peers must present a certificate. Callers must
+    /// present one too, unless there are tenants.
     pub(crate) fn secured(self, credentials: Option<&Credentials>, node: &str, tenants: Option<Tenants>) -> Ports {
         let peer_tls = security::certified(credentials, node);
         let tls = if tenants.is_some() { security::open(credentials, node) } else { peer_tls.clone() };
         Ports { tls, peer_tls, tenants, ..self }
     }
 
-    /// Returns the budget of the node's request memory. A task in `tasks` updates the budget's gauge.
+    /// Returns the budget for the memory that requests may hold. A task in `tasks` updates the gauge of this memory.
     pub(crate) fn memory(&self, admission: &Admission, tasks: &TaskGroup) -> MemoryBudget {
         let node = admission.node();
         let metrics = MemoryMetrics {
@@ -143,7 +144,8 @@ impl Ports {
         Ok(addr.transpose()?.map(|addr| addr.to_string()))
     }
 
-    /// Returns the sockets grouped by thread, and the configuration of the Redis port.
+    /// Returns the sockets of each serving thread, and the configuration of the Redis port. `known` are addresses of
+    /// other nodes, which may use the reserved seats of unfinished connections.
     pub(crate) fn by_thread(self, node: &str, known: &[IpAddr]) -> (Vec<Sockets>, Option<RespConfig>) {
         let Ports { grpc, peers, redis, tls, peer_tls, tenants, headers, .. } = self;
         let (listeners, config) = redis.unzip();
@@ -161,7 +163,7 @@ impl Ports {
     }
 }
 
-/// Returns an address at which this machine can dial a socket that is bound to `bound`.
+/// Returns an address with which this machine can connect to a socket that is bound to `bound`.
 fn to_dial(bound: SocketAddr) -> SocketAddr {
     let ip = match bound.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
@@ -178,9 +180,9 @@ pub(crate) struct Sockets {
     pub(crate) redis: Option<Listener>,
 }
 
-/// Starts an AllocSvr with one serving thread for each socket of a port. Adds its background tasks and its endpoints to
-/// the given stages. The node is ready if the checks in `ready` and the checks of the allocator pass, and its ports
-/// report this. The ports also report `settings`.
+/// Starts an AllocSvr with one serving thread for each socket of a port. Adds its background tasks to the stage
+/// `background` and its endpoints to the stage `endpoints`. The node is ready if the checks in `ready` and the
+/// allocator's own checks pass. The ports report this, and the settings `settings`.
 pub(crate) fn start(
     config: AllocConfig,
     (ports, dial): (Ports, Dial),
@@ -232,7 +234,7 @@ pub(crate) fn start(
             };
             let outcome = open();
             let open = outcome.is_ok();
-            // `start` receives every outcome. It drops its receiver early only if another thread failed.
+            // `start` receives every outcome, unless it has dropped its receiver because another thread failed.
             let _ = opened.send(outcome);
             if open {
                 run_until_shutdown(tasks, timeout).await;
@@ -254,8 +256,8 @@ pub(crate) fn start(
     Ok(allocator)
 }
 
-/// Returns the files that a node needs in addition to the files of its clients. Each serving thread, and also the
-/// background thread, has its own connections to every other AllocSvr.
+/// Returns the counts of open files that a node needs for itself. Each serving thread has its own connections to every
+/// other AllocSvr, and so has the background thread.
 fn own_files(config: &AllocConfig, serving: usize) -> OwnFiles {
     let threads = serving + 1;
     let peers = config.spec.allocs.len().saturating_sub(1);
@@ -291,7 +293,7 @@ fn start_background(
     Ok(allocator)
 }
 
-/// The parts of a node's status that its allocator does not know.
+/// The parts of a node's status that the allocator does not know.
 struct Identity {
     set: String,
     node: String,
@@ -321,7 +323,7 @@ impl NodeView for View {
         let View { identity, tls, started, instance, .. } = self;
         let mut status = self.allocator.status();
         if status.store_addrs.is_empty() {
-            // This applies until a response of the store has listed the store's members.
+            // The addresses from the set file are used until a response of the store has listed the store's members.
             status.store_addrs.clone_from(&identity.store_addrs);
         }
         v1::StatusResponse {

@@ -1,4 +1,4 @@
-//! The reload of a server's credentials when their files have changed.
+//! Reloads a server's credentials when their files have changed.
 
 use std::time::{Duration, SystemTime};
 
@@ -6,12 +6,13 @@ use metrics::{counter, gauge};
 use seq_api::metrics::{CERTIFICATE_EXPIRY_SECONDS, CERTIFICATE_RELOADS_TOTAL};
 use seq_auth::Credentials;
 
-/// Interval between checks of the files. After at most this time, a certificate that was copied to the files is in use.
+/// Interval between checks of the files. A certificate that was copied to the files is in use after this time at the
+/// latest.
 const INTERVAL: Duration = Duration::from_secs(2);
 
-/// Reads the credential files again whenever they have changed, until the future is dropped. If a file is damaged, or
-/// if the new certificate has expired, is not valid yet or belongs to another holder, the certificate in use is kept. A
-/// lasting fault is logged only once.
+/// Reads the files of the credentials again whenever they have changed, until the future is dropped. The certificate in
+/// use is kept if a file is damaged, or if the new certificate has expired, is not valid yet or belongs to another
+/// holder. A lasting fault is logged only once.
 pub(super) async fn renew(credentials: Credentials, node: String) {
     let mut fault = None;
     let reloads = |outcome| counter!(CERTIFICATE_RELOADS_TOTAL, "node" => node.clone(), "outcome" => outcome);

@@ -1,22 +1,22 @@
-//! Checks that the memory limits in a server's settings fit into the limit of the server's control group. The check is
-//! made before the server opens a socket.
+//! Checks, before a server opens a socket, that the memory limits in its settings fit into the memory limit of its
+//! control group.
 //!
-//! Without the check, a process whose limits do not fit runs well until requests take the memory that the settings
-//! allow. Then the kernel kills it, again and again under load. Settings are refused only if the limit certainly does
-//! not suffice, because the memory of an allocator's counters depends on the users that call, and is unknown at the
-//! start.
+//! Without this check, a process whose limits do not fit would run well until requests take the memory that the
+//! settings allow. Then the kernel would kill it, again and again under load. Settings are refused only if the control
+//! group's limit is certainly too low, because the memory for an allocator's slots depends on the users for whom
+//! numbers are requested, and is unknown at the start.
 
 use seq_command::exit::{Exit, Failure};
 use seq_kit::cgroup::MemoryLimit;
 
 use crate::settings::{LimitOptions, MIN_MEMORY_MIB};
 
-/// Memory of an allocator or a proxy without the memory of requests. An idle process with two serving threads takes 25
-/// to 30 MiB.
+/// Memory of an allocator or a proxy, in MiB, without the memory of requests. An idle process with two serving threads
+/// takes 25 to 30 MiB.
 const BASE_MIB: u64 = 32;
 
-/// Lowest memory with which a member of a store can work. It is two thirds of the memory of an idle member, which uses
-/// most of its memory for its log and for the buffers of its disk.
+/// Lowest memory, in MiB, with which a member of a store can work. It is two thirds of the memory of an idle member,
+/// which uses most of its memory for its log and for the buffers of its disk.
 const STORE_MIB: u64 = 64;
 
 /// Checks the settings of a role against the memory limit of the process' control group, if the group has a limit.
@@ -45,7 +45,7 @@ pub(super) fn check(role: &str, limits: &LimitOptions, limit: Option<&MemoryLimi
             let message = format!("{group}, less than the {STORE_MIB} MiB that a member of a store takes");
             Err(Failure::new(Exit::Config, message).hint("raise the limit"))
         }
-        // `dev` is not a service. On a small machine it serves only a few calls.
+        // `dev` is not checked, because it is not a service and serves only a few calls on a small machine.
         _ => Ok(()),
     }
 }

@@ -1,4 +1,4 @@
-//! The reload at SIGHUP. It reads the settings and the set file again, and applies those changes that need no restart.
+//! Reloads the settings and the set file at SIGHUP, and applies those changes that need no restart.
 
 use std::path::PathBuf;
 
@@ -12,11 +12,10 @@ use tokio::signal::unix::Signal;
 
 use crate::settings::{Loaded, of_node, table};
 
-/// The only settings key that is applied while a process runs. Certificates and tenants are read again without a
-/// signal.
+/// The only settings key whose change is applied at SIGHUP. Certificates and tenants are read again without a signal.
 const LIVE: &str = "log.filter";
 
-/// The settings and the set file, which a running process reads again.
+/// Functions and values with which a running process reads its settings and its set file again.
 pub(crate) struct Reload {
     /// The settings with which the process started.
     pub(crate) running: Vec<Key>,
@@ -33,16 +32,16 @@ pub(crate) struct LiveSet {
     pub(crate) path: PathBuf,
     /// The set with which the process started.
     pub(crate) running: SetSpec,
-    /// Function that returns the set without the parts that [`LiveSet::apply`] applies and without the parts that do
-    /// not concern this node. A change in the result needs a restart.
+    /// Function that returns a set without the parts that [`LiveSet::apply`] applies and without the parts that do not
+    /// concern this node. If its result changes, the node needs a restart.
     pub(crate) fixed: Box<dyn Fn(&SetSpec) -> SetSpec + Send + Sync>,
     /// Function that applies the parts of the set that need no restart.
     pub(crate) apply: Box<dyn Fn(&SetSpec) + Send + Sync>,
 }
 
 impl Reload {
-    /// Applies the settings and the set file at each SIGHUP, until the future is dropped. If a file is wrong, the
-    /// settings or the set in use are kept.
+    /// Reads and applies the settings and the set file at each SIGHUP, until the future is dropped. If a file is wrong,
+    /// the settings or the set in use are kept.
     pub(super) async fn watch(self, mut hangups: Signal, filter: LogFilter) {
         let mut live = self.running.clone();
         while hangups.recv().await.is_some() {
@@ -81,8 +80,8 @@ impl LiveSet {
     }
 }
 
-/// Applies the log filter if it differs from the filter in use, and writes it to `reported`. Changes of all other keys
-/// need a restart.
+/// Applies the log filter in `loaded` if it differs from the filter in use, and writes it to `reported`. Changes of all
+/// other keys need a restart.
 fn apply(live: &[Key], loaded: &Loaded, filter: &LogFilter, reported: &NodeSettings) {
     if !changed(live, &loaded.keys).any(|name| name == LIVE) {
         tracing::info!("settings reloaded");

@@ -1,11 +1,11 @@
-//! Notifications to systemd: that the process is ready or stopping, a line of status, and the watchdog
-//! (`sd_notify(3)`).
+//! Sends notifications to systemd (`sd_notify(3)`): that the process is ready or stopping, a line with its status, and
+//! the regular notifications that systemd's watchdog expects.
 //!
-//! If NOTIFY_SOCKET is not in the environment, as outside of a unit of `Type=notify`, nothing is sent.
+//! If NOTIFY_SOCKET is not in the environment, which is so outside of a unit of `Type=notify`, nothing is sent.
 //!
-//! Invariant: a supervisor that does not read its socket does not delay the process. If the socket has no room for a
-//! notification, the notification is lost. The available libraries for this protocol would wait, so none of them is
-//! used.
+//! Invariant: the process never waits for a supervisor that does not read its socket. If the socket has no room for a
+//! notification, the notification is lost. The available libraries for this protocol would wait in that case, so none
+//! of them is used.
 
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
@@ -21,11 +21,11 @@ use tokio::time::MissedTickBehavior;
 /// Longest interval between two evaluations of the readiness checks.
 const INTERVAL: Duration = Duration::from_millis(500);
 
-/// Notifies the supervisor of the state of the process until the future is dropped, also while the process stops.
+/// Notifies the supervisor of the state of the process until the future is dropped, even while the process stops.
 /// `stopping` completes when a stop is requested.
 ///
-/// The watchdog's notifications are sent on the current runtime. So the watchdog detects that the main thread makes no
-/// progress. It does not detect a store without a majority, which a restart would not help.
+/// The notifications for the watchdog are sent on the current runtime. So the watchdog detects if the main thread makes
+/// no progress. It does not detect that a store has no majority, because a restart would not help then.
 pub(super) async fn notify(checks: Checks, stopping: impl Future<Output = ()>) {
     let Some(socket) = environment::notify_socket() else { return };
     let supervisor = match Supervisor::at(&socket) {
@@ -44,7 +44,7 @@ pub(super) async fn notify(checks: Checks, stopping: impl Future<Output = ()>) {
             _ = tick.tick() => {
                 let (former, update) = (reported.clone(), reported.update(checks.ask()));
                 if !supervisor.send(update) {
-                    // The notification was lost, so it is repeated at the next tick.
+                    // The notification was lost, so it is sent again at the next tick.
                     reported = former;
                 }
             }
@@ -88,17 +88,17 @@ impl Supervisor {
     }
 }
 
-/// The state of which the supervisor was last notified.
+/// The state of the process of which the supervisor was last notified.
 #[derive(Clone, Debug, Default)]
 struct Reported {
-    /// Whether the process has been ready before. Later notifications of readiness are ignored by systemd.
+    /// Whether the supervisor was notified that the process is ready. systemd ignores later notifications of readiness.
     ready: bool,
     status: String,
 }
 
 impl Reported {
-    /// Returns the notification that has to be sent because of a result of the readiness checks; `None` if none is
-    /// needed.
+    /// Returns the notification that has to be sent after the readiness checks had the result `checks`; `None` if no
+    /// notification is needed.
     fn update(&mut self, checks: Result<(), Vec<(String, String)>>) -> Option<String> {
         let is_ready = checks.is_ok();
         let status = match checks {

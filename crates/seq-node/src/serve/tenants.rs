@@ -1,4 +1,4 @@
-//! The reload of a server's tenants when the tenants file has changed.
+//! Reloads a server's tenants when the tenants file has changed.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -14,8 +14,8 @@ use crate::tenant;
 /// Pause between two readings of the file.
 const INTERVAL: Duration = Duration::from_secs(2);
 
-/// Reads the tenants file at intervals until the future is dropped. If the file is damaged, the tenants in use are
-/// kept.
+/// Reads the tenants file at intervals, and replaces the tenants when the file has changed, until the future is
+/// dropped. If the file is damaged, the tenants in use are kept.
 pub(super) async fn renew(tenants: Tenants, path: PathBuf, mut loaded: Vec<TenantSpec>, node: String) {
     let mut failures = Repeats::default();
     let reloads = |outcome| counter!(TENANT_RELOADS_TOTAL, "node" => node.clone(), "outcome" => outcome);

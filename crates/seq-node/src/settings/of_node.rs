@@ -1,5 +1,6 @@
-//! Rows of a node that are in no settings file. Rows of its set file, below `set.`, are the same for all nodes of a
-//! set. Its own rows, below `node.`, differ between nodes by nature.
+//! Rows of the settings table for a node's values that are in no settings file. The values of its set file, with keys
+//! below `set.`, are the same for all nodes of a set. The node's own values, with keys below `node.`, naturally differ
+//! between nodes.
 
 use std::path::Path;
 
@@ -55,13 +56,13 @@ pub(crate) fn of_proxy(
     rows
 }
 
-/// Returns the row of the step. An AllocSvr applies a changed step while it runs.
+/// Returns the row of the step of raises, which an AllocSvr applies without a restart when it changes.
 pub(crate) fn step(set: &SetFile) -> Setting {
     let step = i64::try_from(set.spec.step).unwrap_or(i64::MAX);
     setting("set.step".to_owned(), step.into(), &set.origin("step"))
 }
 
-/// Returns the rows of a set file that are the same for all nodes of the set.
+/// Returns the rows for the values of a set file that are the same for all nodes of the set.
 fn of_set(set: &SetFile) -> Vec<Setting> {
     let spec = &set.spec;
     let row = |key: &str, value: Value| setting(format!("set.{key}"), value, &set.origin(key));
@@ -78,7 +79,7 @@ fn of_set(set: &SetFile) -> Vec<Setting> {
     ]
 }
 
-/// Returns the rows of a node's entry in a set file: the path of the file, the ports, and the certificate.
+/// Returns the rows for a node's entry in a set file: the path of the file, the ports, and the certificate.
 fn of_file(set: &SetFile, entry: &str, ports: [PortSpec<'_>; 4]) -> Vec<Setting> {
     let mut rows = vec![own("set", set.path.display().to_string(), flag("--set"))];
     for PortSpec { key, addr, listen } in ports {
@@ -91,8 +92,8 @@ fn of_file(set: &SetFile, entry: &str, ports: [PortSpec<'_>; 4]) -> Vec<Setting>
     rows
 }
 
-/// Returns the row of the certificate. It does not contain the path, because the certificate's file also contains the
-/// private key.
+/// Returns the row for the certificate. The row does not state the path of the certificate's file, because this file
+/// also contains the private key.
 fn certificate(is_secure: bool) -> Setting {
     let origin = if is_secure { security::origin_of_dir() } else { Origin::Default };
     let row = own("certificate", "", origin);

@@ -1,6 +1,7 @@
-//! The settings of a process as rows of a table, which `config show` prints and a running node reports.
+//! Converts the settings of a process to the rows of a table. `config show` prints this table, and a running node
+//! reports it.
 //!
-//! **Invariant:** no row contains a secret, because rows are printed and sent.
+//! **Invariant:** no row contains a secret, because rows are printed and are sent over the network.
 
 use seq_kit::config::Key;
 use seq_observe::settings::WITHHELD;

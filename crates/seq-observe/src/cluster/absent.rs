@@ -1,4 +1,4 @@
-//! Nodes that do not respond, with their names and sets, and the possible reasons.
+//! Nodes that do not respond, with their names, their sets and the possible reasons.
 
 use std::collections::BTreeMap;
 
@@ -13,18 +13,19 @@ use crate::sample::Sample;
 pub struct Unreachable {
     /// Address that was queried, as `host:port`.
     pub addr: String,
-    /// Name of the node; `None` if neither a response nor the set file states it.
+    /// Name of the node. It is `None` if neither a response of another node nor the set file states it.
     pub name: Option<String>,
-    /// Name of the node's set; `None` if neither a response nor the set file states it.
+    /// Name of the node's set. It is `None` if neither a response of another node nor the set file states it.
     pub set: Option<String>,
-    /// Role of the node; `None` if neither a response nor the set file states it.
+    /// Role of the node. It is `None` if neither a response of another node nor the set file states it.
     #[serde(skip)]
     pub role: Option<NodeRole>,
     /// Reason why the node may not respond.
     pub state: Absence,
-    /// Whether the store of the node's set no longer lists the node.
+    /// Whether the store of the node's set lists the node no longer, e.g. because an operator removed it.
     pub removed: bool,
-    /// Milliseconds since the node last acknowledged the leader of the store; `None` if unknown.
+    /// Milliseconds since the StoreSvr last acknowledged the leader of its store. It is `None` if unknown, and for
+    /// other nodes.
     pub silent_ms: Option<u64>,
     /// Error of the request.
     pub why: String,
@@ -74,7 +75,8 @@ impl Absence {
     }
 }
 
-/// The state and identity of a node that does not respond, from the responses of other nodes and the set file.
+/// The identity of a node that does not respond, and the reason for its silence, as far as responses of other nodes and
+/// the set file state them.
 pub(crate) struct Absent {
     pub(crate) state: Absence,
     pub(crate) set: Option<String>,
@@ -83,7 +85,8 @@ pub(crate) struct Absent {
 }
 
 impl Absent {
-    /// Returns the state and identity of the node at an address. `seed` is the node if the user named it.
+    /// Returns the identity of the node at `addr`, and the reason why it may not respond. `seed` is the node as the
+    /// user named it, if the user did.
     pub(crate) fn of(addr: &str, seed: Option<&Node>, sample: &Sample, sets: &BTreeMap<&str, SetView>) -> Absent {
         let listed = sets.iter().find_map(|(set, view)| Some(((*set).to_owned(), view.node_at(addr)?)));
         let is_listed = listed.is_some();

@@ -1,4 +1,4 @@
-//! The list of faults and remarks of a cluster. Commands and pages show the same list.
+//! The list of faults and remarks of a cluster, which commands and pages show.
 
 use serde::Serialize;
 
@@ -6,26 +6,26 @@ use super::{Cluster, SetView};
 use crate::advice::{Advice, Severity};
 use crate::verdict::State;
 
-/// A fault or a remark, with the next step for an operator.
+/// A fault of a cluster or a remark on it, with the next step for an operator.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Attention {
     /// Urgency of the fault or remark.
     pub severity: Severity,
-    /// Name of the set; absent for a fault of the cluster as a whole.
+    /// Name of the set that the fault or remark concerns. It is absent if it concerns the cluster as a whole.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub set: Option<String>,
     /// The name of the condition or the remark, as in `docs/operations.md`.
     pub rule: &'static str,
     /// The fault in one sentence.
     pub sentence: String,
-    /// The operator's next step, with the command to type if a command exists.
+    /// Operator's next step, including the command to type if there is a command for it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
     /// The page and heading in `docs/runbook`.
     pub runbook: &'static str,
 }
 
-/// A rule about the cluster as a whole or about the migrations of a set.
+/// Kind of a fault of the cluster as a whole, or of a set's migrations.
 pub(crate) struct Rule {
     pub(crate) name: &'static str,
     severity: Severity,
@@ -59,7 +59,7 @@ impl Rule {
     }
 }
 
-/// Returns the faults and remarks of a cluster. They are ordered by urgency, the most urgent first, and then by set.
+/// Returns the faults and remarks of a cluster, the most urgent first. Entries of equal urgency are ordered by set.
 pub(crate) fn list(cluster: &Cluster) -> Vec<Attention> {
     let of_cluster =
         [(UNPLACED, cluster.unplaced()), (UNKNOWN, cluster.unknown_nodes()), (PROXIES, cluster.expiry_of_proxies())];

@@ -22,14 +22,16 @@ pub struct StoreView {
     pub id: u64,
     /// Whether it leads the store.
     pub leader: bool,
-    /// Whether the StoreSvr reports that a majority of the store's members is connected.
+    /// Whether the StoreSvr reports that it is connected to a majority of the store's members.
     pub quorum: bool,
-    /// Milliseconds since the StoreSvr last reported a majority; 0 while it reports one, or if it has not since its
-    /// start.
+    /// Milliseconds since the StoreSvr last reported a majority of the store's members. It is 0 while the StoreSvr
+    /// reports a majority, and if it has reported none since its start.
     pub quorum_lost_ms: u64,
-    /// Longest round trip between members, in milliseconds, for which the timeouts of the StoreSvr suffice.
+    /// Longest round trip between the store's members with which the timeouts of this StoreSvr still work, in
+    /// milliseconds.
     pub max_round_trip_ms: u64,
-    /// Round trips of heartbeats in microseconds, by member. Only the leader measures them.
+    /// Round trips of the leader's heartbeats to the other members, in microseconds, by the name of the member. The map
+    /// is empty for followers.
     pub round_trip_us: BTreeMap<String, u64>,
     /// Raft term.
     pub term: u64,
@@ -44,7 +46,7 @@ pub struct StoreView {
     /// Address of the admin port, if the response has it.
     #[serde(skip)]
     pub admin: Option<String>,
-    /// Address of the port for metrics and probes, from the set file; absent without a set file.
+    /// Address of the port for metrics and probes, as the set file states it. It is absent if no set file is used.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub http: Option<String>,
     /// The certificate; absent if the node has no TLS.
@@ -67,7 +69,7 @@ pub struct AllocView {
     pub name: String,
     /// Address at which it responded, as `host:port`.
     pub addr: String,
-    /// State of the node, from its response and its record in the store.
+    /// State of the AllocSvr, derived from its response and from its record in the store.
     pub state: AllocState,
     /// Incarnation of its process.
     pub incarnation: u64,
@@ -75,14 +77,15 @@ pub struct AllocView {
     pub sections: u32,
     /// Milliseconds left of its lease; 0 without a lease.
     pub lease_remaining_ms: u64,
-    /// Milliseconds since the node's lease expired; 0 if the node has a lease or never had one.
+    /// Milliseconds since the AllocSvr's lease expired. It is 0 if the AllocSvr has a lease or never had a lease.
     pub lease_ended_ms: u64,
     /// Numbers allocated since it started.
     pub allocations: u64,
-    /// Numbers allocated per second since the previous sample; absent in the first sample.
+    /// Numbers that the AllocSvr allocated per second since the previous view of the cluster. It is absent in the first
+    /// view.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub numbers_per_second: Option<f64>,
-    /// Raises per second since the previous sample; absent in the first sample.
+    /// Raises per second since the previous view of the cluster. It is absent in the first view.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub raises_per_second: Option<f64>,
     /// Items forwarded to other owners since it started.
@@ -95,10 +98,10 @@ pub struct AllocView {
     pub route_version: u64,
     /// Memory of the counters of uids, in bytes.
     pub slot_bytes: u64,
-    /// Address of the port for metrics and probes, from the set file; absent without a set file.
+    /// Address of the port for metrics and probes, as the set file states it. It is absent if no set file is used.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub http: Option<String>,
-    /// Address of the Redis port, from the set file; absent without a set file.
+    /// Address of the Redis port, as the set file states it. It is absent if no set file is used.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub redis: Option<String>,
     /// The certificate; absent if the node has no TLS.
@@ -144,8 +147,8 @@ impl ProxyView {
 }
 
 impl AllocView {
-    /// Returns the state of an allocator that responds. `record` is its record in the store. The number of sections is
-    /// taken from the allocator's own response, because the record lags behind during a drain.
+    /// Returns the state of an AllocSvr that responds. `record` is its record in the store. The number of sections is
+    /// taken from the AllocSvr's own response instead of the record, because the record lags behind during a drain.
     pub(super) fn state_of(&self, record: Option<&Registered>) -> AllocState {
         let (drained, leaving) = record.map_or((false, false), |record| (record.drained, record.leaving));
         match AllocState::of_live(drained, leaving, self.sections) {

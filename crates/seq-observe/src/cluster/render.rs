@@ -1,4 +1,5 @@
-//! The view of a cluster as text, with a table of the sets, a table for each kind of node, and the verdicts.
+//! Converts the view of a cluster to text. The text has a table of the sets, a table for each kind of node, and the
+//! verdicts.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +10,8 @@ use crate::migration;
 use crate::verdict::{age, uptime};
 
 impl Cluster {
-    /// Returns the output of `seqsvr status` as text. `wide` adds less common columns.
+    /// Returns the text that `seqsvr status` prints. If `wide` is true, the tables have all columns, otherwise only the
+    /// most used columns.
     #[must_use]
     pub fn render(&self, wide: bool) -> String {
         let mut sets = Table::new(&["set", "uids", "served", "stores", "allocs", "numbers", "raises", "routes"]);
@@ -170,7 +172,7 @@ impl Cluster {
     }
 }
 
-/// Formats the expiry of a certificate. Returns a dash for a node without TLS.
+/// Returns the time when a node's certificate expires, or a dash if the node has no TLS.
 fn expires(certificate: Option<&CertificateView>) -> String {
     or_dash(certificate.map(|certificate| certificate.expires.as_str()))
 }

@@ -1,4 +1,4 @@
-//! The view of one set, merged from the responses of its nodes.
+//! The view of one set, merged from the status responses of the set's nodes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -17,9 +17,9 @@ use crate::alloc_state::AllocState;
 use crate::migration::MigrationView;
 use crate::verdict::{Facts, State};
 
-/// Minimum uptime of a node, below which its peers' reports that they cannot reach the node are ignored. A peer reports
-/// a node after three failed checks at intervals of five seconds, so a report about a younger process concerns the
-/// process that ran before it.
+/// Uptime of a node, in milliseconds, below which reports that other nodes cannot reach it do not count. Another node
+/// reports it after three failed checks, which take ten seconds. If the node's process has been running for less time,
+/// the report concerns the process that ran before.
 pub(crate) const UNREACHED_AFTER_MS: u64 = 10_000;
 
 /// A set, merged from the responses of its nodes.
@@ -35,13 +35,13 @@ pub struct SetView {
     pub uid_end: u64,
     /// Number of uids in a section.
     pub section_size: u32,
-    /// Number of sections; 0 for a set without sections, or if no store responded.
+    /// Number of sections of the set. It is 0 if the set has no sections, or if none of its StoreSvrs responded.
     pub sections: u32,
     /// Number of sections whose owner has a lease.
     pub sections_served: u32,
-    /// Highest count of restores that is recorded in the set's log, for any set of the cluster.
+    /// Highest count of restores of any set of the cluster, as recorded in the log of this set.
     pub restores: u32,
-    /// Number of sections that departed to another set a second or longer ago and have not arrived yet.
+    /// Number of sections that departed to another set at least one second ago and have not arrived there yet.
     pub sections_delayed: u32,
     /// The pause of balancing; absent if balancing is not paused.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -50,7 +50,8 @@ pub struct SetView {
     pub sections_moved: u32,
     /// The state of the set according to the verdict.
     pub state: Option<State>,
-    /// The name of the condition that determined the verdict, as in `docs/operations.md`.
+    /// Name of the condition that determined the verdict. `docs/operations.md` describes the conditions under these
+    /// names.
     pub condition: &'static str,
     /// The verdict in one sentence, followed by the remarks.
     pub verdict: String,
@@ -64,31 +65,32 @@ pub struct SetView {
     pub allocations: u64,
     /// Number of raises since the allocators started.
     pub raises: u64,
-    /// Numbers allocated per second since the previous sample; absent unless there is a previous sample.
+    /// Numbers allocated per second since the previous view of the cluster. It is absent in the first view.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub numbers_per_second: Option<f64>,
-    /// Raises per second since the previous sample; absent unless there is a previous sample.
+    /// Raises per second since the previous view of the cluster. It is absent in the first view.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub raises_per_second: Option<f64>,
-    /// Number of sections that departed to another set and are not known to have arrived.
+    /// Number of sections that departed to another set and of which this set does not know yet that they have arrived.
     #[serde(skip)]
     pub(crate) on_their_way: u32,
     #[serde(skip)]
     pub(crate) layout_sections: u32,
-    /// Number of sets that the set's store knows, including the set itself, without closed sets.
+    /// Number of sets that are not closed and that the store of this set knows, including this set itself.
     #[serde(skip)]
     pub(crate) open_sets: u32,
     /// Open migrations that began in this set.
     pub migrations: Vec<MigrationView>,
-    /// The same migrations, in the form in which the store reports them.
+    /// The migrations in `migrations`, in the form in which the store reports them.
     #[serde(skip)]
     pub moves: Vec<MigrationStatus>,
     #[serde(skip)]
     pub(crate) facts: Facts,
-    /// The members of the store, from the list of the StoreSvr with the highest rank, and this rank.
+    /// The members of the store, and the rank of the StoreSvr that reported them. Among the lists of several StoreSvrs,
+    /// the list with the highest rank is kept.
     #[serde(skip)]
     pub(crate) members: Option<((bool, u64, u64), Vec<Voter>)>,
-    /// The allocators by name, from the list of the same StoreSvr.
+    /// AllocSvrs by name, as reported by the StoreSvr whose list is in `members`.
     #[serde(skip)]
     pub(crate) registered: BTreeMap<String, Registered>,
     /// Addresses of the nodes that respond, by role and name.
@@ -146,25 +148,27 @@ impl SetView {
         self.members.iter().flat_map(|(_, members)| members).find(|member| is_it(member))
     }
 
-    /// Returns the role and the name of the node that the set's store lists with an address.
+    /// Returns the role and the name of the node that is listed with the address `addr` by the set's store.
     pub(crate) fn node_at(&self, addr: &str) -> Option<(NodeRole, String)> {
         let store = self.member(|member| member.addr == addr).map(|member| (NodeRole::Store, member.name.clone()));
         let registered = || self.registered.iter().find(|(_, alloc)| alloc.addr == addr);
         store.or_else(|| registered().map(|(name, _)| (NodeRole::Alloc, name.clone())))
     }
 
-    /// Returns whether the store lists a member with this name; `false` for `None`.
+    /// Returns whether the store lists a member with this name. Returns `false` if `name` is `None`.
     pub(crate) fn lists(&self, name: Option<&str>) -> bool {
         name.is_some_and(|name| self.member(|member| member.name == name).is_some())
     }
 
-    /// Returns the milliseconds since a StoreSvr last acknowledged the leader; `None` if unknown.
+    /// Returns the milliseconds since the StoreSvr `name` last acknowledged the leader. Returns `None` if unknown, and
+    /// for other roles.
     pub(crate) fn silent_ms(&self, role: Option<NodeRole>, name: &str) -> Option<u64> {
         let member = self.member(|member| role == Some(NodeRole::Store) && member.name == name);
         member.map(|member| member.silent_ms).filter(|silent| *silent > 0)
     }
 
-    /// Returns whether an operator drained an allocator before its process exited. Its absence is then no fault.
+    /// Returns whether an operator drained the AllocSvr `name` and it owns no section any more. If such an AllocSvr
+    /// does not respond, that is no fault.
     pub(crate) fn is_stopped(&self, name: &str) -> bool {
         let record = self.registered.get(name).filter(|alloc| alloc.drained);
         record.is_some_and(|alloc| {
@@ -172,7 +176,7 @@ impl SetView {
         })
     }
 
-    /// Records a node that does not respond at any address.
+    /// Adds a silent node, which responds at none of its addresses, to the facts about this set.
     pub(crate) fn miss(&mut self, role: NodeRole, name: Option<&str>, addr: &str) {
         let nodes = match role {
             NodeRole::Store => &mut self.facts.silent_stores,
@@ -182,7 +186,8 @@ impl SetView {
         addrs.extend(name.map(|_| addr.to_owned()));
     }
 
-    /// Adds the facts that depend on several responses, after all responses were added.
+    /// Completes the facts about this set that depend on several responses. It is called after all responses were
+    /// added.
     pub(crate) fn counted(mut self, name: &str) -> SetView {
         let responds = |member: &Voter| self.responding.contains_key(&(NodeRole::Store, member.name.clone()));
         let voters = self.members.iter().flat_map(|(_, members)| members).filter(|member| member.voter);

@@ -1,5 +1,5 @@
-//! The text of an event. It is computed from the fields of the event, so that a release can improve the text without a
-//! change of the store.
+//! The text of an event. It is computed from the fields that the store recorded, so that a release can improve the text
+//! without changing the recorded events.
 
 use std::time::Duration;
 
@@ -68,7 +68,7 @@ pub fn text(event: &SetEvent) -> String {
     }
 }
 
-/// Returns a text with the number of sections, and the range that contains them.
+/// Returns a text with the number of the event's sections and with the first and the last of them.
 fn sections(event: &SetEvent) -> String {
     let SetEvent { sections, first_section, last_section, .. } = event;
     if *sections == 1 {

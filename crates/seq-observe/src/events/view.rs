@@ -1,4 +1,4 @@
-//! The JSON form of an event. Fields that do not apply to the event's kind are left out.
+//! The JSON form of an event. It omits the fields that do not apply to the kind of the event.
 
 use seq_command::output::digits;
 use seq_command::utc;
@@ -12,7 +12,7 @@ use super::text;
 pub struct EventView<'a> {
     #[serde(serialize_with = "digits")]
     number: u64,
-    /// Number of the event's last change. It grows if a later change continues the event.
+    /// Number of the event's last change, which grows each time a change continues the event.
     #[serde(serialize_with = "digits")]
     change: u64,
     /// Time of the event; `null` if it is unknown.
@@ -40,7 +40,7 @@ pub struct EventView<'a> {
     owners: Vec<OwnerView<'a>>,
     #[serde(skip_serializing_if = "is_none_of_32")]
     other_owners_sections: u32,
-    /// Maximum count of numbers that were skipped for any uid of the sections; left out if unknown.
+    /// Maximum count of numbers that any uid of the event's sections skipped. It is left out if unknown.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "optional_digits")]
     most_skipped: Option<u64>,
     #[serde(skip_serializing_if = "is_zero", serialize_with = "digits")]

@@ -21,7 +21,7 @@ impl Report {
     }
 }
 
-/// A setting in which nodes of a set and a kind differ, as JSON.
+/// A setting that has different values on nodes of the same set and kind, as JSON.
 #[derive(Debug, PartialEq, Serialize)]
 pub struct Difference {
     /// Name of the set; empty for proxies.
@@ -30,10 +30,11 @@ pub struct Difference {
     pub kind: String,
     /// Key of the setting.
     pub key: String,
-    /// The value of more than half of the nodes, in the syntax of TOML; `None` if there is none.
+    /// Value that more than half of the nodes have, in the syntax of TOML. `None` if no value has a majority, or if
+    /// more than half of the nodes do not have the setting.
     #[serde(serialize_with = "as_typed")]
     pub majority: Option<String>,
-    /// The nodes with other values; all nodes without a majority.
+    /// Nodes whose value is not the majority's. If there is no majority, all nodes of this set and kind.
     pub nodes: Vec<ValueOfNode>,
 }
 
@@ -44,15 +45,16 @@ pub struct ValueOfNode {
     pub node: String,
     /// Address of the node, as `host:port`.
     pub addr: String,
-    /// Value in the syntax of TOML; `None` if the node does not have the setting, because it has another release.
+    /// Value in the syntax of TOML. `None` if the release of the node does not have the setting.
     #[serde(serialize_with = "as_typed")]
     pub value: Option<String>,
     /// Origin of the value.
     pub origin: Option<String>,
 }
 
-/// Returns the settings in which nodes of a set and a kind differ, in the order of their tables; settings in which nodes
-/// differ by nature only with `all`.
+/// Returns the settings that differ between nodes of the same set and kind, in the order in which the nodes report
+/// their settings. Settings with the prefix [`OWN`] differ for each node by their nature, and are included only if
+/// `all` is true.
 #[must_use]
 pub fn differences(reports: &[Report], all: bool) -> Vec<Difference> {
     let mut groups: BTreeMap<(usize, &str, &str), Vec<&Report>> = BTreeMap::new();
@@ -75,7 +77,7 @@ pub fn differences(reports: &[Report], all: bool) -> Vec<Difference> {
     found
 }
 
-/// Returns the difference of a setting; `None` if all nodes have the same value.
+/// Compares the setting `key` of the nodes of one set and kind. Returns `None` if all nodes have the same value.
 fn difference((set, kind, key): (&str, &str, &str), nodes: &[&Report]) -> Option<Difference> {
     let rows: Vec<Option<&Setting>> = nodes.iter().map(|report| report.row(key)).collect();
     let value = |row: &Option<&Setting>| row.map(|row| row.value.clone());

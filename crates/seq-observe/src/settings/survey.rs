@@ -17,7 +17,7 @@ use tonic::{Code, Status};
 
 use crate::Cluster;
 
-/// A node, with its settings or with the reason why it does not report them.
+/// A node with the settings that it reports, or with the reason why it does not report them.
 #[derive(Debug)]
 pub struct Surveyed {
     /// The node.
@@ -26,10 +26,11 @@ pub struct Surveyed {
     pub outcome: Result<GetConfigResponse, Failure>,
 }
 
-/// Requests the settings of a node.
+/// Requests the settings of the node at `addr`.
 ///
 /// # Errors
-/// The node does not respond, refuses the request, or does not know this kind of request.
+/// The node does not respond within `timeout` or refuses the request, or its release does not know this kind of
+/// request.
 pub async fn config_of(pool: &Pool, addr: &str, timeout: Duration) -> Result<GetConfigResponse, Failure> {
     let channel = pool.get(addr).map_err(|error| Failure::new(Exit::Usage, error.to_string()))?;
     let mut node = StatusServiceClient::new(channel);
@@ -64,11 +65,11 @@ fn refused(addr: &str, reason: &str, status: &Status) -> Failure {
     }
 }
 
-/// Requests the settings of the seeds and of all other nodes of their sets. If a node should respond and does not, the
-/// result has the node with the reason.
+/// Requests the settings of the seed nodes and of all other nodes of their sets. For a node that should respond and
+/// does not, the result has the reason.
 ///
 /// # Errors
-/// No node responds, or the address of a seed belongs to no node.
+/// No node responds, or a server that is no node of a cluster responds at the address of a seed.
 pub async fn survey(pool: &Pool, seeds: &[Node], timeout: Duration) -> Result<Vec<Surveyed>, Failure> {
     let nodes = Cluster::sample(pool, seeds, false, timeout).await?.nodes();
     let outcomes = join_all(nodes.iter().map(|node| config_of(pool, &node.addr, timeout))).await;

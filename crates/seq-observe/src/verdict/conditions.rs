@@ -1,16 +1,18 @@
-//! The table of conditions, each with its state, its predicate and its sentence.
+//! The table of conditions. Each condition has a state, a test of the facts, and a function for the sentence of the
+//! verdict.
 
 use super::{Advice, Condition, Facts, Nodes, State, age, listed};
 
-/// Time in milliseconds for which a responding majority may be without a leader before the verdict is NO QUORUM instead
-/// of ELECTION. It is longer than an election with any allowed timeouts.
+/// Time in milliseconds that the voters may spend without a leader while the verdict is still ELECTION. After it, the
+/// verdict is NO QUORUM. It is longer than an election takes with any allowed timeouts.
 const ELECTION_MS: u64 = 10_000;
 
-/// Divisor of a disk's size. If less than a hundredth of a StoreSvr's disk is free, a write will soon fail, and the
-/// StoreSvr then exits.
+/// Divisor of the size of a StoreSvr's disk. The disk counts as nearly full if its free space is less than the
+/// quotient. A write will then soon fail, and a StoreSvr exits if a write fails.
 pub(crate) const DISK_FULL: u64 = 100;
 
-/// The conditions, the worst first. The verdict is the first condition that holds.
+/// The conditions in the order in which they are tested. The first is the condition of a closed set, and the others
+/// follow from the worst to the best. The first condition that holds determines the verdict.
 pub const CONDITIONS: [Condition; 20] = [
     Condition {
         state: State::Closed,
@@ -227,7 +229,7 @@ fn elects(facts: &Facts) -> bool {
     !facts.quorum && since < ELECTION_MS
 }
 
-/// Returns the text of a verdict on a store without a leader. It begins with `word`, the name of the state.
+/// Returns the text of a verdict on a store without a leader. The text begins with `word`, which names the verdict.
 fn without_leader(facts: &Facts, word: &str) -> String {
     let mut text = format!("{word}: {}", facts.voters());
     if facts.quorum_lost_ms > 0 {
@@ -320,7 +322,7 @@ fn is_degraded(facts: &Facts) -> bool {
         || full
 }
 
-/// Returns the verdict DEGRADED. The faulty nodes and the next steps are in the remarks that follow it.
+/// Returns the verdict DEGRADED. The remarks after it name the faulty nodes and the next steps.
 fn degraded(facts: &Facts) -> Advice {
     Advice::new(format!("DEGRADED: {}", facts.served()))
 }

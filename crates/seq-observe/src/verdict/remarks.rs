@@ -1,9 +1,9 @@
-//! Remarks that are appended to a verdict and do not change the state of a set.
+//! Remarks that are appended to the verdict on a set and do not change its state.
 
 use super::conditions::DISK_FULL;
 use super::{Advice, Facts, Severity, State, age, listed};
 
-/// Divisor of a disk's size. There is a remark on a disk of which less than a tenth is free.
+/// Divisor of the size of a StoreSvr's disk. There is a remark if the free space is less than the quotient.
 const DISK_LOW: u64 = 10;
 
 /// A kind of remark.
@@ -14,12 +14,12 @@ pub struct Remark {
     pub severity: Severity,
     /// The page and heading in `docs/runbook`.
     pub runbook: &'static str,
-    /// Returns the remarks of this kind, or an empty list if the kind does not apply to the facts.
+    /// Function that returns the remarks of this kind about a set. The list is empty if no remark applies to the facts.
     pub(crate) text: fn(&Facts) -> Vec<Advice>,
 }
 
-/// The remarks, in the order in which they follow a verdict. The first three name the faulty nodes if the verdict is
-/// `DEGRADED`.
+/// The kinds of remarks, in the order in which the remarks follow a verdict. If the verdict is `DEGRADED`, the first
+/// three kinds name the faulty nodes.
 pub const REMARKS: [Remark; 15] = [
     Remark {
         name: "no lease",
@@ -112,8 +112,8 @@ fn if_any(advice: Option<Advice>) -> Vec<Advice> {
     advice.into_iter().collect()
 }
 
-/// Returns a remark on allocators without a lease, if the verdict is DEGRADED. The verdict UNSERVED already names these
-/// allocators.
+/// Returns a remark that names the AllocSvrs without a lease, if the verdict is DEGRADED. The verdict UNSERVED names
+/// them itself.
 fn no_lease(facts: &Facts) -> Option<Advice> {
     let applies = facts.state() == State::Degraded && !facts.unleased.is_empty();
     applies.then(|| {
@@ -152,7 +152,7 @@ fn drained(facts: &Facts) -> Vec<Advice> {
     facts.drained.iter().map(text).collect()
 }
 
-/// Returns a remark if the nodes run different releases of the program, as they do during an upgrade.
+/// Returns a remark if the nodes run different releases of the program, for example during an upgrade.
 fn releases(facts: &Facts) -> Option<Advice> {
     let text = |(release, nodes): (&String, &Vec<String>)| format!("{release} on {}", nodes.join(", "));
     let releases: Vec<String> = facts.releases.iter().map(text).collect();
@@ -173,8 +173,8 @@ fn moved(facts: &Facts) -> Option<Advice> {
     }
 }
 
-/// Returns a remark on allocators that respond to this command but that other allocators cannot reach. Other remarks
-/// name allocators that do not respond to this command.
+/// Returns a remark that names the AllocSvrs that this command reaches but other AllocSvrs do not reach. Other remarks
+/// name the AllocSvrs that this command does not reach.
 fn unreached(facts: &Facts) -> Option<Advice> {
     let by = |name: &String| {
         let by = facts.unreached.iter().filter(|(unreached, _)| unreached == name);

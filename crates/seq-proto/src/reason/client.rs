@@ -1,7 +1,8 @@
-//! The reasons of failures that a client itself reports, because no server of this service refused the request.
+//! The reasons of those failed calls that the client itself reports, because no server of this service refused the
+//! call.
 //!
-//! **Invariant:** no name in this file is also the name of a [`Reason`](super::Reason), because a report has both kinds
-//! of names in one field.
+//! **Invariant:** no name in this file is also the name of a [`Reason`](super::Reason), because reports have the names
+//! of both kinds in the same field.
 
 use std::fmt;
 

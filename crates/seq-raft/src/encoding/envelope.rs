@@ -1,15 +1,16 @@
-//! The frame around every stored record: kind, format version, length, and a checksum over the whole record.
+//! The frame around every stored record. It contains the record's kind, format version and length, and a checksum of
+//! the whole record.
 //!
 //! ```text
 //! 0..4 magic   4..6 kind   6..8 format version   8..12 body length   12..16 CRC32C of the rest   16.. body
 //! ```
 //!
-//! Numbers are little-endian. The body of a command is in the state machine's encoding, and every other body is an rkyv
-//! archive. The validation of an archive does not replace the checksum and the kind, because it accepts most flipped
-//! bits, and because it accepts the archive of another type of the same shape.
+//! Numbers are little-endian. The body of a command has the state machine's encoding, and every other body is an rkyv
+//! archive. The checksum and the kind are needed although rkyv validates archives, because its validation accepts most
+//! flipped bits and also accepts the archive of another type with the same layout.
 //!
-//! The frame itself has no version, because a changed frame would get another magic. The checksum is checked before
-//! kind and version, so that a flipped bit is reported as damage and never as a newer format.
+//! The frame itself has no version, because a changed frame would get another magic number. The checksum is checked
+//! before the kind and the version, so that a flipped bit is always reported as damage and never as a newer format.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -22,32 +23,32 @@ use rkyv::util::AlignedVec;
 use rkyv::{Archive, Deserialize, Serialize};
 
 const MAGIC: [u8; 4] = *b"SQSR";
-/// Length of the frame in front of the body.
+/// Length in bytes of the frame in front of the body.
 pub(crate) const HEADER_BYTES: usize = 16;
-/// Position of the checksum, which covers all other bytes.
+/// Position of the checksum in the record. The checksum covers all other bytes of the record.
 const CRC_AT: usize = 12;
 
-/// Kind of a record. The numbers are stored on disk, so no number is ever reused for another kind.
+/// Kind of a record. The number of each kind is stored on disk, so it is never reused for another kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u16)]
 pub enum Kind {
-    /// A command as its proposer encoded it. An entry holds one or more commands.
+    /// A command as its proposer encoded it. A log entry contains one or more of these records.
     Command = 1,
-    /// An entry of the log.
+    /// A log entry.
     Entry = 2,
-    /// The vote.
+    /// The newest leader or candidate that the member accepts.
     Vote = 3,
     /// The last entry known to be committed.
     Committed = 4,
     /// The last entry purged from the log.
     Purged = 5,
-    /// Reference to the current snapshot.
+    /// The manifest, which names the file of the current snapshot.
     Manifest = 6,
-    /// The state, and the entries that it covers.
+    /// A snapshot of the state.
     Snapshot = 7,
-    /// Owner of a data directory.
+    /// Identity of a data directory.
     Identity = 8,
-    /// Bounds of the acknowledged log, vote and snapshot.
+    /// The watermark, which states how far log, vote and snapshot are acknowledged.
     Watermark = 9,
 }
 
@@ -67,12 +68,12 @@ impl fmt::Display for Kind {
     }
 }
 
-/// Error of an unreadable record, with the expected kind and the fault. The code that read the bytes adds the place of
-/// the record.
+/// Error of a record that cannot be read, with the expected kind and the fault. The code that read the record's bytes
+/// adds the file or database where the record is stored.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{kind} record of {len} bytes: {fault}")]
 pub struct ReadError {
-    /// The expected kind.
+    /// Kind that the record should have.
     pub kind: Kind,
     /// Number of bytes found.
     pub len: usize,
@@ -80,39 +81,40 @@ pub struct ReadError {
     pub fault: Fault,
 }
 
-/// Fault of a record.
+/// Fault because of which a record cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
-    /// Shorter than the frame, or than the length in the frame.
+    /// The record is shorter than a frame, or shorter than the length in its frame.
     #[error("truncated, it should have {expected} bytes")]
     Truncated {
-        /// The length in the frame, or the frame's own length.
+        /// Minimum length that the record should have. It is the length stated in the frame, or the length of a frame
+        /// if the record is shorter than a frame.
         expected: usize,
     },
-    /// Longer than the length in the frame.
+    /// The record is longer than the length in its frame.
     #[error("has bytes after its end at {expected}")]
     Overlong {
-        /// The length in the frame.
+        /// Length that the record should have, from its frame.
         expected: usize,
     },
-    /// The first bytes are not the magic.
+    /// The first bytes are not the magic number.
     #[error("damaged at byte 0, this is no record of seqsvr")]
     NoMagic,
     /// The checksum does not match.
     #[error("damaged, its checksum is {found:#010x} and should be {stored:#010x}")]
     Checksum {
-        /// The checksum of the bytes.
+        /// Checksum computed from the bytes.
         found: u32,
-        /// The checksum in the frame.
+        /// Checksum in the frame.
         stored: u32,
     },
-    /// Another kind of record.
+    /// The record is of another kind than expected.
     #[error("is of kind {found}")]
     OtherKind {
-        /// The kind's number.
+        /// Number of the kind in the frame.
         found: u16,
     },
-    /// Written by a newer program.
+    /// A newer program wrote the record.
     #[error("has format version {found}, newer than {newest}, the newest this program reads")]
     NewerFormat {
         /// Version of the record.
@@ -120,7 +122,7 @@ pub enum Fault {
         /// Newest version that this program reads.
         newest: u16,
     },
-    /// Written by a program whose format is no longer read.
+    /// An older program wrote the record, in a format that this program no longer reads.
     #[error("has format version {found}, older than {oldest}, the oldest this program reads")]
     OlderFormat {
         /// Version of the record.
@@ -128,7 +130,7 @@ pub enum Fault {
         /// Oldest version that this program reads.
         oldest: u16,
     },
-    /// The checksum holds, but the body does not match its format, which is a fault of the program that wrote the
+    /// The checksum is correct, but the body does not match its format. This is a fault of the program that wrote the
     /// record.
     #[error("body is malformed, {what}")]
     Malformed {
@@ -137,17 +139,17 @@ pub enum Fault {
     },
 }
 
-/// An intact frame.
+/// Record whose frame is intact.
 pub(crate) struct Opened<'a> {
     pub(crate) version: u16,
     body: &'a [u8],
     kind: Kind,
 }
 
-/// Encodes `value` and puts the frame around it.
+/// Encodes `value` as an rkyv archive and puts the frame around it.
 ///
 /// # Panics
-/// When the body is 4 GiB or larger. Every record is limited to a far smaller size.
+/// When the body has 4 GiB or more. Every record is limited to a far smaller length.
 pub(crate) fn seal<T>(kind: Kind, version: u16, value: &T) -> Vec<u8>
 where
     T: for<'a> Serialize<HighSerializer<AlignedVec, ArenaHandle<'a>, rancor::Error>>,
@@ -156,7 +158,7 @@ where
     seal_body(kind, version, &body)
 }
 
-/// Puts the frame around an encoded body.
+/// Returns a record with the given kind and version, in which the frame precedes `body`.
 pub(crate) fn seal_body(kind: Kind, version: u16, body: &[u8]) -> Vec<u8> {
     let length = u32::try_from(body.len()).expect("records are far below 4 GiB");
     let mut record = Vec::with_capacity(HEADER_BYTES + body.len());
@@ -171,7 +173,7 @@ pub(crate) fn seal_body(kind: Kind, version: u16, body: &[u8]) -> Vec<u8> {
     record
 }
 
-/// Checks the frame.
+/// Checks the frame of a record and that the record has the kind `kind`.
 pub(crate) fn open(kind: Kind, record: &[u8]) -> Result<Opened<'_>, ReadError> {
     let fail = |fault| Err(ReadError { kind, len: record.len(), fault });
     if record.len() < HEADER_BYTES {
@@ -206,30 +208,30 @@ pub(crate) fn record_len(prefix: &[u8]) -> Option<usize> {
 }
 
 impl Opened<'_> {
-    /// Validates and decodes the body.
+    /// Validates the body as an rkyv archive of `T` and decodes it.
     pub(crate) fn decode<T>(&self) -> Result<T, ReadError>
     where
         T: Archive,
         T::Archived:
             for<'a> CheckBytes<HighValidator<'a, rancor::Error>> + Deserialize<T, HighDeserializer<rancor::Error>>,
     {
-        // Bytes from a file or a socket lie at any address; an archive needs an aligned address.
+        // The body may be at any address, but rkyv needs an aligned address.
         let mut aligned = AlignedVec::<16>::with_capacity(self.body.len());
         aligned.extend_from_slice(self.body);
         rkyv::from_bytes::<T, rancor::Error>(&aligned).map_err(|error| self.malformed(error.to_string()))
     }
 
-    /// Returns the error of a body that contradicts its format.
+    /// Returns the error of a body that does not match its format.
     pub(crate) fn malformed(&self, what: impl Into<String>) -> ReadError {
         self.fail(Fault::Malformed { what: what.into() })
     }
 
-    /// Returns the body, in the state machine's own encoding.
+    /// Returns the body as bytes, for a body in the state machine's encoding.
     pub(crate) fn body(&self) -> &[u8] {
         self.body
     }
 
-    /// Refuses a version outside the readable range.
+    /// Returns an error if the version of the record is not in `read`.
     pub(crate) fn check_version(&self, read: RangeInclusive<u16>) -> Result<(), ReadError> {
         let (found, oldest, newest) = (self.version, *read.start(), *read.end());
         match found {

@@ -1,7 +1,8 @@
 //! Format 4: the records of the log.
 //!
-//! Archived types and their conversions. **Never edit a type of this module once it is released**, because the order of
-//! its fields is the format. `encoding/tests` holds the bytes of this format.
+//! This module contains the types that are archived and their conversions. **Never edit a type of this module once it
+//! is released**, because the order of its fields defines the format. The tests in `encoding/tests` contain encoded
+//! records of this format.
 
 mod files;
 mod log;
@@ -12,5 +13,5 @@ pub(crate) use log::{Entry, LogId, StoredMembership, Vote};
 /// Number of this format.
 pub(crate) const VERSION: u16 = 4;
 
-/// Description of a decoded record that contradicts the format although its bytes are intact.
+/// Description of the fault of a decoded record that does not match the format although its bytes are intact.
 type Malformed = &'static str;

@@ -1,9 +1,10 @@
-//! Detection whether this member reaches a majority. A leader uses the acknowledgements of the voters, and a follower
-//! uses the messages of its leader.
+//! Detection of whether this member is connected to a majority of the voters. A leader uses the acknowledgements of the
+//! voters for this, and a follower uses the messages of its leader.
 //!
 //! The Raft library does not report the loss of a majority. A leader without a majority still reports that it leads,
-//! and a follower that no longer reaches its leader still names that leader. The status in this module serves only
-//! probes, operators and logs. Commits and calls of AllocSvrs do not depend on it.
+//! and a follower that no longer reaches its leader still reports that leader. The status in this module is only for
+//! probes, operators, logs and the refusal of requests that could not be committed. The correctness of commits does not
+//! depend on it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -23,42 +24,44 @@ use crate::types::TypeConfig;
 
 type Instant = openraft::type_config::alias::InstantOf<TypeConfig>;
 
-/// Number of checks per election timeout, so that a change is noticed soon.
+/// Number of checks in one election timeout. It is large enough for a change of the status to be noticed soon.
 const CHECKS_PER_ELECTION: u32 = 4;
 
-/// Status of one member's majority.
+/// State of one member's connection to a majority of the voters. A leader is connected directly, and a follower through
+/// its leader.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum QuorumStatus {
-    /// The member leads, and a majority of the voters acknowledged its leadership within the last election timeout.
+    /// The member leads, and a majority of the voters has acknowledged its leadership within the last election timeout.
     Leads,
-    /// The member has led for less than an election timeout, and no majority has acknowledged its leadership yet.
+    /// The member began to lead less than an election timeout ago, and no majority has acknowledged its leadership yet.
     Begins,
-    /// The member leads, and no majority acknowledged its leadership within the last election timeout.
+    /// The member leads, but no majority has acknowledged its leadership within the last election timeout.
     NoMajority {
         /// Number of voters.
         voters: usize,
-        /// Voters that acknowledged recently, this member included.
+        /// Number of voters that acknowledged within the last election timeout, including this member.
         live: usize,
-        /// Time since a majority last acknowledged.
+        /// Time since a majority last acknowledged the member's leadership.
         lost: Duration,
     },
-    /// The member received a message of its leader within the last election timeout.
+    /// The member is a follower and has received a message of its leader within the last election timeout.
     Follows,
-    /// The member knows no leader, or received no message of its leader within the last election timeout.
+    /// The member knows no leader, or has received no message of its leader within the last election timeout.
     Leaderless {
-        /// Time since the last message of a leader; `None` if no such message has arrived since the start.
+        /// Time since the last message of a leader; `None` if no leader has sent a message since the member started.
         lost: Option<Duration>,
     },
 }
 
 impl QuorumStatus {
-    /// Returns whether this member leads a majority, or follows a leader whose messages arrive.
+    /// Returns whether this member leads with a majority, or follows a leader whose messages arrive.
     #[must_use]
     pub fn has_quorum(&self) -> bool {
         matches!(self, QuorumStatus::Leads | QuorumStatus::Follows)
     }
 
-    /// Returns how long the majority has been lost; zero if a majority responds now, or if none has ever responded.
+    /// Returns the time for which the member has had no majority. The time is zero if it has a majority now, or if it
+    /// never had a majority or a leader since its start.
     #[must_use]
     pub fn lost(&self) -> Duration {
         match self {
@@ -88,27 +91,27 @@ impl fmt::Display for QuorumStatus {
     }
 }
 
-/// Observer of one member's Raft. Clones observe the same member.
+/// Observer of one member's connection to a majority. Clones observe the same member.
 #[derive(Clone)]
 pub(crate) struct Quorum {
     raft: Raft,
     set: Arc<str>,
     node: Arc<str>,
-    /// The longest election timeout. If no majority acknowledges a leader for this long, the other voters may have
+    /// Longest election timeout. If no majority has acknowledged a leader for this time, the other voters may have
     /// elected another leader.
     within: Duration,
-    /// Results of the last check that are not in the library's metrics.
+    /// Results of the last check in [`Quorum::watch`], which are not in the Raft library's metrics.
     noted: Arc<Mutex<Noted>>,
     round_trips: Arc<RoundTrips>,
-    /// The longest round trip that the timeouts allow.
+    /// Longest round trip between two members with which the configured timeouts work.
     max_round_trip: Duration,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Noted {
-    /// Time of the last message of its leader.
+    /// Time at which the last message of the member's leader arrived.
     received: Option<Instant>,
-    /// Term that the member leads, and since when.
+    /// Term in which the member leads, and the time at which it began to lead; `None` if it does not lead.
     leads: Option<(u64, Instant)>,
 }
 
@@ -130,19 +133,19 @@ impl Quorum {
         status_of(&metrics, *self.noted.lock(), self.within)
     }
 
-    /// Returns the term that the member leads, to its knowledge.
+    /// Returns the term in which the member leads, as far as it knows, or `None` if it does not lead.
     pub(crate) fn leads(&self) -> Option<u64> {
         let metrics = self.raft.metrics();
         let metrics = metrics.borrow_watched();
         (metrics.current_leader == Some(metrics.id)).then_some(metrics.current_term)
     }
 
-    /// Returns the names of set and member for metrics and logs.
+    /// Returns the name of the set and the name of the member, for metrics and logs.
     pub(crate) fn names(&self) -> (&str, &str) {
         (&self.set, &self.node)
     }
 
-    /// Returns the last round trip to a member that this member measured as leader.
+    /// Returns the last round trip to the member `id` that this member measured while it led.
     pub(crate) fn round_trip(&self, id: u64) -> Option<Duration> {
         self.round_trips.get(id)
     }
@@ -151,8 +154,8 @@ impl Quorum {
         self.max_round_trip
     }
 
-    /// Returns the members that acknowledged this leader within the time `within`, and the leader itself. Returns no
-    /// members on a follower.
+    /// Returns the ids of this leader and of the members that acknowledged it within the time `within`. If this member
+    /// is a follower, the result is empty.
     pub(crate) fn live(metrics: &RaftMetrics<TypeConfig>, within: Duration) -> BTreeSet<u64> {
         let Some(acknowledged) = &metrics.heartbeat else { return BTreeSet::new() };
         let lately = |at: Option<Instant>| at.is_some_and(|at| at.elapsed() <= within);
@@ -164,11 +167,12 @@ impl Quorum {
         self.within
     }
 
-    /// Updates the inputs of [`Quorum::status`], and logs changes, until the future is dropped.
+    /// Updates the values from which [`Quorum::status`] computes the status, and logs changes of the status. Runs until
+    /// the future is dropped.
     pub(crate) async fn watch(self) {
         let mut metrics = self.raft.server_metrics();
         let mut log = Log::new(&self);
-        // In the metrics, the vote that was loaded at the start has a time too, although no message arrived at that
+        // The vote that was loaded at the start also has a time in the metrics, although no message arrived at that
         // time.
         let mut loaded = None;
         let mut first = true;
@@ -226,16 +230,17 @@ fn status_of(metrics: &RaftMetrics<TypeConfig>, noted: Noted, within: Duration) 
     }
 }
 
-/// The last logged values, so that only changes are logged.
+/// Values that were last logged, so that only changes are logged.
 struct Log {
     set: Arc<str>,
     node: Arc<str>,
     leader: Option<u64>,
     quorum: bool,
-    /// Members that do not respond to this leader. Each has the start of its silence and the repeats of its log line.
+    /// Members that do not respond to this leader. For each, the map has the time at which its silence was first
+    /// noticed, and the counter that limits how often its log line is repeated.
     silent: BTreeMap<u64, (Instant, Repeats)>,
-    /// Start of this member's leadership. Silent members are logged only after a while, because they need time to
-    /// respond to a new leader.
+    /// Time at which this member began to lead. Members that do not respond are logged only two election timeouts
+    /// later, because they need time to respond to a new leader.
     leads_since: Option<Instant>,
     slow: BTreeMap<u64, Repeats>,
 }
@@ -256,7 +261,7 @@ impl Log {
 
     fn note(&mut self, quorum: &Quorum, metrics: &RaftMetrics<TypeConfig>) {
         let (set, node) = (&*self.set, &*self.node);
-        // A member that was started knows its last leader, which may be gone.
+        // A member that has just started knows the leader from before its start, which may have stopped since.
         let received = quorum.noted.lock().received.is_some();
         let leader = metrics.current_leader.filter(|leader| received || *leader == metrics.id);
         let term = metrics.current_term;
@@ -283,10 +288,10 @@ impl Log {
         self.note_members(quorum, metrics);
     }
 
-    /// Logs each member that stops responding to this leader or responds again. Repeats the log line each minute while
-    /// the member is silent.
+    /// Logs each member that stops responding to this leader, and each such member that responds again. While a member
+    /// does not respond, repeats its log line each minute.
     fn note_members(&mut self, quorum: &Quorum, metrics: &RaftMetrics<TypeConfig>) {
-        // Twice the election time, which the membership commands use as well.
+        // Twice the election timeout; the commands that change members use the same time.
         let within = quorum.within * 2;
         if self.leads_since.is_none_or(|since| since.elapsed() < within) {
             if self.leads_since.is_none() {

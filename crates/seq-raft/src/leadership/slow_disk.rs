@@ -1,14 +1,15 @@
 //! Transfer of leadership away from a leader whose disk does not respond.
 //!
 //! Without this transfer, no member would depose such a leader, because the followers' disks suffice for commits and
-//! heartbeats need no disk. But the writes queued for the leader's disk take up memory, the leader grants no vote, and
-//! the loss of one more disk would stop all commits. A follower's hanging disk needs no action, because the other
-//! members do not wait for that disk.
+//! heartbeats need no disk. But the writes that wait for the leader's disk take up memory, the leader grants no vote,
+//! and the loss of one more disk would stop all commits. If the disk of a follower does not respond, nothing needs to
+//! be done, because the other members do not wait for that disk.
 //!
-//! The old leader's Raft library must save the next leader's vote. While it waits for the disk to do so, it still
-//! reports that this member leads. So this module redirects the proposals.
+//! When another member stands for election, the old leader's Raft library must save its vote for that member. As long
+//! as the library waits for the disk to do so, it still reports that the old leader leads. So this module makes the old
+//! leader refuse proposals and name the new leader.
 //!
-//! The process is not stopped, because a disk that recovers finds all pending writes in its queue, in order.
+//! The process is not stopped, because a disk that recovers completes all waiting writes in their order.
 
 use std::time::Duration;
 
@@ -18,17 +19,18 @@ use super::transfer::{STEP_DOWN_TIMEOUT, transfer_leader, transfer_target};
 use crate::propose::Proposer;
 use crate::storage::{Raft, Stall};
 
-/// Maximum time in which one batch becomes durable. A working disk needs far less under any load, and proposals should
-/// not have to wait longer than this for another leader.
+/// Time after which a disk that has not completed a write counts as not responding. A working disk needs far less time
+/// under any load, and proposals should not wait longer than this time before another member leads.
 const STALL_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Interval of the checks.
+/// Interval at which the disk is checked.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Pause before a transfer of leadership is retried if no other member has become leader.
+/// Pause before a transfer of leadership is retried because no other member has become leader.
 const TRANSFER_RETRY: Duration = Duration::from_secs(2);
 
-/// Watches the disk of a member, without end.
+/// Watches the disk of this member. If the disk does not respond and this member leads, transfers leadership and
+/// redirects proposals until the disk responds again. Runs until the future is dropped.
 pub(crate) async fn watch(raft: Raft, stall: Stall, proposer: Proposer) {
     let mut transferred: Option<Instant> = None;
     let mut hung_since: Option<Instant> = None;

@@ -1,6 +1,7 @@
-//! Transfer of leadership to a chosen member, which avoids an election timeout without a leader.
+//! Transfer of leadership to a chosen member. Without a transfer, a group whose leader stops has no leader for an
+//! election timeout.
 //!
-//! Once the transfer is requested, the leader accepts no more writes. The chosen member waits until it has the whole
+//! From the request of a transfer on, the leader accepts no more writes. The chosen member waits until it has the whole
 //! log and then stands for election at once.
 
 use std::time::Duration;
@@ -9,15 +10,15 @@ use openraft::async_runtime::WatchReceiver;
 
 use crate::storage::Raft;
 
-/// How long a stopping leader waits until another member takes over.
+/// Maximum time that a stopping leader waits until another member leads.
 pub(crate) const STEP_DOWN_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Transfers leadership to the member `to`, and waits until this member sees that another member leads. Returns the new
-/// leader, or `None` if no other member leads within `timeout`.
+/// Transfers leadership to the member `to`, and waits until this member learns that another member leads. Returns the
+/// id of the new leader, or `None` if this member learns of no other leader within `timeout`.
 pub(crate) async fn transfer_leader(raft: &Raft, to: u64, timeout: Duration) -> Option<u64> {
     let mut metrics = raft.metrics();
     let me = metrics.borrow_watched().id;
-    // The only error is that the Raft library has stopped, and then this member does not lead.
+    // The only possible error is that the Raft library has stopped. This member then does not lead.
     raft.trigger().transfer_leader(to).await.ok()?;
     let taken_over = async {
         loop {
@@ -31,7 +32,7 @@ pub(crate) async fn transfer_leader(raft: &Raft, to: u64, timeout: Duration) -> 
     tokio::time::timeout(timeout, taken_over).await.ok().flatten()
 }
 
-/// Transfers leadership to the follower with the longest log, if this member leads.
+/// Transfers leadership to the voter with the longest log among the other voters, if this member leads.
 pub(crate) async fn step_down(raft: &Raft) {
     let Some(target) = transfer_target(raft) else { return };
     if transfer_leader(raft, target, STEP_DOWN_TIMEOUT).await.is_none() {
@@ -39,10 +40,10 @@ pub(crate) async fn step_down(raft: &Raft) {
     }
 }
 
-/// Returns the other voter with the longest log, if this member leads.
+/// Returns the voter with the longest log among the other voters, if this member leads.
 pub(crate) fn transfer_target(raft: &Raft) -> Option<u64> {
-    // Checked before the metrics are borrowed, because `is_leader` borrows the metrics too, and two borrows by one
-    // thread deadlock if a writer waits between them.
+    // This check comes before the metrics are borrowed, because `is_leader` borrows the metrics too, and two borrows by
+    // one thread deadlock if a writer waits between them.
     if !raft.is_leader() {
         return None;
     }

@@ -1,10 +1,10 @@
-//! Membership changes, made by the leader.
+//! Changes of the group's list of members, which the leader makes.
 //!
-//! Each step may be repeated and leaves the group operational. Adding a learner takes one entry, and a change of voters
-//! takes two entries. If the leader is lost between these two entries, the next leader writes the second entry in
-//! [`MemberChanges::complete_joint_changes`]. The leader makes one change at a time. It refuses a change if the list of
-//! members is not the list on which the change was planned, or if the preconditions of the plan no longer hold
-//! (`preconditions`).
+//! Each step of a change may be repeated, and the group can commit entries after each step. Adding a learner takes one
+//! log entry, and a change of voters takes two. If the leader fails between these two entries, the next leader writes
+//! the second entry in [`MemberChanges::complete_joint_changes`]. The leader makes one change at a time. It refuses a
+//! change if the current list of members is not the list for which the change was planned, or if other preconditions of
+//! the plan no longer hold (see [`preconditions`](super::preconditions)).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -29,25 +29,27 @@ use crate::storage::{Raft, Replica};
 use crate::transport::formats::Formats;
 use crate::types::{LogId, Member, StoredMembership};
 
-/// Timeout of a transfer of leadership. It includes the time in which the next leader receives the end of the log.
+/// Timeout of a transfer of leadership. It includes the time in which the next leader receives the last entries of the
+/// log.
 const TRANSFER_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Time within which a store must respond before it is added as a member, because the store may have just been started.
+/// Maximum time to wait for the first response of a store that is to be added as a member, because the store may have
+/// just been started.
 const START_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Pause before an unfinished change is retried.
+/// Pause before the completion of an unfinished change, or the probe of a new member, is retried.
 const RETRY: Duration = Duration::from_millis(200);
 
-/// Time without a response to the leader after which a member no longer counts as live, as a multiple of the longest
-/// election timeout.
+/// Time after which a member that has not responded to the leader no longer counts as live, as a multiple of the
+/// longest election timeout.
 const SILENT_ELECTIONS: u32 = 2;
 
-/// Interval at which a leader checks whether a silent member has responded; about a heartbeat.
+/// Interval at which a leader checks whether a member that did not respond has responded since; about a heartbeat.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 type Changes = ChangeMembers<u64, Member>;
 
-/// Makes membership changes. All clones together make one change at a time.
+/// Maker of changes of the list of members. All clones together make one change at a time.
 #[derive(Clone)]
 pub(crate) struct MemberChanges {
     pub(super) raft: Raft,
@@ -55,31 +57,32 @@ pub(crate) struct MemberChanges {
     pub(super) proposer: Proposer,
     prober: Prober,
     pub(super) formats: Formats,
-    /// Timeout of the commit of one entry.
+    /// Maximum time that a change waits until one log entry is committed.
     pub(super) commit_timeout: Duration,
-    /// Time without a response after which a member is not live.
+    /// Time after which a member that has not responded to the leader no longer counts as live.
     live_within: Duration,
-    /// Held while any operator's change is compared and made, even if the change does not concern members.
+    /// Lock that is held while an operator's plan is compared with the state and the operator's change is made, even if
+    /// the change does not concern members.
     pub(super) one: Arc<Mutex<()>>,
 }
 
-/// The members as the leader observes them.
+/// The group's members and their progress, as the leader observes them.
 pub(crate) struct Observed {
     pub(crate) group: Group,
     pub(crate) list: Arc<StoredMembership>,
-    /// The term that this leader leads.
+    /// Term in which this leader leads.
     pub(crate) term: u64,
     pub(crate) last_log_index: u64,
-    /// For each member, the number of entries in the leader's log that the member is not known to have.
+    /// For each member, the number of entries in the leader's log that the member lacks, as far as the leader knows.
     pub(crate) lags: BTreeMap<u64, u64>,
 }
 
-/// The voters after a change.
+/// Result of a change of the voters.
 pub(crate) struct ChangedVoters {
     pub(crate) voters: BTreeSet<u64>,
-    /// Whether the request changed the voters.
+    /// Whether this request changed the members.
     pub(crate) changed: bool,
-    /// Fingerprint of the plan before the change.
+    /// Fingerprint of the preconditions of the request's plan, computed before the change.
     pub(crate) fingerprint: PlanFingerprint,
 }
 
@@ -96,13 +99,13 @@ impl MemberChanges {
         MemberChanges { raft, replica, proposer, prober, formats, commit_timeout, live_within, one: Arc::default() }
     }
 
-    /// Returns the address at which this member dials another member. Prefers the address in this member's set file to
-    /// the address in the list of members.
+    /// Returns the address at which this member connects to the member `id`. The address in this member's set file
+    /// takes precedence over the address in `member`.
     pub(crate) fn addr(&self, id: u64, member: &Member) -> String {
         self.proposer.addr(id, Some(member)).unwrap_or_default()
     }
 
-    /// Returns the members as the leader observes them now.
+    /// Returns the group's members as this member, which must be the leader, observes them now.
     ///
     /// # Errors
     /// When this member does not lead.
@@ -140,8 +143,9 @@ impl MemberChanges {
         Ok(observed)
     }
 
-    /// Adds members without a vote. Returns the ids of the new members, and the fingerprint of the plan before the
-    /// change.
+    /// Adds the members in `wanted` that are not in the list yet, without a vote. With `dry_run`, only checks whether
+    /// this is possible. Returns the ids of the new members, and the fingerprint of the preconditions of the request's
+    /// plan, computed before the change.
     pub(crate) async fn add(
         &self,
         wanted: BTreeMap<u64, Member>,
@@ -160,7 +164,8 @@ impl MemberChanges {
         if !new.is_empty() {
             required.check(plan)?;
         }
-        // The list names the data directory of each member, because only the directory identifies the member.
+        // The list contains the fingerprint of each member's data directory, because only the directory identifies the
+        // member.
         for (id, member) in &mut new {
             member.fingerprint = self.directory(*id, &member.raft_addr).await?;
         }
@@ -174,18 +179,18 @@ impl MemberChanges {
         Ok((ids, plan))
     }
 
-    /// Claims an id for a member, unless the id is claimed already. A claimed id belongs permanently to one data
-    /// directory.
+    /// Claims `id` for a member in the replicated state, unless the id is already claimed. A claimed id belongs
+    /// permanently to one data directory.
     async fn claim(&self, id: u64) -> Result<(), ProposeError> {
         if self.replica.read_members(|_, ids| ids.binary_search(&id).is_ok()) {
             return Ok(());
         }
-        // The output is dropped, because it does not matter whether this proposal or another proposal claimed the id.
+        // The output is dropped, because it does not matter whether this proposal or an earlier one claimed the id.
         self.proposer.propose_anew(|| self.replica.claim_member_id(id)).await.map(drop)
     }
 
-    /// Returns the fingerprint of the data directory of a store that will become a member. Waits for a while if the
-    /// store does not respond, because it may be starting.
+    /// Returns the fingerprint of the data directory of the store that is to become the member `id`. If the store does
+    /// not respond, retries for [`START_TIMEOUT`], because the store may be starting.
     async fn directory(&self, id: u64, addr: &str) -> Result<Fingerprint, ChangeError> {
         let deadline = tokio::time::Instant::now() + START_TIMEOUT;
         loop {
@@ -200,8 +205,9 @@ impl MemberChanges {
         }
     }
 
-    /// Changes the voters if the current plan of the request has the required fingerprint. If the voters are already as
-    /// requested, the call succeeds with any fingerprint, so that a request can be repeated after its change was made.
+    /// Changes the voters if the plan of the request, made from the current state, has the fingerprint that the request
+    /// requires. If the voters are already as requested, the call succeeds with any fingerprint, so that a request can
+    /// be repeated after its change was made.
     pub(crate) async fn change(&self, request: &MembershipRequest) -> Result<ChangedVoters, ChangeError> {
         if request.dry_run {
             let (observed, plan) = self.checked(|group| group.plan(request)).await?;
@@ -227,7 +233,7 @@ impl MemberChanges {
                 Err(self.proposer.not_leader().into())
             }
             Plan::Change { promote, demote, drop, voters } => {
-                // An id is claimed before its member leaves, however it became a member.
+                // An id is claimed before its member leaves the group, no matter how the member was added.
                 for id in demote.iter().chain(&drop).chain(&promote) {
                     self.claim(*id).await?;
                 }
@@ -247,8 +253,9 @@ impl MemberChanges {
         }
     }
 
-    /// Transfers leadership to the voter `to`. Returns the id of the leader, and the fingerprint of the plan before the
-    /// change.
+    /// Transfers leadership to the voter `to`. With `dry_run`, only checks whether this is possible. Returns the id of
+    /// the leader after the call, and the fingerprint of the preconditions of the request's plan, computed before the
+    /// transfer.
     pub(crate) async fn transfer_to(
         &self,
         to: u64,
@@ -270,8 +277,9 @@ impl MemberChanges {
         }
     }
 
-    /// Transfers leadership to the other voter with the longest log, and returns that voter's id. Returns the id even
-    /// if this member does not see in time that the voter leads, because messages of other members may not arrive.
+    /// Transfers leadership to the voter with the longest log among the other voters, and returns that voter's id. Also
+    /// returns the id if the transfer was sent but this member has not yet received a message of the new leader,
+    /// because such messages may be lost.
     pub(crate) async fn transfer_to_any(&self) -> Result<u64, ChangeError> {
         let _one = self.begin()?;
         let observed = self.observe()?;
@@ -280,8 +288,8 @@ impl MemberChanges {
         Ok(to)
     }
 
-    /// While this member leads, completes each change whose earlier leader was lost between the change's two entries.
-    /// Runs until the future is dropped.
+    /// Completes, while this member leads, each change of voters of which an earlier leader wrote only the first of the
+    /// two entries. Runs until the future is dropped.
     pub(crate) async fn complete_joint_changes(self) {
         let mut metrics = self.raft.server_metrics();
         loop {
@@ -299,9 +307,10 @@ impl MemberChanges {
         }
     }
 
-    /// Calls `check` with the group as the leader observes it. If `check` refuses because a member is silent, repeats
-    /// it for as long as a silent member counts as live, because a new leader may not have a response of every member
-    /// yet.
+    /// Calls `check` with the group as the leader observes it, and returns the result. If `check` refuses because a
+    /// member does not respond, calls it again with the newest observation until the time has passed after which a
+    /// member that does not respond no longer counts as live. A new leader may not have received a response from every
+    /// member yet.
     pub(super) async fn checked<T>(
         &self,
         check: impl Fn(&Group) -> Result<T, Refusal>,
@@ -322,9 +331,9 @@ impl MemberChanges {
         self.one.try_lock().map_err(|_| ChangeError::InProgress)
     }
 
-    /// Completes an unfinished change, and waits until the newest list of members is committed, applied here, and not
-    /// joint. Also waits until an entry of the leader's own term is applied, because the Raft library refuses a change
-    /// before then.
+    /// Completes an unfinished change of voters, and waits until the newest list of members is committed, applied here,
+    /// and not joint. Also waits until this member has applied an entry of its own term, because the Raft library
+    /// refuses changes until then.
     pub(super) async fn settled(&self) -> Result<Observed, ChangeError> {
         let mut metrics = self.raft.metrics();
         let settling = async {
@@ -336,7 +345,7 @@ impl MemberChanges {
                     if observed.list.membership().get_joint_config().len() == 1 {
                         return Ok(observed);
                     }
-                    // An empty change replaces the joint list by its second set.
+                    // A change without ids replaces a joint list by the second of its two sets of voters.
                     self.write(ChangeMembers::AddVoterIds(BTreeSet::new()), &observed.list).await?;
                     continue;
                 }
@@ -349,11 +358,11 @@ impl MemberChanges {
         tokio::time::timeout(self.commit_timeout, settling).await.map_err(late)?
     }
 
-    /// Writes one change, if the newest list of members is `from`.
+    /// Writes one change to the log, if the newest list of members is still `from`.
     async fn write(&self, changes: Changes, from: &StoredMembership) -> Result<(), ChangeError> {
         let last_membership_log_id: Option<LogId> = *from.log_id();
         let conditions = [Precondition::LastMembershipLogId { last_membership_log_id }];
-        // A removed member does not become a learner, because its id is used up.
+        // A removed voter does not become a learner, because its id must not be used any more.
         let written = self.raft.change_membership_if(changes, false, conditions);
         let late = |_| ProposeError::TimedOut { after: self.commit_timeout };
         match tokio::time::timeout(self.commit_timeout, written).await.map_err(late)? {
@@ -367,7 +376,8 @@ impl MemberChanges {
     }
 }
 
-/// Returns the members in `wanted` that are not in the list yet.
+/// Returns the members in `wanted` that are not in the group's list yet. Refuses ids, names and addresses that another
+/// member has or had.
 fn new_members(observed: &Observed, wanted: BTreeMap<u64, Member>) -> Result<BTreeMap<u64, Member>, Refusal> {
     let membership = observed.list.membership();
     let mut new = BTreeMap::new();
@@ -389,7 +399,7 @@ fn new_members(observed: &Observed, wanted: BTreeMap<u64, Member>) -> Result<BTr
     Ok(new)
 }
 
-/// Reason why a change was not made, or not completed.
+/// Reason why a change was not made or was not completed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ChangeError {
     #[error(transparent)]

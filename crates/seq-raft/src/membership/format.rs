@@ -1,11 +1,12 @@
-//! Raise of the group's format. The leader raises it once every member has reported that it reads the new format.
+//! Raise of the group's format, in which commands and states are encoded. The leader raises the format once every
+//! member has reported that it can read the new format.
 //!
-//! Until the raise, commands and states are written in a format that the former release reads, so that the members can
-//! return to that release one by one.
+//! Until the raise, commands and states are written in a format that the previous release can read, so that each member
+//! can return to that release.
 //!
-//! **Invariant:** the leader raises the format only after each member has reported, since the raise was requested, that
-//! it reads the new format. A member that returns to an older release after its report refuses the raise in its log,
-//! and stops with an error that names the format. It loses no data.
+//! **Invariant:** the leader raises the format only after each member has reported that it can read the new format, and
+//! only reports that arrived after the raise was requested count. A member that returns to an older release after its
+//! report refuses the raise in its log, and stops with an error that names the format. It loses no data.
 
 use std::time::Duration;
 
@@ -16,19 +17,19 @@ use tokio::time::Instant;
 use super::changes::{ChangeError, MemberChanges};
 use crate::encoding;
 
-/// Pause between two attempts of a leader to raise the format without an operator's request.
+/// Pause between two attempts of a leader to raise the format by itself, without an operator's request.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// No dry run and no required plan, which are the arguments of a raise without an operator's request.
+/// Arguments of a raise that no operator requested: no dry run, and no required plan.
 pub(crate) const REQUIRES_NO_PLAN: (bool, PlanFingerprint) = (false, PlanFingerprint::NONE);
 
-/// A raise of the group's format.
+/// Result of a raise of the group's format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FormatRaise {
-    /// The previous format.
+    /// Format of the group before the raise.
     pub from: u16,
-    /// The group's new format, which is the newest format of the leader's program. Equal to `from` if the group already
-    /// had this format.
+    /// Format of the group after the raise, which is the newest format of the leader's program. It equals `from` if the
+    /// group already had this format.
     pub to: u16,
 }
 
@@ -43,7 +44,8 @@ impl MemberChanges {
         self.formats.mine
     }
 
-    /// Returns the newest format that a member reads, as last reported by that member; 0 if unknown.
+    /// Returns the newest format that the member `id` can read, according to its last report; 0 if it has sent no
+    /// report.
     pub(crate) fn newest_format(&self, id: u64) -> u16 {
         if id == *self.raft.node_id() {
             return self.formats.mine;
@@ -51,8 +53,9 @@ impl MemberChanges {
         self.formats.reported.newest(id).map_or(0, |reported| self.replica.newest_of(reported))
     }
 
-    /// Raises the group's format to the newest format that this leader's program reads. With `dry_run`, only checks
-    /// whether the raise is possible. Also returns the fingerprint of the plan before the change.
+    /// Raises the group's format to the newest format that this leader's program can read. With `dry_run`, only checks
+    /// whether the raise is possible. Also returns the fingerprint of the preconditions of the request's plan, computed
+    /// before the raise.
     pub(crate) async fn raise_format(
         &self,
         (dry_run, required): (bool, PlanFingerprint),
@@ -79,7 +82,7 @@ impl MemberChanges {
     }
 }
 
-/// While this member leads, raises the group's format as soon as every member can read the newest format of this
+/// Raises, while this member leads, the group's format as soon as every member can read the newest format of this
 /// member's program. Runs until the future is dropped.
 pub(crate) async fn raise_when_read(changes: MemberChanges) {
     let mut metrics = changes.raft.server_metrics();

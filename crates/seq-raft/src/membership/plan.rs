@@ -1,7 +1,9 @@
-//! Plans of membership changes. A plan is made from an operator's request and the group as the leader observes it.
+//! Plans of changes of the group's members. A plan is computed from an operator's request and from the group as the
+//! leader observes it.
 //!
-//! **Invariant:** after every planned change a majority of the voters responds, and a member receives a vote only if it
-//! has nearly the whole log. So a change that has begun can be completed, and writes continue in the meantime.
+//! **Invariant:** after every planned change a majority of the voters responds to the leader, and a member gets a vote
+//! only if it has nearly the whole log. So a change that has begun can be completed, and the group accepts writes
+//! during the change.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,69 +14,70 @@ use tonic::Status;
 
 use crate::leadership::quorum::QuorumStatus;
 
-/// Maximum number of log entries that a new voter may lack. At a high rate of writes, this many entries take half a
-/// second. The log keeps more entries than this behind a snapshot, so the new voter receives the missing entries from
-/// the log.
+/// Maximum number of entries of the leader's log that a member may lack when it becomes a voter. At a high rate of
+/// writes, this many entries arrive within half a second. After a snapshot, the log keeps more entries than this, so
+/// the new voter gets the missing entries from the log and needs no snapshot.
 pub(crate) const MAX_LAG: u64 = 4_000;
 
-/// Maximum number of voters of a store. With more than five voters, a write would wait for more disks without being
-/// safer in practice.
+/// Maximum number of voters of a store. With more than five voters, each write would wait for more disks, and the store
+/// would not be safer in practice.
 pub(crate) const MAX_VOTERS: usize = *limits::STORE_COUNTS.last().expect("there are sizes");
 
 type Ids = BTreeSet<u64>;
 
-/// A group as its leader observes it.
+/// Members of a group, as its leader observes them. All values are Raft ids.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Group {
     pub(crate) leader: u64,
     pub(crate) voters: Ids,
     pub(crate) learners: Ids,
-    /// Members that responded recently, the leader included.
+    /// Members that have recently responded to the leader, including the leader itself.
     pub(crate) live: Ids,
-    /// Live members that lack at most [`MAX_LAG`] entries.
+    /// Live members that lack at most [`MAX_LAG`] entries of the leader's log.
     pub(crate) caught_up: Ids,
-    /// All ids that members have or ever had, as far as the state records them.
+    /// All ids of present and former members, as far as the replicated state contains them.
     pub(crate) used: Ids,
 }
 
-/// A change that an operator requests.
+/// Change of the voters that an operator requests.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct MembershipRequest {
     pub(crate) add: Ids,
     pub(crate) remove: Ids,
     pub(crate) allow_even: bool,
-    /// Whether to make no change. The plan then assumes that the members to add are present, are live, and have the
-    /// whole log.
+    /// Whether only to plan the change and not to make it. The plan then assumes that the members to add are already
+    /// present, respond, and have the whole log.
     pub(crate) dry_run: bool,
-    /// Fingerprint of the plan that the change requires.
+    /// Fingerprint of the plan that the operator has seen. The leader makes the change only if its own plan has the
+    /// same fingerprint.
     pub(crate) required: Fingerprint,
 }
 
-/// Steps of a change.
+/// Result of planning a change of the voters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Plan {
-    /// The members are already as requested.
+    /// The members are already as requested, so nothing needs to be done.
     Nothing,
-    /// The leader will be removed, so another member must lead first.
+    /// The request removes the leader, so leadership must be transferred first.
     TransferLeader {
-        /// The next leader.
+        /// Raft id of the next leader.
         to: u64,
     },
-    /// One joint change.
+    /// One change that removes learners, and adds and removes votes together.
     Change {
-        /// Learners that get a vote.
+        /// Learners that become voters.
         promote: Ids,
-        /// Voters that are removed.
+        /// Voters that are removed from the group.
         demote: Ids,
-        /// Learners that are removed.
+        /// Learners that are removed from the group.
         drop: Ids,
-        /// The voters after the change.
+        /// All voters after the change.
         voters: Ids,
     },
 }
 
 impl Group {
-    /// Plans a change of the voters.
+    /// Returns the plan of a requested change of the voters, or the reason why the change is refused.
     pub(crate) fn plan(&self, request: &MembershipRequest) -> Result<Plan, Refusal> {
         if let Some(id) = request.add.intersection(&request.remove).next() {
             return Err(Refusal::AddedAndRemoved { id: *id });
@@ -102,19 +105,21 @@ impl Group {
         Ok(Plan::Change { promote, demote, drop, voters })
     }
 
-    /// Returns a caught-up voter that stays in the group, as the next leader if the current leader is removed.
+    /// Returns a voter that can become the leader when the current leader is removed. The voter has nearly the whole
+    /// log and is not in `leaving`.
     fn successor(&self, leaving: &Ids) -> Result<u64, Refusal> {
         let stays = |id: &&u64| **id != self.leader && !leaving.contains(id) && self.voters.contains(id);
         self.caught_up.iter().find(stays).copied().ok_or(Refusal::NoSuccessor)
     }
 
-    /// Returns the live voter, other than the leader, that lacks the fewest entries of the leader's log.
+    /// Returns the caught-up voter, other than the leader, that lacks the fewest entries of the leader's log. `lags`
+    /// holds the number of missing entries of each member.
     pub(crate) fn longest_log(&self, lags: &BTreeMap<u64, u64>) -> Result<u64, Refusal> {
         let others = self.caught_up.iter().filter(|id| **id != self.leader && self.voters.contains(id));
         others.copied().min_by_key(|id| lags.get(id).copied().unwrap_or(u64::MAX)).ok_or(Refusal::NoSuccessor)
     }
 
-    /// Checks whether a member may receive the leadership.
+    /// Checks whether the member `to` can become the leader: it must be a caught-up voter.
     pub(crate) fn check_successor(&self, to: u64) -> Result<(), Refusal> {
         if !self.voters.contains(&to) {
             return Err(if self.learners.contains(&to) {
@@ -130,7 +135,8 @@ impl Group {
         Ok(())
     }
 
-    /// Checks whether a new member may have an id.
+    /// Checks whether `id` may be assigned to a new member. It must not be 0, and no present or former member may have
+    /// it.
     pub(crate) fn check_new_id(&self, id: u64) -> Result<(), Refusal> {
         if id == 0 {
             return Err(Refusal::BadId);
@@ -138,8 +144,8 @@ impl Group {
         if self.used.contains(&id) { Err(Refusal::UsedId { id }) } else { Ok(()) }
     }
 
-    /// Checks whether every member reads the format `to`, which is the newest format of the leader's program. `newest`
-    /// returns the newest format that a member other than the leader has reported.
+    /// Checks whether every member can read the format `to`, which is the newest format of the leader's program.
+    /// `newest` returns the newest format that a given member has reported to the leader, if it has reported any.
     pub(crate) fn check_format(&self, to: u16, newest: impl Fn(u64) -> Option<u16>) -> Result<(), Refusal> {
         let others = self.voters.union(&self.learners).filter(|id| **id != self.leader);
         for id in others.copied() {
@@ -183,7 +189,7 @@ impl Group {
     }
 }
 
-/// Reason why a change is refused. No change was made.
+/// Reason why an operator's change is refused. In each case no change was made.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Refusal {
     #[error("the request is about set {given:?}, and this is the store of set {mine:?}")]
@@ -243,8 +249,8 @@ pub(crate) enum Refusal {
 }
 
 impl Refusal {
-    /// Refuses a request for the leader if this member knows no leader, receives no messages of the leader that it
-    /// knows, or has just begun to lead. Another member may know the leader.
+    /// Returns an error if this member cannot name the leader, because it knows no leader, receives no messages of the
+    /// leader that it knows, or has just begun to lead. In this case, the caller may find the leader at another member.
     pub(crate) fn check_leader(status: &QuorumStatus) -> Result<(), Refusal> {
         match status {
             QuorumStatus::Leaderless { .. } | QuorumStatus::Begins => Err(Refusal::NoLeader { status: status.clone() }),
@@ -252,8 +258,8 @@ impl Refusal {
         }
     }
 
-    /// Refuses a request that needs a committed entry while the leader has no majority, because the request would wait
-    /// in vain.
+    /// Returns an error if this member cannot name the leader, or leads without a majority. A request that needs a
+    /// committed entry would then wait in vain.
     pub(crate) fn check_quorum(status: &QuorumStatus) -> Result<(), Refusal> {
         match status {
             QuorumStatus::NoMajority { .. } => Err(Refusal::NoQuorum { status: status.clone() }),
@@ -261,7 +267,8 @@ impl Refusal {
         }
     }
 
-    /// Returns whether the only reason for this refusal is that a member has not responded or has not caught up yet.
+    /// Returns whether this refusal may end by itself, because its only reason is that a member has not responded or
+    /// has not received nearly the whole log yet.
     pub(crate) fn is_for_silence(&self) -> bool {
         matches!(
             self,

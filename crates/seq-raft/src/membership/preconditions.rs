@@ -1,13 +1,15 @@
-//! Preconditions of plans of membership changes, and the lock under which every operator's change is compared and made.
+//! Preconditions of operators' plans for changes of members, and the lock under which the leader compares the
+//! preconditions of an operator's change and makes the change.
 //!
-//! **Invariant:** the compared preconditions still hold when the change is applied. The lock excludes other changes of
-//! this leader. Changes that this leader or an earlier leader began before are applied before the comparison. A later
-//! leader can commit only those entries of this leader that it received before its election, so the entry of the change
-//! is applied directly after the compared entries or never (`docs/adr/0027-plans-are-compared-by-the-leader.md`).
+//! **Invariant:** the preconditions that were compared still hold when the change is applied. The lock excludes other
+//! changes through this leader. Changes that this leader or an earlier leader began earlier are applied before the
+//! comparison. If this leader fails, the next leader can commit only those entries of this leader that it received
+//! before its election. So the entry of the change is applied directly after the entries that the comparison saw, or
+//! never (`docs/adr/0027-plans-are-compared-by-the-leader.md`).
 //!
-//! An id belongs permanently to one data directory, and a removed id is never added again, so lists with equal ids have
-//! equal members. The position of the list in the log is not compared. So a plan to add members remains valid after the
-//! first half of its own change.
+//! An id belongs permanently to one data directory, and a removed id is never added again. So lists with equal ids
+//! contain the same members, and the position of the list in the log need not be compared. A plan that adds members and
+//! then makes them voters therefore remains valid after its first half, in which the members are added.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,7 +21,8 @@ use super::plan::{Group, MembershipRequest};
 use crate::propose::ProposeError;
 use crate::types::Member;
 
-/// Guard held while a change by an operator is compared and made.
+/// Guard that excludes other changes while the preconditions of an operator's change are compared and the change is
+/// made.
 #[must_use]
 #[derive(Debug)]
 pub struct ChangeGuard<'a> {
@@ -27,8 +30,8 @@ pub struct ChangeGuard<'a> {
 }
 
 impl MemberChanges {
-    /// Waits until this member has applied the changes in progress, both of other operators and of earlier leaders. No
-    /// other change begins before the guard is dropped.
+    /// Locks out other operators' changes, and waits until this member has applied all changes that other operators or
+    /// earlier leaders began. No other change begins until the returned guard is dropped.
     pub(crate) async fn exclusive(&self) -> Result<ChangeGuard<'_>, ChangeError> {
         let waited = tokio::time::timeout(self.commit_timeout, self.one.lock()).await;
         let one = waited.map_err(|_| ChangeError::InProgress)?;
@@ -36,17 +39,18 @@ impl MemberChanges {
         Ok(ChangeGuard { _one: one })
     }
 
-    /// Waits until this member has applied every entry that was committed or begun before the call.
+    /// Waits until this member has applied every entry that was committed or written before this function was called.
     ///
-    /// A cancelled or timed-out request may have left an entry that is not applied or not even written yet. This
-    /// function proposes one more entry, which follows all such entries, and waits until it is applied.
+    /// A request that was cancelled or timed out may have left a command that is not applied or not even written to the
+    /// log yet. This function proposes one more command, which follows all such commands in the log, and waits until it
+    /// is applied.
     pub(crate) async fn catch_up(&self) -> Result<(), ProposeError> {
-        // A command without effect: the id of a leading member is in use.
+        // This command has no effect, because the id of a leading member is already claimed.
         self.proposer.propose_anew(|| self.replica.claim_member_id(*self.raft.node_id())).await.map(drop)
     }
 
-    /// Returns the fingerprint of the preconditions of a change of voters: the set and its lineage, the change, and the
-    /// list of members without the learners that the change concerns.
+    /// Returns the fingerprint of the preconditions of a change of voters: the set with its lineage, the requested
+    /// change, and the list of members, except for learners that the request adds or removes.
     pub(super) fn plan_of_voters(&self, group: &Group, request: &MembershipRequest) -> Fingerprint {
         let about = |id: &u64| request.add.contains(id) || request.remove.contains(id);
         let change = self.preconditions("voters").numbers(request.add.iter().copied());
@@ -54,8 +58,8 @@ impl MemberChanges {
         members(change, group, about).fingerprint()
     }
 
-    /// Returns the fingerprint of the preconditions for adding members without a vote: the set and its lineage, the new
-    /// members, and the list of the other members.
+    /// Returns the fingerprint of the preconditions for adding members without a vote: the set with its lineage, the
+    /// new members, and the list of the other members.
     pub(super) fn plan_of_learners(&self, group: &Group, wanted: &BTreeMap<u64, Member>) -> Fingerprint {
         let mut change = self.preconditions("learners").numbers(wanted.keys().copied());
         for Member { name, addr, raft_addr, .. } in wanted.values() {
@@ -64,14 +68,15 @@ impl MemberChanges {
         members(change, group, |id| wanted.contains_key(id)).fingerprint()
     }
 
-    /// Returns the fingerprint of the preconditions of a transfer of leadership: the set and its lineage, the target,
-    /// and the list of members. The leader is not included, because it changes without an operator.
+    /// Returns the fingerprint of the preconditions of a transfer of leadership: the set with its lineage, the next
+    /// leader `to`, and the list of members. The present leader is not included, because it may change without an
+    /// operator's request.
     pub(super) fn plan_of_transfer(&self, group: &Group, to: u64) -> Fingerprint {
         members(self.preconditions("leader").number(to), group, |_| false).fingerprint()
     }
 
-    /// Returns the fingerprint of the preconditions of a raise of the format: the set and its lineage, both formats,
-    /// and the list of members with the newest format of each.
+    /// Returns the fingerprint of the preconditions of a raise of the group's format: the set with its lineage, the
+    /// formats before and after the raise, and the list of members with the newest format that each can read.
     pub(super) fn plan_of_format(&self, group: &Group, (from, to): (u16, u16)) -> Fingerprint {
         let newest = group.voters.union(&group.learners).map(|id| u64::from(self.newest_format(*id)));
         let change = self.preconditions("format").number(from.into()).number(to.into()).numbers(newest);
@@ -83,7 +88,8 @@ impl MemberChanges {
     }
 }
 
-/// Adds the list of members to a change's preconditions, without the learners that the change concerns.
+/// Adds the ids of the voters and learners to the preconditions of a change, except for the learners for which `about`
+/// returns true.
 fn members(change: Preconditions, group: &Group, about: impl Fn(&u64) -> bool) -> Preconditions {
     let others: BTreeSet<u64> = group.learners.iter().copied().filter(|id| !about(id)).collect();
     change.numbers(group.voters.iter().copied()).numbers(others)

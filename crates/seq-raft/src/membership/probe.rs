@@ -1,11 +1,12 @@
-//! Probes of peers. From the responses a member learns whether its peers' list of members names its data directory,
-//! whether a peer has acknowledgements of entries that the member has lost, and whether a group exists.
+//! Probes of the other members. From the responses a member learns whether the others' list of members contains its
+//! data directory, whether it has acknowledged entries to another member and lost them since, and whether a group
+//! exists.
 //!
-//! A group is formed once. The store with the lowest id in the set file forms it while its own log is empty. It does so
-//! only after every other store of the file has responded that it belongs to no group and has named its data directory,
-//! because the first list of members names the directory of each member. So a store that is added later never forms a
-//! second group, with any id and even if other stores are down at that moment. A store that is started with `--join`
-//! never forms a group.
+//! A group is formed once, by the store with the lowest id in the set file. This store forms the group only if its own
+//! log is empty, and only after every other store in the set file has responded that it belongs to no group and has
+//! named its data directory, because the first list of members contains the directory of each member. So a store that
+//! is added later never forms a second group, whichever id it has and even if other stores are down at that moment. A
+//! store that is started with `--join` never forms a group.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,33 +28,35 @@ use crate::transport::client;
 use crate::transport::identity::{Identity, PeerRefusal};
 use crate::types::Member;
 
-/// Timeout of one probe. The peers are probed concurrently, so an unreachable peer does not delay the other probes.
+/// Timeout of one probe. All members are probed at the same time, so an unreachable member does not delay the other
+/// probes.
 const TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Pause between two rounds of probes of a running member.
+/// Pause between two rounds of probes that a running member makes.
 const PROBE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Pause between two rounds of probes before the group is formed. It is short, because the stores of a new group start
-/// at about the same time.
+/// Pause between two rounds of probes before the group is formed. The pause is short, because the stores of a new group
+/// start at about the same time.
 const FORM_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Responses to one round of probes.
 #[derive(Debug, Default)]
 struct Responses {
-    /// Peers without a response.
+    /// Addresses of the probed members that did not respond, by Raft id.
     unreached: BTreeMap<u64, String>,
-    /// Data directories of the peers that belong to no group, as far as the peers have named them.
+    /// Fingerprints of the data directories that probed members without a group have named, by Raft id.
     directories: BTreeMap<u64, Fingerprint>,
-    /// A peer whose group does not include this member.
+    /// Raft id of a probed member whose group does not include this member.
     unknown_to: Option<u64>,
-    /// A peer whose group includes this member.
+    /// Raft id of a probed member whose group includes this member.
     member_of: Option<u64>,
-    /// Number of peers that belong to no group.
+    /// Number of probed members that belong to no group.
     groupless: usize,
 }
 
 impl Responses {
-    /// Refuses a member that was started without `--join` if the peers have a group that does not include the member.
+    /// Returns an error if another member's group does not include this member, unless yet another member's group
+    /// includes it. Called only if this member was started without `--join`.
     fn check_member(&self, id: u64) -> Result<(), StartError> {
         match self.unknown_to {
             Some(by) if self.member_of.is_none() => Err(StartError::NotAMember { by, id }),
@@ -62,7 +65,8 @@ impl Responses {
     }
 }
 
-/// Probes peers. `membership` is the number of the newest list of members that names this member.
+/// Probes the members in `others`. `membership` is the number of the newest list of members that names this member.
+/// `position` is the end of this member's stored log, if the probed members shall check it.
 async fn probe_all(
     me: &Identity,
     membership: u64,
@@ -101,8 +105,8 @@ async fn probe_all(
     Ok(responses)
 }
 
-/// Probes the peers of a member with an empty data directory, before the member makes any durable change. Returns the
-/// peers that could not be reached.
+/// Probes the other members on behalf of this member, whose data directory is empty, before this member makes any
+/// durable change. Returns the addresses of the members that could not be reached, by Raft id.
 pub(crate) async fn probe_for_fresh(
     me: &Identity,
     dial: &Dial,
@@ -117,8 +121,9 @@ pub(crate) async fn probe_for_fresh(
     Ok(responses.unreached)
 }
 
-/// Probes the peers of a member with data, before the member grants any vote. A peer refuses the member if the peer has
-/// acknowledgements of more entries than the data directory holds. Does not wait for unreachable peers.
+/// Probes the other members on behalf of this member, whose data directory is not empty, before this member grants any
+/// vote. Another member refuses this member if it has received acknowledgements of more entries from this member than
+/// `position` states. Does not wait for unreachable members.
 pub(crate) async fn probe_for_data(
     me: &Identity,
     position: &Position,
@@ -129,7 +134,7 @@ pub(crate) async fn probe_for_data(
     probe_all(me, 0, Some(position), dial, stores).await.map(drop)
 }
 
-/// Reads the fingerprint of the data directory of a store that will become a member.
+/// Prober with which the leader reads the fingerprint of the data directory of a store that is to become a member.
 #[derive(Clone)]
 pub(crate) struct Prober {
     pub(crate) me: Identity,
@@ -137,10 +142,10 @@ pub(crate) struct Prober {
 }
 
 impl Prober {
-    /// Returns the fingerprint of the data directory of store `id`, and the newest format that the store reads.
+    /// Returns the fingerprint of the data directory of store `id`, and the newest format that the store can read.
     ///
     /// # Errors
-    /// The reason why the store cannot become a member.
+    /// The reason why the store cannot become a member, or why it did not respond.
     pub(crate) async fn directory(&self, id: u64, addr: &str) -> Result<(Fingerprint, u32), String> {
         let others = [(id, addr.to_owned())];
         let mut responses = client::probe(|to| self.me.probe(to, 0, None), &self.dial, others, TIMEOUT).await;
@@ -152,24 +157,25 @@ impl Prober {
     }
 }
 
-/// Task that forms the group if this member has to form it. Afterwards it probes peers while this member has no vote,
-/// knows no leader, or has peers that were not reached at the start.
+/// Task that forms the group if this member has to form it. Afterwards, the task probes the other members as long as
+/// this member has no vote, knows no leader, or has not reached some member since its start.
 pub(crate) struct PeerProbe {
     pub(crate) me: Identity,
     pub(crate) dial: Dial,
     pub(crate) raft: Raft,
     pub(crate) peers: Vec<Peer>,
     pub(crate) join: bool,
-    /// Peers that were not reached when this member started with an empty data directory. The member may run before it
-    /// reaches them. If their list of members names another directory for its id, the member receives no request, and
-    /// its responses do not count.
+    /// Addresses of the members that were not reached when this member started with an empty data directory. The member
+    /// may run before it reaches them. If the group's list of members contains another data directory for this member's
+    /// id, then no other member sends it requests or counts its responses.
     pub(crate) unreached: BTreeMap<u64, String>,
     pub(crate) membership: Arc<OwnMembership>,
     pub(crate) evictions: Evictions,
 }
 
 impl PeerProbe {
-    /// Runs until the future is dropped, or returns if this member must not continue.
+    /// Runs until the future is dropped. Returns earlier if this member must not continue, because another member
+    /// refuses it or the group does not include it.
     pub(crate) async fn run(mut self) {
         if let Err(error) = self.form().await {
             return tracing::error!(error = %error, "this member is not in the store's group");
@@ -189,7 +195,7 @@ impl PeerProbe {
                 false => responses.check_member(self.me.id).map(|()| responses),
             });
             match checked {
-                // All peers are probed anyway while in doubt.
+                // While this member is in doubt, all members are probed anyway.
                 Ok(responses) => self.unreached = responses.unreached,
                 Err(StartError::Removed { why, .. }) => {
                     self.evictions.send_replace(Some(Eviction::Removed(why)));
@@ -200,7 +206,7 @@ impl PeerProbe {
         }
     }
 
-    /// Forms the group, if that is the task of this member.
+    /// Forms the group if this member must form it. Waits for the other stores of the set file in this case.
     async fn form(&mut self) -> Result<(), StartError> {
         let failed = |what| StartError::Raft { what };
         let others: BTreeMap<u64, String> = self.others().collect();
@@ -230,8 +236,8 @@ impl PeerProbe {
         }
     }
 
-    /// Returns whether this member has no vote or knows no leader. It may then have been removed without having
-    /// received the entry that removed it.
+    /// Returns whether this member has no vote or knows no leader. In both cases, it may have been removed from the
+    /// group without having received the entry that removed it.
     fn is_doubtful(&self) -> bool {
         let metrics = self.raft.server_metrics();
         let metrics = metrics.borrow_watched();
@@ -239,14 +245,15 @@ impl PeerProbe {
         !votes || metrics.current_leader.is_none()
     }
 
-    /// Returns the other stores of the set file.
+    /// Returns the ids and addresses of the other stores in the set file.
     fn others(&self) -> impl Iterator<Item = (u64, String)> {
         let others = self.peers.iter().filter(|peer| peer.id != self.me.id);
         others.map(|peer| (peer.id, peer.raft_addr.clone()))
     }
 
-    /// Returns the addresses of the other members and of the other stores in the set file. If both have an address, the
-    /// address in the set file is used, because it is newer.
+    /// Returns the addresses of the other members and of the other stores in the set file, by Raft id. If the list of
+    /// members and the set file contain different addresses for an id, returns the address in the set file, because it
+    /// is newer.
     fn all_peers(&self) -> BTreeMap<u64, String> {
         let metrics = self.raft.server_metrics();
         let metrics = metrics.borrow_watched();
@@ -255,7 +262,8 @@ impl PeerProbe {
     }
 }
 
-/// Forms the group on a member with an empty log. All `peers`, with their data directories, become members.
+/// Forms the group through `raft`, whose log must be empty. All `peers` become voters, with the data directories in
+/// `directories`.
 async fn form_group(raft: &Raft, peers: &[Peer], directories: &BTreeMap<u64, Fingerprint>) -> Result<(), String> {
     let member = |Peer { id, name, addr, raft_addr }: &Peer| {
         let fingerprint = *directories.get(id).ok_or_else(|| format!("store {id} has named no data directory"))?;
@@ -264,7 +272,7 @@ async fn form_group(raft: &Raft, peers: &[Peer], directories: &BTreeMap<u64, Fin
     let members = peers.iter().map(member).collect::<Result<BTreeMap<u64, Member>, String>>()?;
     match raft.initialize(members).await {
         Ok(()) => Ok(()),
-        // If a message of another member has arrived in the meantime, the group exists already.
+        // If another member's message has arrived since the check, the group already exists.
         Err(RaftError::APIError(InitializeError::NotAllowed(_))) => Ok(()),
         Err(error) => Err(error.to_string()),
     }

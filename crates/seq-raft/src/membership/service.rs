@@ -1,4 +1,5 @@
-//! Service with which operators list and change members: checks the form of a request, and reports the result.
+//! Service with which operators list and change the members of a store. The service checks the form of each request,
+//! passes it to [`MemberChanges`], and returns the result.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,9 +24,9 @@ use crate::nonce;
 use crate::transport::{ms, us};
 use crate::types::Member;
 
-/// The open service.
+/// The service, once the member is loaded.
 pub struct MemberAdmin {
-    /// Name of the set, which requests must repeat.
+    /// Name of the set, which every request for a change must contain.
     pub(crate) set: Arc<str>,
     pub(crate) changes: MemberChanges,
     pub(crate) quorum: Quorum,
@@ -45,7 +46,7 @@ impl MemberAdmin {
         let member = |(id, member): (&u64, &Member)| MemberState {
             id: *id,
             name: member.name.clone(),
-            // The address that this member dials, as in its status.
+            // The address at which this member connects to the other, as in its status.
             addr: self.changes.addr(*id, member),
             voter: observed.group.voters.contains(id),
             live: observed.group.live.contains(id),
@@ -155,7 +156,7 @@ fn read(members: Vec<NewMember>) -> Result<BTreeMap<u64, Member>, Refusal> {
                 return Err(Refusal::BadAddr { id, addr: addr.clone() });
             }
         }
-        // The fingerprint is requested from the member itself once the whole request is checked.
+        // The leader requests the fingerprint from the member itself after the whole request is checked.
         read.insert(id, Member { name, addr, raft_addr, fingerprint: nonce::Fingerprint::NONE });
     }
     Ok(read)

@@ -1,8 +1,9 @@
-//! Group commit of proposals: waiting commands share an entry of the log.
+//! Group commit of proposals. Commands that wait at the same time share a log entry.
 //!
 //! While fewer than [`ENTRIES_IN_FLIGHT`] entries are in flight, a command is proposed at once. Otherwise the command
-//! waits until one of these entries is applied, and the next entry then carries all waiting commands, up to the bounds
-//! of a batch. A full batch does not wait, so the number of entries in flight does not limit throughput.
+//! waits until one of these entries is applied, and the next entry then carries all waiting commands, up to the maximum
+//! number and length of a batch. A full batch is proposed without waiting, so the number of entries in flight does not
+//! limit throughput.
 //!
 //! **Invariant:** commands are proposed in the order of their arrival, each in at most one entry. The caller of each
 //! command receives the output of that command or the error of its entry.
@@ -19,29 +20,29 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 use crate::storage::Raft;
 use crate::types::{EncodedBatch, EncodedCommand, MAX_BATCH_BYTES, MAX_BATCH_COMMANDS, Output, Outputs, TypeConfig};
 
-/// Number of entries in flight from which on a partial batch waits. While one entry is replicated and synced, the next
-/// entry is made. With more entries in flight, batches would be smaller.
+/// Minimum number of entries in flight at which a batch that is not full waits. While one entry is replicated and
+/// synced, the next entry is created. If more entries could be in flight, batches would be smaller.
 const ENTRIES_IN_FLIGHT: usize = 2;
 
-/// Reason why an entry was not applied.
+/// Reason why a log entry was not applied.
 pub(super) type WriteError = RaftError<TypeConfig, ClientWriteError<TypeConfig>>;
 
-/// A command that waits for its entry and for its output.
+/// Command that waits until it becomes part of a log entry, and then for its output.
 pub(super) struct Waiting {
     pub(super) command: EncodedCommand,
-    /// Closed when the caller went away.
+    /// Sender of the output to the caller. It is closed if the caller no longer waits.
     pub(super) respond: oneshot::Sender<Result<Output, WriteError>>,
-    /// Permit that is held until the entry is applied or has timed out, so that the bound on proposals in flight
-    /// includes proposals whose caller has gone away.
+    /// Permit that is held until the command's entry is applied or has timed out, so that the bound on proposals in
+    /// flight includes proposals whose caller no longer waits.
     pub(super) _permit: OwnedSemaphorePermit,
 }
 
-/// Task that makes entries of the proposed commands.
+/// Task that creates log entries of the proposed commands.
 pub(crate) struct Batches {
     raft: Raft,
     arriving: mpsc::Receiver<Waiting>,
-    /// Timeout of an entry. When it expires, the callers of the entry have timed out too, because they began to wait
-    /// earlier.
+    /// Timeout of an entry. When an entry times out, the callers whose commands it carries have already timed out,
+    /// because they began to wait earlier.
     timeout: Duration,
 }
 
@@ -50,7 +51,7 @@ impl Batches {
         Batches { raft, arriving, timeout }
     }
 
-    /// Proposes until all proposers are dropped.
+    /// Creates and proposes entries until all [`Proposer`](super::Proposer)s are dropped.
     pub(crate) async fn run(self) {
         let Batches { raft, arriving, timeout } = self;
         let leads = || raft.is_leader();
@@ -65,7 +66,8 @@ impl Batches {
     }
 }
 
-/// Runs [`Batches::run`] without the Raft library. `write` proposes an entry, and returns `None` on a timeout.
+/// Loop of [`Batches::run`]. It does not depend on the Raft library, so that tests can call it. `leads` returns whether
+/// this member leads. `write` proposes an entry, and returns `None` if the entry timed out.
 async fn run<W>(mut arriving: mpsc::Receiver<Waiting>, leads: impl Fn() -> bool, write: impl Fn(EncodedBatch) -> W)
 where
     W: Future<Output = Option<Result<Outputs, WriteError>>>,
@@ -78,14 +80,14 @@ where
             first = arriving.recv() => {
                 let Some(first) = first else { return };
                 queue.push(first);
-                // Callers that are ready to run enqueue before the entry is made.
+                // Callers that are ready to run enqueue their commands before the entry is created.
                 tokio::task::yield_now().await;
             }
         }
         while let Ok(next) = arriving.try_recv() {
             queue.push(next);
         }
-        // A member that does not lead refuses at once, and does not wait for its entries in flight.
+        // A member that does not lead refuses commands at once, and does not wait for its entries in flight.
         while queue.is_full() || (!queue.is_empty() && (in_flight.len() < ENTRIES_IN_FLIGHT || !leads())) {
             let batch = queue.next_batch();
             if !batch.is_empty() {
@@ -97,9 +99,9 @@ where
     }
 }
 
-/// Sends each caller its own output, or the error of the entry.
+/// Sends each caller in `batch` the output of its own command, or the error of the entry.
 fn respond(batch: Vec<Waiting>, written: Option<Result<Outputs, WriteError>>) {
-    // The callers have timed out as well.
+    // The entry has timed out, so its callers have timed out too.
     let Some(written) = written else { return };
     match written {
         Ok(Outputs(outputs)) => {
@@ -117,8 +119,8 @@ fn respond(batch: Vec<Waiting>, written: Option<Result<Outputs, WriteError>>) {
     }
 }
 
-/// Commands that are not proposed yet, in order of arrival. Between two iterations of the task, they are less than a
-/// full batch.
+/// Commands that are not proposed yet, in order of arrival. Whenever the task waits, the queue holds less than a full
+/// batch.
 #[derive(Default)]
 struct Queue {
     waiting: VecDeque<Waiting>,
@@ -135,13 +137,13 @@ impl Queue {
         self.waiting.is_empty()
     }
 
-    /// Returns whether the next batch is full, so that it need not wait for later commands.
+    /// Returns whether the waiting commands fill a batch, so that the batch need not wait for more commands.
     fn is_full(&self) -> bool {
         self.waiting.len() >= MAX_BATCH_COMMANDS || self.bytes >= MAX_BATCH_BYTES
     }
 
-    /// Takes the commands of one entry from the queue. Drops commands whose caller has gone away, so the batch may be
-    /// empty.
+    /// Removes the commands of one entry from the queue and returns them. Drops commands whose caller no longer waits,
+    /// so the batch may be empty.
     fn next_batch(&mut self) -> Vec<Waiting> {
         let (mut batch, mut bytes) = (Vec::new(), 0);
         while let Some(next) = self.waiting.pop_front() {

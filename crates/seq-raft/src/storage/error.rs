@@ -1,4 +1,4 @@
-//! Errors of opening storage. Every message names the fault and its place.
+//! Errors of opening a data directory. Every message names the fault and the file or record that has it.
 
 use std::io;
 use std::path::PathBuf;
@@ -16,7 +16,7 @@ pub enum OpenError {
         /// The directory.
         dir: PathBuf,
     },
-    /// The directory belongs to another user than the process.
+    /// The process runs as another user than the owner of the directory.
     #[error(
         "data directory {dir} belongs to user {owner}, and this process runs as user {user}: the owner could not read its \
          files; run it as user {owner}"
@@ -24,12 +24,12 @@ pub enum OpenError {
     OtherUser {
         /// The directory.
         dir: PathBuf,
-        /// The id of its owner.
+        /// User id of the directory's owner.
         owner: u32,
-        /// The id of the user that the process runs as.
+        /// User id of the process.
         user: u32,
     },
-    /// Users other than the owner may write in the directory, and their permission cannot be removed.
+    /// Users other than the owner may write in the directory, and the process cannot remove this permission.
     #[error(
         "data directory {dir} may be written by others than its owner (mode {mode:04o}), who could forge acknowledged data, \
          and it cannot be closed to them: {cause}; run `chmod -R go= {dir}`"
@@ -39,7 +39,7 @@ pub enum OpenError {
         dir: PathBuf,
         /// Permissions of the directory.
         mode: u32,
-        /// What failed.
+        /// Error with which the change of the permissions failed.
         cause: std::io::Error,
     },
     /// The directory belongs to another cluster.
@@ -47,35 +47,35 @@ pub enum OpenError {
     OtherCluster {
         /// The directory.
         place: String,
-        /// The cluster that it belongs to.
+        /// Name of the cluster to which the directory belongs.
         found: String,
-        /// The cluster of the configuration.
+        /// Name of the cluster in the configuration.
         expected: String,
     },
-    /// The directory belongs to another node.
+    /// The directory belongs to another member.
     #[error("data directory {place} belongs to node {found}, not to node {expected}")]
     OtherNode {
         /// The directory.
         place: String,
-        /// The node that it belongs to.
+        /// Raft id of the member to which the directory belongs.
         found: u64,
-        /// The node of the configuration.
+        /// Raft id of the member in the configuration.
         expected: u64,
     },
-    /// The directory holds data without an identity.
+    /// The directory contains a log or a snapshot, but no identity.
     #[error("data directory {dir} holds {found} but no identity file; it is not treated as empty")]
     NoIdentity {
         /// The directory.
         dir: PathBuf,
-        /// Name of the data.
+        /// Name of the file or directory with the data.
         found: String,
     },
-    /// A directory to be formed has contents.
+    /// The directory in which the data of a restored member is to be created is not empty.
     #[error("data directory {dir} is not empty, it holds {found}: give an empty directory, or remove its contents")]
     NotEmpty {
         /// The directory.
         dir: PathBuf,
-        /// Name of the contents.
+        /// Name of a file or directory in it.
         found: String,
     },
     /// The contents of the directory cannot be loaded.
@@ -84,15 +84,15 @@ pub enum OpenError {
 }
 
 impl OpenError {
-    /// Returns whether a later start may succeed without a change of the data, because the disk is full or too many
-    /// files are open.
+    /// Returns whether a later start may succeed with the same data, because this start failed only because the disk is
+    /// full or too many files are open.
     #[must_use]
     pub fn may_pass(&self) -> bool {
         matches!(self, OpenError::Load(LoadError::Io { source, .. }) if may_pass(source))
     }
 }
 
-/// Returns whether the error is caused only by a full disk or by too many open files, and not by the data.
+/// Returns whether the error is caused by a full disk or by too many open files, and not by the stored data.
 pub(super) fn may_pass(error: &io::Error) -> bool {
     let errno = error.raw_os_error().map(Errno::from_raw_os_error);
     let no_room = matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
@@ -110,31 +110,31 @@ pub enum LoadError {
         /// The cause.
         source: io::Error,
     },
-    /// The database does not open, or reports damage itself.
+    /// The log's database cannot be opened, or reports that it is damaged.
     #[error("log database {place} cannot be read, {what}")]
     Database {
         /// Directory of the database.
         place: String,
-        /// The database's report.
+        /// Error text of the database.
         what: String,
     },
-    /// A record is damaged or of a newer format.
+    /// A record is damaged, or has a newer format than this program reads.
     #[error("cannot read {place}")]
     Record {
-        /// File, or database and key.
+        /// The file, or the database and the key, of the record.
         place: String,
         /// The fault of the record.
         source: ReadError,
     },
-    /// A record is stored under the key of another record, or does not belong in the database.
+    /// A record is stored under the key of another record, or does not belong in this database.
     #[error("{place} holds {what}")]
     Misplaced {
-        /// Database and key.
+        /// The database and the key of the record.
         place: String,
-        /// Description of the record.
+        /// Description of the record that was found.
         what: String,
     },
-    /// Entries are missing in the middle of the log.
+    /// Log entries are missing between entries that exist.
     #[error("log entries {first} to {last} are missing in {place}")]
     Hole {
         /// The database.
@@ -149,24 +149,24 @@ pub enum LoadError {
     OtherSnapshot {
         /// The file.
         place: String,
-        /// The difference.
+        /// Description of the difference.
         what: String,
     },
-    /// A majority of the voters contradicted the state in this directory.
+    /// The state in this directory was found to differ from the state of a majority of the voters.
     #[error(
         "the state in this data directory is not that of the majority ({place}): {what}; replace this member under a new node \
          id: `seqsvr store replace`"
     )]
     Outvoted {
-        /// The file that marks it.
+        /// The file that marks the directory as outvoted.
         place: String,
-        /// The difference.
+        /// Description of the difference.
         what: String,
     },
-    /// The directory holds less than was acknowledged.
+    /// The directory contains less data than the member has acknowledged to other members.
     #[error("data that was acknowledged is lost: {what}; replace this member under a new node id")]
     Lost {
-        /// The lost data, and the data found in its place.
+        /// Description of the lost data, and of the data found in its place.
         what: String,
     },
 }

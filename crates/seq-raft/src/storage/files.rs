@@ -1,8 +1,9 @@
-//! Files that survive a power cut as a whole, in a directory or in memory.
+//! Small files of a data directory, on disk or in memory. After a power cut, each file has either all its old contents
+//! or all its new contents.
 //!
-//! A file is written under another name, synced and renamed, and then its directory is synced. So the file exists with
-//! all its bytes or not at all. An interrupted write leaves a file whose name ends in `.tmp`, and the next start
-//! removes that file.
+//! A file is written under a temporary name, synced and renamed, and then its directory is synced. So a file exists
+//! with all its bytes or not at all. An interrupted write leaves a file whose name ends in `.tmp`, which a later start
+//! removes.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -15,10 +16,10 @@ use super::DataDir;
 use super::error::LoadError;
 use super::memory::MemoryDisk;
 
-/// Suffix of an incomplete file.
+/// Suffix of the name of a file that is not completely written.
 const UNFINISHED: &str = ".tmp";
 
-/// Location of a member's files.
+/// Directory or memory that contains a member's files.
 #[derive(Clone, Debug)]
 pub(crate) enum Files {
     Dir(PathBuf),
@@ -26,7 +27,7 @@ pub(crate) enum Files {
 }
 
 impl Files {
-    /// Returns the files of a data directory.
+    /// Returns the access to the files in a data directory.
     pub(crate) fn of(data: &DataDir) -> Files {
         match data {
             DataDir::Path(dir) => Files::Dir(dir.clone()),
@@ -34,7 +35,7 @@ impl Files {
         }
     }
 
-    /// Reads a file; `None` if it does not exist.
+    /// Reads a file. Returns `None` if the file does not exist.
     pub(crate) fn read(&self, name: &str) -> Result<Option<Bytes>, LoadError> {
         match self {
             Files::Dir(dir) => match fs::read(dir.join(name)) {
@@ -46,7 +47,7 @@ impl Files {
         }
     }
 
-    /// Writes a whole file durably. Blocks for a sync or two.
+    /// Writes a file durably, instead of any previous file with this name. Blocks the thread for up to two syncs.
     pub(crate) fn write(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
         match self {
             Files::Dir(dir) => {
@@ -64,7 +65,7 @@ impl Files {
         }
     }
 
-    /// Removes all files whose names begin with `prefix`, except `keep`.
+    /// Removes all files whose names begin with `prefix`, except the file `keep`.
     pub(crate) fn remove_others(&self, prefix: &str, keep: Option<&str>) -> io::Result<()> {
         match self {
             Files::Dir(dir) => {
@@ -84,7 +85,7 @@ impl Files {
         }
     }
 
-    /// Returns the name of a file for errors.
+    /// Returns the full name of a file for error messages.
     pub(crate) fn place(&self, name: &str) -> String {
         match self {
             Files::Dir(dir) => dir.join(name).display().to_string(),
@@ -93,7 +94,7 @@ impl Files {
     }
 }
 
-/// Makes the names of files in a directory durable.
+/// Makes the creation, renaming and removal of files in a directory durable.
 pub(crate) fn sync_dir(dir: &Path) -> io::Result<()> {
     File::open(dir)?.sync_all()
 }

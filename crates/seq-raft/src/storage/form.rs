@@ -1,15 +1,15 @@
-//! Creation of a member's data directory from a state, to restore a group. Each member of the new group forms its own
-//! directory offline, and all members use the same seed.
+//! Creation of a member's data directory from a given state, when a group is restored. The directory of each member is
+//! created separately, while the member is stopped. The same secret seed is used for all members.
 //!
-//! The directory begins with a snapshot of the state. The list of members in the snapshot is the new group. Each member
-//! must know the fingerprints of the other members' directories without a message, so the nonces of all directories are
-//! derived from the seed.
+//! The new directory contains a snapshot of the state, and the list of members in the snapshot defines the new group.
+//! This list must contain the fingerprints of all members' directories, although the members exchange no messages. So
+//! the nonces of all directories are derived from the seed.
 //!
-//! **Invariant:** the identity is written last. Without it no process accepts the directory, even if its other contents
-//! are complete.
+//! **Invariant:** the file with the directory's identity is written last. A process accepts no directory without this
+//! file, even if the other contents are complete.
 //!
-//! **Invariant:** a directory is formed once. If a directory is formed again from the same seed, it has the same nonce
-//! as before, but lacks all entries that the member has acknowledged since then (see [`form_restored`]).
+//! **Invariant:** a directory is formed only once from a seed. If it were formed again, it would have the same nonce as
+//! before, but would lack all entries that the member has acknowledged in the meantime (see [`form_restored`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -32,37 +32,38 @@ use crate::peer::Peer;
 use crate::state_machine::StateMachine;
 use crate::types::{LeaderId, LogId, Member, Membership, StoredMembership, Vote};
 
-/// Term and index of the entry that the first snapshot covers. All entries of the new group follow this entry.
+/// Term and index of the last entry that the first snapshot covers. All entries of the new group follow this entry.
 const FIRST: u64 = 1;
 
-/// The group of a restored member.
+/// Group that a restored member belongs to.
 #[derive(Clone, Debug)]
 pub struct RestoredGroup<'a> {
     /// Name of the cluster.
     pub cluster: &'a str,
-    /// All members, each a voter.
+    /// All members of the group, which are all voters.
     pub peers: &'a [Peer],
-    /// The group's format. Releases with different formats have different seeds, so the members that they form belong
-    /// to different groups.
+    /// Format of the group's commands and states. The caller derives the seed from the format too, so members that
+    /// releases with different formats formed belong to different groups.
     pub format: u16,
-    /// Secret seed. It is the same for all members of the group, and different for each state with which a group
-    /// begins.
+    /// Secret seed from which the members' nonces are derived. It is the same for all members of the group, and
+    /// different for each state with which a group begins.
     pub seed: [u8; 32],
 }
 
-/// Forms the data directory of member `id` with this state. Creates the directory if it is missing; an existing
-/// directory must be empty. Blocks while it writes. Until this function returns, the process must not read other
+/// Forms the data directory of member `id` with `state`. Creates the directory if it is missing; an existing directory
+/// must be empty. Blocks the thread while it writes. Until this function returns, the process must not read other data
 /// directories.
 ///
 /// Once the member has run, its directory must never be formed again from the same seed. The other members would accept
-/// the new directory, and the member would vote without the entries that it acknowledged. Replace the member under a
-/// new id instead.
+/// the new directory, and the member would vote although it lacks entries that it acknowledged. Replace the member by
+/// one with a new id instead.
 ///
 /// # Errors
-/// The directory is not empty, is in use, or cannot be written. Written files remain, and are not accepted as data.
+/// The directory is not empty, is in use by another process, or cannot be written. Files that were written before an
+/// error remain, but no process accepts them as data.
 ///
 /// # Panics
-/// When `id` is not a member, or the state does not list the ids of all members.
+/// When `id` is not in `group.peers`, or `state` does not list the ids of all members.
 pub fn form_restored<M: StateMachine>(
     dir: &Path,
     id: u64,
@@ -105,7 +106,8 @@ pub fn form_restored<M: StateMachine>(
     Ok(())
 }
 
-/// Returns the id of the first entry. Its leader is the member with the lowest id.
+/// Returns the log id of the last entry that the first snapshot covers. The leader in this log id is the member with
+/// the lowest id.
 fn first_log_id(group: &RestoredGroup<'_>) -> LogId {
     let node_id = group.peers.iter().map(|peer| peer.id).min().expect("a group has members");
     LogId::new(LeaderId { term: FIRST, node_id }, FIRST)
@@ -123,7 +125,7 @@ fn membership(group: &RestoredGroup<'_>, first: LogId) -> StoredMembership {
     StoredMembership::new(Some(first), members)
 }
 
-/// Refuses a directory with any contents, including the files of an interrupted restore.
+/// Returns an error if the directory has any contents, such as the files of an interrupted restore.
 fn refuse_contents(dir: &Path) -> Result<(), OpenError> {
     let failed = |source| LoadError::Io { place: dir.display().to_string(), source };
     let mut entries = match fs::read_dir(dir) {

@@ -1,7 +1,7 @@
-//! Identity of a data directory, and the lock that restricts it to one process.
+//! Identity of a data directory, and the lock with which only one process can use the directory.
 //!
-//! The identity of a fresh directory is written last, after the watermark, and only when the member opens the
-//! directory. So a member that its peers refuse leaves no data behind.
+//! The identity of a fresh directory is written after the watermark, and only when the member opens the directory. So
+//! if other members refuse the member before then, it leaves no data behind.
 
 use std::fs::{self, File, Metadata, OpenOptions, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -18,19 +18,19 @@ use super::watermark;
 use crate::encoding::{self, Identity};
 use crate::nonce::Nonce;
 
-/// Name of the identity's file.
+/// Name of the file that contains the identity.
 const FILE: &str = "identity";
 /// Name of the lock file.
 const LOCK: &str = "lock";
 /// Name of the log's directory.
 pub(crate) const LOG_DIR: &str = "log";
 
-/// Mode bits that let group and others write.
+/// Permission bits that allow the group and other users to write.
 const OTHERS_WRITE: u32 = 0o022;
-/// All mode bits of group and others.
+/// All permission bits of the group and of other users.
 const OTHERS: u32 = 0o077;
 
-/// Lock of a directory for this process. Dropping it releases the directory.
+/// Lock that this process holds on a data directory. It is released when this value is dropped.
 pub(crate) enum DirLock {
     File(File),
     Memory(Arc<MemoryDisk>),
@@ -39,20 +39,21 @@ pub(crate) enum DirLock {
 impl Drop for DirLock {
     fn drop(&mut self) {
         match self {
-            // Closing the file is not enough, because a process that is just being forked has the file open too.
+            // Closing the file is not enough, because a child process that is just being forked has the file open too.
             DirLock::File(file) => drop(rustix::fs::flock(file, FlockOperation::Unlock)),
             DirLock::Memory(disk) => disk.unlock(),
         }
     }
 }
 
-/// Locks the directory, and creates it if it is missing.
+/// Locks the data directory, and creates it if it is missing. If users other than the owner may write in the directory,
+/// removes all their permissions.
 pub(crate) fn lock(data: &DataDir) -> Result<DirLock, OpenError> {
     match data {
         DataDir::Path(dir) => {
             let failed = |source| LoadError::Io { place: dir.display().to_string(), source };
-            // Only this user may read the files of this process, because a process with a copy of the nonce could pose
-            // as this member.
+            // Only this user may read the files of this process, because a process with a copy of the nonce could
+            // impersonate this member.
             rustix::process::umask(Mode::RWXG | Mode::RWXO);
             files::create_dir(dir).map_err(failed)?;
             let metadata = fs::metadata(dir).map_err(failed)?;
@@ -79,8 +80,8 @@ pub(crate) fn lock(data: &DataDir) -> Result<DirLock, OpenError> {
     }
 }
 
-/// Removes the permissions of all users but the owner from a directory and its contents, because an orchestrator may
-/// have opened the volume to a group.
+/// Removes all permissions of users other than the owner from a directory and its contents. An orchestrator may have
+/// given a group access to the volume.
 fn narrow(dir: &Path) -> std::io::Result<()> {
     for entry in fs::read_dir(dir)? {
         let entry = entry?;
@@ -99,8 +100,8 @@ fn take(path: &Path, metadata: &Metadata) -> std::io::Result<()> {
     if mode & OTHERS == 0 { Ok(()) } else { fs::set_permissions(path, Permissions::from_mode(mode & !OTHERS)) }
 }
 
-/// Reads the identity and compares it with `cluster` and `node`. For a fresh directory, returns a new identity that is
-/// not written yet, and `true`.
+/// Reads the identity and checks that it has the given cluster and Raft id. If the directory is fresh, returns a new
+/// identity, which is not written yet, and `true`.
 pub(crate) fn read_or_draw(files: &Files, cluster: &str, node: u64) -> Result<(Identity, bool), OpenError> {
     let place = files.place(FILE);
     let Some(record) = files.read(FILE)? else {
@@ -119,7 +120,7 @@ pub(crate) fn read_or_draw(files: &Files, cluster: &str, node: u64) -> Result<(I
     Ok((identity, false))
 }
 
-/// Reads the identity of an existing directory.
+/// Reads the identity of a data directory that is not fresh.
 pub(crate) fn read(files: &Files) -> Result<Identity, LoadError> {
     let place = files.place(FILE);
     let Some(record) = files.read(FILE)? else {
@@ -137,20 +138,21 @@ fn decode(record: &[u8], place: &str) -> Result<Identity, LoadError> {
     Ok(identity)
 }
 
-/// Writes the identity of a fresh directory, durably.
+/// Writes the watermark file and the identity of a fresh directory durably.
 pub(crate) fn write(files: &Files, identity: &Identity) -> Result<(), LoadError> {
     let failed = |name| move |source| LoadError::Io { place: files.place(name), source };
     watermark::create(files).map_err(failed(watermark::FILE))?;
     put(files, identity)
 }
 
-/// Writes the file with the identity, durably. All other files of the data directory must be written before it.
+/// Writes the file with the identity durably. The caller must have written all other files of the data directory
+/// before.
 pub(crate) fn put(files: &Files, identity: &Identity) -> Result<(), LoadError> {
     let written = files.write(FILE, &encoding::write_identity(identity));
     written.map_err(|source| LoadError::Io { place: files.place(FILE), source })
 }
 
-/// Refuses a log or a snapshot in a directory without an identity.
+/// Returns an error if a directory without an identity contains a log or a snapshot.
 fn refuse_data(dir: &Path) -> Result<(), OpenError> {
     let failed = |source| LoadError::Io { place: dir.display().to_string(), source };
     for entry in fs::read_dir(dir).map_err(failed)? {

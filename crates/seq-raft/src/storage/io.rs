@@ -1,15 +1,16 @@
-//! A first-in-first-out queue for all writes, and the single thread that executes them.
+//! Queue of all write operations of a data directory's log, and the single thread that executes them in order.
 //!
 //! The thread takes all queued operations, writes them, syncs once for all of them, and only then acknowledges them. So
-//! many appends share a write and a sync (group commit), and a vote never overtakes the log. **Durable, then visible**
-//! is the rule of [`Worker::commit`].
+//! many appends share one write and one sync (group commit), and a vote never becomes durable before earlier entries.
+//! The function [`Worker::commit`] enforces the rule **durable, then visible**.
 //!
-//! No caller waits for a purge. The thread removes a few records at a time after the acknowledgements, and the next
-//! sync makes the removal durable.
+//! No caller waits for a purge. After it has acknowledged the operations of a batch, the thread removes a few purged
+//! records, and the next sync makes the removal durable.
 //!
-//! An error of a write or a sync stops the process ([`must_succeed`]), without a retry or an acknowledgement.
+//! If a write or a sync fails, the process stops ([`must_succeed`]). The operation is neither retried nor acknowledged.
 //!
-//! In memory the same worker runs inline, in the caller, because a simulation has no threads.
+//! If the data is in memory, the worker runs in the calling task instead of a thread, because a simulation has only one
+//! thread.
 
 use std::io;
 use std::panic::{self, AssertUnwindSafe};
@@ -33,51 +34,51 @@ use crate::encoding::envelope::Kind;
 use crate::encoding::{self, Watermark};
 use crate::types::{Entry, LogId, TypeConfig, Vote};
 
-/// Maximum number of queued operations. Further callers wait until the queue has room. The Raft library has one
-/// outstanding write for each batch of proposals, so the queue is full only when the disk stalls.
+/// Maximum number of queued operations. If the queue is full, callers wait. The Raft library has one outstanding write
+/// for each batch of proposals, so the queue is full only if the disk does not respond.
 const QUEUE_OPS: usize = 4_096;
-/// Maximum number of bytes of entries under one sync, which is half a segment of sled. sled must not fill several
-/// segments between two syncs, because it reuses an old segment as soon as it believes that the successor of that
-/// segment is written.
+/// Maximum length in bytes of the entries that are written between two syncs, which is half a segment of sled. Between
+/// two syncs, sled must not fill several segments, because it reuses an old segment as soon as it believes that the
+/// segment that replaces it is written.
 const BATCH_BYTES: usize = 256 * 1024;
-/// Maximum number of records that are purged between two syncs. An append that arrives in the meantime waits for their
-/// removal, which takes a fraction of a millisecond. Ten thousand records at once would delay the append by 100 ms or
-/// more.
+/// Maximum number of records that are purged between two syncs. An append that arrives during their removal waits for
+/// its end, which takes a fraction of a millisecond. If ten thousand records were removed at once, the append would
+/// wait 100 ms or more.
 pub(crate) const PURGE_KEYS: usize = 64;
 
-/// A write operation.
+/// Write operation on the log or on the records next to it.
 pub(crate) enum Op {
-    /// Acknowledged when the vote is durable.
+    /// Stores the vote, and notifies the sender when the vote is durable.
     Vote(Vote, oneshot::Sender<()>),
-    /// Acknowledged when the entries are durable.
+    /// Appends the entries, and calls the callback when the entries are durable.
     Append(Vec<Entry>, IOFlushed<TypeConfig>),
-    /// Removes the entries from the index `from` on; `last` is the last remaining entry. The removal is durable after
-    /// the next sync, for which no caller waits.
+    /// Removes the entries from the index `from` on. `last` is the last entry that remains. The removal becomes durable
+    /// with the next sync, for which no caller waits.
     Truncate { from: u64, last: Option<LogId> },
-    /// Removes the entries up to this entry, a few at a time. No caller waits for the removal.
+    /// Removes the entries up to and including this entry, a few at a time. No caller waits for the removal.
     Purge(LogId),
-    /// Records the last committed entry. The record is durable after a later sync. If it is lost, the leader reports
-    /// the entry again.
+    /// Records the last committed entry. The record becomes durable with a later sync. If it is lost in a power cut,
+    /// the member learns it again from the leader.
     Committed(LogId),
-    /// Acknowledged when the manifest is durable.
+    /// Stores the manifest of the snapshot, and notifies the sender when the manifest is durable.
     Manifest(encoding::Manifest, oneshot::Sender<()>),
 }
 
-/// Numbers of operations since the start.
+/// Numbers of appends and syncs since the start.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     pub(crate) appends: AtomicU64,
     pub(crate) syncs: AtomicU64,
 }
 
-/// Histograms of each sync.
+/// Histograms of the duration of each sync and of the number of entries that it covers.
 pub(crate) struct Gauges {
     seconds: Histogram,
     entries: Histogram,
 }
 
 impl Gauges {
-    /// Returns the histograms of the member with this name in the set file.
+    /// Returns the histograms of the member `node` of the set `set`, both named as in the set file.
     pub(crate) fn of(set: &str, node: &str) -> Gauges {
         let labels = [("set", set.to_owned()), ("node", node.to_owned())];
         Gauges {
@@ -87,7 +88,8 @@ impl Gauges {
     }
 }
 
-/// Handle on the queue. When the last handle is dropped, queued operations are written and storage closes.
+/// Handle with which operations are enqueued. When the last handle is dropped, the queued operations are written and
+/// storage closes.
 #[derive(Clone)]
 pub(crate) struct Io(Mode);
 
@@ -98,8 +100,8 @@ enum Mode {
 }
 
 impl Io {
-    /// Creates a queue whose operations are written by a separate thread. The thread ends after the last handle is
-    /// dropped, and [`super::Closed`] joins the thread.
+    /// Creates a queue whose operations a new thread executes. The thread ends after the last handle is dropped, and
+    /// [`super::Closed`] waits for its end.
     pub(crate) fn thread(worker: Worker) -> io::Result<(Io, JoinHandle<()>)> {
         let (sender, receiver) = mpsc::channel(QUEUE_OPS);
         let thread = std::thread::Builder::new().name("seqsvr-storage".into()).spawn(move || {
@@ -111,12 +113,13 @@ impl Io {
         Ok((Io(Mode::Thread(sender)), thread))
     }
 
-    /// Writes in the calling task.
+    /// Creates a handle without a queue. Each operation is executed in the calling task.
     pub(crate) fn inline(worker: Worker) -> Io {
         Io(Mode::Inline(Arc::new(Mutex::new(worker))))
     }
 
-    /// Returns whether callers may block, because a thread serves a real disk.
+    /// Returns whether the data is on a real disk, with a thread that writes it. Callers may then use blocking threads
+    /// too.
     pub(crate) fn is_threaded(&self) -> bool {
         matches!(self.0, Mode::Thread(_))
     }
@@ -152,7 +155,7 @@ fn stopped() -> io::Error {
 fn run(mut worker: Worker, mut queue: mpsc::Receiver<Op>) {
     loop {
         if worker.is_purging() {
-            // The purge continues without a new operation.
+            // No operation is awaited, because the purge continues without one.
             worker.stall.begin();
         } else if let Some(op) = queue.blocking_recv() {
             worker.stall.begin();
@@ -175,30 +178,31 @@ fn run(mut worker: Worker, mut queue: mpsc::Receiver<Op>) {
     worker.commit();
 }
 
-/// Writes and syncs.
+/// Executor of the operations on one backend.
 pub(crate) struct Worker {
     backend: Box<dyn LogBackend>,
     watermark: WatermarkFile,
-    /// Bounds that the next sync acknowledges.
+    /// Watermark that is written after the next sync.
     mark: Watermark,
-    /// Whether an operation waits for a sync.
+    /// Whether a sync is needed, because an operation was written since the last sync.
     dirty: bool,
     batch_bytes: usize,
     batch_entries: u32,
-    /// Unwritten records of consecutive entries, and the index of the first.
+    /// Records of consecutive entries that are not written yet. `pending_from` is the index of the first of them.
     pending: Vec<Vec<u8>>,
     pending_from: u64,
-    /// Last committed entry that is not written yet. It is written once for each sync, because only the last such
-    /// record is valid.
+    /// Last committed entry, if it is not written yet. It is written only once for each sync, because each such record
+    /// replaces the previous one.
     committed: Option<LogId>,
-    /// Index up to which the log is being purged, step by step.
+    /// Index up to which the log is being purged; `None` if no purge is in progress.
     purging: Option<u64>,
     waiting: Vec<Waiter>,
     counters: Arc<Counters>,
-    /// Runs from the first write of a batch to its sync.
+    /// Stopwatch that runs from the first operation of a batch to the end of its sync.
     stall: Stall,
     gauges: Gauges,
-    /// Lock of the directory. It is dropped after the backend is closed, and `_closed` is dropped after the lock.
+    /// Lock on the data directory. The fields are dropped in their order: first the backend, then this lock, then
+    /// `_closed`.
     _lock: Box<dyn Send>,
     _closed: oneshot::Sender<()>,
 }
@@ -209,7 +213,8 @@ enum Waiter {
 }
 
 impl Worker {
-    /// Creates a worker on a loaded backend. `lock` and `closed` are dropped after all other parts are closed.
+    /// Creates a worker for a loaded backend. `lock` is released and `closed` is dropped after all other parts are
+    /// closed.
     pub(crate) fn new(
         backend: Box<dyn LogBackend>,
         watermark: WatermarkFile,
@@ -257,7 +262,8 @@ impl Worker {
         self.purging.is_some()
     }
 
-    /// Takes one operation, and keeps its waiter until [`Worker::commit`]. Operations are written in order of arrival.
+    /// Writes or enqueues one operation in the order of arrival, and keeps the waiter of the operation until
+    /// [`Worker::commit`].
     pub(super) fn take(&mut self, op: Op) {
         match op {
             Op::Append(entries, done) => {
@@ -296,7 +302,7 @@ impl Worker {
         }
     }
 
-    /// Writes an operation that is not batched.
+    /// Writes an operation of a kind that is not collected in a batch.
     fn write(&mut self, op: Op) {
         match op {
             Op::Append(..) | Op::Committed(_) => unreachable!("these are batched"),
@@ -325,7 +331,8 @@ impl Worker {
         }
     }
 
-    /// Truncates the log. First lowers the watermark durably, so that the watermark never covers removed entries.
+    /// Truncates the log. Before that, lowers the watermark durably, because the watermark must never include removed
+    /// entries.
     fn truncate(&mut self, from: u64, last: Option<LogId>) {
         self.mark.last = last.as_ref().map(Into::into);
         if self.watermark.current().last.is_some_and(|acknowledged| acknowledged.index >= from) {
@@ -341,7 +348,7 @@ impl Worker {
         self.waiting.push(waiter);
     }
 
-    /// Makes all operations durable, then acknowledges them, then continues a purge.
+    /// Makes all operations since the last call durable, then acknowledges them, and then continues a purge.
     pub(super) fn commit(&mut self) {
         self.write_pending();
         if std::mem::take(&mut self.dirty) {
@@ -370,7 +377,8 @@ impl Worker {
         self.counters.syncs.fetch_add(1, Ordering::Relaxed);
         (self.batch_bytes, self.batch_entries) = (0, 0);
 
-        // Durable, and visible from here on: the watermark is written first, so that no acknowledgement is forgotten.
+        // All operations are durable and become visible from here on. The watermark is written first, so that it
+        // includes everything that is acknowledged.
         must_succeed("writing the watermark", self.watermark.write(self.mark));
         for waiter in self.waiting.drain(..) {
             match waiter {

@@ -1,4 +1,4 @@
-//! Contents of an opened log backend, and the checks that all backends share.
+//! Decoded contents of a log backend, and the checks of these contents that are the same for all backends.
 
 use std::collections::VecDeque;
 
@@ -8,7 +8,7 @@ use crate::encoding::envelope::Kind;
 use crate::state_machine::StateMachine;
 use crate::types::{Entry, LogId, Payload, Vote};
 
-/// Single records of a store, apart from its log.
+/// Kinds of records that a log backend stores once, in addition to the log entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Meta {
     Vote,
@@ -20,7 +20,7 @@ pub(crate) enum Meta {
 impl Meta {
     pub(crate) const ALL: [Meta; 4] = [Meta::Vote, Meta::Committed, Meta::Purged, Meta::Manifest];
 
-    /// Returns the record's key in a database.
+    /// Returns the key of the record in the log's database.
     pub(crate) fn key(self) -> &'static str {
         match self {
             Meta::Vote => "vote",
@@ -31,19 +31,19 @@ impl Meta {
     }
 }
 
-/// The checked contents of a log backend.
+/// Decoded contents of a log backend.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Loaded {
     pub(crate) vote: Option<Vote>,
     pub(crate) committed: Option<LogId>,
     pub(crate) purged: Option<LogId>,
     pub(crate) manifest: Option<encoding::Manifest>,
-    /// Consecutive entries; the first follows `purged`.
+    /// Consecutive log entries. The first entry directly follows the entry `purged`.
     pub(crate) entries: VecDeque<Entry>,
 }
 
 impl Loaded {
-    /// Decodes a single record.
+    /// Decodes a record that is not a log entry, and stores it in its field. `place` names the database in errors.
     pub(crate) fn set(&mut self, meta: Meta, record: &[u8], place: &str) -> Result<(), LoadError> {
         let damaged = |source| LoadError::Record { place: format!("key {:?} of {place}", meta.key()), source };
         match meta {
@@ -55,7 +55,8 @@ impl Loaded {
         Ok(())
     }
 
-    /// Adds the next entry of the log. Entries are added in the order of their keys, after all single records are set.
+    /// Decodes and adds the next log entry. The caller must add the entries in the order of their keys, after all calls
+    /// of [`Loaded::set`].
     pub(crate) fn push(&mut self, key: u64, record: &[u8], place: &str) -> Result<(), LoadError> {
         let here = || format!("log entry {key} of {place}");
         let entry = encoding::read_entry(record).map_err(|source| LoadError::Record { place: here(), source })?;
@@ -80,7 +81,8 @@ impl Loaded {
         Ok(())
     }
 
-    /// Checks the parts against each other, once all parts are loaded.
+    /// Checks, after all parts are loaded, that log, snapshot, purge mark and committed entry do not contradict each
+    /// other.
     pub(crate) fn check(&self, place: &str) -> Result<(), LoadError> {
         let covered = self.snapshot_end();
         if self.purged > covered {
@@ -105,8 +107,8 @@ impl Loaded {
         Ok(())
     }
 
-    /// Refuses entries in a format that this program does not read. A newer program wrote such entries after a raise of
-    /// the group's format.
+    /// Returns an error if an entry has a format that this program cannot read. A newer program wrote such an entry
+    /// after the group's format was raised.
     pub(crate) fn check_formats<M: StateMachine>(&self, place: &str) -> Result<(), LoadError> {
         for entry in &self.entries {
             if let Payload::Normal(records) = &entry.payload {
@@ -118,17 +120,17 @@ impl Loaded {
         Ok(())
     }
 
-    /// Returns the last entry of the log, present or purged.
+    /// Returns the log id of the last entry of the log. If all entries are purged, this is the last purged entry.
     pub(crate) fn last(&self) -> Option<LogId> {
         self.entries.back().map(|entry| entry.log_id).or(self.purged)
     }
 
-    /// Returns the last entry that the current snapshot covers.
+    /// Returns the log id of the last entry that the current snapshot covers.
     pub(crate) fn snapshot_end(&self) -> Option<LogId> {
         self.manifest.as_ref().and_then(|manifest| manifest.last_log_id).map(encoding::newest::LogId::into_library)
     }
 
-    /// Returns the entry at an index.
+    /// Returns the entry at `index`, if the log contains it.
     pub(crate) fn entry(&self, index: u64) -> Option<&Entry> {
         let first = self.entries.front()?.log_id.index;
         self.entries.get(usize::try_from(index.checked_sub(first)?).ok()?)

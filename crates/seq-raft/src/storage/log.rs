@@ -1,9 +1,9 @@
 //! Adapter through which the Raft library reads and writes the log.
 //!
 //! All entries that are not purged are also held decoded in memory. So readers never access the disk, and they see an
-//! entry as soon as `append` returns, before the entry is durable. The snapshot policy of the node bounds the memory,
-//! because entries that a snapshot covers are purged. Commands are shared bytes, so an entry that is being written,
-//! replicated and applied exists once in memory.
+//! entry as soon as `append` returns, even before the entry is durable. The memory is bounded, because a member
+//! regularly takes snapshots and then purges the entries that they cover. An entry is held only once in memory while it
+//! is written, replicated and applied, because its commands are shared bytes.
 
 use std::collections::VecDeque;
 use std::fmt::Debug;
@@ -20,16 +20,16 @@ use super::loaded::Loaded;
 use crate::encoding::envelope::ReadError;
 use crate::types::{EncodedBatch, Entry, LogId, Payload, TypeConfig, Vote};
 
-/// Maximum number of bytes of commands in one batch of replication. A batch has at least one entry, even if the entry
-/// is larger. So a message stays well below the limit of the port, and a heartbeat to the follower does not wait behind
-/// a large message.
+/// Maximum length in bytes of the commands in one message to a follower. A message has at least one entry, even if that
+/// entry is longer. So a message stays well below the size limit of the Raft port, and a heartbeat to the follower is
+/// not delayed by a large message.
 const REPLICATION_BYTES: usize = 1024 * 1024;
 
-/// Function that decodes the commands in an entry and returns their number. It uses the state machine's decoder,
-/// without the state machine's type.
+/// Function that decodes the commands in an entry and returns their number. It calls the state machine's decoder, but
+/// its own type does not depend on the state machine.
 pub(crate) type CheckCommands = fn(&[u8]) -> Result<usize, ReadError>;
 
-/// The log and the vote.
+/// Writer of the log and the vote, for the Raft library.
 pub(crate) struct LogStore {
     io: Io,
     mirror: Arc<RwLock<Mirror>>,
@@ -38,41 +38,41 @@ pub(crate) struct LogStore {
     check_commands: CheckCommands,
 }
 
-/// Reader of the log.
+/// Reader of the log and the vote. Clones read the same log.
 #[derive(Clone)]
 pub(crate) struct LogReader {
     mirror: Arc<RwLock<Mirror>>,
     check_commands: CheckCommands,
 }
 
-/// Position of a log, durable or queued.
+/// Vote, last entry and last committed entry of a log, including writes that are queued but not durable yet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Position {
     pub(crate) vote: Option<Vote>,
-    /// Last entry, present or purged.
+    /// Last entry of the log. If all entries are purged, this is the last purged entry.
     pub(crate) last: Option<LogId>,
-    /// Last entry known to be committed, by the library's reports.
+    /// Last entry that this member knows to be committed.
     pub(crate) committed: Option<LogId>,
 }
 
 impl LogReader {
-    /// Returns the current position of the log.
+    /// Returns the current vote, last entry and last committed entry.
     pub(crate) fn position(&self) -> Position {
         self.mirror.read().position()
     }
 
-    /// Returns the position of the entry at an index, if the log holds it.
+    /// Returns the log id of the entry at `index`, if the log contains the entry.
     #[cfg(any(fuzzing, test))]
     pub(crate) fn at(&self, index: u64) -> Option<LogId> {
         self.mirror.read().id_at(index)
     }
 
-    /// Returns the number of commands in an entry, or an error if they cannot be applied.
+    /// Returns the number of commands in an entry, or an error if the state machine cannot decode them.
     pub(crate) fn check_commands(&self, commands: &EncodedBatch) -> Result<usize, ReadError> {
         (self.check_commands)(commands.bytes())
     }
 
-    /// Returns whether an entry is in the log, or may have been in the log before a purge.
+    /// Returns whether the log contains the entry `id`, or may have contained it before a purge.
     pub(crate) fn has(&self, id: &LogId) -> bool {
         let mirror = self.mirror.read();
         match mirror.purged {
@@ -81,9 +81,9 @@ impl LogReader {
         }
     }
 
-    /// Returns the committed entry of this log at the index of `id`, if that entry is not `id`. If the entry at that
-    /// index is purged, it is only known that its leader is no later than the leader of the last purged entry. If `id`
-    /// has a later leader, returns the last purged entry.
+    /// Returns the committed entry that this log has at the index of `id`, if it is not the entry `id` itself. If the
+    /// entry at that index is purged, its term is unknown, but is at most the term of the last purged entry. In this
+    /// case, returns the last purged entry if `id` is greater than that entry.
     pub(crate) fn contradicts_committed(&self, id: &LogId) -> Option<LogId> {
         let mirror = self.mirror.read();
         let committed = mirror.settled()?;
@@ -99,15 +99,15 @@ impl LogReader {
     }
 }
 
-/// Contents of the log, durable or queued.
+/// Copy of the log's contents in memory, including writes that are queued but not durable yet.
 struct Mirror {
     vote: Option<Vote>,
     committed: Option<LogId>,
     purged: Option<LogId>,
-    /// Last entry that the snapshot covered when the log was opened. This entry is applied, even if no later entry is
-    /// known to be committed.
+    /// Last entry that the snapshot covered when the log was opened. The entry is committed and applied, even if the
+    /// log does not record it as committed.
     covered: Option<LogId>,
-    /// Consecutive entries.
+    /// Consecutive log entries that are not purged.
     entries: VecDeque<Entry>,
 }
 
@@ -125,7 +125,8 @@ impl Mirror {
         self.entries.back().map(|entry| entry.log_id).or(self.purged)
     }
 
-    /// Returns the last entry that is known to be committed. Only a purge may remove entries up to this entry.
+    /// Returns the last entry that this member knows to be committed. Only a purge may remove this entry and the
+    /// entries before it.
     fn settled(&self) -> Option<LogId> {
         self.committed.max(self.covered).max(self.purged)
     }
@@ -134,7 +135,7 @@ impl Mirror {
         Position { vote: self.vote, last: self.last().max(self.covered), committed: self.settled() }
     }
 
-    /// Returns the existing entries in `range`.
+    /// Returns the entries whose index is in `range` and that are not purged.
     fn range(&self, range: &impl RangeBounds<u64>) -> impl Iterator<Item = &Entry> {
         let start = match range.start_bound() {
             Bound::Included(index) => *index,
@@ -152,7 +153,7 @@ impl Mirror {
     }
 }
 
-/// Error of a leader whose log requires the removal of committed entries.
+/// Error of a member whose leader requires that the member removes committed entries.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "the leader's log lacks entries from {from} on, but entries up to {settled} are committed here: acknowledged data was \
@@ -171,7 +172,7 @@ impl LogStore {
         LogStore { io, mirror: Arc::new(RwLock::new(mirror)), counters, check_commands }
     }
 
-    /// Returns a reader of the same log.
+    /// Returns a reader of this log.
     pub(crate) fn reader(&self) -> LogReader {
         LogReader { mirror: self.mirror.clone(), check_commands: self.check_commands }
     }
@@ -200,7 +201,7 @@ impl RaftLogReader<TypeConfig> for LogReader {
         let mut bytes = 0;
         let mut fits = |entry: &&Entry| {
             let first = bytes == 0;
-            // The length of an entry without commands is irrelevant, but not zero.
+            // The exact length of an entry without commands does not matter, but must not be zero.
             bytes += 1 + if let Payload::Normal(commands) = &entry.payload { commands.bytes().len() } else { 0 };
             first || bytes <= REPLICATION_BYTES
         };
@@ -221,7 +222,7 @@ impl RaftLogStorage<TypeConfig> for LogStore {
     }
 
     async fn save_vote(&mut self, vote: &Vote) -> Result<(), io::Error> {
-        // Readers stop serving the old leader at once; the response waits for the disk.
+        // Readers see the new vote at once and no longer serve the old leader. The response waits for the disk.
         self.mirror.write().vote = Some(*vote);
         self.io.durable(|done| Op::Vote(*vote, done)).await
     }
@@ -264,7 +265,7 @@ impl RaftLogStorage<TypeConfig> for LogStore {
                 && from <= settled.index
                 && mirror.entries.iter().any(|entry| (from..=settled.index).contains(&entry.log_id.index))
             {
-                // A leader without a committed entry was elected by members that had lost the entry.
+                // A leader that lacks a committed entry was elected by members that had lost the entry.
                 let lost = CommittedLost { from, settled };
                 abort_on_io_error("removing entries from the log", &lost);
             }

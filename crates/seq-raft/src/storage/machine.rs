@@ -1,9 +1,10 @@
-//! Applied state in memory, and the adapter through which the Raft library applies entries and takes snapshots.
+//! The applied state in memory, and the adapter through which the Raft library applies entries and takes snapshots.
 //!
-//! Applying writes no data. A restart loads the snapshot, and the Raft library applies the later entries again.
+//! Applying an entry writes no data. At a restart, the member loads the last snapshot, and the Raft library applies the
+//! entries after it again.
 //!
-//! [`Replica`] hides the type of the state machine, so all code below the handle is compiled only once and sees encoded
-//! bytes.
+//! [`Replica`] hides the type of the state machine. So the code that uses it handles only encoded bytes and is compiled
+//! only once.
 
 use std::fmt;
 use std::io;
@@ -23,13 +24,13 @@ use crate::types::{
     EncodedCommand, Entry, LogId, Output, Outputs, Payload, Snapshot, SnapshotMeta, StoredMembership, TypeConfig,
 };
 
-/// The Raft library's instance over this storage.
+/// The Raft library's handle on a running member, with this module's state machine.
 pub(crate) type Raft = openraft::Raft<TypeConfig, Machine>;
 
-/// Observer of each applied command and its output, on every member.
+/// Function that is called on every member with each applied command and its output.
 pub type Observer<M> = Box<dyn Fn(&<M as StateMachine>::Command, &<M as StateMachine>::Output) + Send + Sync>;
 
-/// Handle to read the applied state. Clones read the same state.
+/// Handle with which the applied state is read. Clones read the same state.
 pub struct AppliedState<M: StateMachine>(Arc<Shared<M>>);
 
 struct Shared<M: StateMachine> {
@@ -43,30 +44,32 @@ impl<M: StateMachine> AppliedState<M> {
         AppliedState(Arc::new(Shared { contents: RwLock::new(contents), observe, digests: Arc::default() }))
     }
 
-    /// Calls `read` with the state. `read` must be short, because no entry is applied until it returns.
+    /// Calls `read` with the state, and returns the result. `read` must be short, because no entry is applied until it
+    /// returns.
     pub fn read<T>(&self, read: impl FnOnce(&M) -> T) -> T {
         read(&self.0.contents.read().state)
     }
 
-    /// Calls `read` with the state and the index of the last entry that the state covers; 0 for none.
+    /// Calls `read` with the state and the index of the last applied entry, or 0 if no entry was applied, and returns
+    /// the result.
     pub fn read_applied<T>(&self, read: impl FnOnce(&M, u64) -> T) -> T {
         let contents = self.0.contents.read();
         read(&contents.state, contents.last_applied.map_or(0, |id| id.index))
     }
 
-    /// Returns the index of the last entry that the state covers.
+    /// Returns the index of the last applied entry.
     #[must_use]
     pub fn last_applied(&self) -> Option<u64> {
         self.0.contents.read().last_applied.map(|id| id.index)
     }
 
-    /// Returns the group's format, as of the last entry that the state covers.
+    /// Returns the format of the group's commands and states after the last applied entry.
     #[must_use]
     pub fn format(&self) -> u16 {
         self.0.contents.read().format
     }
 
-    /// Returns the same state without its type.
+    /// Returns a handle on this state. The type of the handle does not contain the type of the state machine.
     pub(crate) fn replica(&self) -> Arc<dyn Replica> {
         self.0.clone()
     }
@@ -84,53 +87,56 @@ impl<M: StateMachine> fmt::Debug for AppliedState<M> {
     }
 }
 
-/// Installs a decoded snapshot as the applied state, unless the applied state is newer.
+/// Function that replaces the applied state by a decoded snapshot, unless the applied state is newer than the snapshot.
 pub(crate) type Install = Box<dyn FnOnce() + Send>;
 
-/// Applied state without the type of its state machine.
+/// Interface to the applied state. It hides the type of the state machine from the code that uses it.
 pub(crate) trait Replica: Send + Sync {
-    /// Applies one committed entry. All of its commands are applied under one lock, so readers never see a state in the
-    /// middle of an entry.
+    /// Applies one committed entry. All commands of the entry are applied under one lock, so readers never see a state
+    /// between two commands of an entry.
     fn apply(&self, entry: Entry) -> Outputs;
 
-    /// Returns the last entry that the state covers, and the list of members as of that entry.
+    /// Returns the log id of the last applied entry, and the list of members after that entry.
     fn applied(&self) -> (Option<LogId>, StoredMembership);
 
-    /// Copies the state. Applying waits only for the copy, which takes a millisecond for 40,000 sections.
+    /// Copies the state, and returns a function that encodes the copy as a snapshot. No entry is applied while the
+    /// state is copied, which takes a millisecond for 40,000 sections.
     fn freeze(&self) -> Frozen;
 
-    /// Decodes a received snapshot and checks that it matches its description `meta`.
+    /// Decodes a received snapshot, checks that it matches its description `meta`, and returns a function that installs
+    /// it.
     fn decode_snapshot(self: Arc<Self>, meta: &SnapshotMeta, bytes: &[u8]) -> Result<Install, SnapshotError>;
 
-    /// Reads the committed list of members and the ids that members ever had, as of the same entry.
+    /// Calls `visit` with the newest applied list of members and with the ids of all present and former members, both
+    /// after the same entry.
     fn visit_members(&self, visit: &mut dyn FnMut(&StoredMembership, &[u64]));
 
-    /// Encodes the command that claims an id for a member.
+    /// Encodes the command that claims `id` for a member.
     fn claim_member_id(&self, id: u64) -> Result<EncodedCommand, CommandTooLarge>;
 
-    /// Returns the history of the group, for plans of operators.
+    /// Returns the number of the group's history, which operators' plans contain.
     fn history(&self) -> u64;
 
-    /// Returns the digests of the state after marked entries.
+    /// Returns the digests of the state after the last marked entries.
     fn digests(&self) -> &Arc<Digests>;
 
     /// Returns the group's format.
     fn format(&self) -> u16;
 
-    /// Converts a reported format to the newest format that the reporting release reads. 0 means that the release
-    /// reports no format, and such a release reads the first format.
+    /// Returns the newest format that a member can read, if it has reported the value `reported`. The value 0 means
+    /// that the member's release reports no format, and such a release reads only the first format.
     fn newest_of(&self, reported: u32) -> u16;
 }
 
 impl dyn Replica + '_ {
-    /// Calls [`Replica::visit_members`] and returns the result of `read`.
+    /// Calls `read` as [`Replica::visit_members`] calls its argument, and returns the result.
     pub(crate) fn read_members<T>(&self, read: impl FnOnce(&StoredMembership, &[u64]) -> T) -> T {
         let (mut read, mut result) = (Some(read), None);
         self.visit_members(&mut |members, ids| result = read.take().map(|read| read(members, ids)));
         result.expect("members are visited once")
     }
 
-    /// Returns the last entry that the state covers.
+    /// Returns the log id of the last applied entry.
     pub(crate) fn last_applied(&self) -> Option<LogId> {
         self.applied().0
     }
@@ -138,7 +144,8 @@ impl dyn Replica + '_ {
 
 impl<M: StateMachine> Replica for Shared<M> {
     fn apply(&self, entry: Entry) -> Outputs {
-        /// Stops the process if `apply` panics, because the half-changed state must not be read again.
+        /// Guard that stops the process if applying the entry panics, because the half-changed state must not be read
+        /// afterwards.
         struct StopOnPanic(LogId);
 
         impl Drop for StopOnPanic {
@@ -151,14 +158,14 @@ impl<M: StateMachine> Replica for Shared<M> {
         }
 
         let records = match &entry.payload {
-            // A skipped record would make this member differ from the others.
+            // If an unreadable record were skipped, this member's state would differ from the others'.
             Payload::Normal(commands) => encoding::read_batch::<M>(commands.bytes()).unwrap_or_else(|error| {
                 abort_on_io_error(&format!("applying log entry {}", entry.log_id), &error);
             }),
             Payload::Blank | Payload::Membership(_) => Vec::new(),
         };
         let mut applied = self.contents.write();
-        // Declared after the lock, so that the lock is still held when the process stops.
+        // The guard is declared after the lock, so that the lock is still held when the process stops.
         let _stop = StopOnPanic(entry.log_id);
         assert!(applied.last_applied < Some(entry.log_id), "entries are applied once, in order");
         applied.last_applied = Some(entry.log_id);
@@ -167,7 +174,7 @@ impl<M: StateMachine> Replica for Shared<M> {
         }
         let mut marked = false;
         let apply = |record| match record {
-            // The format was raised between the encoding of the command and its entry.
+            // The group's format was raised between the encoding of the command and its application.
             Record::Command { format, .. } if format < applied.format && applied.format >= M::STRICT_FORMAT => {
                 Output::OVERTAKEN
             }
@@ -176,7 +183,7 @@ impl<M: StateMachine> Replica for Shared<M> {
                 (self.observe)(&command, &output);
                 Output::of(output)
             }
-            // Two leaders may have raised the format.
+            // Two leaders may have raised the format to the same value.
             Record::RaiseFormat(to) => {
                 marked = true;
                 if to > applied.format {
@@ -208,7 +215,7 @@ impl<M: StateMachine> Replica for Shared<M> {
         let contents: Contents<M> = decode_announced(meta, bytes)?;
         Ok(Box::new(move || {
             let mut applied = self.contents.write();
-            // Never installs an older state.
+            // An older state is never installed.
             if contents.last_applied > applied.last_applied {
                 *applied = contents;
             }
@@ -241,7 +248,7 @@ impl<M: StateMachine> Replica for Shared<M> {
     }
 }
 
-/// Adapter that the Raft library drives.
+/// State machine adapter that the Raft library drives.
 pub(crate) struct Machine {
     replica: Arc<dyn Replica>,
     pub(super) snapshots: Arc<Snapshots>,
@@ -253,9 +260,9 @@ impl Machine {
     }
 }
 
-/// Builder of one snapshot. The snapshot has the state at the time when the builder was created.
+/// Builder of one snapshot. The snapshot contains the state as it was when this builder was created.
 pub(crate) struct SnapshotBuilder {
-    /// Taken by the only build.
+    /// Function that encodes the copied state. The builder's only build takes it.
     frozen: Option<Frozen>,
     snapshots: Arc<Snapshots>,
 }
@@ -291,14 +298,14 @@ impl RaftStateMachine<TypeConfig> for Machine {
     }
 
     async fn get_snapshot_builder(&mut self) -> SnapshotBuilder {
-        // The copy is encoded and written concurrently with applying.
+        // The copy is encoded and written while further entries are applied.
         SnapshotBuilder { frozen: Some(self.replica.freeze()), snapshots: self.snapshots.clone() }
     }
 
     async fn install_snapshot(&mut self, meta: &SnapshotMeta, snapshot: Bytes) -> Result<(), io::Error> {
         let invalid = |error| io::Error::new(io::ErrorKind::InvalidData, error);
         let install = self.replica.clone().decode_snapshot(meta, &snapshot).map_err(invalid)?;
-        // Durable, then visible.
+        // The snapshot is made durable before it becomes visible.
         self.snapshots.keep(Snapshot { meta: meta.clone(), snapshot }).await?;
         install();
         Ok(())

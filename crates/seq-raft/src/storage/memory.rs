@@ -1,6 +1,6 @@
-//! Disk in memory. Simulations use it, and tests compare the real storage with it.
+//! Disk in memory. Simulations use it, and tests compare the behaviour of the real storage with it.
 //!
-//! It separates synced from unsynced writes, and [`MemoryDisk::cut_power`] drops the unsynced writes.
+//! The disk distinguishes synced from unsynced writes. [`MemoryDisk::cut_power`] drops the unsynced writes.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,10 +14,10 @@ use super::backend::LogBackend;
 use super::error::LoadError;
 use super::loaded::{Loaded, Meta};
 
-/// Name of the disk in errors.
+/// Name of the disk in error messages.
 const PLACE: &str = "the log in memory";
 
-/// Memory in place of a disk. It outlives the storage opened on it.
+/// Memory that is used like a disk. The data remains when the storage on it is closed.
 #[derive(Default)]
 pub struct MemoryDisk {
     inner: Mutex<Inner>,
@@ -28,7 +28,7 @@ struct Inner {
     in_use: bool,
     files: BTreeMap<String, Bytes>,
     synced: Records,
-    /// Writes since the last sync, in order.
+    /// Writes since the last sync, in their order.
     written: Vec<Write>,
 }
 
@@ -52,17 +52,17 @@ impl MemoryDisk {
         Arc::default()
     }
 
-    /// Drops all unsynced writes, as a power cut does. Storage must not be open.
+    /// Drops all unsynced writes, as a power cut does. The storage on the disk must be closed.
     ///
     /// # Panics
-    /// When storage is open.
+    /// When the storage on the disk is open.
     pub fn cut_power(&self) {
         let mut inner = self.inner.lock();
         assert!(!inner.in_use, "close the storage first");
         inner.written.clear();
     }
 
-    /// Locks the disk for one user; `false` if it is locked already.
+    /// Locks the disk. Returns `false` if it is already locked.
     pub(super) fn lock(&self) -> bool {
         !std::mem::replace(&mut self.inner.lock().in_use, true)
     }
@@ -116,13 +116,13 @@ impl Inner {
     }
 }
 
-/// Log of a [`MemoryDisk`].
+/// Log backend on a [`MemoryDisk`].
 pub(crate) struct MemoryBackend(pub(super) Arc<MemoryDisk>);
 
 impl LogBackend for MemoryBackend {
     fn load(&mut self) -> Result<Loaded, LoadError> {
         let mut inner = self.0.inner.lock();
-        // A restarted process finds all writes of the previous process, synced or not.
+        // A restarted process finds all writes of the previous process, even if they were not synced.
         inner.sync();
         let mut loaded = Loaded::default();
         for meta in Meta::ALL {

@@ -1,19 +1,21 @@
-//! Log in sled 0.34.
+//! Log backend on the embedded database sled 0.34.
 //!
-//! Its safety rests on these rules (docs/adr/0002):
-//! * `flush()` writes, but ends in `sync_file_range`, which guarantees nothing after a power cut. So a sync is one
-//!   `flush` and then one `fdatasync` of the database's file through a separate descriptor.
-//! * Each value is inserted separately, because `apply_batch` takes a lock that all databases of a process share.
-//! * Values stay small, and a large record is stored in parts. A page that outgrows a quarter of a segment would become
-//!   a file in `blobs/`, which sled never syncs.
-//! * sled panics on some damage. While the database opens, a panic becomes an error.
-//! * sled writes an index of the log when it opens. If a power cut or a full disk interrupts the write, sled would take
-//!   the partial index for a whole index at the next start and refuse it as damage. So a partial index is removed
-//!   before sled opens. The log holds all indexed data.
+//! It uses sled safely because of these rules (docs/adr/0002):
+//! * sled's `flush()` writes the data, but ends with a `sync_file_range`, after which a power cut can still lose the
+//!   data. So a sync consists of one `flush` and then one `fdatasync` of the database's file through a separate
+//!   descriptor.
+//! * Each value is inserted by its own call, because `apply_batch` takes a lock that all databases of a process share.
+//! * Values stay small, and a large record is stored in parts. sled would move a page that outgrows a quarter of a
+//!   segment to a file in `blobs/`, which it never syncs.
+//! * sled panics on some kinds of damage. A panic while the database is opened is converted to an error.
+//! * When sled opens a database, it writes an index of its own log. If a power cut or a full disk interrupts this, sled
+//!   would take the partial index for a complete one at the next start, and report damage. So a partial index is
+//!   removed before sled opens the database. No data is lost, because sled's log contains all indexed data.
 //!
-//! Its speed rests on **runs**. An insert takes some microseconds, mostly independent of its size. So small records of
-//! consecutive entries that are written together form one value, a run, under the index of the first entry. The frame
-//! of each record states the length of that record. A value holds either one part of a record or whole records.
+//! It is fast because of **runs**. An insert takes some microseconds, almost independent of the length of its value. So
+//! small records of consecutive entries that are written together form one value, a run, under the index of the first
+//! entry. The frame of each record states the length of the record. A value contains either one part of a large record,
+//! or one or more whole records.
 
 use std::fs::{self, File};
 use std::io;
@@ -29,21 +31,22 @@ use super::files;
 use super::loaded::{Loaded, Meta};
 use crate::encoding::envelope;
 
-/// Maximum length of a value, and so of a run, in bytes. A leaf of sled has up to 16 values, and a few more before it
-/// splits. Above a quarter of a segment, which is 128 KiB, the leaf would become a blob.
+/// Maximum length in bytes of a value, and therefore of a run. A leaf page of sled has up to 16 values, and a few more
+/// before it splits. If a leaf were larger than a quarter of a segment, which is 128 KiB, sled would move it to a
+/// separate file.
 const PART_BYTES: usize = 4 * 1024;
-/// Size of sled's cache of pages in bytes. The log is also held decoded in memory, so pages are read only while sled
-/// opens the database or moves pages.
+/// Size in bytes of sled's page cache. A small cache suffices, because entries are read from memory, so sled's pages
+/// are read only while sled opens the database or moves pages.
 const CACHE_BYTES: u64 = 32 * 1024 * 1024;
-/// First byte of the keys of entries. The index and the part follow, both big-endian, so that the keys are in the order
-/// of the log.
+/// First byte of the key of an entry. The index of the entry and the number of the part follow, both big-endian, so
+/// that the order of the keys is the order of the log.
 const ENTRY: u8 = b'e';
-/// First byte of the keys of the single records.
+/// First byte of the key of a record that is not a log entry.
 const META: u8 = b'm';
 
-/// Makes the database's file durable. Tests replace it, to count syncs and to inject failures.
+/// Function that makes the database's file durable. Tests replace it to count syncs and to inject failures.
 pub(crate) trait Syncer: Send {
-    /// Returns once the file's content and length are durable.
+    /// Makes the content and length of the file durable.
     fn sync(&mut self) -> io::Result<()>;
 }
 
@@ -53,7 +56,7 @@ impl Syncer for File {
     }
 }
 
-/// A database in its own directory.
+/// Log backend on a sled database in its own directory.
 pub(crate) struct SledBackend {
     db: sled::Db,
     syncer: Box<dyn Syncer>,
@@ -62,12 +65,12 @@ pub(crate) struct SledBackend {
     _released: Released,
 }
 
-/// Guard that waits, when it is dropped, until sled has released its file. sled's threads release the file a moment
-/// after the last handle on the database is dropped. Before that, the database cannot be opened again.
+/// Guard whose drop waits until sled has released the lock on its file. sled's threads release it a moment after the
+/// last handle on the database is dropped, and until then the database cannot be opened again.
 struct Released(File);
 
-/// Maximum time to wait for the release. If the release takes longer, the next opening fails with an error, which does
-/// not harm the data.
+/// Maximum time that [`Released`] waits for sled to release its file. If sled needs longer, the next attempt to open
+/// the database fails with an error, but no data is lost.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl Drop for Released {
@@ -81,14 +84,14 @@ impl Drop for Released {
             }
             std::thread::sleep(Duration::from_millis(1));
         }
-        // Unlocked explicitly, as in `DirLock`.
+        // The file is unlocked explicitly, for the same reason as in `DirLock`.
         let _ = rustix::fs::flock(&self.0, FlockOperation::Unlock);
     }
 }
 
 impl SledBackend {
-    /// Opens or creates the database, and makes the names of its files durable. `wrap` may replace the [`Syncer`] of
-    /// the database's file.
+    /// Opens the database or creates it, and makes the existence of its files durable. `wrap` may replace the
+    /// [`Syncer`] of the database's file.
     pub(crate) fn open(dir: &Path, wrap: impl FnOnce(File) -> Box<dyn Syncer>) -> Result<SledBackend, LoadError> {
         let place = || dir.display().to_string();
         let failed = |source| LoadError::Io { place: place(), source };
@@ -131,7 +134,8 @@ impl SledBackend {
                 }
                 record.clear();
             } else if current != Some(index) {
-                // The first part is written last and removed first, so a record without its first part does not exist.
+                // The first part is written last and removed first, so a record without its first part counts as
+                // missing.
                 continue;
             }
             record.extend_from_slice(&part);
@@ -142,13 +146,14 @@ impl SledBackend {
         Ok(())
     }
 
-    /// Shortens the last run of the log so that the run ends before the entry `index`. This is a single write, so it
-    /// happens completely or not at all.
+    /// Shortens the last run of the log so that it ends before the entry at `index`. This is a single write, so a crash
+    /// leaves either the old run or the shortened run.
     fn cut_run(&mut self, index: u64) -> io::Result<()> {
         let Some((key, value)) = self.db.range(entry_key(0, 0)..entry_key(index, 0)).next_back().transpose()? else {
             return Ok(());
         };
-        // The value is the last part of a record in parts, which is a single entry before the given entry.
+        // If the value is the last part of a large record, this record is a single entry before the given entry and
+        // stays.
         let (first, 0) = split_key(&key).ok_or_else(stray_key)? else { return Ok(()) };
         let keep: usize = records(&value).take((index - first) as usize).map(<[u8]>::len).sum();
         if keep < value.len() {
@@ -158,7 +163,8 @@ impl SledBackend {
     }
 }
 
-/// Adds the entries of a run, or the single entry of a record in parts.
+/// Decodes the entries of a run, or the single entry of a record that was stored in parts, and adds them to `loaded`.
+/// `first` is the index of the first entry.
 fn push_run(loaded: &mut Loaded, first: u64, run: &[u8], place: &str) -> Result<(), LoadError> {
     let mut rest = run;
     for (index, record) in (first..).zip(records(run)) {
@@ -168,11 +174,11 @@ fn push_run(loaded: &mut Loaded, first: u64, run: &[u8], place: &str) -> Result<
             return Ok(());
         }
     }
-    // An incomplete record is damage, and `push` reports it as such.
+    // An incomplete record means damage, and `push` returns an error for it.
     loaded.push(first + records(run).count() as u64, rest, place)
 }
 
-/// Returns the whole records at the start of a value.
+/// Returns the complete records at the start of a value, in their order.
 fn records(run: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = run;
     std::iter::from_fn(move || {
@@ -187,7 +193,8 @@ impl LogBackend for SledBackend {
         let mut loaded = Loaded::default();
         let read = panic::catch_unwind(AssertUnwindSafe(|| self.read_all(&mut loaded)));
         read.unwrap_or_else(|payload| Err(panicked(&self.dir, payload.as_ref())))?;
-        // Parts of a record whose write or removal was interrupted must not mix with the parts of its successor.
+        // Parts that remain from a record whose write or removal was interrupted must not mix with the parts of a new
+        // record at this index.
         let end = loaded.last().map_or(0, |last| last.index + 1);
         self.truncate_from(end).map_err(|source| LoadError::Io { place: self.dir.display().to_string(), source })?;
         Ok(loaded)
@@ -219,8 +226,9 @@ impl LogBackend for SledBackend {
     }
 
     fn truncate_from(&mut self, index: u64) -> io::Result<()> {
-        // Entries are removed backwards, so that an interruption leaves no hole. The parts of an entry are removed
-        // forwards, so that an interruption leaves no partial entry.
+        // Entries are removed from the last to the first, so that an interruption leaves no missing entry between
+        // others. The parts of an entry are removed from the first to the last, so that an interruption leaves no
+        // partial entry.
         while let Some((key, _)) = self.db.range(entry_key(index, 0)..after_entries()).next_back().transpose()? {
             let (last, parts) = split_key(&key).ok_or_else(stray_key)?;
             for number in 0..=parts {
@@ -266,7 +274,7 @@ fn entry_key(index: u64, part: usize) -> [u8; 11] {
     key
 }
 
-/// Returns the first key after the keys of entries.
+/// Returns a key that is greater than the keys of all entries.
 fn after_entries() -> [u8; 11] {
     [ENTRY + 1; 11]
 }
@@ -280,7 +288,7 @@ fn split_key(key: &[u8]) -> Option<(u64, u16)> {
     Some((u64::from_be_bytes(index.try_into().ok()?), u16::from_be_bytes(part.try_into().ok()?)))
 }
 
-/// Makes the files that sled has created durable, and their names.
+/// Makes the contents and the existence of all files below `dir` durable.
 fn sync_tree(dir: &Path) -> io::Result<()> {
     for entry in fs::read_dir(dir)? {
         let entry = entry?;
@@ -293,8 +301,8 @@ fn sync_tree(dir: &Path) -> io::Result<()> {
     files::sync_dir(dir)
 }
 
-/// Removes an index that sled has written but not renamed because its opening was interrupted. Before the rename, the
-/// previous index is whole, or there is no index and sled reads the log.
+/// Removes an index that sled has written but not yet renamed, because its opening was interrupted. In this case, the
+/// previous index is still complete, or there is no index and sled reads its whole log.
 fn remove_unfinished(dir: &Path) -> io::Result<()> {
     for entry in fs::read_dir(dir)? {
         let entry = entry?;
@@ -308,7 +316,7 @@ fn remove_unfinished(dir: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Runs a step of opening the database. Converts sled's errors and panics to an error that names the directory.
+/// Calls `step`, which opens the database. Converts sled's errors and panics to an error that names the directory.
 fn guard<T>(dir: &Path, step: impl FnOnce() -> sled::Result<T>) -> Result<T, LoadError> {
     match panic::catch_unwind(AssertUnwindSafe(step)) {
         Ok(Ok(value)) => Ok(value),
@@ -317,7 +325,8 @@ fn guard<T>(dir: &Path, step: impl FnOnce() -> sled::Result<T>) -> Result<T, Loa
     }
 }
 
-/// Converts an error of sled. Distinguishes transient errors, such as a full disk, from damaged data.
+/// Converts an error of sled. A transient error, such as a full disk, becomes [`LoadError::Io`], and any other error
+/// becomes [`LoadError::Database`].
 fn unusable(dir: &Path, error: sled::Error) -> LoadError {
     let place = dir.display().to_string();
     match error {

@@ -1,8 +1,9 @@
-//! Snapshots. A snapshot is a file with the applied state, and a manifest in the log's database names the current file.
+//! Snapshots of the applied state. A snapshot is a file with the encoded state. A manifest in the log's database names
+//! the file of the current snapshot.
 //!
-//! The new file is written and synced first, then the manifest, and then the old file is removed. So the durable
-//! manifest names a whole file at any moment. The current snapshot is also held in memory, so that it can be sent to
-//! other members.
+//! For a new snapshot, its file is written and synced first, then the manifest is replaced, and then the old file is
+//! removed. So the durable manifest names a complete file at any moment. The current snapshot is also held in memory,
+//! from where it is sent to other members.
 
 use std::io;
 use std::sync::Arc;
@@ -23,22 +24,22 @@ use crate::encoding::{self, newest};
 use crate::state_machine::{Malformed, StateMachine};
 use crate::types::{LogId, Snapshot, SnapshotMeta, StoredMembership};
 
-/// A copy of the state, to be encoded outside the lock.
+/// Function that encodes a copy of the state as a snapshot, without holding the lock on the state.
 pub(crate) type Frozen = Box<dyn FnOnce() -> Snapshot + Send + Sync>;
 
 /// Prefix of the names of snapshot files.
 const PREFIX: &str = "snapshot-";
 
-/// Pause before a snapshot is written again if its file could not be opened. The pause is short, because the log grows
-/// in the meantime.
+/// Pause before the write of a snapshot is retried because its file could not be opened. The pause is short, because
+/// the log grows until the snapshot is written.
 const WRITE_RETRY: Duration = Duration::from_millis(500);
 
-/// Contents of a snapshot.
+/// Decoded contents of a snapshot, which are also the applied state in memory.
 #[derive(Clone, Debug)]
 pub(crate) struct Contents<M> {
     pub(crate) state: M,
-    /// The group's format, in which commands and states are written; it never decreases. A snapshot stores it as the
-    /// format of its state.
+    /// The group's format, in which commands and states are written. It never decreases. The state in an encoded
+    /// snapshot has this format.
     pub(crate) format: u16,
     pub(crate) last_applied: Option<LogId>,
     pub(crate) membership: StoredMembership,
@@ -47,10 +48,10 @@ pub(crate) struct Contents<M> {
 /// Reason why a snapshot is refused.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SnapshotError {
-    /// The bytes are damaged or of a newer format.
+    /// The snapshot's record is damaged, or has a newer format than this program reads.
     #[error("snapshot cannot be read")]
     Record(#[from] ReadError),
-    /// The state is of a format that this program does not read.
+    /// The state in the snapshot has a format that this program does not read.
     #[error("snapshot has a state of format version {found}, and this program reads {oldest} to {newest}")]
     StateFormat {
         /// Format of the state.
@@ -60,15 +61,15 @@ pub(crate) enum SnapshotError {
         /// Newest format that this program reads.
         newest: u16,
     },
-    /// The parts of the snapshot contradict each other.
+    /// The state or the list of members in the snapshot is malformed.
     #[error("snapshot is malformed, {0}")]
     Malformed(String),
-    /// The snapshot covers other entries than announced.
+    /// The snapshot covers other entries or another list of members than its sender announced.
     #[error("snapshot covers {found}, not {expected} as announced")]
     Other {
-        /// The covered entries.
+        /// Description of the entries that the snapshot covers.
         found: String,
-        /// The announced entries.
+        /// Description of the entries that the sender announced.
         expected: String,
     },
 }
@@ -79,8 +80,8 @@ impl From<Malformed> for SnapshotError {
     }
 }
 
-/// Decodes a received snapshot and checks that it matches its description `meta`. The caller must check a snapshot
-/// before the Raft library installs it, because the library takes a failed installation for a broken disk.
+/// Decodes a received snapshot and checks that it matches its description `meta`. The caller must do this before it
+/// passes the snapshot to the Raft library, because the library takes a failed installation for a broken disk.
 pub(crate) fn decode_announced<M: StateMachine>(
     meta: &SnapshotMeta,
     bytes: &[u8],
@@ -114,7 +115,7 @@ impl<M> Contents<M> {
 }
 
 impl<M: StateMachine> Contents<M> {
-    /// Returns the contents of a member without a snapshot.
+    /// Returns the contents with which a member without a snapshot begins.
     pub(crate) fn empty() -> Contents<M> {
         Contents {
             state: M::default(),
@@ -124,12 +125,12 @@ impl<M: StateMachine> Contents<M> {
         }
     }
 
-    /// Digests the contents that members must have in common after the last applied entry. Excludes the list of
-    /// members, because the Raft library compares the list, and because the encoding of the list depends on the release
-    /// and not on the group.
+    /// Returns the digest of the contents that all members must have in common after the last applied entry. The list
+    /// of members is not included. The Raft library itself keeps this list equal on all members, and its encoding
+    /// depends on each member's release and not on the group's format.
     ///
     /// # Panics
-    /// When no entry was applied.
+    /// When no entry has been applied.
     pub(crate) fn digest(&self) -> StateDigest {
         let LogId { leader_id, index } = self.last_applied.expect("an entry marks the state behind itself");
         let mut digest = Sha256::new();
@@ -141,7 +142,7 @@ impl<M: StateMachine> Contents<M> {
         StateDigest { index, sha256: digest.finalize().into() }
     }
 
-    /// Encodes the snapshot of these contents.
+    /// Encodes these contents as a snapshot.
     pub(crate) fn encode(&self) -> Snapshot {
         let snapshot = encoding::Snapshot {
             last_log_id: self.last_applied.as_ref().map(Into::into),
@@ -153,7 +154,7 @@ impl<M: StateMachine> Contents<M> {
     }
 }
 
-/// Returns the name of the file of a snapshot that covers the log up to an entry.
+/// Returns the name of the file for a snapshot that covers the log up to the entry `end`.
 pub(crate) fn file_name(end: Option<&LogId>) -> String {
     match end {
         Some(id) => format!("{PREFIX}{}-{}-{}", id.index, id.leader_id.term, id.leader_id.node_id),
@@ -161,7 +162,7 @@ pub(crate) fn file_name(end: Option<&LogId>) -> String {
     }
 }
 
-/// Returns the manifest that names the file of a snapshot.
+/// Returns the manifest of a snapshot that is stored in `file`.
 pub(crate) fn manifest(snapshot: &Snapshot, file: String) -> encoding::Manifest {
     encoding::Manifest {
         last_log_id: snapshot.meta.last_log_id.as_ref().map(Into::into),
@@ -172,16 +173,17 @@ pub(crate) fn manifest(snapshot: &Snapshot, file: String) -> encoding::Manifest 
     }
 }
 
-/// The current snapshot, on disk and in memory.
+/// Keeper of the current snapshot on disk and in memory.
 pub(crate) struct Snapshots {
     files: Files,
     io: Io,
-    /// Locked while a snapshot is written, so that an older snapshot never replaces a newer snapshot.
+    /// The current snapshot. It is locked while a new snapshot is written, so that an older snapshot never replaces a
+    /// newer snapshot.
     current: Mutex<Option<Snapshot>>,
 }
 
 impl Snapshots {
-    /// Loads the snapshot that the manifest names.
+    /// Loads the snapshot whose file the manifest names, and checks the file against the manifest.
     pub(crate) fn load<M: StateMachine>(
         files: &Files,
         manifest: &encoding::Manifest,
@@ -208,7 +210,8 @@ impl Snapshots {
         Ok((contents, Snapshot { meta, snapshot: bytes }))
     }
 
-    /// Removes the remains of interrupted writes. Called only after the current snapshot was loaded.
+    /// Removes the snapshot files that remain from interrupted writes, which are all files except the file that the
+    /// manifest names. Called only after the current snapshot was loaded.
     pub(crate) fn remove_leftovers(files: &Files, manifest: Option<&encoding::Manifest>) -> io::Result<()> {
         files.remove_others(PREFIX, manifest.map(|manifest| manifest.file.as_str()))
     }
@@ -221,7 +224,8 @@ impl Snapshots {
         self.current.lock().await.clone()
     }
 
-    /// Encodes and keeps a snapshot; returns the current snapshot, which may be newer.
+    /// Encodes a snapshot with `frozen`, and passes it to [`Snapshots::keep`]. Returns the current snapshot, which may
+    /// be newer than the encoded one.
     pub(crate) async fn build(&self, frozen: Frozen) -> io::Result<Snapshot> {
         let snapshot = if self.io.is_threaded() {
             tokio::task::spawn_blocking(frozen).await.map_err(io::Error::other)?
@@ -231,8 +235,8 @@ impl Snapshots {
         self.keep(snapshot).await
     }
 
-    /// Makes `snapshot` the current snapshot, durably, unless the current snapshot is at least as new. Returns the
-    /// current snapshot.
+    /// Makes `snapshot` the current snapshot durably, unless the current snapshot covers at least as many entries.
+    /// Returns the current snapshot.
     pub(crate) async fn keep(&self, snapshot: Snapshot) -> io::Result<Snapshot> {
         let mut current = self.current.lock().await;
         if let Some(current) = &*current
@@ -245,15 +249,15 @@ impl Snapshots {
         let manifest = manifest(&snapshot, file.clone());
         self.io.durable(|done| Op::Manifest(manifest, done)).await?;
         if let Err(error) = self.files.remove_others(PREFIX, Some(&file)) {
-            // Harmless: the next start removes the file.
+            // This is harmless, because the next start removes the file.
             tracing::warn!(%error, "an old snapshot file cannot be removed");
         }
         *current = Some(snapshot.clone());
         Ok(snapshot)
     }
 
-    /// Writes a file durably, or stops the process. Retries the write if the file cannot be opened at the moment,
-    /// because no data was written or acknowledged then.
+    /// Writes a file durably, or stops the process if this fails. If the file cannot be opened at the moment, retries
+    /// the write, because then no data was written or acknowledged.
     async fn write(&self, file: &str, bytes: &Bytes) {
         loop {
             let (files, name, bytes) = (self.files.clone(), file.to_owned(), bytes.clone());
@@ -276,8 +280,7 @@ impl Snapshots {
     }
 }
 
-/// Returns whether the error is no fault of the disk, because too many files were open or a signal interrupted the
-/// call.
+/// Returns whether too many open files or a signal caused the error, so that the disk is not at fault.
 fn is_transient(error: &io::Error) -> bool {
     let errno = error.raw_os_error().map(Errno::from_raw_os_error);
     matches!(errno, Some(Errno::MFILE | Errno::NFILE | Errno::INTR))

@@ -1,8 +1,8 @@
-//! Reader of the committed state in the data directory of a stopped member. It serves a group that has lost its
-//! majority permanently.
+//! Reader of the committed state in the data directory of a stopped member. An operator uses it to recover a group that
+//! has lost its majority permanently.
 //!
-//! **Invariant:** the state contains committed entries only. The lost majority may have replaced later entries, so
-//! later entries are counted but not applied.
+//! **Invariant:** the state that is read contains only entries that this member knows to be committed. The entries
+//! after them are counted but not applied, because the lost majority may have replaced them.
 
 use std::fmt;
 use std::path::Path;
@@ -21,19 +21,19 @@ use crate::encoding::Identity;
 use crate::state_machine::StateMachine;
 use crate::storage::backend::LogBackend;
 
-/// A member of a group, as read from its data directory. The directory is locked as long as this value exists.
+/// Contents of a stopped member's data directory. The directory is locked as long as this value exists.
 pub struct Survivor<M> {
-    /// Name of its cluster.
+    /// Name of the member's cluster.
     pub cluster: String,
-    /// Its Raft id.
+    /// Raft id of the member.
     pub id: u64,
-    /// The state as of the last entry known to be committed.
+    /// State after the last entry that the member knows to be committed.
     pub state: M,
-    /// The group's format as of that entry.
+    /// Format of the group's commands and states after that entry.
     pub format: u16,
-    /// Index of that entry; 0 for none.
+    /// Index of that entry, or 0 if there is no such entry.
     pub committed: u64,
-    /// Index of the last entry of its log. Entries above `committed` may or may not be committed.
+    /// Index of the last entry in the member's log. It is unknown whether the entries above `committed` are committed.
     pub last: u64,
     _lock: DirLock,
 }
@@ -50,14 +50,15 @@ impl<M> fmt::Debug for Survivor<M> {
     }
 }
 
-/// Reads the data directory of a member with all checks of a start. Blocks while it reads. State, log and vote remain
-/// unchanged, so the member can still start afterwards.
+/// Reads the data directory of a stopped member with the same checks as a start of the member. Blocks the thread while
+/// it reads. State, log and vote remain unchanged, so the member can still be started afterwards.
 ///
 /// # Errors
-/// The directory is missing, has no identity, is in use, or is damaged. The error names the place.
+/// The directory is missing, has no identity, is in use by another process, or is damaged. The error names the file or
+/// the record.
 pub fn read_survivor<M: StateMachine>(dir: &Path) -> Result<Survivor<M>, OpenError> {
     let place = || dir.display().to_string();
-    // The lock would create a missing directory.
+    // This check comes first, because taking the lock would create a missing directory.
     std::fs::read_dir(dir).map_err(|source| LoadError::Io { place: place(), source })?;
     let files = Files::Dir(dir.to_owned());
     let Identity { cluster, node: id, nonce: _ } = identity::read(&files)?;
@@ -81,9 +82,9 @@ pub fn read_survivor<M: StateMachine>(dir: &Path) -> Result<Survivor<M>, OpenErr
     Ok(Survivor { cluster, id, state, format, committed, last, _lock: lock })
 }
 
-/// Applies the committed entries after the snapshot.
+/// Applies the committed entries that follow the snapshot `contents`, and returns the state after them.
 fn replay<M: StateMachine>(contents: Contents<M>, loaded: Loaded) -> AppliedState<M> {
-    // The log begins with an entry of index 0.
+    // The first index is 0, so an option is needed to represent "nothing".
     let covered = contents.last_applied.map(|last| last.index);
     let committed = loaded.committed.map(|last| last.index);
     let state = AppliedState::new(contents, Box::new(|_, _| {}));

@@ -1,14 +1,15 @@
-//! The watermark, which holds the bounds of the acknowledged data. It is in a file next to the log, and is written
-//! after each sync of the log.
+//! The watermark, a small file next to the log that states how far the member has acknowledged its data: the last vote,
+//! the last log entry, the last purge and the last snapshot. It is written after each sync of the log.
 //!
-//! sled cuts its own log at the first damaged byte and opens silently. It then returns a correct *earlier* state, and
-//! no check of its records detects the loss. The watermark detects the loss, because it holds the bounds of data that
-//! was synced. If the log has less data than these bounds, the member must not start, because other members count on
-//! its acknowledgements.
+//! If sled finds a damaged byte in its own log, it silently drops everything after that byte. It then opens with a
+//! consistent but *earlier* state, and no check of its records can detect the loss. The watermark detects it. If the
+//! log has less data than the watermark states, the member must not start, because other members rely on its
+//! acknowledgements.
 //!
-//! The file is small and preallocated. It has two slots, which are written in turn without a sync of the file. After a
-//! crash of the process the watermark is exact. After a power cut it may be old, and then its bounds are lower. If one
-//! slot is torn, the other slot is intact. Only a truncation of the log lowers the watermark, and syncs the file first.
+//! The file has a fixed length and two slots, which are written alternately and without a sync. After a crash of the
+//! process, the newest slot is exact. After a power cut, the newest slot may be an old one, and the watermark may then
+//! state less than was acknowledged. If a write leaves one slot partly written, the other slot is intact. Only a
+//! truncation of the log lowers the watermark, and in this case the file is synced before the log is truncated.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -25,12 +26,13 @@ use crate::types::LogId;
 
 /// Name of the file in the data directory.
 pub(crate) const FILE: &str = "acknowledged";
-/// Length of a slot in bytes. It is a page, so that a torn write cannot reach the other slot.
+/// Length of a slot in bytes. Each slot is one page of the file system, so that an interrupted write to one slot cannot
+/// damage the other.
 const SLOT_BYTES: usize = 4096;
-/// Number of slots. Two slots are enough, because the previous slot stays intact while a slot is written.
+/// Number of slots. Two slots suffice, because while one slot is written, the other stays intact.
 const SLOTS: u64 = 2;
 
-/// Creates the file for an empty log, durably.
+/// Creates the file durably, with the watermark of an empty log.
 pub(crate) fn create(files: &Files) -> io::Result<()> {
     let mut bytes = vec![0; SLOT_BYTES * SLOTS as usize];
     let record = encoding::write_watermark(&Watermark::default());
@@ -38,7 +40,7 @@ pub(crate) fn create(files: &Files) -> io::Result<()> {
     files.write(FILE, &bytes)
 }
 
-/// The open file.
+/// The open watermark file, with its current value.
 pub(crate) struct WatermarkFile {
     slots: Slots,
     current: Watermark,
@@ -91,12 +93,12 @@ impl WatermarkFile {
         }
     }
 
-    /// Returns the bounds as last written.
+    /// Returns the watermark that was last written.
     pub(crate) fn current(&self) -> &Watermark {
         &self.current
     }
 
-    /// Writes the bounds of the durable log. Not synced.
+    /// Writes the watermark `mark`, which must describe durable data. The file is not synced.
     pub(crate) fn write(&mut self, mark: Watermark) -> io::Result<()> {
         let mark = Watermark { generation: self.current.generation + 1, ..mark };
         let record = encoding::write_watermark(&mark);
@@ -110,7 +112,8 @@ impl WatermarkFile {
         Ok(())
     }
 
-    /// Writes and syncs the bounds, before the log is cut to less than the previous bounds.
+    /// Writes the watermark `mark` and syncs the file. Called before the log is truncated to less than the previous
+    /// watermark states.
     pub(crate) fn write_durably(&mut self, mark: Watermark) -> io::Result<()> {
         self.write(mark)?;
         match &self.slots {
@@ -120,7 +123,7 @@ impl WatermarkFile {
     }
 }
 
-/// Checks that the loaded data reaches the acknowledged bounds.
+/// Checks that the loaded data includes all data that the watermark states as acknowledged.
 pub(crate) fn check(mark: &Watermark, loaded: &Loaded) -> Result<(), LoadError> {
     let lost = |what: String| Err(LoadError::Lost { what });
     let acknowledged = |id: Option<encoding::newest::LogId>| id.map(encoding::newest::LogId::into_library);

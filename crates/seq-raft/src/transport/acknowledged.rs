@@ -1,12 +1,13 @@
-//! Acknowledgements of other members, and detection of members that have lost acknowledged data.
+//! Record of the entries and votes that other members have acknowledged to this member, and detection of members that
+//! have lost acknowledged data.
 //!
-//! A member whose data directory was restored from an older copy lacks entries and votes that it had acknowledged. The
-//! Raft library would silently replicate to such a member again. But a missing entry may be committed only because of
-//! the member's acknowledgement, and the member could vote again in a term in which it has voted already. So the
-//! members that received its acknowledgements refuse it with a reason. They hold the acknowledgements in memory only,
-//! so a started process has none.
+//! A member whose data directory was replaced by an older copy lacks entries and votes that it had acknowledged. The
+//! Raft library would silently send the missing entries again. But a missing entry may be committed only because the
+//! member acknowledged it, and until the member has the entry again, other members could elect a leader without it.
+//! Also, the member could vote a second time in a term. So the members to which it acknowledged the data refuse its
+//! messages with a reason. They hold this record only in memory, so a member that has just started has no record.
 //!
-//! **Invariant:** a member is not refused because it lacks entries that were never committed. A later leader may have
+//! **Invariant:** no member is refused because it lacks entries that were never committed. A later leader may have
 //! removed such entries from the member's log.
 
 use std::collections::BTreeMap;
@@ -16,7 +17,7 @@ use parking_lot::Mutex;
 use crate::storage::LogReader;
 use crate::types::{LogId, Vote};
 
-/// Acknowledgements of the other members.
+/// Record of the acknowledgements that this member received from other members.
 pub(crate) struct Acknowledged {
     log: LogReader,
     members: Mutex<BTreeMap<u64, Record>>,
@@ -24,13 +25,15 @@ pub(crate) struct Acknowledged {
 
 #[derive(Clone, Debug, Default)]
 struct Record {
-    /// Greatest term in which the member granted a vote or followed a leader.
+    /// Greatest term in which the other member granted a vote or followed a leader.
     term: u64,
-    /// Last entry that the member acknowledged, with the vote under which this member, as leader, sent the entry.
+    /// Last log entry that the other member acknowledged, with the vote under which this member led when it sent the
+    /// entry.
     last: Option<(Vote, LogId)>,
-    /// Whether an acknowledged entry was once found missing, and the member has acknowledged no entry since then.
+    /// Whether the other member has reported once that it lacks an acknowledged entry, and has acknowledged no entry
+    /// since then.
     suspected: bool,
-    /// Description of the missing entries.
+    /// Description of the acknowledged entries that the other member has lost.
     lost: Option<String>,
 }
 
@@ -39,14 +42,15 @@ impl Acknowledged {
         Acknowledged { log, members: Mutex::default() }
     }
 
-    /// Records that a member granted its vote in this term, or follows the leader of this term.
+    /// Records that the member `id` granted its vote in the term `term`, or follows the leader of this term.
     pub(crate) fn on_vote(&self, id: u64, term: u64) {
         let mut members = self.members.lock();
         let record = members.entry(id).or_default();
         record.term = record.term.max(term);
     }
 
-    /// Records that a member has the log of this leader up to `last`.
+    /// Records that the member `id` has the log of this leader up to the entry `last`. `vote` is the vote under which
+    /// this member leads.
     pub(crate) fn on_append(&self, id: u64, vote: Vote, last: Option<LogId>) {
         let mut members = self.members.lock();
         let record = members.entry(id).or_default();
@@ -58,8 +62,8 @@ impl Acknowledged {
         }
     }
 
-    /// Records that a member lacks the entry `at` of this leader's log. Returns whether the member had acknowledged
-    /// that entry.
+    /// Records that the member `id` lacks the entry `at` of this leader's log. Returns whether that member had
+    /// acknowledged the entry.
     pub(crate) fn on_conflict(&self, id: u64, vote: Vote, at: LogId) -> bool {
         let mut members = self.members.lock();
         let Some(record) = members.get_mut(&id) else { return false };
@@ -67,8 +71,8 @@ impl Acknowledged {
         if at.index > last.index || !(under == vote || self.is_committed(&last)) {
             return false;
         }
-        // The first such response is no proof, because an acknowledgement on another connection may have overtaken it.
-        // The second response is a proof.
+        // The first such response is no proof, because the member may have sent it before an acknowledgement that
+        // arrived first on another connection. The second response is a proof.
         if !std::mem::replace(&mut record.suspected, true) {
             return true;
         }
@@ -78,13 +82,13 @@ impl Acknowledged {
         true
     }
 
-    /// Returns the description of a member's missing entries, if any were found missing.
+    /// Returns the description of the acknowledged entries that the member `id` has lost, if it has lost any.
     pub(crate) fn lost(&self, id: u64) -> Option<String> {
         self.members.lock().get(&id)?.lost.clone()
     }
 
-    /// Compares the position that a starting member reports with the acknowledgements of that member. Returns an error
-    /// that names the missing data.
+    /// Compares the term and the last entry that the starting member `id` reports with its recorded acknowledgements.
+    /// Returns an error that names the missing data.
     pub(crate) fn check(&self, id: u64, term: u64, last: Option<LogId>) -> Result<(), String> {
         let mut members = self.members.lock();
         let Some(record) = members.get_mut(&id) else { return Ok(()) };
@@ -98,7 +102,7 @@ impl Acknowledged {
             let found = last.map_or_else(|| "none".to_owned(), |last| last.to_string());
             return Err(format!("it had entries up to {acknowledged}, and its last entry is {found}"));
         }
-        // The member's own directory is back.
+        // The member has started with its own, newest data directory again.
         record.lost = None;
         Ok(())
     }

@@ -1,12 +1,13 @@
-//! Pipelined replication. The leader makes one long call to a follower, with many messages in flight.
+//! Pipelined replication. The leader makes one long-lasting call to each follower, in which many messages are in flight
+//! at the same time.
 //!
-//! The leader sends a batch as soon as the batch is in the leader's own log, without waiting until the follower has
-//! synced the previous batch. So the follower's disk is never idle for a round trip, and the batches that arrive during
-//! one sync share the next sync. Responses arrive in the order of the messages, each after the entries of its message
-//! are durable.
+//! The leader sends a batch of entries as soon as the batch is in its own log, without waiting until the follower has
+//! synced the previous batch. So the follower's disk is not idle during a round trip, and the batches that arrive
+//! during one sync share the next sync. Responses arrive in the order of the messages, each after the entries of its
+//! message are durable on the follower.
 //!
-//! **Invariant:** each message is checked like a separate call. If a response is outstanding and none arrives, the call
-//! ends within twice the timeout of one batch.
+//! **Invariant:** each message is checked as if it were a call of its own. If a response is outstanding and does not
+//! arrive, the call ends within twice the timeout of one batch.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -29,8 +30,8 @@ use crate::types::{TypeConfig, Vote};
 type Outcome = Result<StreamAppendResult<TypeConfig>, RPCError<TypeConfig>>;
 
 impl Peer {
-    /// Records an acknowledgement by the member to the leader with the vote `vote`. Returns an error if the member
-    /// lacks entries that it had acknowledged.
+    /// Records the member's acknowledgement in `response`. `vote` is the vote under which this member leads. Returns an
+    /// error if the member lacks entries that it had acknowledged.
     fn record(&self, vote: Option<Vote>, response: StreamAppendResult<TypeConfig>) -> Outcome {
         match (&response, vote) {
             (Ok(last), Some(vote)) => self.on_append(vote, *last),
@@ -40,16 +41,17 @@ impl Peer {
         Ok(response)
     }
 
-    /// Begins a call that carries `batches`, and returns the stream of responses. The stream ends after an error.
+    /// Begins a call that sends `batches` to the member, and returns the stream of its responses. The stream ends after
+    /// an error.
     ///
-    /// The call begins only with the first batch. The library sends no batch to an unreachable follower for a while, so
-    /// this member does not dial the follower without a pause.
+    /// The connection is first used when the first batch is available. If the follower is unreachable, the Raft library
+    /// pauses before it sends the next batch, so this member also pauses before it connects again.
     pub(crate) async fn append_all(
         &self,
         batches: impl Stream<Item = AppendEntriesRequest<TypeConfig>> + Send + Unpin + 'static,
         timeout: Duration,
     ) -> Result<impl Stream<Item = Outcome> + Send + '_, RPCError<TypeConfig>> {
-        // Fused, because there may be no batch at all, and then the call is empty.
+        // The stream is fused, because it may contain no batch at all. The call is then empty.
         let mut batches = batches.fuse();
         let first = batches.next().await;
         let vote = first.as_ref().map(|batch| batch.vote);
@@ -71,7 +73,7 @@ impl Peer {
                 let outcome = loop {
                     let outstanding = sent.load(Ordering::Relaxed) > received;
                     match tokio::time::timeout(timeout, responses.message()).await {
-                        // No request within the timeout: there was nothing to append.
+                        // No message was sent within the timeout, because there was nothing to append.
                         Err(_) if !outstanding => {}
                         Err(_) => break Err(self.timed_out(RPCTypes::AppendEntries, timeout).into()),
                         Ok(Ok(Some(response))) => {
@@ -88,18 +90,19 @@ impl Peer {
     }
 }
 
-/// State shared by the two directions of a call.
+/// State that the receiving and the responding side of a call share.
 #[derive(Default)]
 struct Call {
-    /// The sender named by the last message.
+    /// The sender that the last message names.
     from: Option<Sender>,
-    /// Refusal of a message; sent after the responses to all earlier messages.
+    /// Error with which a message was refused. It is sent after the responses to all earlier messages.
     refusal: Option<Status>,
 }
 
 impl RaftServer {
-    /// Appends the entries of `messages` and returns the responses. The responses end after the last message, after the
-    /// first refusal, or when this member stops.
+    /// Appends the entries in `messages` to this member's log, and returns the responses. `holder` is the name in the
+    /// sender's certificate. The responses end after the last message, after the first refused message, or when this
+    /// member stops.
     pub(crate) fn append_each(
         &self,
         messages: Streaming<RaftMessage>,
@@ -110,7 +113,7 @@ impl RaftServer {
         let batches = stream::unfold((messages, self.clone(), call.clone()), move |(mut messages, server, call)| {
             let holder = holder.clone();
             async move {
-                // If the sender is gone, no process can receive a response.
+                // If the connection to the sender has failed, no process can receive a response.
                 let message = messages.message().await.ok()??;
                 let admitted =
                     server.admit(&message, holder.as_deref()).and_then(|(_, batch)| Ok((Sender::of(&message)?, batch)));
@@ -126,12 +129,12 @@ impl RaftServer {
                 }
             }
         });
-        // A stopping member does not wait for a leader that has nothing to send.
+        // A stopping member ends the call, and does not wait for a leader that has nothing to send.
         let batches = batches.take_until(self.stopping.clone().cancelled_owned());
         let (sender, mut queue) = mpsc::channel(1);
         let server = self.clone();
-        // The library's stream borrows the handle `raft`, so one future owns both. The reader of the responses drives
-        // this future.
+        // The Raft library's stream borrows the handle `raft`, so one future owns both. It runs while the responses are
+        // read.
         let append = async move {
             let mut responses = pin!(raft.stream_append(batches));
             while let Some(response) = responses.next().await {
@@ -142,7 +145,7 @@ impl RaftServer {
             }
             let refusal = call.lock().refusal.take();
             if let Some(refusal) = refusal {
-                // The receiver of a refusal may be gone.
+                // The caller may no longer wait for the refusal.
                 let _ = sender.send(Err(refusal)).await;
             }
         };

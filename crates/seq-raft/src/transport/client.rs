@@ -1,11 +1,13 @@
-//! Client side of the Raft transport. It sends requests to the other members over gRPC, encoded in postcard.
+//! Sending side of the Raft transport. It sends the Raft library's requests to the other members over gRPC, encoded in
+//! postcard.
 //!
-//! **Invariant:** a response counts only if it comes from the member to which the request was sent, if that member has
-//! the data directory in the list of members, and if the content of the response is valid. Every call has a deadline.
-//! Connections detect a silent peer within twice [`LinkTimeouts::keep_alive`], even while no call is in progress.
-//! Otherwise a half-open connection would stop replication until the kernel gives up.
+//! **Invariant:** a response is passed to the Raft library only if it comes from the member to which the request was
+//! sent, if that member uses the data directory in the list of members, and if the content of the response is valid.
+//! Every call has a deadline. A connection fails within twice [`LinkTimeouts::keep_alive`] after the other side falls
+//! silent, even while no call is in progress. Otherwise a half-open connection would stop replication until the kernel
+//! detects it.
 //!
-//! The receiving side is in `server`.
+//! The receiving side is in the module `server`.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -46,18 +48,17 @@ use crate::options::RaftOptions;
 use crate::storage::LogReader;
 use crate::types::{LogId, Member, Snapshot, TransferLeader, TypeConfig, Vote};
 
-/// Limit on the size of a message between members, in bytes. It is far above the largest message, which carries one
-/// batch of replication or one part of a snapshot.
+/// Maximum size of a message between members, in bytes. The limit is far above the size of the largest message that a
+/// member sends, which carries one batch of log entries or one part of a snapshot.
 pub(crate) const MAX_MESSAGE_BYTES: usize = 64 * 1024 * 1024;
 
-/// Maximum number of bytes of a snapshot in one message, so that heartbeats of other calls do not wait behind a large
-/// message.
+/// Maximum number of bytes of a snapshot in one message. It limits how long one large message delays other messages.
 const CHUNK_BYTES: usize = 1024 * 1024;
 
 type Result<T, E = RPCError<TypeConfig>> = std::result::Result<T, E>;
 
-/// Purpose of a connection. Each purpose has its own connection, so heartbeats do not wait behind entries, and entries
-/// do not wait behind a snapshot.
+/// Purpose of a connection to another member. Each purpose has its own connection, so heartbeats are not delayed by
+/// entries, and entries are not delayed by a snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Purpose {
     Entries,
@@ -76,10 +77,11 @@ struct Inner {
     log: LogReader,
     acknowledged: Arc<Acknowledged>,
     dial: Dial,
-    /// Addresses of the members in the set file. They may be newer than the addresses in the list of members.
+    /// Addresses of the members' ports for Raft, from the set file. They may be newer than the addresses in the
+    /// replicated list of members.
     addrs: BTreeMap<u64, String>,
     timeouts: LinkTimeouts,
-    /// Round trips of the heartbeats.
+    /// Last round trip of a heartbeat to each member.
     round_trips: Arc<RoundTrips>,
     formats: Arc<ReportedFormats>,
     channels: Mutex<BTreeMap<(u64, Purpose), (String, Channel)>>,
@@ -115,28 +117,29 @@ impl Network {
         }
     }
 
-    /// Returns the acknowledgements of the other members.
+    /// Returns the record of the acknowledgements that this member received.
     pub(crate) fn acknowledged(&self) -> Arc<Acknowledged> {
         self.inner.acknowledged.clone()
     }
 
-    /// Returns the round trips of the heartbeats.
+    /// Returns the last round trips of heartbeats to the other members.
     pub(crate) fn round_trips(&self) -> Arc<RoundTrips> {
         self.inner.round_trips.clone()
     }
 
-    /// Returns the newest formats that the other members read.
+    /// Returns the newest format that each other member can read, as the member reported it.
     pub(crate) fn formats(&self) -> Arc<ReportedFormats> {
         self.inner.formats.clone()
     }
 
-    /// Returns the newest list of members in this member's own log. The list is known once the Raft library runs.
+    /// Returns the access to the newest list of members in this member's own log. The list is available once the Raft
+    /// library runs.
     pub(crate) fn membership(&self) -> Arc<OwnMembership> {
         self.inner.membership.clone()
     }
 
-    /// Returns the channel for the reason why this member must stop. The reason is set when another member refuses this
-    /// member permanently.
+    /// Returns the channel for the reason why this member must stop. A reason is sent through it when another member
+    /// refuses this member permanently.
     pub(crate) fn evictions(&self) -> Evictions {
         self.inner.evictions.clone()
     }
@@ -163,17 +166,17 @@ impl RaftNetworkFactory<TypeConfig> for Network {
     }
 }
 
-/// Client of one member.
+/// Client with which this member sends requests to one other member.
 pub(crate) struct Peer {
     inner: Arc<Inner>,
     id: u64,
     addr: String,
-    /// The member's data directory in the list of members.
+    /// Fingerprint of the other member's data directory, from the list of members.
     directory: Fingerprint,
     purpose: Purpose,
 }
 
-/// Maker of messages to one member.
+/// Creator of messages to one other member.
 pub(crate) struct Sender {
     inner: Arc<Inner>,
     to: u64,
@@ -187,8 +190,9 @@ impl Sender {
 }
 
 impl Peer {
-    /// Returns the gRPC client. Returns an error for a member that lacks acknowledged data, because such a member must
-    /// not follow the leader. The member receives the refusal when it requests votes.
+    /// Returns the gRPC client for the other member. Returns an error if that member has lost data that it acknowledged
+    /// to this member, because such a member must not follow this leader. The other member gets the reason when it
+    /// requests a vote from this member.
     pub(crate) fn client(&self) -> Result<RaftServiceClient<Channel>> {
         if let Some(lost) = self.inner.acknowledged.lost(self.id) {
             return Err(
@@ -211,7 +215,8 @@ impl Peer {
             .max_decoding_message_size(MAX_MESSAGE_BYTES))
     }
 
-    /// Makes one call. Encodes and sends the request, checks the sender of the response, and decodes the response.
+    /// Makes one call to the other member. Encodes and sends the request, checks the sender of the response, and
+    /// decodes the response.
     async fn call<Q, A, F>(
         &self,
         action: RPCTypes,
@@ -230,7 +235,7 @@ impl Peer {
         self.read(response.map_err(|status| self.refused(&status))?.into_inner())
     }
 
-    /// Returns a maker of messages to the member. It can be used while another task waits for responses.
+    /// Returns a creator of messages to the other member. It can be used while another task waits for responses.
     pub(crate) fn sender(&self) -> Sender {
         Sender { inner: self.inner.clone(), to: self.id, directory: self.directory }
     }
@@ -239,7 +244,7 @@ impl Peer {
         self.sender().message(payload)
     }
 
-    /// Checks sender and content of a response.
+    /// Checks the sender and the content of a response, and returns the content.
     pub(crate) fn read<A: DeserializeOwned + Validate>(&self, response: RaftMessage) -> Result<A> {
         let nonce = self.inner.me.check(&response).map_err(|refusal| Unreachable::new(&refusal))?;
         if response.from != self.id {
@@ -259,13 +264,14 @@ impl Peer {
         Ok(content)
     }
 
-    /// Records that the member has the log of the leader with the vote `vote`, up to the entry `last`.
+    /// Records that the other member has the log of this leader up to the entry `last`. `vote` is the vote under which
+    /// this member leads.
     pub(crate) fn on_append(&self, vote: Vote, last: Option<LogId>) {
         self.inner.acknowledged.on_append(self.id, vote, last);
     }
 
-    /// Returns an error if the member lacks the entry `at` although it had acknowledged that entry, because the library
-    /// would replicate to the member again.
+    /// Returns an error if the other member lacks the entry `at` although it had acknowledged it. Without this error,
+    /// the Raft library would silently send the entry again.
     pub(crate) fn check_conflict(&self, vote: Vote, at: Option<LogId>) -> Result<()> {
         match at {
             Some(at) if self.inner.acknowledged.on_conflict(self.id, vote, at) => {
@@ -348,7 +354,7 @@ impl RaftNetworkV2<TypeConfig> for Peer {
         S: Stream<Item = AppendEntriesRequest<TypeConfig>> + Send + Unpin + 'static,
     {
         let timeout = self.inner.timeouts.append;
-        // A heartbeat is a call with one message. The library cancels the call when the next heartbeat is due.
+        // A heartbeat is a call with one message. The Raft library cancels the call when the next heartbeat is due.
         let mut measurement = (self.purpose == Purpose::Heartbeats).then(|| self.inner.round_trips.begin(self.id));
         let mut measured = move |error: Option<&RPCError<TypeConfig>>| {
             let lost = error.is_some_and(|error| !matches!(error, RPCError::Timeout(_)));
@@ -423,22 +429,23 @@ pub(crate) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, postcard::E
     postcard::from_bytes(bytes)
 }
 
-/// Response to a probe.
+/// Response to a probe, with the measured difference of the clocks.
 pub(crate) struct Probed {
     pub(crate) response: ProbeResponse,
-    /// The clock of the member that responded; `None` if the member runs an older release.
+    /// Difference between the clock of the responding member and the clock of this member; `None` if the responding
+    /// member runs an older release.
     pub(crate) clock: Option<ClockOffset>,
 }
 
-/// Sends the probe from `request` to each of `others`, concurrently and with `timeout` for each response. Returns the
-/// responses in the order of `others`.
+/// Sends a probe to each of the members in `others`, given by Raft id and address, at the same time. `request` returns
+/// the probe for a Raft id, and `timeout` limits each response. Returns the responses in the order of `others`.
 pub(crate) async fn probe(
     request: impl Fn(u64) -> ProbeRequest,
     dial: &Dial,
     others: impl IntoIterator<Item = (u64, String)>,
     timeout: Duration,
 ) -> Vec<(u64, Result<Probed, Status>)> {
-    // Members with slow links have their own timeouts; a probe ends before it could miss a ping with these.
+    // These timeouts also suffice for slow links, because a probe ends before it could miss the response to a ping.
     let timeouts = LinkTimeouts::new(&RaftOptions::DEFAULTS);
     let send = |(id, addr): (u64, String)| {
         let request = request(id);

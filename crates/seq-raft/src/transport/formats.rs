@@ -1,4 +1,4 @@
-//! Newest formats that the other members read, from their responses.
+//! The newest format of commands and states that each other member can read, taken from its responses.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,8 +6,8 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// Newest formats that the other members have reported. After a member has changed its release, its first response
-/// updates its report.
+/// Newest format that each other member has reported. The first response after a member's restart with another release
+/// replaces its earlier report.
 #[derive(Debug, Default)]
 pub(crate) struct ReportedFormats(Mutex<BTreeMap<u64, Report>>);
 
@@ -18,27 +18,28 @@ struct Report {
 }
 
 impl ReportedFormats {
-    /// Records the newest format that the sender of a response reads; 0 if the sender's release reports no format.
+    /// Records the newest format `newest` that the member `id` has reported in a response; 0 if its release reports no
+    /// format.
     pub(crate) fn on_response(&self, id: u64, newest: u32) {
         self.0.lock().insert(id, Report { newest, at: Instant::now() });
     }
 
-    /// Returns a member's last report.
+    /// Returns the newest format that the member `id` last reported.
     pub(crate) fn newest(&self, id: u64) -> Option<u32> {
         self.0.lock().get(&id).map(|report| report.newest)
     }
 
-    /// Returns a member's last report, if it arrived since `began`.
+    /// Returns the newest format that the member `id` last reported, if this report arrived at `began` or later.
     pub(crate) fn newest_since(&self, id: u64, began: Instant) -> Option<u32> {
         self.0.lock().get(&id).filter(|report| report.at >= began).map(|report| report.newest)
     }
 }
 
-/// Formats that the members read.
+/// Newest formats that this member and the other members can read.
 #[derive(Clone)]
 pub(crate) struct Formats {
-    /// Newest format of this program.
+    /// Newest format that this program can read.
     pub(crate) mine: u16,
-    /// Newest formats that the other members reported.
+    /// Newest formats that the other members have reported.
     pub(crate) reported: Arc<ReportedFormats>,
 }

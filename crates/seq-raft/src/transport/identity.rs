@@ -1,16 +1,16 @@
-//! Sender and receiver of a Raft message. Each message names its cluster, its sender, its receiver, and the data
-//! directories of sender and receiver.
+//! Checks of the sender and the receiver of a Raft message. Each message names its cluster, its sender, its receiver,
+//! and the data directories of both.
 //!
-//! Each data directory has a secret number, its nonce. The replicated list of members has the fingerprint of each
-//! member's nonce. With its nonce a sender proves that its directory is the directory in the receiver's list. The
-//! sender takes the fingerprint of the receiver's directory from its own list. So a member that lost its disk and
-//! returned empty under its old id takes no part. All members refuse its messages, and it refuses messages for the lost
-//! directory. It must return under a new id. No member trusts another member on first contact, and only the list stores
-//! the fingerprints.
+//! Each data directory has a secret number, its nonce. The replicated list of members contains the fingerprint of each
+//! member's nonce. A sender includes its nonce in the message, which proves that its data directory is the one in the
+//! receiver's list. It also includes the fingerprint of the receiver's directory, which it takes from its own list. So
+//! if a member lost its disk and starts with an empty directory under its old id, it takes no part in the group: all
+//! members refuse its messages, and it refuses messages that are meant for the lost directory. It must be added again
+//! under a new id. A member never adopts a fingerprint from a message; it trusts only the fingerprints in the list.
 //!
-//! A member that is behind receives messages of a leader that its list does not name. It admits such a sender because
-//! the number of the sender's list is greater, and because the sender knows the fingerprint of the receiver, which only
-//! members know once a group exists.
+//! A member whose log lags behind may receive messages from a leader that is not in its own list yet. It accepts such a
+//! message because the message states a list with a greater number than its own, and because the sender knows the
+//! fingerprint of the receiver, which only members know once a group exists.
 
 use bytes::Bytes;
 use seq_proto::Reason;
@@ -20,31 +20,31 @@ use tonic::{Code, Status};
 use crate::nonce::{Fingerprint, Nonce};
 use crate::storage::Position;
 
-/// Format of the Raft library's messages in [`RaftMessage`], which are the library's types in postcard. The number
-/// changes with every release of the library that changes any of these types, and with every change of
+/// Number of the format of [`RaftMessage`] payloads, which are values of the Raft library's types, encoded in postcard.
+/// The number changes with every release of the library that changes any of these types, and with every change of
 /// [`crate::types::Member`].
 pub(crate) const FORMAT: u32 = 3;
 
-/// Identity of a member.
+/// Identity of this member, with which it sends messages and checks received messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Identity {
     pub(crate) cluster: String,
     pub(crate) id: u64,
-    /// Nonce of its data directory.
+    /// Nonce of the member's data directory.
     pub(crate) nonce: Nonce,
-    /// Newest format of commands and states that the member's program reads. The member reports it to the other
-    /// members.
+    /// Newest format of commands and states that the member's program can read. The member reports this value to the
+    /// other members.
     pub(crate) newest_format: u16,
 }
 
 impl Identity {
-    /// Returns the fingerprint of its data directory.
+    /// Returns the fingerprint of the member's data directory.
     pub(crate) fn fingerprint(&self) -> Fingerprint {
         self.nonce.fingerprint()
     }
 
-    /// Creates a message from this member to the directory `receiver` of member `to`. `membership` is the number of the
-    /// newest list of members that names this member.
+    /// Creates a message from this member to the member `to`, whose data directory has the fingerprint `receiver`.
+    /// `membership` is the number of the newest list of members that names this member.
     pub(crate) fn message(&self, to: u64, receiver: Fingerprint, membership: u64, payload: Bytes) -> RaftMessage {
         RaftMessage {
             cluster_id: self.cluster.clone(),
@@ -59,8 +59,8 @@ impl Identity {
         }
     }
 
-    /// Creates a probe of the member `to`. `position` is the position of this member's log, and is given only while
-    /// this member starts.
+    /// Creates a probe for the member `to`. `membership` is the number of the newest list of members that names this
+    /// member. `position` is the state of this member's log, which is given only while this member starts.
     pub(crate) fn probe(&self, to: u64, membership: u64, position: Option<&Position>) -> ProbeRequest {
         let starting = position.is_some();
         let position = position.copied().unwrap_or_default();
@@ -82,7 +82,7 @@ impl Identity {
         }
     }
 
-    /// Makes the checks of a message that need no list of members. Returns the sender's nonce.
+    /// Makes those checks of a received message that need no list of members. Returns the sender's nonce.
     pub(crate) fn check(&self, message: &RaftMessage) -> Result<Nonce, PeerRefusal> {
         let from = message.from;
         self.check_receiver(&message.cluster_id, message.to)?;
@@ -96,7 +96,7 @@ impl Identity {
         Ok(nonce)
     }
 
-    /// Checks a probe; returns the sender's fingerprint.
+    /// Checks that a received probe is meant for this member. Returns the fingerprint of the sender's data directory.
     pub(crate) fn check_probe(&self, probe: &ProbeRequest) -> Result<Fingerprint, PeerRefusal> {
         self.check_receiver(&probe.cluster_id, probe.to)?;
         Fingerprint::from_bytes(&probe.fingerprint).ok_or(PeerRefusal::NoNonce { from: probe.from })
@@ -113,7 +113,7 @@ impl Identity {
     }
 }
 
-/// Reason why a message is refused.
+/// Reason why a message from another member is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum PeerRefusal {
     #[error("this is a store of cluster {mine:?}, not of {theirs:?}")]
@@ -153,7 +153,7 @@ impl From<PeerRefusal> for Status {
             PeerRefusal::OtherCluster { .. } => Reason::OtherCluster,
             PeerRefusal::OtherMember { .. } => return Reason::OtherMember.status_as(Code::FailedPrecondition, text),
             PeerRefusal::NoNonce { .. } => Reason::NoNonce,
-            // Not a failed precondition: the intended directory may come back.
+            // This is not a failed precondition, because the intended directory may be used again later.
             PeerRefusal::OtherReceiver { .. } => Reason::OtherReceiver,
             PeerRefusal::UnknownMember { .. } => return Reason::UnknownMember.status_as(Code::PermissionDenied, text),
             PeerRefusal::Removed { .. } => Reason::RemovedMember,

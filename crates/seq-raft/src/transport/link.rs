@@ -1,4 +1,5 @@
-//! Link between two members: its connection, its timeouts from the settings, and its measured round trips.
+//! Link between two members: the connection, its timeouts, which follow from [`RaftOptions`], and its measured round
+//! trips.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,27 +12,26 @@ use tonic::transport::{Channel, Endpoint};
 
 use crate::options::RaftOptions;
 
-/// Minimum timeout for making a connection. It allows for a busy member, which accepts connections late.
+/// Minimum timeout for establishing a connection. It allows for a busy member, which accepts connections late.
 const MIN_CONNECT: Duration = Duration::from_millis(500);
 
-/// Minimum interval of pings on an idle connection, and minimum timeout of the response to a ping.
+/// Minimum interval of pings on an idle connection, and minimum timeout for the response to a ping.
 const MIN_KEEP_ALIVE: Duration = Duration::from_millis(300);
 
-/// Timeouts of the calls to another member.
+/// Timeouts of a connection to another member and of calls on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LinkTimeouts {
-    /// Timeout of making a connection.
+    /// Timeout for establishing a connection.
     pub(crate) connect: Duration,
-    /// Interval of pings on an idle connection, and timeout of the response to a ping.
+    /// Interval of pings on an idle connection, and timeout for the response to a ping.
     pub(crate) keep_alive: Duration,
-    /// Timeout of the response to each batch in flight. It is long enough that a slow disk does not cause a batch to be
-    /// sent again.
+    /// Timeout for the response to each batch of entries in flight. It is long enough for a slow disk to store a batch,
+    /// so that the batch is not sent a second time.
     pub(crate) append: Duration,
 }
 
 impl LinkTimeouts {
-    /// Returns the timeouts for these options. Each timeout is longer than the longest round trip that the options
-    /// allow.
+    /// Returns the timeouts for `options`. Each timeout is longer than [`RaftOptions::max_round_trip`].
     pub(crate) fn new(options: &RaftOptions) -> LinkTimeouts {
         LinkTimeouts {
             connect: MIN_CONNECT.max(options.heartbeat * 2),
@@ -41,7 +41,7 @@ impl LinkTimeouts {
     }
 }
 
-/// Creates a lazy connection to another member.
+/// Creates a connection to another member, which is established when it is first used.
 pub(crate) fn connect(dial: &Dial, addr: &str, timeouts: LinkTimeouts) -> Result<Channel, tonic::transport::Error> {
     let endpoint = Endpoint::from_shared(format!("http://{addr}"))?
         .connect_timeout(timeouts.connect)
@@ -52,7 +52,7 @@ pub(crate) fn connect(dial: &Dial, addr: &str, timeouts: LinkTimeouts) -> Result
     Ok(dial.connect(endpoint))
 }
 
-/// Last measured round trip to each member.
+/// Last measured round trip to each member, by Raft id.
 #[derive(Debug, Default)]
 pub(crate) struct RoundTrips(Mutex<BTreeMap<u64, Duration>>);
 
@@ -61,14 +61,15 @@ impl RoundTrips {
         self.0.lock().get(&id).copied()
     }
 
-    /// Begins a measurement. If the measurement is dropped before the response arrives, its duration counts as a round
-    /// trip, because the round trip takes at least as long.
+    /// Begins to measure a round trip to the member `id`. The measurement ends when the returned value is dropped. If
+    /// this happens before the response arrives, the time until then counts as the round trip, because the real round
+    /// trip is at least as long.
     pub(crate) fn begin(self: &Arc<RoundTrips>, id: u64) -> Measurement {
         Measurement { trips: self.clone(), id, since: Some(Instant::now()) }
     }
 }
 
-/// A round trip in progress.
+/// Measurement of a round trip that is in progress.
 #[derive(Debug)]
 pub(crate) struct Measurement {
     trips: Arc<RoundTrips>,
@@ -77,7 +78,8 @@ pub(crate) struct Measurement {
 }
 
 impl Measurement {
-    /// Discards a measurement whose connection failed, because its duration is not a round trip.
+    /// Ends the measurement without a result, because the connection failed and the time until then is not a round
+    /// trip.
     pub(crate) fn discard(mut self) {
         self.since = None;
     }

@@ -1,11 +1,11 @@
-//! Server side of the Raft transport. It checks the sender and the content of each message, and then passes the message
-//! to the Raft library.
+//! Receiving side of the Raft transport. It checks the sender and the content of each message, and then passes the
+//! message to the Raft library.
 //!
-//! **Invariant:** a message does not reach the library in any of these cases:
+//! **Invariant:** a message does not reach the Raft library in any of these cases:
 //!
 //! * It comes from another cluster, or has another format.
 //! * It is addressed to another member, or to another data directory of this member.
-//! * Its sender was removed, or has another directory than the list of members names.
+//! * Its sender was removed from the group, or does not use the data directory in the list of members.
 //! * [`super::validation`] refuses its content.
 
 use std::collections::BTreeSet;
@@ -40,32 +40,34 @@ use crate::nonce::{Fingerprint, Nonce};
 use crate::storage::{LogReader, Raft, Replica};
 use crate::types::{LeaderId, LogId, Snapshot, SnapshotHeader, TransferLeader, TypeConfig, Vote};
 
-/// Timeout of the next part of a snapshot, after which the transfer is cancelled.
+/// Maximum time to wait for the next part of a snapshot. After this time, the transfer is cancelled.
 const CHUNK_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Maximum number of snapshots that are received at the same time, one from each sender. An old leader and the next
-/// leader may both send a snapshot. Each snapshot is held in memory until it is whole.
+/// Maximum number of snapshots that are received at the same time, at most one from each sender. Two are possible
+/// because a previous leader and the present leader may both send one. Each snapshot is held in memory until it is
+/// complete.
 const MAX_SNAPSHOTS: usize = 2;
 
-/// Service for other members. While its gate is closed, it responds only to `Probe`.
+/// Service that other members call. While its gate is closed, it responds only to `Probe`.
 #[derive(Clone)]
 pub struct RaftServer {
     pub(crate) me: Identity,
     /// Whether the data directory was empty when the process started.
     pub(crate) is_fresh: bool,
     pub(crate) gate: Gate<Receiver>,
-    /// Ends calls that would last as long as their caller.
+    /// Token whose cancellation ends the calls that would otherwise last as long as their caller.
     pub(crate) stopping: CancellationToken,
 }
 
-/// The open service. It holds the data with which messages are checked, and the library that receives the messages.
+/// State of the service when its gate is open. It holds the data against which messages are checked, and the Raft
+/// library's handle that receives the messages.
 pub(crate) struct Receiver {
     pub(crate) raft: Raft,
     replica: Arc<dyn Replica>,
     log: LogReader,
     acknowledged: Arc<Acknowledged>,
     evictions: Evictions,
-    /// Senders of the snapshots being received.
+    /// Raft ids of the senders of the snapshots that are being received.
     snapshots: Arc<Mutex<BTreeSet<u64>>>,
 }
 
@@ -81,7 +83,8 @@ impl Receiver {
         }
     }
 
-    /// Refuses a sender that is no member, or has lost data that it acknowledged to this member.
+    /// Returns an error if the sender `from` is not a member according to `status`, or has lost data that it
+    /// acknowledged to this member.
     fn check_sender(&self, me: &Identity, from: u64, status: MembershipStatus) -> Result<(), PeerRefusal> {
         let cluster = || me.cluster.clone();
         match status {
@@ -95,8 +98,8 @@ impl Receiver {
         }
     }
 
-    /// Refuses a member that sends under another member's id. If the list of this member does not name the id yet, the
-    /// sender was admitted by its data directory, and its name is not checked.
+    /// Returns an error if the name in the sender's certificate is not the name of the member `from`. If this member's
+    /// list does not name the id `from` yet, the name is not checked, because the sender's data directory was checked.
     fn check_holder(&self, from: u64, holder: Option<&str>) -> Result<(), PeerRefusal> {
         let Some(holder) = holder else { return Ok(()) };
         let metrics = self.raft.server_metrics();
@@ -111,13 +114,14 @@ impl Receiver {
         }
     }
 
-    /// Returns whether no list of members and no entry has reached this member yet.
+    /// Returns whether this member has received no list of members and no log entry yet.
     fn is_groupless(&self) -> bool {
         let lists = self.raft.server_metrics();
         self.log.position().last.is_none() && lists.borrow_watched().membership_config.log_id().is_none()
     }
 
-    /// Refuses, and logs, content that would break the library.
+    /// Returns an error, and logs it, if the content of a message would violate an assumption of the Raft library. If
+    /// the content proves that committed entries were lost elsewhere, also makes this member stop.
     fn validate<Q: Validate>(&self, from: u64, request: &Q) -> Result<(), Status> {
         request.validate(from, &self.log).map_err(|invalid| {
             tracing::error!(store = from, %invalid, "a Raft message was refused");
@@ -130,8 +134,8 @@ impl Receiver {
 }
 
 impl RaftServer {
-    /// Checks the sender and the content of a message; returns the content. `holder` is the name in the sender's
-    /// certificate.
+    /// Checks the sender and the content of a message, and returns the decoded content. `holder` is the name in the
+    /// sender's certificate.
     pub(crate) fn admit<Q: DeserializeOwned + Validate>(
         &self,
         message: &RaftMessage,
@@ -151,7 +155,7 @@ impl RaftServer {
         Ok((open, request))
     }
 
-    /// Creates the response to an admitted request.
+    /// Creates the response to a request that was checked.
     fn respond<A: Serialize, E: std::error::Error>(
         &self,
         request: &RaftMessage,
@@ -172,7 +176,7 @@ impl RaftServer {
         }
     }
 
-    /// Creates the message that carries a response of the Raft library.
+    /// Creates the message that carries a response of the Raft library to the sender `to`.
     pub(crate) fn encode<A: Serialize, E: std::error::Error>(
         &self,
         to: &Sender,
@@ -186,7 +190,7 @@ impl RaftServer {
     }
 }
 
-/// Receiver of a response: the sender of its request.
+/// Sender of a request, to which the response is sent.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sender {
     id: u64,
@@ -194,7 +198,7 @@ pub(crate) struct Sender {
 }
 
 impl Sender {
-    /// Returns the sender of an admitted request.
+    /// Returns the sender of a request that was checked.
     pub(crate) fn of(request: &RaftMessage) -> Result<Sender, Status> {
         let nonce = Nonce::from_bytes(&request.nonce).ok_or(PeerRefusal::NoNonce { from: request.from })?;
         Ok(Sender { id: request.from, directory: nonce.fingerprint() })
@@ -207,8 +211,8 @@ impl RaftService for RaftServer {
         let probe = request.into_inner();
         let directory = self.me.check_probe(&probe)?;
         let Some(open) = self.gate.peek() else {
-            // A directory with data belongs to a group, or may belong to a group. Its list of members is known once the
-            // data is loaded.
+            // A data directory that is not empty belongs to a group or may belong to one. Its list of members is known
+            // once the data is loaded.
             if !self.is_fresh {
                 return Err(starting());
             }
@@ -288,7 +292,8 @@ impl RaftService for RaftServer {
         }
         let _receiving = Receiving::begin(&open.snapshots, header.from)?;
         let bytes = collect(&mut chunks, length).await?;
-        // The library takes a failed installation for a broken disk, and stops.
+        // The snapshot is decoded before the Raft library installs it, because the library takes a failed installation
+        // for a broken disk and stops.
         drop(open.replica.clone().decode_snapshot(&meta, &bytes).map_err(|error| malformed(error.to_string()))?);
         let response = open.raft.install_full_snapshot(vote, Snapshot { meta, snapshot: bytes }).await;
         self.respond(&header, response)
@@ -296,21 +301,21 @@ impl RaftService for RaftServer {
 }
 
 impl Receiver {
-    /// Returns the response to a snapshot that has no new entries or comes from a replaced leader, without reading its
-    /// body. Returns `None` if the snapshot is needed.
+    /// Returns the response to a snapshot that covers no new entries or comes from a replaced leader. The response is
+    /// sent without reading the snapshot's body. Returns `None` if the snapshot is needed.
     fn needs_no_snapshot(&self, vote: &Vote, last: Option<&LogId>) -> Option<SnapshotResponse<TypeConfig>> {
         let own = self.log.position();
         let replaced = own.vote.filter(|own| vote < own);
-        // The library responds in the same way if this member follows the leader already and its committed entries
+        // The Raft library gives the same response if this member already follows the sender and its committed entries
         // cover the snapshot.
         let covered = own.vote.filter(|followed| followed == vote && own.committed.as_ref() >= last);
         replaced.or(covered).map(SnapshotResponse::new)
     }
 
-    /// Clears the transfer flag of a vote request if the sender may not use the flag. Because of the flag, the library
-    /// grants a vote although the leader is alive. Only a voter may use the flag, and only in the term right after the
-    /// term in which this member follows the leader. Any other candidate must wait for the end of the leader's lease in
-    /// the Raft library.
+    /// Clears the transfer flag of a vote request, unless the sender may use this flag. With the flag, the sender
+    /// states that the leader has transferred leadership to it, and the library then grants a vote although the leader
+    /// is alive. Only a voter may use the flag, and only in the term that directly follows the greatest term that this
+    /// member knows. Any other candidate must wait until the leader's lease in the Raft library has expired.
     fn without_undue_transfer(&self, from: u64, vote: VoteRequest<TypeConfig>) -> VoteRequest<TypeConfig> {
         let metrics = self.raft.server_metrics();
         let voter = metrics.borrow_watched().membership_config.membership().voter_ids().any(|id| id == from);
@@ -320,7 +325,7 @@ impl Receiver {
     }
 }
 
-/// A snapshot being received.
+/// Guard for a snapshot that is being received. It removes the sender from `senders` when it is dropped.
 struct Receiving {
     senders: Arc<Mutex<BTreeSet<u64>>>,
     from: u64,
@@ -343,7 +348,7 @@ impl Drop for Receiving {
     }
 }
 
-/// Returns the name in the certificate of a request's sender; `None` without TLS.
+/// Returns the name in the certificate of a request's sender, or `None` without TLS.
 fn holder<T>(request: &Request<T>) -> Option<String> {
     let identity = request.extensions().get::<Peer>().and_then(Peer::identity);
     identity.map(|identity| identity.name().to_owned())
@@ -354,7 +359,7 @@ fn read_position(position: LogPosition) -> LogId {
 }
 
 fn starting() -> Status {
-    // No retry hint: peers retry on their own schedule.
+    // The error has no retry hint, because other members retry on their own schedule.
     status::with_reason(Code::Unavailable, Reason::Starting, "this member of the store is starting".into(), [], None)
 }
 
@@ -363,8 +368,8 @@ async fn next(chunks: &mut Streaming<SnapshotChunk>) -> Result<Option<SnapshotCh
     tokio::time::timeout(CHUNK_TIMEOUT, chunks.message()).await.map_err(late)?
 }
 
-/// Reads a body of exactly `length` bytes. The caller has checked the upper bound of `length`. The buffer grows only
-/// with received data.
+/// Reads the body of a snapshot, which must have exactly `length` bytes. The caller has checked that `length` is not
+/// too large. The buffer grows only as data arrives.
 async fn collect(chunks: &mut Streaming<SnapshotChunk>, length: u64) -> Result<Bytes, Status> {
     let mut bytes = BytesMut::new();
     let other =

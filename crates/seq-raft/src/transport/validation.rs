@@ -1,12 +1,12 @@
 //! Validation of Raft messages before they reach the Raft library.
 //!
-//! The library trusts its peers. It asserts conditions that a correct peer never breaks, and adopts any greater term. A
-//! message of a faulty or hostile peer must not stop this member, exhaust its terms, or leave a hole in its log. Every
-//! message of a correct peer passes each check. A message that fails a check is refused with a reason and changes
-//! nothing.
+//! The Raft library trusts the other members. It asserts conditions that a correct member never violates, and adopts
+//! any greater term. A message of a faulty or hostile member must not stop this member, use up its term numbers, or
+//! leave a hole in its log. Every message of a correct member passes all checks. A message that fails a check is
+//! refused with a reason and changes nothing.
 //!
-//! **Invariant:** the library receives entries only in order and without a hole, only with the vote of a leader that
-//! can have these entries, and only with commands and lists of members that can be applied.
+//! **Invariant:** the Raft library receives entries only in order and without a hole, only with the vote of a leader
+//! that can have these entries, and only if their commands and lists of members can be applied.
 
 use openraft::raft::{
     AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, StreamAppendError, StreamAppendResult,
@@ -24,19 +24,20 @@ use crate::types::{
     TypeConfig, Vote,
 };
 
-/// Maximum by which a term or an index in a message may exceed this member's own term or index. No store advances
-/// nearly as far between two messages of a correct peer, and 2^32 forged messages would be needed to exhaust the terms.
+/// Maximum amount by which a term or an index in a message may exceed this member's own term or index. Between two
+/// messages of a correct member, a store advances by far less, and a hostile member would need 2^32 messages to use up
+/// the term numbers.
 const MAX_JUMP: u64 = 1 << 32;
 
-/// Maximum number of members in a list. It is several times the number of the voters before and after a change together
-/// with as many learners.
+/// Maximum number of members in a list of members. It is several times the number that a change of all voters needs,
+/// which are the voters before and after the change and as many learners.
 const MAX_MEMBERS: usize = 64;
 
-/// Maximum size of a snapshot that a member accepts. A snapshot of a set with the maximum number of sections takes 40
-/// MiB.
+/// Maximum size of a snapshot that a member accepts, in bytes. A snapshot of a set with the maximum number of sections
+/// has 40 MiB.
 pub(crate) const MAX_SNAPSHOT_BYTES: u64 = 256 * 1024 * 1024;
 
-/// Reason why a message is not passed to the library.
+/// Reason why a message is not passed to the Raft library.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Invalid {
     #[error("{what} {theirs} is more than 2^32 above this member's {own}")]
@@ -70,7 +71,7 @@ pub(crate) enum Invalid {
 }
 
 impl Invalid {
-    /// Returns whether the message proves that committed entries were lost elsewhere.
+    /// Returns whether the message proves that other members have lost committed entries.
     pub(crate) fn is_lost_data(&self) -> bool {
         matches!(self, Invalid::Contradiction { .. })
     }
@@ -91,9 +92,9 @@ impl From<Invalid> for Status {
     }
 }
 
-/// A request or a response that can be checked against the state of this member.
+/// Request or response of the Raft library that can be checked against this member's log.
 pub(crate) trait Validate {
-    /// Checks the message. `from` is the sender, whose identity was checked before.
+    /// Checks the message. `from` is the Raft id of its sender, whose identity was already checked.
     fn validate(&self, from: u64, log: &LogReader) -> Result<(), Invalid>;
 }
 
@@ -119,7 +120,7 @@ impl Validate for AppendEntriesRequest<TypeConfig> {
             before = Some(entry.log_id);
         }
         if log.position().vote.is_some_and(|own| self.vote < own) {
-            // The library refuses the request; a stale request is no proof of lost data.
+            // The Raft library refuses the request. A request of a replaced leader is no proof of lost data.
             return Ok(());
         }
         let ids = self.prev_log_id.iter().chain(self.entries.iter().map(|entry| &entry.log_id));
@@ -155,7 +156,8 @@ impl Validate for SnapshotHeader {
         }
         check_members(members.membership())?;
         match log.position().committed {
-            // The library asserts that a snapshot that is newer than the committed entries also reaches further.
+            // The Raft library asserts that a snapshot whose last entry is greater than the last committed entry also
+            // has a greater index.
             Some(own) if *last > own && last.index <= own.index => Err(Invalid::Contradiction { theirs: *last, own }),
             _ => Ok(()),
         }
@@ -196,13 +198,13 @@ impl Validate for SnapshotResponse<TypeConfig> {
 }
 
 impl Validate for TransferLeaderResponse<TypeConfig> {
-    /// Accepts any response, because the library only logs it.
+    /// Accepts any response, because the Raft library only logs it.
     fn validate(&self, _: u64, _: &LogReader) -> Result<(), Invalid> {
         Ok(())
     }
 }
 
-/// Checks for the sender's own vote, granted by a majority.
+/// Checks that `vote` is the sender's own vote and was granted by a majority, so that the sender leads.
 fn check_leader(vote: &Vote, from: u64, what: &'static str, log: &LogReader) -> Result<(), Invalid> {
     check_voter(vote, from)?;
     if !vote.committed {
@@ -221,7 +223,7 @@ fn check_vote(vote: &Vote, log: &LogReader) -> Result<(), Invalid> {
     bound("term", vote.leader_id.term, own)
 }
 
-/// Checks that a leader with the vote `vote` may have the entry `id`, and that the entry is not too far ahead of this
+/// Checks that a leader with the vote `vote` can have the entry `id`, and that the entry is not too far ahead of this
 /// member's log.
 fn check_log_id(id: Option<&LogId>, vote: &Vote, log: &LogReader) -> Result<(), Invalid> {
     let Some(id) = id else { return Ok(()) };
@@ -245,7 +247,7 @@ fn bound(what: &'static str, theirs: u64, own: u64) -> Result<(), Invalid> {
 
 fn check_entry(before: Option<&LogId>, entry: &Entry, vote: &Vote, log: &LogReader) -> Result<(), Invalid> {
     let id = entry.log_id;
-    // An index of 2^64-1 has no successor; the bound on jumps refused it earlier.
+    // An index of 2^64-1 has no successor, but the limit on jumps has refused it already.
     let expected = before.map_or(0, |before| before.index.saturating_add(1));
     if id.index != expected {
         return Err(Invalid::Hole { found: id.index, expected });
@@ -263,7 +265,7 @@ fn check_entry(before: Option<&LogId>, entry: &Entry, vote: &Vote, log: &LogRead
         Payload::Normal(commands) if commands.bytes().len() > MAX_COMMAND_BYTES => {
             Err(Invalid::BatchTooLarge { index: id.index, bytes: commands.bytes().len() })
         }
-        // Commands are decoded again when they are applied, which must not fail.
+        // The commands are decoded here to make sure that decoding them later, when they are applied, does not fail.
         Payload::Normal(commands) => match log.check_commands(commands) {
             Ok(commands) if commands > MAX_BATCH_COMMANDS => Err(Invalid::BatchTooLong { index: id.index, commands }),
             Ok(_) => Ok(()),
@@ -277,7 +279,8 @@ fn leader(id: &LogId) -> (u64, u64) {
     (id.leader_id.term, id.leader_id.node_id)
 }
 
-/// Checks that an acknowledged entry was sent. Such an entry is in the log, or was purged from the log.
+/// Checks that an entry that the other member acknowledges was sent to it. Such an entry is in this member's log or was
+/// purged from it.
 fn check_acknowledged(id: Option<&LogId>, log: &LogReader) -> Result<(), Invalid> {
     let Some(id) = id else { return Ok(()) };
     if log.has(id) { Ok(()) } else { Err(Invalid::NotInLog { acknowledged: *id }) }

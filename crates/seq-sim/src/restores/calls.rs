@@ -1,4 +1,5 @@
-//! Calls in worlds of restores. They request numbers of random uids, and the numbers are checked against the promises.
+//! Calls in worlds of restores. A call requests one number of a random uid, and the number is checked against the
+//! promises.
 
 use seq_core::SectionId;
 use seq_order::Outcome;
@@ -12,10 +13,10 @@ use crate::faults::MS;
 /// Mean time between two calls.
 const THINK: u64 = 12 * MS;
 
-/// The longest time for which a call looks for an owner.
+/// The longest time for which a call searches for a process that serves its section.
 const CALL_TIME: u64 = 300 * MS;
 
-/// The time between two attempts of a call that finds no owner.
+/// The time between two searches of a call for a process that serves its section.
 const CALL_AGAIN: u64 = 20 * MS;
 
 /// A call in flight.
@@ -42,7 +43,8 @@ impl World {
         self.after(wait, Event::Arrive(Call { id, uid, until: self.now + time, probe }));
     }
 
-    /// Takes a number at a process that serves the section, even if the process belongs to an older lineage.
+    /// Takes a number for a call at a random process that serves the section, even if this process got its lease before
+    /// a restore of its set. If no process serves the section, tries the call again later.
     pub(super) fn arrive(&mut self, call: Call) {
         let section = SectionId(call.uid as u32);
         let now = self.now;

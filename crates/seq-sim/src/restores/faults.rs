@@ -1,5 +1,5 @@
-//! Faults of three sets: migrations and their ends, merges, losses and restores, processes that end, and networks that
-//! lose messages.
+//! Draws and begins the faults of worlds of restores. Faults are actions of the operator, such as migrations, merges
+//! and backups, and failures, such as the loss of a set, the end of processes, and lost messages.
 
 use std::time::Duration;
 
@@ -11,14 +11,14 @@ use super::{Event, FAULTS_END, NAMES, SETS, World};
 use crate::faults::{MS, SECOND};
 use crate::rng::Rng;
 
-/// Fewest and most faults of a seed.
+/// Limits of the number of single faults in a run. The lower limit is inclusive, the upper limit exclusive.
 const FAULTS: (u64, u64) = (10, 40);
 
-/// Fewest and most groups of faults of a seed. The faults of a group happen so close together that they affect each
-/// other.
+/// Limits of the number of groups of faults in a run. The lower limit is inclusive, the upper limit exclusive. The
+/// faults of a group happen so close together that they affect each other.
 const STORIES: (u64, u64) = (1, 5);
 
-/// The time within which all faults of such a group begin.
+/// The time within which all faults of a group of faults begin.
 const STORY: u64 = 12 * SECOND;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,10 +37,11 @@ enum Kind {
     Loss,
     Duplicates,
     Slow,
-    /// Messages from the set to another set, or from and to all other sets, are lost or arrive seconds late.
+    /// Messages between sets are lost or arrive seconds late. The messages are either all messages from the set to
+    /// another set, or all messages of the set to and from all other sets.
     Divide,
     Backup,
-    /// The store of the set is lost, and is restored when the fault ends.
+    /// The store of the set is lost. The operator restores the set when the fault ends.
     Lose,
     /// All sets are lost.
     LoseAll,
@@ -110,7 +111,7 @@ pub(crate) fn draw(rng: &mut Rng) -> Vec<Fault> {
 fn fault(rng: &mut Rng, kind: Kind, at: u64) -> Fault {
     let time = match kind {
         Kind::Lose | Kind::LoseAll => rng.between(200 * MS, 3 * SECOND),
-        // This is long enough for the wait of an arbiter and a departure without an owner after it.
+        // This is long enough for the wait of an arbiter, after which sections without a living owner can depart.
         Kind::Blackout => rng.between(3 * SECOND, 9 * SECOND),
         _ => rng.between(20 * MS, 5 * SECOND),
     };
@@ -121,8 +122,8 @@ fn of(rng: &mut Rng, kind: Kind, at: u64, set: usize) -> Fault {
     Fault { set, ..fault(rng, kind, at) }
 }
 
-/// Draws several losses of a set. After the first, the set is lost again while it is in quarantine, or soon after the
-/// quarantine.
+/// Draws two or three losses of a set. The set is lost again while it is in the quarantine after the previous loss, or
+/// soon after this quarantine.
 fn lost_again(rng: &mut Rng, at: u64, set: usize) -> Vec<Fault> {
     let mut faults = vec![of(rng, Kind::Backup, at, set)];
     let mut next = at + rng.between(100 * MS, SECOND);
@@ -133,13 +134,14 @@ fn lost_again(rng: &mut Rng, at: u64, set: usize) -> Vec<Fault> {
     faults
 }
 
-/// Draws losses of two sets. The second set is lost while the first set is lost or in quarantine.
+/// Draws losses of two sets. The second set is lost while the first set is still lost or in quarantine.
 fn two_lost(rng: &mut Rng, at: u64, set: usize) -> Vec<Fault> {
     let (other, next) = ((set + 1 + rng.index(SETS - 1)) % SETS, at + rng.between(10 * MS, 4 * SECOND));
     vec![of(rng, Kind::Migrate, at, set), of(rng, Kind::Lose, at + 200 * MS, set), of(rng, Kind::Lose, next, other)]
 }
 
-/// Draws a migration, and the loss of one of its two sets while sections are leaving or on their way.
+/// Draws a migration, and the loss of its source set or its target set while sections are departing or have not arrived
+/// yet.
 fn lost_in_migration(rng: &mut Rng, at: u64, set: usize) -> Vec<Fault> {
     let (other, lost) = ((set + 1 + rng.index(SETS - 1)) % SETS, at + rng.between(20 * MS, 600 * MS));
     let victim = if rng.chance(500) { set } else { other };
@@ -151,7 +153,8 @@ fn lost_in_migration(rng: &mut Rng, at: u64, set: usize) -> Vec<Fault> {
     ]
 }
 
-/// Draws two losses of all sets. The second happens before the operator has read the counts of all sets.
+/// Draws two losses of all sets. The second loss happens before the operator has read, after the first loss, the count
+/// of restores of every set.
 fn all_lost_twice(rng: &mut Rng, at: u64) -> Vec<Fault> {
     let mut faults = vec![fault(rng, Kind::LoseAll, at)];
     let again = at + rng.between(4 * SECOND, 11 * SECOND);
@@ -159,12 +162,13 @@ fn all_lost_twice(rng: &mut Rng, at: u64) -> Vec<Fault> {
     faults
 }
 
-/// Draws a restore of which a process of the set's earlier lineage receives no notice, so that the process serves for
-/// as long as its lease holds. In the backups, the sections of the set may be in another set.
+/// Draws a restore of a set of which a process of the set receives no notice, so that the process continues to serve
+/// under its earlier lease until the lease expires. The process may serve sections that migrated after the backups were
+/// made, so that in the backups these sections are in another set.
 fn older_owner(rng: &mut Rng, at: u64, set: usize) -> Vec<Fault> {
     let other = (set + 1 + rng.index(SETS - 1)) % SETS;
     let lost = at + rng.between(SECOND, 3 * SECOND);
-    // An even pick leaves the processes alive.
+    // If `pick` is even, the processes of the lost set stay alive.
     let alive = |fault: Fault| Fault { pick: fault.pick & !1, time: short(fault.time), ..fault };
     vec![
         of(rng, Kind::Backup, at, set),
@@ -177,12 +181,13 @@ fn older_owner(rng: &mut Rng, at: u64, set: usize) -> Vec<Fault> {
     ]
 }
 
-/// Returns a short time until a restore.
+/// Returns a time of 200 to 500 ms, which is the time from the loss of a set to its restore. It is derived from the
+/// drawn time `time`.
 fn short(time: u64) -> u64 {
     200 * MS + time % (300 * MS)
 }
 
-/// Draws the merge of a set into another set. The other set is lost right after the merge.
+/// Draws the merge of a set into another set, and the loss of the other set right after the merge.
 fn merged_and_lost(rng: &mut Rng, at: u64, set: usize) -> Vec<Fault> {
     let merge = of(rng, Kind::Merge, at, set);
     vec![of(rng, Kind::Complete, at, set), Fault { pick: merge.pick | 1, ..merge }]

@@ -1,12 +1,13 @@
-//! The operator of three sets. The operator has backups of different ages, a notebook with the counts of restores, and
-//! the responses of the stores.
+//! The operator in worlds of restores. The operator restores lost sets, begins migrations and merges, and knows only
+//! backups, a notebook, and responses of stores.
 //!
-//! Each lineage has a count of restores. The operator restores a set with a count above all counts in the notebook and
-//! in the backup, and writes the new count into the notebook. While a restored set is in quarantine, it may begin a
-//! lineage with a higher count by itself. The operator writes this count into the notebook when the operator next reads
-//! it from the set. As long as a set may have begun a lineage that the operator has not read, the operator also asks
-//! the sets that respond and are not in quarantine, because each of these has fenced every lineage that serves. If no
-//! such set responds, the operator skips [`RESERVE`] counts, because unread lineages may have these counts.
+//! Each lineage of a set has a count of restores. When the operator restores a set, the count of its new lineage is
+//! above all counts in the notebook and in the backup, and the operator writes this count into the notebook. While a
+//! restored set is in quarantine, it may begin a lineage with a higher count by itself. The operator writes such a
+//! count into the notebook after reading it from the set. Until then, before a restore, the operator also reads the
+//! counts of the sets that respond and are not in quarantine, because such a set has fenced every lineage under which
+//! sections are served. If no such set responds, the operator skips [`RESERVE`] counts, because lineages that the
+//! operator has not read may have these counts.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -26,19 +27,19 @@ use crate::bugs::Bug;
 use crate::coverage::Situation;
 use crate::faults::MS;
 
-/// Number of counts that a restore skips if a set may have begun a lineage that the operator has not read, and no set
-/// responds. The number suffices because a lineage that a set begins by itself has only the next count above all counts
-/// that any set knows, and because few sets are in quarantine at the same time.
+/// Number of counts of restores that a restore skips if a set may have begun a lineage that the operator has not read,
+/// and no set outside of quarantine responds. The number is large enough, because a lineage that a set begins by itself
+/// has the next count above all counts that any set knows, and few sets are in quarantine at the same time.
 const RESERVE: u32 = 16;
 
-/// Time between two looks of the operator.
+/// Interval at which the operator looks at the stores that respond.
 const LOOK: u64 = 300 * MS;
 
-/// The chance, in a thousand, that the operator reads the count of a set when looking at the set. Between two reads,
-/// the set may begin a lineage that the operator does not see.
+/// The chance, in a thousand, that the operator reads the count of restores of a set when looking at the set. Between
+/// two reads, the set may begin a lineage that the operator does not know.
 const READS: u64 = 250;
 
-/// Most backups that are kept of a set, which are its oldest backup and its newest backups.
+/// Largest number of backups that are kept of a set. They are the oldest backup and the newest backups of the set.
 const MOST_BACKUPS: usize = 6;
 
 /// A backup of a set.
@@ -47,20 +48,22 @@ pub(super) struct Backup {
     /// Time of the backup.
     at: u64,
     state: State,
-    /// The closed sets whose final records are in the backup, as in [`Set::heir_of`](super::store::Set::heir_of).
+    /// The closed sets whose final records are in the backup. It is a copy of
+    /// [`Set::heir_of`](super::store::Set::heir_of).
     heir_of: BTreeSet<usize>,
-    /// Whether the set was restored from an older backup since, so that this backup belongs to an abandoned history.
+    /// Whether the set was restored from an older backup after this backup was made, so that the history of this backup
+    /// is abandoned.
     abandoned: bool,
 }
 
-/// A merge of a set into another set, after which the merged set is closed.
+/// A merge of the set `set` into the set `into`. At its end, the set `set` is closed.
 #[derive(Clone, Copy, Debug)]
 struct Merge {
     set: usize,
     into: usize,
-    /// Whether the set `into` is lost once the merged set has stopped.
+    /// Whether the set `into` is lost as soon as the processes of the merged set have stopped.
     strikes: bool,
-    /// A set from which a migration to the merged set begins just before the merged set is closed.
+    /// A set from which a migration to the merged set begins just before the merged set is closed, if any.
     crossed_by: Option<usize>,
 }
 
@@ -69,14 +72,14 @@ struct Merge {
 pub(super) struct Operator {
     /// The highest count of a restore in the notebook.
     notebook: u32,
-    /// The restored sets whose counts the operator has not read since their quarantines ended.
+    /// The restored sets whose counts of restores the operator has not read since the end of their quarantines.
     unread: BTreeSet<usize>,
     merge: Option<Merge>,
     /// Times of the restores of each set.
     restored_at: BTreeMap<usize, Vec<u64>>,
 }
 
-/// Returns the fingerprint that the members of a restored store compare before they form a group.
+/// Returns the fingerprint that the members of a restored store compare before they form a Raft group.
 fn identity(state: &State, bug: Option<Bug>) -> Fingerprint {
     let content = match bug {
         Some(Bug::MembersNeedNotAgree) => format!("{}", state.lineage),
@@ -86,7 +89,7 @@ fn identity(state: &State, bug: Option<Bug>) -> Fingerprint {
 }
 
 impl World {
-    /// Loses a set's store, and also its processes if `with_processes`.
+    /// Loses the store of a set. If `with_processes` is true, also ends the processes of the set.
     pub(super) fn lose(&mut self, set: usize, with_processes: bool) {
         if self.sets[set].existence != Existence::Running {
             return;
@@ -132,7 +135,8 @@ impl World {
             return;
         }
         let mut usable: Vec<usize> = (0..self.sets[set].backups.len()).filter(|at| self.is_usable(set, *at)).collect();
-        // If a set was restored from an older backup, the abandoned backups lack the numbers that were allocated since.
+        // If the set was restored from an older backup, an abandoned backup lacks the numbers that were allocated after
+        // that restore.
         let goes_on = |at: &usize| !self.sets[set].backups[*at].abandoned;
         if self.bug != Some(Bug::AbandonedHistory) && usable.iter().any(goes_on) {
             usable.retain(goes_on);
@@ -182,9 +186,9 @@ impl World {
         (0..NAMES).for_each(|name| self.start_again(set, name));
     }
 
-    /// Draws whether one member of the store begins with another backup than the other two members. Returns the state
-    /// of this member if it joins the group of the others, which it does only if the fingerprint does not depend on the
-    /// content of the backup.
+    /// Draws whether one member of the restored store begins with another backup than the other two members. If it
+    /// does, and its fingerprint equals the fingerprint of the others, it joins their group. Returns the state of a
+    /// member that joined with another state.
     fn other_member(&mut self, set: usize, at: usize, lineage: Lineage, state: &State) -> Option<State> {
         let backups = self.sets[set].backups.len();
         if backups < 2 || !self.rng.chance(200) {
@@ -200,8 +204,9 @@ impl World {
         None
     }
 
-    /// Returns whether a backup may be used. For this, the final records of each closed set whose processes are gone
-    /// must be in the backup, or in another set that serves.
+    /// Returns whether the operator may restore a set from its backup with the index `at`. The backup may be used if,
+    /// for each closed set whose processes have stopped, the final records are in the backup or in another set that
+    /// responds and is not in quarantine.
     fn is_usable(&self, set: usize, at: usize) -> bool {
         let gone = (0..SETS).filter(|one| self.sets[*one].existence == Existence::Gone);
         let knows = |heir: usize, gone: usize| {
@@ -212,7 +217,8 @@ impl World {
         gone.into_iter().all(|gone| backup.heir_of.contains(&gone) || (0..SETS).any(|heir| knows(heir, gone)))
     }
 
-    /// Returns the highest count known to the operator, which the next restore must exceed.
+    /// Returns the highest count of restores that the operator knows or assumes. The count of the next restore must be
+    /// above it.
     fn count(&mut self, set: usize, backup: &Backup) -> u32 {
         if self.bug == Some(Bug::NthOfBackup) {
             let restored = self.operator.restored_at.get(&set);
@@ -240,7 +246,8 @@ impl World {
         }
     }
 
-    /// Has the operator look at the stores that respond.
+    /// Does the regular work of the operator. For each set that responds, the operator may read the count of restores,
+    /// make a backup, complete migrations, and make the set forget stopped sets. Then the operator continues a merge.
     pub(super) fn look(&mut self) {
         self.after(LOOK, Event::Look);
         for set in 0..SETS {
@@ -271,7 +278,8 @@ impl World {
         }
     }
 
-    /// Has a restored set forget the sets whose processes are gone, once it waits for no set except these.
+    /// Makes a restored set forget the sets whose processes have stopped permanently, if its quarantine waits for no
+    /// other sets.
     fn forget_gone(&mut self, set: usize) {
         let awaited = self.awaited(set);
         let is_gone = |one: usize| self.sets[one].existence == Existence::Gone;
@@ -307,7 +315,7 @@ impl World {
         self.propose(set, Command::StartMigration(start), Origin::Here);
     }
 
-    /// Completes the open migrations out of a set. A migration is completed only if all its sections have arrived.
+    /// Completes those open migrations out of a set whose sections have all arrived.
     pub(super) fn complete_all(&mut self, set: usize) {
         let state = &self.sets[set].state;
         let ready = |(id, one): &(&MigrationId, &Migration)| {
@@ -319,7 +327,7 @@ impl World {
         }
     }
 
-    /// Begins to merge a set into another set, unless a merge is in progress.
+    /// Begins to merge the set `set` into the set `into`, unless a merge is in progress.
     pub(super) fn merge(&mut self, set: usize, into: usize, pick: u64) {
         if self.operator.merge.is_none() && set != into {
             let (strikes, crossed_by) = (pick % 2 == 1, (pick / 4 % 2 == 1).then_some(into));
@@ -327,8 +335,9 @@ impl World {
         }
     }
 
-    /// Begins a migration of a section to a set that is closed soon afterwards. The owner of the section may be cut off
-    /// from its store in between, so that the section departs only while the other set is closing.
+    /// Begins a migration of one section from the set `from` to the set `to`, and closes the set `to` soon afterwards.
+    /// In the meantime, the owner of the section may be cut off from its store, so that the section departs only while
+    /// the set `to` is closing.
     fn cross(&mut self, from: usize, to: usize) {
         let residents = self.sets[from].state.sections.residents();
         let Some((section, owner)) = residents.map(|(section, record)| (section, record.owner)).next() else { return };
@@ -344,8 +353,8 @@ impl World {
         }
     }
 
-    /// Does the next step of a merge. The steps are the migrations, their completion, the closing of the set, and the
-    /// end of its processes.
+    /// Does the next step of a merge. The steps are the migrations out of the merged set, their completion, the closing
+    /// of the merged set, and the end of its processes.
     fn merge_step(&mut self, Merge { set, into, strikes, crossed_by }: Merge) {
         if !self.sets[set].responds(self.now) || (self.healed && self.sets[set].state.closing == Closing::Open) {
             return;
@@ -381,15 +390,15 @@ impl World {
         }
     }
 
-    /// Has the log of a set close it.
+    /// Proposes to the log of a set the command that closes the set, if the set responds.
     pub(super) fn close(&mut self, set: usize) {
         if self.sets[set].responds(self.now) {
             self.propose(set, Command::Close(Close), Origin::Here);
         }
     }
 
-    /// Stops the processes of a closed set permanently, once every other set has the closed set's final records. Before
-    /// this, backs up every other set.
+    /// If every other set has the final records of the closed set `set`, makes a backup of every other set, and then
+    /// stops the processes of the closed set permanently.
     fn stop_closed(&mut self, set: usize, into: usize, strikes: bool) {
         let others: Vec<usize> = (0..SETS).filter(|one| *one != set).collect();
         let ready = |one: usize| {

@@ -1,5 +1,5 @@
-//! Bugs that are planted into worlds of restores. They change a log entry, change the records after an entry, or apply
-//! a command by the rules of formats before 8.
+//! Bugs that are planted into worlds of restores. A bug changes a command before it is applied, changes the records
+//! after a command was applied, or applies a command by the rules of the state before format 8.
 
 use seq_core::SectionId;
 use seq_core::state::{Answer, Arrival, Closing, Command, Inherit, Recovery, Residence, Rules, SectionRecord, State};
@@ -8,7 +8,7 @@ use super::{SECTIONS, World};
 use crate::bugs::Bug;
 
 impl World {
-    /// Applies an entry, with the planted bug.
+    /// Applies a command to the state of a set, and to the state of a stray member, with the planted bug.
     pub(super) fn apply_planted(&mut self, set: usize, command: &Command) -> Answer {
         let bug = self.bug;
         if let Some(stray) = &mut self.sets[set].stray {
@@ -41,7 +41,7 @@ fn apply(state: &mut State, command: &Command, bug: Option<Bug>) -> Answer {
     after(state, command, answer, &before, bug)
 }
 
-/// Returns the command of a log entry, altered if `bug` is a bug in proposals.
+/// Returns `command`, changed if `bug` is a bug that changes commands.
 fn rewritten(command: &Command, bug: Bug) -> Command {
     match (bug, command.clone()) {
         (Bug::InheritanceSkipped, Command::Inherit(Inherit(mut page))) => {
@@ -52,7 +52,8 @@ fn rewritten(command: &Command, bug: Bug) -> Command {
     }
 }
 
-/// Plants bugs in the records that an entry has written; returns the result of the entry.
+/// Changes the records that `command` has written, if `bug` is a bug that changes records. Returns the result of the
+/// command. `before` is the state before the command.
 fn after(state: &mut State, command: Command, answer: Answer, before: &State, bug: Bug) -> Answer {
     match (bug, command, answer) {
         (Bug::VoidKeepsClaims, Command::Fence(_) | Command::LearnRecords(_), answer) => {
@@ -85,7 +86,8 @@ fn after(state: &mut State, command: Command, answer: Answer, before: &State, bu
     }
 }
 
-/// Puts back the responses and claims that became void because another set began a newer lineage.
+/// Puts the responses and claims back into `recovery` that a command removed because another set has begun a newer
+/// lineage. `before` is the recovery before the command.
 fn keep_claims(recovery: Option<&mut Recovery>, before: Option<&Recovery>) {
     let (Some(recovery), Some(before)) = (recovery, before) else { return };
     for (set, next) in &before.responses {

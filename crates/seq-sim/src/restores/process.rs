@@ -1,5 +1,5 @@
-//! An AllocSvr process of one of three sets. It has a session, sections, a clock with a rate of its own, and a lease by
-//! this clock. A section is only a counter below a ceiling.
+//! An AllocSvr process in worlds of restores. It has a session, sections, a clock with a rate of its own, and a lease
+//! on this clock. A section consists only of a counter and a ceiling.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ const TICK: u64 = 25 * MS;
 /// The timeout of a request.
 const TIMEOUT: u64 = 250 * MS;
 
-/// The time after which a successor of an ended process is started.
+/// The time after the end of a process at which its successor is started.
 const RESTART: u64 = 300 * MS;
 
 /// The step of a raise. It is so small that calls often reach the ceiling.
@@ -30,11 +30,12 @@ const STEP: u64 = 40;
 #[derive(Debug)]
 pub(super) struct Owned {
     pub(super) epoch: Epoch,
-    /// The last number that was allocated, or the ceiling at which the ownership began.
+    /// The last number that the process allocated, or the ceiling at which the ownership began if it allocated none
+    /// yet.
     pub(super) last: u64,
     /// The committed ceiling, as far as the process knows.
     ceiling: u64,
-    /// The departure that the process requests until there is a response. No number is allocated in the meantime.
+    /// The departure that the process requests until it gets a response. It allocates no number in the meantime.
     departing: Option<Depart>,
 }
 
@@ -42,9 +43,11 @@ pub(super) struct Owned {
 #[derive(Clone, Debug)]
 pub(super) enum Response {
     Registered(Session),
-    /// Refusal of a registration that does not name the newest incarnation, which is stated here, as its predecessor.
+    /// Refusal of a registration, because the incarnation that it names as its predecessor is not the newest
+    /// incarnation of the node. The field is the newest incarnation.
     Follow(Incarnation),
-    /// The sections of the session with their epochs and ceilings, and the departures to request.
+    /// The sections that the session owns, with their epochs and ceilings, the departures that the process should
+    /// request, and the section whose departure was refused, if any.
     Granted {
         owned: Vec<(SectionId, Epoch, Seq)>,
         departs: Vec<Depart>,
@@ -89,7 +92,7 @@ impl Process {
         Clocks { boottime: now, raw: now, realtime: now }
     }
 
-    /// Returns whether the process can allocate a number of a section now.
+    /// Returns whether the process can allocate a number of a section at the true time `now`.
     pub(super) fn serves(&self, section: SectionId, now: u64) -> bool {
         let free = |owned: &Owned| owned.departing.is_none() && owned.last < owned.ceiling;
         self.alive
@@ -99,18 +102,19 @@ impl Process {
     }
 }
 
-/// Returns the time that a clock with this rate, in millionths, shows at the true time `now`.
+/// Returns the time that a clock with the rate `rate`, in millionths, shows at the true time `now`.
 pub(super) fn local(now: u64, rate: u64) -> u64 {
     (u128::from(now) * u128::from(rate) / u128::from(TRUE_RATE)) as u64
 }
 
 impl World {
-    /// Draws the rate of a clock, which is correct or has the largest error that leases allow for.
+    /// Draws the rate of a clock. The rate is correct, or has the largest error in either direction for which leases
+    /// allow.
     pub(super) fn rate(&mut self) -> u64 {
         [TRUE_RATE - RATE_MARGIN, TRUE_RATE, TRUE_RATE + RATE_MARGIN][self.rng.index(3)]
     }
 
-    /// Starts a process, which replaces the earlier process of its name.
+    /// Starts a process of an AllocSvr. If a process of the same AllocSvr runs, ends that process first.
     pub(super) fn start(&mut self, set: usize, name: usize) {
         if let Some(p) = self.newest[set][name] {
             self.procs[p].alive = false;
@@ -136,7 +140,7 @@ impl World {
         self.after(0, Event::Tick(self.procs.len() - 1));
     }
 
-    /// Starts a process of a name, unless a process of the name runs.
+    /// Schedules the start of a process of an AllocSvr, unless a process of the AllocSvr runs.
     pub(super) fn start_again(&mut self, set: usize, name: usize) {
         if self.newest[set][name].is_none_or(|p| !self.procs[p].alive) {
             self.after(0, Event::Start(set, name));
@@ -150,7 +154,7 @@ impl World {
         }
     }
 
-    /// Sends the next request of a process, if it is due and no request is in flight.
+    /// Sends the next request of a process to its store, if a request is due and no other request is in flight.
     pub(super) fn tick(&mut self, p: usize) {
         if !self.procs[p].alive {
             return;
@@ -192,7 +196,7 @@ impl World {
         (!raises.is_empty()).then_some(Request::Raise { session, raises })
     }
 
-    /// Adopts the response to the request in flight.
+    /// Processes the response to the request in flight of process `p`.
     pub(super) fn response(&mut self, p: usize, rpc: u64, response: Response) {
         let (now, process) = (self.now, &mut self.procs[p]);
         if !process.alive || process.request.as_ref().is_none_or(|request| request.rpc != rpc) {
@@ -216,8 +220,8 @@ impl World {
             }
             Response::Granted { owned, departs, refused } => {
                 if let Some(section) = refused {
-                    // The store refused the departure of the section. If the process still owns the section, the
-                    // section enters the table anew, at the ceiling.
+                    // The store refused the departure of the section. If the process still owns the section, `adopt`
+                    // adds the section to the table again, at the ceiling.
                     process.table.remove(&section);
                 }
                 self.adopt(p, &owned, departs);
@@ -227,7 +231,7 @@ impl World {
                     process.renewals.0 += 1;
                     process.renew_at = now + terms.renew_interval.as_nanos() as u64;
                 }
-                // The lease is extended after the table has changed.
+                // The lease is extended only after the table has changed.
                 process.lease.extend(sent, terms.served());
             }
         }

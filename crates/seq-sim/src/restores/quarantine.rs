@@ -1,4 +1,5 @@
-//! The quarantine of a restored set: requests of its leader, and responses of the other sets.
+//! The quarantine of a restored set in worlds of restores. The leader of the restored set sends fences to the other
+//! sets, which respond with their records.
 
 use seq_core::quarantine::{Quarantine, Step, next_count};
 use seq_core::state::{BeginLineage, Command, CommandRefusal, EndQuarantine, Fence, NoteClock, SetRefusal};
@@ -13,7 +14,8 @@ use crate::faults::MS;
 const FENCE_AGAIN: u64 = 150 * MS;
 
 impl World {
-    /// Has the leader of a set in quarantine request missing records, and end the quarantine after its wait.
+    /// Does the next step of a set's quarantine at its leader. Requests missing records from other sets, or ends the
+    /// quarantine after its wait. Does nothing if the set is not in quarantine.
     pub(super) fn recover(&mut self, set: usize) {
         let now = self.leader_time(set);
         let one = &mut self.sets[set];
@@ -42,7 +44,8 @@ impl World {
         }
     }
 
-    /// Returns the sets whose responses are not complete, each with the first section that its response lacks.
+    /// Returns the other sets whose responses to the fence of `set` are not complete, each with the first section that
+    /// is missing in its response.
     pub(super) fn awaited(&self, set: usize) -> Vec<(usize, SectionId)> {
         let awaited = self.sets[set].state.awaited_responses();
         awaited.map(|(set, first)| (index(set), first)).collect()
@@ -57,8 +60,8 @@ impl World {
             }
             Between::TooFewRestores { lineage, least } => {
                 if let Some(count) = next_count(&self.sets[set].state, lineage, least) {
-                    // The planted bug is the former rule as a whole, so that the new lineage has the count that the
-                    // other set requires.
+                    // The planted bug includes the former rule for the new lineage, by which its count is the count
+                    // that the other set requires.
                     let count = if self.bug == Some(Bug::FenceOfOwnCount) { least } else { count };
                     let lineage = Lineage(u64::from(count) << 32 | self.rng.below(1 << 16));
                     self.propose(set, Command::BeginLineage(BeginLineage { lineage }), Origin::Here);
@@ -68,7 +71,8 @@ impl World {
         }
     }
 
-    /// Responds to a fence if the log has accepted the fence. Otherwise, has the log accept the fence first.
+    /// Responds to a fence from the set `to`, if the log of `set` has accepted the fence. Otherwise proposes the fence
+    /// to the log; the response is sent after its application.
     pub(super) fn respond_to_fence(&mut self, set: usize, to: usize, lineage: Lineage, first: SectionId) {
         match self.sets[set].state.fence_response(set_id(to), lineage, first) {
             Ok(page) => {

@@ -1,7 +1,8 @@
-//! The store of one of three sets. It has the real `State`, to which entries are applied one at a time, an arbiter and
-//! a coordinator, and exchanges messages with the other sets.
+//! The store of a set in worlds of restores. It has the `State`, the `Arbiter` and the `Coordinator` of `seq-core`, and
+//! exchanges messages with the stores of other sets. Entries are applied to the state one at a time.
 //!
-//! **Invariant:** a set reads a message to another set only from a state that has the entry that the message is about.
+//! **Invariant:** a set sends another set a message about a change only after the log entry of this change was applied
+//! to its state.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -28,11 +29,11 @@ use crate::faults::MS;
 /// Time between two evaluations of a set.
 const EVALUATE: u64 = 40 * MS;
 
-/// Time between two messages in which a set states facts to the other sets. Requests for the records of closing sets
-/// are sent at the same time.
+/// Interval at which a set sends facts about itself to the other sets. At the same time, it requests missing records of
+/// closing sets.
 const EXCHANGE: u64 = 300 * MS;
 
-/// Range of the delay of a message that is sent while the sets are divided and is not lost.
+/// Range of the delay of messages that are sent while the two sets are divided, and are not lost.
 const LATE: (u64, u64) = (300 * MS, 5_000 * MS);
 
 /// A request of an AllocSvr to its store.
@@ -67,27 +68,27 @@ pub(super) enum Between {
         lineage: Lineage,
         migration: MigrationId,
     },
-    /// A restored set requests a page of the response to its fence.
+    /// A request of a restored set for one page of the response to its fence.
     Fence {
         lineage: Lineage,
         first: SectionId,
     },
-    /// The page, and the set that creates series.
+    /// One page of the response to a fence, and the set that creates series.
     Page(FenceResponse, Box<AdoptSeries>),
     TooFewRestores {
         lineage: Lineage,
         least: u32,
     },
-    /// A set states facts about itself, and the set that creates series.
+    /// Facts about the sending set, and the set that creates series.
     Facts(SetFacts, Box<AdoptSeries>),
-    /// A request for a page of the final records of a closing set.
+    /// A request to a closing set for one page of its final records.
     Final {
         first: SectionId,
     },
     FinalPage(FenceResponse),
 }
 
-/// The origin of an entry, which gets the response.
+/// The requester of a log entry. It gets the response after the entry was applied.
 #[derive(Debug)]
 pub(super) enum Origin {
     Process(usize, u64, Request),
@@ -106,7 +107,7 @@ pub(super) struct Entry {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Existence {
     Running,
-    /// The disks of the store are lost, and the set was not restored yet.
+    /// The disks of the store are lost, and the operator has not restored the set yet.
     Lost,
     /// The set was closed, and its processes have stopped permanently.
     Gone,
@@ -118,13 +119,16 @@ pub(super) struct Set {
     pub(super) existence: Existence,
     pub(super) state: State,
     pub(super) terms: LeaseTerms,
-    /// For a planted bug, the state of a member that joined the group with another backup.
+    /// For [`Bug::MembersNeedNotAgree`](crate::Bug::MembersNeedNotAgree), the state of a member that began with another
+    /// backup and joined the group of the others.
     pub(super) stray: Option<State>,
     /// The kept backups, from the oldest to the newest.
     pub(super) backups: Vec<Backup>,
-    /// The closed sets whose final records are in the state, from inheritances or from responses in quarantine.
+    /// The closed sets whose final records are in the state of this set. The set got them from the closing sets, or in
+    /// quarantine from other sets.
     pub(super) heir_of: BTreeSet<usize>,
-    /// Number of the current log. A loss of the store ends a log, and a restore begins the next log.
+    /// Number of the current log of the store. The number grows when the store is lost, when it is restored, and when
+    /// its processes stop permanently.
     pub(super) log: u64,
     pub(super) arbiter: Arbiter,
     pub(super) coordinator: Coordinator,
@@ -133,9 +137,9 @@ pub(super) struct Set {
     rate: u64,
     pub(super) down_until: u64,
     pub(super) quarantine: Option<Quarantine>,
-    /// The earliest time at which the fence is sent again.
+    /// The earliest time at which the set sends its fence again.
     pub(super) fence_at: u64,
-    /// The time at which facts are sent to other sets again.
+    /// The time at which the set sends facts about itself to other sets again.
     exchange_at: u64,
 }
 
@@ -160,20 +164,21 @@ impl Set {
         }
     }
 
-    /// Returns whether an operator or another set can reach a leader.
+    /// Returns whether the operator, processes and other sets can reach the leader of the store.
     pub(super) fn responds(&self, now: u64) -> bool {
         self.existence == Existence::Running && self.down_until <= now
     }
 }
 
-/// Returns the arbiter of a leader without observations.
+/// Returns the arbiter of a new leader, which has observed nothing yet.
 fn arbiter() -> Arbiter {
     let (registration_grace, stable_for) = (Duration::from_millis(200), Duration::from_millis(1_500));
     Arbiter::new(ArbiterTimeouts { registration_grace, stable_for })
 }
 
 impl World {
-    /// Makes another member the leader. The new leader has the state, but no observations, and has another clock.
+    /// Makes another member the leader of the store. The new leader has the same state, a clock with another rate, and
+    /// an arbiter that has observed nothing. If there is a stray member, it becomes the leader.
     pub(super) fn elect(&mut self, set: usize) {
         let rate = self.rate();
         let one = &mut self.sets[set];
@@ -190,8 +195,8 @@ impl World {
         self.after(wait, Event::Apply(set, log, Box::new(Entry { command, from })));
     }
 
-    /// Sends a message to another set. While the two sets are divided, half of the messages are lost, and the other
-    /// half arrive up to 5 seconds late.
+    /// Sends a message from a set to another set. While the two sets are divided, half of the messages are lost, and
+    /// the others arrive up to 5 seconds late.
     pub(super) fn send_to_set(&mut self, from: usize, to: usize, message: Between) {
         if self.divided_until[from][to] > self.now {
             if self.rng.chance(500) {
@@ -223,7 +228,8 @@ impl World {
         self.propose(set, command, Origin::Process(p, rpc, request.clone()));
     }
 
-    /// Applies a committed entry.
+    /// Applies a committed entry, checks its changes and responds to its requester. Drops the entry if its log was
+    /// lost, and postpones it while the store is down.
     pub(super) fn apply(&mut self, set: usize, log: u64, entry: Entry) {
         if self.sets[set].log != log || self.sets[set].existence != Existence::Running {
             return;
@@ -332,7 +338,8 @@ impl World {
         self.send_to_set(set, to, response);
     }
 
-    /// Returns the response to a process, or `None` if the process gets no response and has to repeat its request.
+    /// Returns the response to a process after its entry was applied. Returns `None` if the process gets no response,
+    /// so that it must repeat its request.
     fn response_to(&self, set: usize, answer: &Answer, request: &Request) -> Option<Response> {
         let session = match request {
             Request::Register { .. } => {
@@ -376,7 +383,8 @@ impl World {
         Duration::from_nanos(local(self.now, self.sets[set].rate))
     }
 
-    /// Has the leader of a set evaluate its state, propose changes and send messages to other sets.
+    /// Runs one evaluation at the leader of a set. The leader evaluates the state, proposes changes to the log, and
+    /// sends messages to other sets.
     pub(super) fn evaluate(&mut self, set: usize) {
         if self.sets[set].existence == Existence::Gone {
             return;
@@ -406,7 +414,7 @@ impl World {
         }
     }
 
-    /// Sends facts of a set to the other sets, and requests the final records of closing sets.
+    /// Sends facts about a set to the other sets, and requests the final records of closing sets that the set lacks.
     fn exchange(&mut self, set: usize) {
         let Some(facts) = self.sets[set].state.facts(Vec::new()) else { return };
         let series = Box::new(self.sets[set].state.stated_series());
@@ -432,8 +440,8 @@ impl World {
         }
     }
 
-    /// Asks a restored set whether it still knows a migration that it had begun, and processes the response. This takes
-    /// no time in the simulation.
+    /// Asks the restored set `of` whether it still knows a migration that it had begun before the restore, and
+    /// processes the response. The exchange takes no time in the simulation.
     fn ask(&mut self, set: usize, of: usize, migration: MigrationId) {
         if !self.sets[of].responds(self.now) {
             return;
@@ -490,15 +498,16 @@ impl World {
         effect.into_iter().for_each(|effect| self.carry_out(set, effect));
     }
 
-    /// Has the log adopt the set that creates series, if another set states a newer hand-over of this task than the log
-    /// has.
+    /// Proposes a command by which a set adopts the hand-over of the creation of series that another set stated. Does
+    /// nothing if the set's state has this hand-over or a newer one.
     pub(super) fn adopt_series(&mut self, set: usize, stated: Box<AdoptSeries>) {
         if self.sets[set].state.adopts_series(&stated) {
             self.propose(set, Command::AdoptSeries(*stated), Origin::Here);
         }
     }
 
-    /// Has the log learn facts of another set, unless only their revision is new.
+    /// Proposes a command by which a set adopts facts that another set stated about itself. Does nothing if only the
+    /// revision differs from the facts that the set knows.
     fn learn(&mut self, set: usize, facts: SetFacts) {
         let known = self.sets[set].state.sets.get(&facts.id).and_then(|peer| peer.facts.as_ref());
         let same = |known: &SetFacts| SetFacts { revision: facts.revision, ..known.clone() } == facts;
@@ -507,8 +516,8 @@ impl World {
         }
     }
 
-    /// Names the next owners of sections that will arrive from another set. Names no owner if this set takes no
-    /// sections.
+    /// Names the next owners of sections that will arrive from the set `to`, and sends them to that set. Names no
+    /// owners if this set accepts no sections.
     fn arm(&mut self, set: usize, to: usize, migration: MigrationId, sections: &[SectionId]) {
         let Set { state, plan, .. } = &self.sets[set];
         let owners = plan.reserve(state, self.layout.id(), sections).unwrap_or_default();

@@ -1,8 +1,8 @@
-//! Messages between the stores of two sets. A request is sent to the member that leads the other store, and its
-//! response is sent to the member that sent the request.
+//! Messages between the stores of two sets. A member sends a request to the leader of the other set's store, and the
+//! response goes back to this member.
 //!
-//! **Invariant:** a set reads a message to the other set only from a state that has the entry that the message is
-//! about.
+//! **Invariant:** a set sends the other set a message about a change only after the log entry of this change was
+//! applied to its state.
 
 use seq_core::directory::ClaimRun;
 use seq_core::migration::{Armed, Effect};
@@ -21,14 +21,14 @@ use crate::net::{Address, Body};
 use crate::store::Entry;
 use crate::world::World;
 
-/// Range of the delay of a message that is sent while the sets are divided and is not lost.
+/// Range of the delay of messages that are sent while the two sets are divided, and are not lost.
 const LATE: (u64, u64) = (300 * MS, 4_000 * MS);
 
 /// A message between sets.
 #[derive(Clone, Debug)]
 pub(crate) enum Between {
-    /// A request to name owners for sections that will migrate. `layout_id` identifies the source's layout up to the
-    /// last of these sections.
+    /// A request to the target set of a migration to name the next owners of sections. `layout_id` identifies the
+    /// layout of the source set up to the last of these sections.
     Arm {
         migration: MigrationId,
         layout_id: LayoutId,
@@ -50,27 +50,28 @@ pub(crate) enum Between {
         lineage: Lineage,
         migration: MigrationId,
     },
-    /// A restored set requests a page of the response to its fence.
+    /// A request of a restored set for one page of the response to its fence.
     Fence {
         lineage: Lineage,
         first: SectionId,
     },
-    /// The page, and the series that the set knows.
+    /// One page of the response to a fence, and the series that the sending set knows.
     Page(FenceResponse, Box<AdoptSeries>),
     TooFewRestores {
         lineage: Lineage,
         least: u32,
     },
-    /// A set states facts about itself, the series that it knows, and its claims of the sections of these series.
+    /// Facts about the sending set, the series that it knows, and its claims to the sections of these series.
     Facts(SetFacts, Box<AdoptSeries>, Vec<ClaimRun>),
-    /// A set requests a page of the final records of a closing set.
+    /// A request to a closing set for one page of its final records.
     Final {
         first: SectionId,
     },
     FinalPage(FenceResponse),
 }
 
-/// A request of another set for which an entry was proposed. It is kept for the response, which follows the entry.
+/// A request of the other set for which a member has proposed a log entry. It is kept until the entry is applied,
+/// because the response is sent after that.
 #[derive(Clone, Debug)]
 pub(crate) struct Asked {
     /// The member that proposed the entry.
@@ -81,7 +82,7 @@ pub(crate) struct Asked {
 }
 
 impl World {
-    /// Sends a message of a member to the leader of the other set.
+    /// Sends a message from a member to the leader of the store of the set `to`.
     pub(crate) fn send_to_set(&mut self, member: usize, to: usize, message: Between) {
         let leader = self.stores[to].leader;
         self.send_to_member(member, leader, message);
@@ -98,7 +99,7 @@ impl World {
         }
     }
 
-    /// Proposes a command to the log of a member's set. If the member no longer leads, the command may never be
+    /// Lets a member propose a command to the log of its set. If the member no longer leads, the command may never be
     /// committed.
     pub(crate) fn propose_command(&mut self, member: usize, command: impl Into<Command>, asked: Option<Asked>) {
         let set = set_of_member(member);
@@ -133,8 +134,8 @@ impl World {
         }
     }
 
-    /// Asks a restored set whether it still knows a migration that it had begun, and processes the response. This takes
-    /// no time in the simulation.
+    /// Asks the restored set `of` whether it still knows a migration that it had begun before the restore, and
+    /// processes the response at `member`. The exchange takes no time in the simulation.
     fn ask(&mut self, member: usize, of: usize, migration: MigrationId) {
         let asked = &self.stores[of].state;
         let (stated, knows) = ((set_id(of), asked.lineage), asked.migrations.contains_key(&migration));
@@ -145,7 +146,8 @@ impl World {
         }
     }
 
-    /// Processes a message of another set to a member, if the member believes that it leads.
+    /// Processes a message from a member of the other set, `from`, to `member`. Drops the message if `member` does not
+    /// believe that it leads.
     pub(crate) fn receive_between(&mut self, member: usize, from: usize, message: Between) {
         let (set, other) = (set_of_member(member), set_id(set_of_member(from)));
         let quarantined = self.stores[set].state.is_quarantined();
@@ -183,8 +185,8 @@ impl World {
                 return self.respond_by_reading(set, Asked { member, from, message: message.clone() }, *lineage);
             }
             Between::Fence { lineage, .. } => return self.fence(member, other, *lineage, asked(&message)),
-            // The sections of a page may be of series that this set created after its backup. In this case, the series
-            // are adopted first, and the page is requested again.
+            // A page may have sections of series that this set created after its backup was made. In this case, this
+            // set adopts these series first, and requests the page again.
             Between::Page(_, series) if self.adopt_series(member, series) => None,
             Between::Page(page, _) => return self.propose_command(member, Command::LearnRecords(page.clone()), None),
             Between::TooFewRestores { lineage, least } => return self.begin_lineage(member, *lineage, *least),
@@ -192,8 +194,8 @@ impl World {
         effect.into_iter().for_each(|effect| self.carry_out_between(member, effect));
     }
 
-    /// Has the log adopt the series, and the set that creates series, as another set states them, unless this set knows
-    /// them already. Returns whether this set adopts them.
+    /// Lets `member` propose a command by which its set adopts the series and the hand-over of their creation that
+    /// another set stated. Does nothing if the set knows them already. Returns whether the command is proposed.
     fn adopt_series(&mut self, member: usize, stated: &AdoptSeries) -> bool {
         let adopts = self.stores[set_of_member(member)].state.adopts_series(stated);
         if adopts {
@@ -203,8 +205,8 @@ impl World {
         adopts
     }
 
-    /// Has the log learn the facts of another set, unless only their revision is new. Also has the log learn the other
-    /// set's claims, as far as they are about sections that are in this set's layout.
+    /// Lets `member` propose a command by which its set adopts the facts that another set stated about itself, unless
+    /// only their revision is new, and the other set's claims to sections that are in the layout of this set.
     fn learn(&mut self, member: usize, facts: SetFacts, claims: &[ClaimRun]) {
         let state = &self.stores[set_of_member(member)].state;
         let known = state.sets.get(&facts.id).and_then(|peer| peer.facts.as_ref());
@@ -222,8 +224,8 @@ impl World {
         }
     }
 
-    /// Names the next owners of sections that will arrive from another set. Names no owner if this set takes no
-    /// sections.
+    /// Names the next owners of sections that will arrive from another set, and sends them to the member `to` of that
+    /// set. Names no owners if the set of `member` accepts no sections.
     fn arm(
         &mut self,
         member: usize,
@@ -253,7 +255,7 @@ impl World {
         self.send_to_member(member, to, Between::Armed { migration, armed });
     }
 
-    /// Responds to a request of another set, after the entry of the request was applied.
+    /// Responds to a request of another set, after the log entry of the request was applied with the result `answer`.
     pub(crate) fn respond_to_set(&mut self, set: usize, asked: Asked, answer: Answer) {
         let state = &self.stores[set].state;
         let Asked { member, from, message } = asked;
@@ -279,7 +281,8 @@ impl World {
         self.send_to_member(member, from, response);
     }
 
-    /// Sends facts of a set to the other set, and requests the final records of a closing set.
+    /// Sends facts about the set of `member` to the other set, and requests the final records of a closing set that it
+    /// lacks.
     pub(crate) fn exchange(&mut self, member: usize) {
         let set = set_of_member(member);
         let state = &self.stores[set].state;
@@ -289,8 +292,8 @@ impl World {
         if !state.states_layout() {
             series.series.clear();
         }
-        // In the set that creates a series, one run of sections may have both sections of uids and the lanes after
-        // them.
+        // In the set that creates series, a single run of sections may contain sections of uids followed by sections of
+        // lanes.
         let of_lanes = |run: ClaimRun| run.split_at(SectionId(first)).1;
         let claims: Vec<ClaimRun> = state.directory.runs().filter_map(of_lanes).collect();
         for to in (0..self.hosts.sets).filter(|to| *to != set) {

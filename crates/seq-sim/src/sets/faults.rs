@@ -1,5 +1,6 @@
-//! Faults of two sets: migrations and their ends, restores, a merge, processes that end, links that lose messages, and
-//! some of the faults of one set.
+//! Draws and begins the faults of worlds of two sets. They are actions of the operator, such as migrations, restores
+//! and a merge, and failures, such as the end of processes and lost messages. Some faults are the same as in worlds of
+//! one set.
 
 use seq_core::state::{Command, Complete, Rollback};
 
@@ -16,41 +17,42 @@ use crate::world::World;
 /// The time at which the last fault is over.
 const FAULTS_END: u64 = 20 * SECOND;
 
-/// The time after the last fault within which every section must be served again. It covers a quarantine, the wait for
-/// a lease, and the repetition of lost messages.
+/// The time after the end of the last fault within which every section must be served again. It is long enough for a
+/// quarantine, a wait for the end of a lease, and the repetition of lost messages.
 const LIVENESS_BOUND: u64 = 15 * SECOND;
 
-/// Number of seeds, in a thousand, in which sections change owner only by handovers and migrations.
+/// Number of runs, of a thousand runs, in which sections change owner only by handovers and migrations.
 const CALM: u64 = 150;
 
 /// The shortest time between two changes in calm weather.
 const CALM_PAUSE: u64 = 2 * SECOND;
 
-/// Number of seeds, in a thousand, in which an operator merges one set into the other while commits are late.
+/// Number of runs, of a thousand runs with failures, in which an operator merges one set into the other while commits
+/// of departures are late.
 const MERGED: u64 = 150;
 
-/// Number that is mixed into the seed, so that the draw of a merge is independent of the other draws, and all other
-/// worlds stay as they are.
+/// Number that is combined with the seed of a run to draw a merge, so that this draw is independent of the other draws
+/// of the run.
 const MERGE_SEED: u64 = 0x51c6_0e3d_97b2_4f1a;
 
-/// Number of seeds, in a thousand, in which an operator hands the creation of series to the other set.
+/// Number of runs, of a thousand runs, in which an operator hands the creation of series from one set to the other.
 const HANDED_OVER: u64 = 250;
 
-/// Limit on the hand-overs of a seed, exclusive.
+/// Exclusive upper limit of the number of hand-overs in a run.
 const MOST_HAND_OVERS: u64 = 5;
 
-/// Number that is mixed into the seed, so that the draws of hand-overs are independent of the other draws, and all
-/// other worlds stay as they are.
+/// Number that is combined with the seed of a run to draw hand-overs, so that this draw is independent of the other
+/// draws of the run.
 const HAND_OVER_SEED: u64 = 0x2d84_b7f0_6c19_e35b;
 
-/// Fewest and most faults of a seed.
+/// Limits of the number of single faults in a run. The lower limit is inclusive, the upper limit exclusive.
 const FAULTS: (u64, u64) = (12, 40);
 
-/// Fewest and most groups of faults of a seed. The faults of a group happen so close together that they affect each
-/// other.
+/// Limits of the number of groups of faults in a run. The lower limit is inclusive, the upper limit exclusive. The
+/// faults of a group happen so close together that they affect each other.
 const STORIES: (u64, u64) = (1, 4);
 
-/// The time within which all faults of such a group begin.
+/// The time within which all faults of a group of faults begin.
 const STORY: u64 = 4 * SECOND;
 
 /// Draws the faults of a seed.
@@ -69,7 +71,7 @@ pub(crate) fn draw(rng: &mut Rng, hosts: Hosts) -> Swarm {
     }
 }
 
-/// Draws migrations and drains, one after another, so that no call is refused.
+/// Draws migrations and drains, with pauses of at least [`CALM_PAUSE`] between them, so that no call is refused.
 fn calm_faults(rng: &mut Rng, hosts: Hosts) -> Vec<Fault> {
     let mut faults = Vec::new();
     let mut at = 2 * SECOND;
@@ -93,7 +95,7 @@ fn stormy_faults(rng: &mut Rng, hosts: Hosts) -> Vec<Fault> {
         let kind = drawn(rng, set, restores);
         let at = rng.between(SECOND, FAULTS_END - 2 * SECOND);
         let lasts = rng.between(20 * MS, 4 * SECOND);
-        // This is long enough for the wait of an arbiter and a departure without an owner after it.
+        // This is long enough for the wait of an arbiter, after which sections without a living owner can depart.
         let lasts = if matches!(kind, Kind::Blackout(_)) { lasts + 3 * SECOND } else { lasts };
         faults.push(Fault { at, lasts: lasts.min(FAULTS_END - MS - at), kind });
     }
@@ -140,7 +142,7 @@ fn drawn(rng: &mut Rng, set: usize, restores: bool) -> Kind {
     }
 }
 
-/// Draws faults of the worlds of one set.
+/// Draws single faults and scenes of the kinds that also occur in worlds of one set, and adds them to `faults`.
 fn storms(rng: &mut Rng, hosts: Hosts, faults: &mut Vec<Fault>) {
     for _ in 0..rng.between(1, 6) {
         let kind = rng.index(STORMY_KINDS);
@@ -154,8 +156,8 @@ fn storms(rng: &mut Rng, hosts: Hosts, faults: &mut Vec<Fault>) {
     faults.retain(|fault| fault.at + SECOND < FAULTS_END);
 }
 
-/// Draws a migration that is paused again and again while messages are doubled and late. So the departures of its
-/// sections are repeated, are applied long after they were sent, and get responses that are lost.
+/// Draws a migration that is paused again and again while messages are doubled and late. So requests for departures of
+/// its sections are repeated, are applied long after they were sent, and get late responses.
 fn hesitation(rng: &mut Rng, at: u64, set: usize) -> Vec<Fault> {
     let mut faults = vec![
         Fault { at, lasts: STORY - MS, kind: Kind::Duplicates(rng.between(300, 600)) },
@@ -171,8 +173,8 @@ fn hesitation(rng: &mut Rng, at: u64, set: usize) -> Vec<Fault> {
     faults
 }
 
-/// Draws a fault in which the processes of a set receive calls of the other set but do not respond, while sections
-/// migrate to this set.
+/// Draws faults by which the processes of a set receive calls from processes of the other set but their responses are
+/// lost, while sections migrate to this set.
 fn silence(rng: &mut Rng, at: u64, set: usize) -> Vec<Fault> {
     let silent = at + rng.between(100 * MS, SECOND);
     vec![
@@ -182,8 +184,8 @@ fn silence(rng: &mut Rng, at: u64, set: usize) -> Vec<Fault> {
     ]
 }
 
-/// Draws faults in which the routes of processes wrongly state that sections are in the other set, while sections
-/// migrate.
+/// Draws faults by which the routes of a set's processes wrongly state that sections are in the other set, while
+/// sections migrate to the set.
 fn unsettled(rng: &mut Rng, at: u64, set: usize) -> Vec<Fault> {
     let mut faults = vec![Fault { at, lasts: MS, kind: Kind::Migrate(1 - set, rng.below(1_000)) }];
     for name in names_of(set) {
@@ -193,7 +195,7 @@ fn unsettled(rng: &mut Rng, at: u64, set: usize) -> Vec<Fault> {
     faults
 }
 
-/// Draws a migration whose departures are committed without any response to their owners.
+/// Draws a migration whose departures are committed while the responses to the owners are lost.
 fn unknown_departures(rng: &mut Rng, at: u64, set: usize) -> Vec<Fault> {
     let mut faults = vec![Fault { at, lasts: MS, kind: Kind::Migrate(set, 2 * rng.below(500)) }];
     for name in names_of(set) {
@@ -206,8 +208,8 @@ fn unknown_departures(rng: &mut Rng, at: u64, set: usize) -> Vec<Fault> {
     faults
 }
 
-/// Draws a restore of a set from a backup made just before sections departed. The restore happens while these sections
-/// are arriving at the other set.
+/// Draws a restore of a set from a backup that was made just before sections departed. The restore happens while these
+/// sections are still on their way to the other set.
 fn restore_in_progress(rng: &mut Rng, at: u64, set: usize) -> Vec<Fault> {
     let divided = at + rng.between(40 * MS, 100 * MS);
     let restored = divided + rng.between(300 * MS, 900 * MS);
@@ -220,8 +222,8 @@ fn restore_in_progress(rng: &mut Rng, at: u64, set: usize) -> Vec<Fault> {
     ]
 }
 
-/// Draws a restore of which a process of the set's earlier lineage receives no notice, so that the process serves for
-/// as long as its lease holds.
+/// Draws a restore of a set of which a process of the set receives no notice, so that the process continues to serve
+/// under its earlier lease until the lease expires.
 fn older_owner(rng: &mut Rng, at: u64, set: usize) -> Vec<Fault> {
     let cut = at + rng.below(400 * MS);
     let name = names_of(set).start + rng.index(NAMES);
@@ -232,16 +234,16 @@ fn older_owner(rng: &mut Rng, at: u64, set: usize) -> Vec<Fault> {
     ]
 }
 
-/// Adds the faults that are drawn independently of all other faults: a merge, a loss of series, and hand-overs of the
-/// creation of series.
+/// Adds the faults of worlds of two sets that are drawn independently of all other faults. They are a merge, a loss of
+/// series, and hand-overs of the creation of series.
 pub(crate) fn add_faults(swarm: &mut Swarm, seed: u64) {
     add_merge(swarm, seed);
     AllSeries::add_loss(swarm, seed);
     add_hand_overs(swarm, seed);
 }
 
-/// Adds the merge of a set into the other set, if the seed has one. The last departures to the merged set are committed
-/// late, while this set is closing.
+/// Adds the merge of a set into the other set, if the draws from `seed` select a merge. Faults delay the commits of the
+/// last departures to the merged set until this set is closing.
 fn add_merge(swarm: &mut Swarm, seed: u64) {
     let rng = &mut Rng::new(seed ^ MERGE_SEED);
     if swarm.weather == Weather::Calm || !rng.chance(MERGED) {
@@ -261,8 +263,8 @@ fn add_merge(swarm: &mut Swarm, seed: u64) {
     swarm.faults.sort_by_key(|fault| fault.at);
 }
 
-/// Adds hand-overs of the creation of series, if the seed has them. During half of them, the sets are divided, so that
-/// the set that creates series next has not adopted the newest series.
+/// Adds hand-overs of the creation of series, if the draws from `seed` select them. During half of the hand-overs, the
+/// sets are divided, so that the set that gets this task has not adopted the newest series.
 fn add_hand_overs(swarm: &mut Swarm, seed: u64) {
     let rng = &mut Rng::new(seed ^ HAND_OVER_SEED);
     if !rng.chance(HANDED_OVER) {
@@ -280,7 +282,7 @@ fn add_hand_overs(swarm: &mut Swarm, seed: u64) {
 }
 
 impl World {
-    /// Makes a fault of several sets happen.
+    /// Begins a fault of one of the kinds that occur only in worlds of two sets.
     pub(crate) fn begin_of_sets(&mut self, kind: Kind, lasts: u64) {
         let now = self.now;
         match kind {
@@ -304,7 +306,7 @@ impl World {
         }
     }
 
-    /// Ends a fault of several sets.
+    /// Ends a fault of one of the kinds that occur only in worlds of two sets.
     pub(crate) fn end_of_sets(&mut self, kind: Kind) {
         match kind {
             Kind::PauseMigrations(set) => self.pace(set, false),

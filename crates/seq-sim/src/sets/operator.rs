@@ -1,4 +1,5 @@
-//! An operator of two sets, with migrations, the ends of migrations, and the merge of one set into the other.
+//! The operator in worlds of two sets. The operator begins, pauses and ends migrations, and merges one set into the
+//! other.
 
 use std::time::Duration;
 
@@ -15,16 +16,17 @@ use crate::world::World;
 /// Time between two steps of a merge.
 const MERGE_STEP: u64 = 50 * MS;
 
-/// A merge of a set into the other set. It ends when the merged set is closed.
+/// A merge of the set `set` into the other set. The merge ends when the set `set` is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Merge {
     pub(crate) set: usize,
-    /// Whether a migration to the set begins just before it closes.
+    /// Whether a migration to the merged set begins just before the merged set closes.
     pub(crate) crossed: bool,
 }
 
 impl World {
-    /// Begins a migration of some sections of a set.
+    /// Begins a migration of some sections of a set to the other set. `pick` is a random number that selects the
+    /// sections.
     pub(crate) fn migrate(&mut self, set: usize, pick: u64) {
         let state = &self.stores[set].state;
         let here: Vec<SectionId> = state.sections.residents().map(|(section, _)| section).collect();
@@ -53,12 +55,13 @@ impl World {
         self.command(set, Command::StartMigration(start));
     }
 
-    /// Sends a command of the operator to a set.
+    /// Schedules the application of a command of the operator to the log of a set.
     pub(crate) fn command(&mut self, set: usize, command: Command) {
         self.steer(set, Entry::Between(Box::new(command), None));
     }
 
-    /// Sends a command about the newest open migration of a set.
+    /// Sends a set the command that `command` returns for the id of the set's newest open migration, if there is an
+    /// open migration.
     pub(crate) fn with_newest(&mut self, set: usize, command: impl FnOnce(MigrationId) -> Command) {
         let open = |(_, one): &(&MigrationId, &Migration)| one.is_open();
         let id = self.stores[set].state.migrations.iter().filter(open).map(|(id, _)| *id).next_back();
@@ -76,7 +79,7 @@ impl World {
         }
     }
 
-    /// Begins to merge a set into the other set, unless a merge is in progress or was made.
+    /// Begins a merge, unless a merge is in progress or a set is closing or closed already.
     pub(crate) fn merge(&mut self, merge: Merge) {
         if self.merge.is_none() && self.stores.iter().all(|store| store.state.closing == Closing::Open) {
             self.merge = Some(merge);
@@ -84,7 +87,8 @@ impl World {
         }
     }
 
-    /// Does the next step of a merge. The steps are the migrations, their completion, and the closing of the set.
+    /// Does the next step of the merge. The steps are the migrations out of the merged set, their completion, and the
+    /// closing of the merged set.
     pub(crate) fn merge_step(&mut self) {
         let Some(Merge { set, crossed }) = self.merge else { return };
         let state = &self.stores[set].state;
@@ -110,8 +114,8 @@ impl World {
         }
     }
 
-    /// Begins a migration from the set `from` to the other set, which closes soon. Returns whether there was a section
-    /// to migrate.
+    /// Begins a migration of one section from the set `from` to the other set, which closes soon. Returns whether there
+    /// was a section to migrate.
     fn cross(&mut self, from: usize) -> bool {
         let section = self.stores[from].state.sections.residents().map(|(section, _)| section).next();
         section.into_iter().for_each(|first| self.start_migration(from, SectionRun { first, sections: 1 }));

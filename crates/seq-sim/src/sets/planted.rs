@@ -1,4 +1,5 @@
-//! Bugs that are planted into the stores of two sets. They replace a log entry, or change the records after an entry.
+//! Bugs that are planted into the stores in worlds of two sets. A bug replaces a command of the log, or changes the
+//! records after a command was applied.
 
 use seq_core::limits::RESTORE_MARGIN;
 use seq_core::migration::{Coordinator, Effect};
@@ -15,7 +16,8 @@ use crate::store::Store;
 use crate::world::World;
 
 impl World {
-    /// Plants a bug: responds to a fence from a read of the state, without an entry in the log.
+    /// Plants [`Bug::QuarantineByReading`]. Responds to a fence after only reading the state, without an entry in the
+    /// log.
     pub(crate) fn respond_by_reading(&mut self, set: usize, asked: Asked, lineage: Lineage) {
         let kept = self.stores[set].state.clone();
         let answer = self.stores[set].state.apply(&Command::Fence(Fence { set: set_id(1 - set), lineage }));
@@ -23,13 +25,13 @@ impl World {
         self.stores[set].state = kept;
     }
 
-    /// Applies a planted bug instead of an entry, and returns the result; returns `None` if the entry itself is to be
-    /// applied.
+    /// If the planted bug replaces `command`, applies the bug instead, and returns the result. Otherwise returns
+    /// `None`, so that the caller applies the command itself.
     pub(crate) fn apply_planted(&mut self, set: usize, command: &Command) -> Option<Answer> {
         let state = &mut self.stores[set].state;
         match (self.bug?, command) {
-            // `MigrationOver` states that every repeat is refused as well; `OtherMigration` states that a later entry
-            // may lift the refusal.
+            // The refusal `MigrationOver` states that every repeat of the request will be refused, too. The refusal
+            // `OtherMigration` states that a later entry may lift the refusal.
             (
                 bug @ (Bug::PauseRefuses | Bug::SetsThawInconclusive),
                 Command::Depart(Depart { section, migration, .. }),
@@ -58,8 +60,8 @@ impl World {
         }
     }
 
-    /// Plants a bug: has a set create a series although it has handed the creation of series to the other set, or
-    /// although it has not adopted the hand-over by which it gets the creation of series.
+    /// Plants [`Bug::FormerWriterAppends`] or [`Bug::WriterBeforeAdoption`]. Lets a set create a series although it has
+    /// handed the creation of series to the other set, or before it has adopted the hand-over of this task to itself.
     fn create_as_writer(&mut self, set: usize, command: &Command) -> Option<Answer> {
         let (own, other) = (set_id(set), self.stores[1 - set].state.layout_writer());
         let state = &mut self.stores[set].state;
@@ -76,7 +78,8 @@ impl World {
         Some(answer)
     }
 
-    /// Plants bugs in the records that an entry has written.
+    /// Changes the records that a command has written, if the planted bug is a bug in records. `before` has the records
+    /// before the command.
     pub(crate) fn after_planted(&mut self, set: usize, command: &Command, answer: &Answer, before: &SectionRecords) {
         let Store { state, armed_at, .. } = &mut self.stores[set];
         match (self.bug, command, answer) {
@@ -135,7 +138,8 @@ impl World {
         }
     }
 
-    /// Plants a bug: raises the fences of sections in a store because the directory of the other set has newer claims.
+    /// Plants [`Bug::GossipFences`]. Raises the fences of sections in a store because the directory of the other set
+    /// has newer claims.
     fn adopt_claims(&mut self, set: usize) {
         let claims: Vec<_> = self.stores[1 - set].state.directory.runs().collect();
         let state = &mut self.stores[set].state;
@@ -165,8 +169,8 @@ impl World {
         }
     }
 
-    /// Plants a bug: sends the arrival of a section to the other set although its departure is only proposed. The
-    /// proposal is lost with its leader.
+    /// Plants [`Bug::ArriveBeforeCommit`]. Sends the arrival of a section to the other set although the section's
+    /// departure is only proposed. The proposal is never committed.
     pub(crate) fn send_proposed(&mut self, member: usize, depart: &Depart) {
         let set = set_of_member(member);
         let mut proposed = self.stores[set].state.clone();
@@ -180,7 +184,8 @@ impl World {
             }
         }
     }
-    /// Plants a bug: makes all sections of a restored set resident at the ceilings of its backup.
+    /// Plants [`Bug::ServesAtOnce`]. Ends the quarantine of a restored set at once, and makes all its sections resident
+    /// at the ceilings of its backup.
     pub(crate) fn serve_at_once(&mut self, set: usize) {
         let state = &mut self.stores[set].state;
         state.recovery = None;
@@ -197,7 +202,8 @@ impl World {
     }
 }
 
-/// Plants bugs in the records of lanes that an entry has written.
+/// Changes the records of lanes that a command has written, if the planted bug is a bug in records of lanes. `before`
+/// has the records before the command.
 fn after_planted_in_lanes(bug: Option<Bug>, state: &mut State, entry: (&Command, &Answer), before: &SectionRecords) {
     match (bug, entry.0, entry.1) {
         (Some(Bug::RestoredWithoutClock), Command::EndQuarantine(_), Answer::QuarantineEnded(Ok(()))) => {

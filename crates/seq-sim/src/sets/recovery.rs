@@ -17,11 +17,13 @@ use std::cmp::Reverse;
 const FENCE_AGAIN: u64 = 100 * MS;
 
 impl World {
-    /// Restores a set from its backup, without notice to its processes.
+    /// Restores a set from its backup, without notice to its processes. Does nothing if the set has no backup or is
+    /// closing.
     pub(crate) fn restore(&mut self, set: usize) {
         let store = &self.stores[set];
         let Some(mut state) = store.backup.clone().filter(|_| store.state.closing == Closing::Open) else { return };
-        // The operator asks all sets; a set that is restored at the same time may not respond.
+        // The operator reads the count of restores of all sets. In some restores, the other set does not respond,
+        // because it is being restored, too.
         let own = store.state.lineage;
         let asked = self.stores.iter().map(|one| one.state.lineage.restores()).max().unwrap_or_default();
         let known = if self.rng.chance(300) { own.restores() } else { asked };
@@ -36,7 +38,7 @@ impl World {
             self.coverage.saw(Situation::BothQuarantined);
         }
         self.trace.note(now, [12, set as u64, lineage.0], || format!("set {set} is restored: lineage {lineage}"));
-        // Entries in progress in members and between members are lost with the processes of the members.
+        // The members' processes end, so entries that are not applied yet and responses that are not sent yet are lost.
         self.queue.retain(|Reverse(queued)| match &*queued.event {
             Event::Store(StoreStep::Apply(of, _)) => *of != set,
             Event::Store(StoreStep::Answer(requester, ..)) => set_of_member(requester.member) != set,
@@ -54,7 +56,8 @@ impl World {
         }
     }
 
-    /// Does the next step of a set's quarantine, at a member that believes that it leads the set.
+    /// Does the next step of a quarantine at `member`, if it believes that it leads its store and its set is in
+    /// quarantine.
     pub(crate) fn recover(&mut self, member: usize) {
         let (set, now) = (set_of_member(member), self.now);
         let Some((seat, time)) = self.seat_and_time(member) else { return };
@@ -88,7 +91,8 @@ impl World {
         self.propose_command(member, Fence { set, lineage }, asked);
     }
 
-    /// Has a set in quarantine begin a lineage that counts as many restores as another set requires.
+    /// Lets a member of a set in quarantine propose another lineage, because another set has refused the fence of the
+    /// lineage `refused`. The count of restores in the new lineage is at least `least`.
     pub(crate) fn begin_lineage(&mut self, member: usize, refused: Lineage, least: u32) {
         if let Some(count) = next_count(&self.stores[set_of_member(member)].state, refused, least) {
             let lineage = Lineage(u64::from(count) << 32 | self.rng.below(1 << 16));

@@ -1,6 +1,6 @@
-//! Moves of sections to a node, and pauses of balancing.
+//! Requests of operators to move sections to a node or to pause balancing.
 //!
-//! **Invariant:** a section is moved only to a node to which the arbiter gives sections.
+//! **Invariant:** an operator can move a section only to a node that the arbiter accepts as an owner of sections.
 
 use std::collections::BTreeSet;
 
@@ -19,15 +19,16 @@ use tonic::Status;
 use super::nodes::{NodeAdmin, refused, unknown};
 use crate::preconditions::{self, Required};
 
-/// Returns the pause of balancing, for people.
+/// Returns which operator paused balancing and when, or `None` if balancing is not paused.
 pub(crate) fn pause(state: &State) -> Option<BalancingPause> {
     let pause = state.balancing.paused()?;
     Some(BalancingPause { principal: pause.principal.clone(), since_unix_ms: pause.since_unix_ms })
 }
 
 impl NodeAdmin {
-    /// Moves sections to a node, or lets them be balanced again. The request's plan must match the current plan, unless
-    /// all sections are as requested already.
+    /// Moves sections to a node, or makes them subject to balancing again if the request names no node. Unless all
+    /// sections are already as requested, the fingerprint in the request must equal the fingerprint of the plan that is
+    /// computed now.
     pub(super) async fn move_sections(&self, request: MoveSectionsRequest) -> Result<MoveSectionsResponse, Status> {
         let MoveSectionsRequest { set, sections, node, dry_run, plan } = request;
         if sections.is_empty() || sections.len() > limits::MAX_MOVED {
@@ -42,7 +43,7 @@ impl NodeAdmin {
             return Ok(now.response(false));
         }
         let change = required.begin(self.replicated.raft()).await?;
-        // Another change may have been made before the begin.
+        // Another change may have been made before this change began.
         let now = self.foresee_move(&sections, &node)?;
         if now.is_made || change.is_none() {
             return Ok(now.response(false));
@@ -82,7 +83,8 @@ impl NodeAdmin {
         })
     }
 
-    /// Begins or ends a pause of balancing. Compares the plan in the same way as [`NodeAdmin::move_sections`].
+    /// Begins or ends a pause of balancing. Unless balancing is already as requested, the fingerprint in the request
+    /// must equal the fingerprint of the plan that is computed now. `principal` names the operator.
     pub(super) async fn pause_balancing(
         &self,
         request: PauseBalancingRequest,
@@ -114,7 +116,8 @@ impl NodeAdmin {
         Ok(PauseBalancingResponse { changed: true, ..now })
     }
 
-    /// Refuses a change that the group's format lacks. Runs on the leader.
+    /// Returns an error if this member does not lead, or if the group's format does not contain moves of sections and
+    /// pauses of balancing.
     fn check_format(&self) -> Result<(), Status> {
         self.plan()?;
         let format = self.replicated.raft().state().format();
@@ -133,10 +136,10 @@ impl NodeAdmin {
 
 /// Foreseen result of a move of sections.
 struct ForeseenMove {
-    /// New node of the sections; `None` if they are balanced again.
+    /// Node to which the sections are moved; `None` if they become subject to balancing again.
     to: Option<NodeId>,
     sections: Vec<MovedSection>,
-    /// Whether all sections are as requested already.
+    /// Whether all sections are already as requested.
     is_made: bool,
     plan: Fingerprint,
 }
@@ -147,7 +150,7 @@ impl ForeseenMove {
     }
 }
 
-/// Returns the refusal of a node to which the arbiter gives no sections.
+/// Returns the error of a move to a node that cannot own sections. `living` states whether the node renews its lease.
 fn unfit(node: &NodeRecord, living: bool) -> Status {
     let (name, drained) = (&node.name, format!("it is drained (`seqsvr node undrain {}`)", node.name));
     let why = match () {

@@ -1,4 +1,4 @@
-//! The service through which operators read the event log, and watch it.
+//! Service with which operators read a set's event log and watch it for new events.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -20,13 +20,14 @@ use tonic::{Request, Response, Status};
 
 use crate::replicated_set::ReplicatedSet;
 
-/// Maximum number of events in one response, which is then at most 100 KiB long.
+/// Maximum number of events in one response. With this number, a response has at most 100 KiB.
 const PAGE: usize = 200;
 
-/// Minimum time between two responses to a watcher, because entries are applied far more often than people read.
+/// Minimum time between two responses to one watcher. It limits their number, because log entries are applied far more
+/// often than people read events.
 const WATCH_INTERVAL: Duration = Duration::from_millis(100);
 
-/// The open service.
+/// State of the service once the member is loaded.
 pub(crate) struct EventLog {
     set: String,
     replicated: ReplicatedSet,
@@ -40,17 +41,17 @@ impl EventLog {
     }
 }
 
-/// The events that a caller wants.
+/// Condition for the events that a caller requests.
 #[derive(Clone, Debug)]
 struct Filter {
-    /// Kinds; none: all kinds.
+    /// Requested kinds of events. If the list is empty, all kinds are requested.
     kinds: Vec<&'static str>,
     min_severity: Severity,
     section: Option<SectionId>,
 }
 
 impl Filter {
-    /// Checks the filter of a request.
+    /// Creates the filter from the fields of a request. Returns an error for an unknown kind or severity.
     fn new(kinds: &[String], min_severity: i32, section: Option<u32>) -> Result<Filter, Status> {
         let known = |kind: &String| {
             let place = EventRecord::KINDS.binary_search(&kind.as_str());
@@ -76,8 +77,8 @@ impl Filter {
             && self.section.is_none_or(around)
     }
 
-    /// Returns at most `limit` wanted events after the change `after`. Also returns the change up to which no wanted
-    /// event is missing, and whether more wanted events follow.
+    /// Returns three values: at most `limit` requested events whose change number is above `after`, the change number
+    /// up to which the caller then has all requested events, and whether more requested events follow.
     fn page(&self, state: &State, after: u64, limit: usize) -> (Vec<SetEvent>, u64, bool) {
         let changed = state.events.changed_after(after);
         let mut wanted = changed.into_iter().filter(|event| self.wants(event)).peekable();
@@ -88,22 +89,22 @@ impl Filter {
     }
 }
 
-/// The service, opened once the member is loaded.
+/// The event service, whose gate opens once the member is loaded.
 #[derive(Clone)]
 pub(crate) struct EventServer(pub(crate) Gate<EventLog>);
 
-/// A watcher's place in the log.
+/// State of one watcher, with the change number up to which it has received the events.
 struct Watch {
     replicated: ReplicatedSet,
     filter: Filter,
     after: u64,
     changes: Changes,
-    /// Held until the watcher is gone.
+    /// Permit that counts against the maximum number of watchers until the watcher disconnects.
     _permit: OwnedSemaphorePermit,
 }
 
 impl Watch {
-    /// Waits for wanted events; `None` when the member stops.
+    /// Waits for events that the watcher requested, and returns them. Returns `None` when the member stops.
     async fn next(mut self) -> Option<(Result<WatchSetEventsResponse, Status>, Watch)> {
         loop {
             let (after, filter) = (self.after, &self.filter);
@@ -154,7 +155,7 @@ impl EventService for EventServer {
     }
 }
 
-/// Returns an event as its message.
+/// Converts an event of the log to its message.
 fn message(event: &Event, state: &State) -> SetEvent {
     let Event { index, change, at_unix_ms, until_unix_ms, record } = event;
     let mut message = SetEvent {

@@ -1,7 +1,8 @@
-//! The service through which operators list and drain the AllocSvrs of a set.
+//! Service with which operators list and drain a set's AllocSvrs, change the lease terms, and control balancing.
 //!
-//! **Invariant:** the last node that could own sections is not drained, not even by two concurrent requests. The live
-//! nodes are those in the arbiter's last evaluation. The drained nodes are read while no other change is in progress.
+//! **Invariant:** the last node that could own sections cannot be drained, not even by two concurrent requests. A node
+//! counts as live if it was live in the arbiter's last evaluation. Whether nodes are drained is read while no other
+//! change can be made.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -26,11 +27,11 @@ use crate::preconditions::{self, Required};
 use crate::replicated_set::ReplicatedSet;
 use crate::sender::principal;
 
-/// The open service.
+/// State of the service once the member is loaded.
 pub(crate) struct NodeAdmin {
     pub(super) set: Arc<DeclaredSet>,
     pub(super) replicated: ReplicatedSet,
-    /// Newest plan of the arbiter; empty while this member does not lead.
+    /// Receiver of the arbiter's newest plan. The plan is empty while this member does not lead.
     plan: watch::Receiver<Arc<Plan>>,
 }
 
@@ -39,8 +40,8 @@ impl NodeAdmin {
         NodeAdmin { set, replicated, plan }
     }
 
-    /// Returns the arbiter's plan if this member leads a majority. Otherwise refuses, because the plan may be out of
-    /// date.
+    /// Returns the arbiter's plan if this member leads with a majority. Otherwise returns an error, because the plan
+    /// may be out of date.
     pub(super) fn plan(&self) -> Result<Arc<Plan>, Status> {
         let raft = self.replicated.raft();
         raft.check_quorum()?;
@@ -51,7 +52,7 @@ impl NodeAdmin {
     }
 }
 
-/// The service, opened once the member is loaded.
+/// The node service, whose gate opens once the member is loaded.
 #[derive(Clone)]
 pub(crate) struct NodeServer(pub(crate) Gate<NodeAdmin>);
 
@@ -72,7 +73,7 @@ impl NodeAdminService for NodeServer {
 
     async fn set_terms(&self, request: Request<SetTermsRequest>) -> Result<Response<SetTermsResponse>, Status> {
         let (admin, request) = (self.0.get()?, request.into_inner());
-        // On the leader only, because another member's terms may be old.
+        // This check restricts the request to the leader, because the terms at another member may be old.
         admin.plan()?;
         admin.check_set(&request.set)?;
         let wanted =
@@ -115,8 +116,8 @@ impl NodeAdmin {
         Err(Reason::OtherSet.status(text))
     }
 
-    /// Begins or ends a drain of a node. The request's plan must match the current plan, unless the node is as
-    /// requested already. So a request can be repeated after its change was made.
+    /// Begins or ends the drain of a node. Unless the node is already as requested, the fingerprint in the request must
+    /// equal the fingerprint of the plan that is computed now. So a request can be repeated after its change was made.
     async fn drain(&self, request: DrainNodeRequest) -> Result<DrainNodeResponse, Status> {
         let DrainNodeRequest { set, node: name, drained, dry_run, plan, together } = request;
         let required = Required::new(dry_run, plan);
@@ -125,7 +126,7 @@ impl NodeAdmin {
             return Ok(now.response(false));
         }
         let change = required.begin(self.replicated.raft()).await?;
-        // Another change may have been made before the begin.
+        // Another change may have been made before this change began.
         let now = self.foresee(&name, drained, &together)?;
         if now.was == drained {
             return Ok(now.response(false));
@@ -145,8 +146,9 @@ impl NodeAdmin {
         Ok(now.response(true))
     }
 
-    /// Returns the preconditions and the foreseen result of a drain, by the applied state and the live nodes in the
-    /// arbiter's last evaluation.
+    /// Returns the foreseen result of draining the node `name` or ending its drain, with the plan's fingerprint. It is
+    /// computed from the applied state and from the nodes that were live in the arbiter's last evaluation. `together`
+    /// names the nodes that are drained by the same command of the operator.
     fn foresee(&self, name: &str, drained: bool, together: &[String]) -> Result<Foreseen, Status> {
         let living = self.plan()?.living.clone();
         let foreseen = self.replicated.read(|state| {
@@ -166,8 +168,8 @@ impl NodeAdmin {
         foreseen.ok_or_else(|| unknown(name))
     }
 
-    /// Replaces the terms in force. Returns the terms that are in force afterwards, whether the terms changed, and the
-    /// fingerprint of the plan before the change.
+    /// Replaces the set's lease terms by `terms`, unless the request is a dry run. Returns the terms after the call,
+    /// whether this call changed them, and the fingerprint of the plan, computed before the change.
     async fn set_terms(&self, terms: Terms, required: Required) -> Result<(Terms, bool, Fingerprint), Status> {
         let read = || self.replicated.read(|state| (state.terms, preconditions::terms(state, Some(terms))));
         if let (Some(in_force), plan) = read()
@@ -199,11 +201,11 @@ impl NodeAdmin {
 /// Foreseen result of starting or ending the drain of a node.
 struct Foreseen {
     id: NodeId,
-    /// Whether the node is drained already.
+    /// Whether the node is drained before the change.
     was: bool,
-    /// The other live nodes that could own its sections.
+    /// Other live nodes that could own the node's sections.
     left: BTreeSet<NodeId>,
-    /// Number of sections that the node owns.
+    /// Number of sections that the node owns now.
     sections: u32,
     plan: Fingerprint,
 }
@@ -214,7 +216,7 @@ impl Foreseen {
     }
 }
 
-/// Returns the refusal of a name that no node of the set has.
+/// Returns the error of a request that names a node that the set does not have.
 pub(super) fn unknown(name: &str) -> Status {
     let text = CommandRefusal::UnknownName { name: name.to_owned() }.to_string();
     Reason::UnknownNode.status_as(Code::NotFound, text)
@@ -224,7 +226,7 @@ pub(super) fn refused(refusal: &CommandRefusal) -> Status {
     Reason::of_command(refusal).status(refusal.to_string())
 }
 
-/// Returns the number of sections that each node owns, in any incarnation.
+/// Returns for each node the number of sections that it owns, in its present or an earlier incarnation.
 fn owned(state: &State) -> BTreeMap<NodeId, u32> {
     let mut owned = BTreeMap::new();
     for owner in state.sections.residents().filter_map(|(_, record)| record.owner) {

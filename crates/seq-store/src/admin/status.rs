@@ -1,4 +1,4 @@
-//! Status of a member: for operators, probes and metrics.
+//! Status of a member of the store, for operators, health probes and metrics.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -33,39 +33,40 @@ mod on_their_way;
 
 pub(crate) use on_their_way::OnTheirWay;
 
-/// Number of entries by which a ready member's applied entries may lag behind the committed entries.
+/// Maximum number of committed entries that a ready member has not applied yet.
 const READY_LAG: u64 = 10_000;
 
-/// Interval at which gauges are set.
+/// Interval at which the gauges of the member are set.
 const GAUGE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// A view of one member. Clones see the same member.
+/// Data of which the status of one member is computed. Clones refer to the same member.
 #[derive(Clone)]
 pub(crate) struct View {
     pub(crate) replicated: ReplicatedSet,
     pub(crate) set: Arc<DeclaredSet>,
-    /// Condition that a quarantine waits for; empty unless this member leads.
+    /// Text with the condition for which the end of a quarantine waits. It is empty unless this member leads.
     pub(crate) awaited: Awaited,
     pub(crate) node: Arc<str>,
-    /// Addresses of the set's admin ports, starting with this member's.
+    /// Addresses of the admin ports of the set's stores, beginning with this member's.
     pub(crate) admin_addrs: Vec<String>,
     pub(crate) revision: Arc<str>,
     pub(crate) started: Instant,
-    /// Returns the CPU time of the process so far, in microseconds.
+    /// Function that returns the CPU time of the process since its start, in microseconds.
     pub(crate) cpu_us: fn() -> u64,
-    /// The settings of the process.
+    /// Settings of the process, as they are shown to operators.
     pub(crate) settings: NodeSettings,
-    /// TLS of the member's port.
+    /// TLS state of the member's port for peers.
     pub(crate) tls: Option<Tls>,
-    /// Random number of this start of the process.
+    /// Random number that identifies this run of the process.
     pub(crate) instance: u64,
-    /// Sets and migrations, as operators see them.
+    /// Service that provides the other sets and the migrations for the status.
     pub(crate) sets: SetAdmin,
     pub(crate) on_their_way: OnTheirWay,
 }
 
 impl View {
-    /// Returns named checks of whether this member takes part and is current.
+    /// Returns the named readiness checks of this member: whether it is connected to a majority, has applied nearly all
+    /// entries, and holds a defined set that is not in quarantine.
     pub(crate) fn readiness(&self) -> Checks {
         let mut checks = Checks::new();
         let view = self.clone();
@@ -79,7 +80,8 @@ impl View {
         checks
     }
 
-    /// Checks that a majority acknowledges this member as leader, or that this member receives messages of its leader.
+    /// Checks that a majority of the voters acknowledges this member as the leader, or that messages of a leader arrive
+    /// here.
     fn check_leader(&self) -> Result<(), String> {
         let quorum = self.replicated.raft().quorum();
         if quorum.has_quorum() { Ok(()) } else { Err(quorum.to_string()) }
@@ -98,7 +100,7 @@ impl View {
         Ok(())
     }
 
-    /// Checks that the set is defined as in the set file.
+    /// Checks that the set is defined in the replicated state, and that it is the set in the set file.
     fn check_set(&self) -> Result<(), String> {
         match self.replicated.read(|state| definition::check_set(state, &self.set)) {
             Ok(true) => Ok(()),
@@ -115,12 +117,13 @@ impl View {
         }
     }
 
-    /// Returns why a restored set serves nothing.
+    /// Returns a text that states why the quarantine of the set has not ended yet.
     fn quarantine(&self) -> String {
         quarantine::text(&self.set.name, &self.awaited.borrow())
     }
 
-    /// Returns the status. `is_shown` states whether to include the fields that only operators and viewers may see.
+    /// Returns the member's status. `is_shown` states whether the status includes the fields that only operators and
+    /// viewers may see.
     fn status(&self, is_shown: bool) -> StoreStatus {
         let raft = self.replicated.raft().status();
         let uids = self.set.layout.uids();
@@ -194,7 +197,7 @@ impl View {
         metrics::gauge!(ROUTE_VERSION, "node" => node.clone()).set(version as f64);
     }
 
-    /// Updates the gauges until the future is dropped.
+    /// Updates the member's gauges once in each [`GAUGE_INTERVAL`] until the future is dropped.
     pub(crate) async fn update_gauges(self) {
         let mut tick = tokio::time::interval(GAUGE_INTERVAL);
         loop {
@@ -206,7 +209,7 @@ impl View {
 
 const NO_ACTIVITY: &str = "a StoreSvr has no counters: request it from the AllocSvr that owns the section";
 
-/// The service, opened once the member is loaded.
+/// The status service, whose gate opens once the member is loaded.
 #[derive(Clone)]
 pub(crate) struct StatusServer(pub(crate) Gate<View>);
 
@@ -270,8 +273,7 @@ impl StatusService for StatusServer {
     }
 }
 
-/// Returns the number of sets that are not closed, including this set. Closed sets have no sections, and need not
-/// respond.
+/// Returns the number of sets of the cluster that are not closed, including this set. Only these sets have sections.
 fn open_sets(state: &State) -> u32 {
     let is_open = |peer: &&PeerSet| peer.facts.as_ref().is_some_and(|facts| facts.closing < Closing::Closed);
     u32::from(state.closing < Closing::Closed) + state.sets.values().filter(is_open).count() as u32
@@ -282,7 +284,7 @@ fn ms(duration: Duration) -> u64 {
 }
 
 fn member(member: MemberStatus) -> StoreMember {
-    // At least one microsecond, because 0 stands for an unknown round trip.
+    // The value is at least one microsecond, because 0 stands for an unknown round trip.
     let us = |trip: Duration| u64::try_from(trip.as_micros()).unwrap_or(u64::MAX).max(1);
     StoreMember {
         id: member.id,

@@ -1,7 +1,7 @@
-//! The sections whose ceilings rise most, as gauges of the leader.
+//! Gauges that show the sections whose ceilings rise most. Only the leader sets them.
 //!
-//! **Invariant:** the metrics have one time series for each rank, and their number does not depend on the sections. The
-//! index of a section is a value of a gauge, and not a label.
+//! **Invariant:** the metrics have one time series for each rank, so the number of time series does not depend on the
+//! number of sections. The index of a section is the value of a gauge and not a label.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,13 +13,14 @@ use seq_core::{SectionId, Seq};
 
 use super::status::View;
 
-/// Number of sections that are shown.
+/// Number of sections that the gauges show.
 const RANKS: usize = 10;
 
-/// Interval over which rises of ceilings are counted. The state of the largest set is read in milliseconds.
+/// Interval over which the rises of ceilings are measured. Reading the state takes only milliseconds, even in the
+/// largest set.
 const INTERVAL: Duration = Duration::from_secs(10);
 
-/// Updates the gauges until it is dropped.
+/// Updates the gauges once in each [`INTERVAL`] until the future is dropped.
 pub(crate) async fn update(view: View) {
     let mut tick = tokio::time::interval(INTERVAL);
     let mut before = None;
@@ -39,8 +40,8 @@ fn ceilings(state: &State) -> Ceilings {
     state.sections.residents().map(|(section, record)| (section, record.max_seq)).collect()
 }
 
-/// Returns the sections whose ceilings rose most, in descending order, with their rises. A section that is new in `now`
-/// is left out.
+/// Returns the sections whose ceilings rose most from `before` to `now`, with the rise of each, beginning with the
+/// greatest. A section that is missing in `before` is left out.
 fn top(before: &Ceilings, now: &Ceilings) -> Vec<(SectionId, u64)> {
     let rise =
         |(section, ceiling): (&SectionId, &Seq)| Some((*section, ceiling.0.saturating_sub(before.get(section)?.0)));

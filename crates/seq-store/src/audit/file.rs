@@ -1,9 +1,10 @@
-//! The file `audit.jsonl` in a member's data directory. It has the audit log as JSON lines, and keeps events for longer
-//! than the state does.
+//! The file `audit.jsonl` in a member's data directory. It contains the audit log as lines of JSON, and keeps events
+//! for a longer time than the replicated state does.
 //!
-//! **Invariant:** every file is an intact chain. The incomplete line of an interrupted write is removed at the start.
-//! If the log no longer has the event that follows the end of the file, for example after this member was unreachable
-//! for a long time, the file is renamed and a new file is begun.
+//! **Invariant:** in each file, every event contains the hash of the event before it. If a write was interrupted, the
+//! next start removes the incomplete line. If the replicated state no longer has the event that follows the last event
+//! in the file, for example because this member was unreachable for a long time, the file is renamed and a new file is
+//! begun.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -17,38 +18,38 @@ use seq_kit::wall_clock;
 use super::lines;
 use crate::replicated_set::ReplicatedSet;
 
-/// Name of the file that is being written.
+/// Name of the file to which events are appended.
 const NAME: &str = "audit.jsonl";
 
-/// Prefix of the names of complete files, before the index of their first event.
+/// Prefix of the names of complete files. The index of a file's first event follows it.
 const COMPLETE: &str = "audit-";
 
-/// Length in bytes above which a new file is begun. A file of this length has some ten thousand operations.
+/// Length in bytes above which a new file is begun. A file with this length contains some ten thousand operations.
 const MAX_BYTES: u64 = 8 << 20;
 
-/// Maximum number of complete files that are kept. With a length of [`MAX_BYTES`] each, they take 64 MiB of a data
-/// directory.
+/// Maximum number of complete files that are kept. With a length of [`MAX_BYTES`] each, they take 64 MiB.
 const MAX_FILES: usize = 8;
 
-/// Interval at which events of the applied state are appended to the file. The committed state itself has an operation
-/// immediately.
+/// Interval at which new events in the applied state are appended to the file. The replicated state itself contains an
+/// operation as soon as it is committed.
 const INTERVAL: Duration = Duration::from_millis(250);
 
-/// Minimum time between two warnings about a failing write, as a number of intervals.
+/// Minimum time between two warnings that a write to the file has failed, as a number of [`INTERVAL`]s.
 const WARN_INTERVALS: u32 = 240;
 
-/// Writer of the file.
+/// Task that writes the file.
 pub(crate) struct AuditFile {
     dir: PathBuf,
     replicated: ReplicatedSet,
 }
 
-/// End of the file.
+/// Position up to which events are written to the file: the index and the hash of the last event, and the length of the
+/// file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct End {
     index: u64,
     hash: AuditHash,
-    /// Index of the first event; 0 for none.
+    /// Index of the first event in the file; 0 if the file has no event.
     first: u64,
     bytes: u64,
 }
@@ -58,13 +59,14 @@ impl AuditFile {
         AuditFile { dir: dir.to_owned(), replicated }
     }
 
-    /// Appends events as they are applied, until the group shuts down.
+    /// Appends each event after it has been applied, until the group `tasks` shuts down.
     pub(crate) async fn run(self, tasks: TaskGroup) {
         let stopping = tasks.token();
         let (mut end, mut failures) = (None, 0u32);
         loop {
             let (dir, replicated) = (self.dir.clone(), self.replicated.clone());
-            // The file may lag behind the applied state, so the events before a shutdown are still written.
+            // Because the file may lag behind the applied state, the events before a shutdown are written before this
+            // task ends.
             let is_last = stopping.is_cancelled();
             let due = replicated.read(|state| end.is_none_or(|end: End| end.index != state.audit.last().0));
             if due {
@@ -73,8 +75,8 @@ impl AuditFile {
                 match written.map_err(io::Error::other).flatten() {
                     Ok(written) => (end, failures) = (Some(written), 0),
                     Err(error) => {
-                        // The end is read again at the next attempt, because the extent of the failed write is not
-                        // known.
+                        // The end of the file is read again at the next attempt, because it is unknown how much the
+                        // failed write has written.
                         end = None;
                         if failures % WARN_INTERVALS == 0 {
                             tracing::warn!(dir = %self.dir.display(), %error, "the audit log is not written to its file");
@@ -94,15 +96,16 @@ impl AuditFile {
     }
 }
 
-/// Part of the log that the file lacks.
+/// Events of the applied state that the file lacks.
 #[derive(Debug, PartialEq, Eq)]
 enum Lacks {
-    /// No event yet, because the state has not reached the end of the file, as after a start.
+    /// It is unknown which events are missing, because the applied state has not reached the end of the file yet, as is
+    /// possible after a start.
     Waits,
-    /// These events, which follow the end of the file.
+    /// The events that follow the last event in the file.
     Events(Vec<AuditEvent>),
-    /// These events, as the beginning of a new file, because the log no longer has the events that follow the end of
-    /// the file, or because it differs from the file. The hash is the hash before the first of these events.
+    /// The events with which a new file begins, because the state no longer has the events that follow the end of the
+    /// file, or because the state contradicts the file. The hash is the hash of the event before the first of them.
     Anew(AuditHash, Vec<AuditEvent>),
 }
 
@@ -117,7 +120,8 @@ fn lacks(audit: &Audit, end: End) -> Lacks {
     if continues { Lacks::Events(after(end.index)) } else { Lacks::Anew(base, after(0)) }
 }
 
-/// Appends the events that the file lacks. Blocks while it writes.
+/// Appends the events that the file lacks, as `read` returns them for the end of the file. Returns the new end. Blocks
+/// the thread while it writes.
 fn step(dir: &Path, end: Option<End>, read: impl FnOnce(End) -> Lacks) -> io::Result<End> {
     let end = match end {
         Some(end) => end,
@@ -141,8 +145,8 @@ fn step(dir: &Path, end: Option<End>, read: impl FnOnce(End) -> Lacks) -> io::Re
     Ok(end)
 }
 
-/// Returns the end of the file, and removes the incomplete line of an interrupted write. If there is no file, returns
-/// the end of the last complete file.
+/// Returns the end of the file, after removing the incomplete line of an interrupted write. If there is no file,
+/// returns the end of the newest complete file.
 fn open(dir: &Path) -> io::Result<End> {
     let path = dir.join(NAME);
     let mut file = match fs::read(&path) {
@@ -168,7 +172,7 @@ fn open(dir: &Path) -> io::Result<End> {
             Ok(End { index: last.index, hash: last.hash, first: first.index, bytes: file.len() as u64 })
         }
         Err(damage) => {
-            // The file is kept for an investigation, but not continued.
+            // The damaged file is kept for an investigation, but no more events are appended to it.
             tracing::error!(path = %path.display(), %damage, "the file of the audit log was changed: a new file is begun");
             fs::rename(&path, dir.join(format!("{COMPLETE}damaged-{}.jsonl", wall_clock::now_ms())))?;
             Ok(End::default())
@@ -176,7 +180,7 @@ fn open(dir: &Path) -> io::Result<End> {
     }
 }
 
-/// Returns the names of the complete files, starting with the oldest.
+/// Returns the names of the complete files, beginning with the oldest.
 fn complete(dir: &Path) -> io::Result<Vec<String>> {
     let mut complete = Vec::new();
     for entry in fs::read_dir(dir)? {
@@ -190,7 +194,7 @@ fn complete(dir: &Path) -> io::Result<Vec<String>> {
     Ok(complete)
 }
 
-/// Appends events durably.
+/// Appends events to the file durably. Returns the new end of the file.
 fn append(dir: &Path, mut end: End, events: &[AuditEvent]) -> io::Result<End> {
     if events.is_empty() {
         return Ok(end);
@@ -212,7 +216,8 @@ fn append(dir: &Path, mut end: End, events: &[AuditEvent]) -> io::Result<End> {
     Ok(end)
 }
 
-/// Renames the file to the name of a complete file, and removes the oldest complete files.
+/// Gives the file the name of a complete file, so that a new file is begun. Removes the oldest complete files above
+/// [`MAX_FILES`].
 fn rotate(dir: &Path, end: End) -> io::Result<()> {
     if end.bytes == 0 {
         return Ok(());

@@ -1,13 +1,13 @@
-//! Events of the audit log as lines of JSON, and the check of a file of such lines.
+//! Encoding of audit events as lines of JSON, and the check of a file of such lines.
 //!
-//! A line has an event, the hash of the event before it, and the event's own hash. Each event has only one valid line.
-//! The check of a file parses each line and writes it again, and the file is intact only if the bytes are the same. So
-//! a change of any byte is detected, even if JSON ignores that byte.
+//! A line contains an event, the hash of the event before it, and the event's own hash. For each event there is only
+//! one valid line. To check a file, each line is decoded and encoded again, and the file is intact only if the bytes
+//! are the same. So a change of any byte is detected, even if JSON ignores that byte.
 
 use seq_core::state::{AuditEvent, AuditHash, AuditRecord, BeginOperation, EndOperation};
 use serde::{Deserialize, Serialize};
 
-/// A line, with its keys in this order.
+/// Content of a line. The keys are encoded in the order of these fields.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Line {
@@ -27,7 +27,7 @@ struct Begun {
     principal: String,
     node: String,
     operation: String,
-    /// In hexadecimal digits; `null` if there is no plan.
+    /// Fingerprint of the operation's plan in hexadecimal digits; `null` if it has no plan.
     plan: Option<String>,
 }
 
@@ -35,11 +35,11 @@ struct Begun {
 #[serde(deny_unknown_fields)]
 struct Ended {
     operation: u64,
-    /// `null` if the operation was carried out.
+    /// Reason why the operation was refused; `null` if it was carried out.
     refusal: Option<String>,
 }
 
-/// Returns the line of an event, without its line end.
+/// Returns the line of an event, without a newline. `previous` is the hash of the event before it.
 ///
 /// # Panics
 /// Never: texts and numbers are JSON.
@@ -60,10 +60,10 @@ pub fn line(event: &AuditEvent, previous: AuditHash) -> String {
         .expect("texts and numbers are JSON")
 }
 
-/// Parses a line. Returns its event, and the hash of the event before it.
+/// Decodes a line. Returns the event in the line, and the hash of the event before it.
 ///
 /// # Errors
-/// The reason why the line is no event.
+/// The reason why the line does not contain a valid event.
 pub fn event(text: &str) -> Result<(AuditEvent, AuditHash), String> {
     let Line { index, at_unix_ms, begun, ended, previous, hash } =
         serde_json::from_str(text).map_err(|error| format!("it is no event: {error}"))?;
@@ -98,30 +98,32 @@ fn digest(text: &str) -> Result<AuditHash, String> {
     Ok(hash)
 }
 
-/// A file whose chain is intact.
+/// Content of a file in which every event contains the hash of the event before it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verified {
-    /// Hash of the event before the first event of the file; zeros if the file begins with the first event of the log.
+    /// Hash of the event before the first event in the file. It is all zeros if the file begins with the first event of
+    /// the audit log.
     pub base: AuditHash,
-    /// The events, at least one.
+    /// Events in the file, at least one.
     pub events: Vec<AuditEvent>,
 }
 
-/// A defect of a file, and its place.
+/// First defect that was found in a file, with its line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {what}")]
 pub struct Damage {
-    /// Number of the line, from 1.
+    /// Number of the line, counted from 1.
     pub line: usize,
-    /// The defect.
+    /// Description of the defect.
     pub what: String,
 }
 
-/// Checks the lines of a file and their chain.
+/// Checks that each line of a file is valid and contains the hash of the event in the line before it. Returns the
+/// events.
 ///
 /// # Errors
-/// The first [`Damage`]. Missing events at the end of the file are not detected. To detect them, compare the last hash
-/// with the hash in the store or in another copy.
+/// The first [`Damage`]. This function cannot detect that events are missing at the end of the file. To detect it,
+/// compare the last hash with the hash in the store or in another copy of the file.
 pub fn verify(file: &[u8]) -> Result<Verified, Damage> {
     let lines = file.iter().filter(|byte| **byte == b'\n').count();
     let damage = |line: usize, what: String| Damage { line, what };

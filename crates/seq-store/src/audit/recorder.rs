@@ -1,9 +1,8 @@
-//! Recorder of operations. The begin of an operation is committed before the operation is carried out, and its end is
-//! committed afterwards.
+//! Recorder of operators' operations in the audit log. The begin of an operation is committed before the operation is
+//! carried out, and its end is committed afterwards.
 //!
-//! A task of the member records the end, so the end is recorded even if the caller disconnects. The member that leads
-//! at that time commits the end. After a transfer of leadership, this can be another member than the member that
-//! carried out the operation.
+//! A task of the member records the end, so that the end is recorded even if the caller disconnects. The current leader
+//! commits the end. After a transfer of leadership, the leader may not be the member that carried out the operation.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -26,28 +25,29 @@ use crate::leader_link::LeaderHop;
 use crate::replicated_set::{ReplicatedSet, SetState};
 use crate::sender::principal;
 
-/// Maximum number of ends that wait to be recorded. A member has no more operations than this in progress.
+/// Maximum number of ends of operations that wait to be recorded. A member does not carry out more operations than this
+/// at the same time.
 const MAX_ENDS: usize = 1_024;
 
-/// Time for which the recording of an operation's end is retried. It is longer than an election.
+/// Time for which an attempt to record the end of an operation is repeated. It is longer than an election.
 const END_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Interval between two attempts.
+/// Pause between two attempts to record the end of an operation.
 const RETRY_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Method by which a member that no longer leads records an end.
+/// Method that a member calls at the leader to record the end of an operation if it no longer leads itself.
 const END_METHOD: &str = "/seqsvr.v1.AuditService/EndOperation";
 
-/// An operation to record.
+/// Description of an operation that is to be recorded.
 pub(crate) struct Operation {
-    /// Text of the operation, as in the command line.
+    /// Text of the operation, similar to the command line with which an operator requests it.
     pub(crate) text: String,
-    /// Fingerprint of its plan; 0 if it has none.
+    /// Fingerprint of the operation's plan; 0 if it has no plan.
     pub(crate) plan: u64,
 }
 
 impl Operation {
-    /// Creates an operation without a plan.
+    /// Creates the description of an operation without a plan.
     pub(crate) fn new(text: String) -> Operation {
         Operation { text, plan: 0 }
     }
@@ -60,29 +60,29 @@ pub(crate) struct Recorder {
     ends: mpsc::Sender<End>,
 }
 
-/// The end of an operation, to be recorded.
+/// End of an operation that is to be recorded.
 struct End {
     operation: u64,
     refusal: Option<String>,
     recorded: oneshot::Sender<()>,
 }
 
-/// Task that records the ends; run by [`Ends::run`].
+/// Task that records the ends of operations.
 pub(crate) struct Ends {
     replicated: ReplicatedSet,
     leader: LeaderHop,
     ends: mpsc::Receiver<End>,
 }
 
-/// Creates a recorder, and the task that it needs.
+/// Creates a recorder, and the task that records the ends for it.
 pub(crate) fn ends(replicated: &ReplicatedSet, leader: LeaderHop, node: &str) -> (Recorder, Ends) {
     let (sender, receiver) = mpsc::channel(MAX_ENDS);
     let recorder = Recorder { replicated: replicated.clone(), node: node.into(), ends: sender };
     (recorder, Ends { replicated: replicated.clone(), leader, ends: receiver })
 }
 
-/// Carries out an operation of the store itself between the records of its begin and its end. Nothing is recorded if
-/// this member does not lead, or if the group's format has no audit log.
+/// Carries out an operation that the store itself begins. Records the begin before the operation is carried out, and
+/// its end afterwards. Records nothing if this member does not lead, or if the group's format has no audit log.
 ///
 /// # Errors
 /// The error of `carry_out`.
@@ -110,11 +110,12 @@ pub(crate) async fn recorded<R>(
 }
 
 impl Recorder {
-    /// Carries out an operation between the records of its begin and its end. Nothing is recorded on a member that does
-    /// not lead, or in a group whose format has no audit log.
+    /// Carries out an operation that an operator requests. Records the begin before the operation is carried out, and
+    /// its end afterwards. Records nothing if this member does not lead, or if the group's format has no audit log.
     ///
     /// # Errors
-    /// The error of `carry_out`, or of recording the begin; in the second case the operation is not carried out.
+    /// The error of `carry_out`, or the error of recording the begin. In the second case the operation is not carried
+    /// out.
     pub(crate) async fn record<Q, R, F>(
         &self,
         request: Request<Q>,
@@ -143,20 +144,20 @@ impl Recorder {
         let outcome = carry_out(request).await;
         open.refusal = outcome.as_ref().err().map(refusal);
         let recorded = open.end();
-        // The response follows the record, so that a later list includes it.
+        // The response is sent after the end is recorded, so that a later list of events includes it.
         let _ = tokio::time::timeout(END_TIMEOUT, recorded).await;
         outcome
     }
 }
 
-/// Returns the reason of a refusal, and its text.
+/// Returns the reason and the text of an error, as they are recorded.
 fn refusal(status: &Status) -> String {
     let reason = status::reason(status).unwrap_or_else(|| format!("{:?}", status.code()));
     format!("{reason}: {}", status.message())
 }
 
-/// An operation that has begun. Dropping this value records the operation's end too. In that case the caller
-/// disconnected, and the operation may have been carried out.
+/// Guard of an operation that has begun. If it is dropped because the caller disconnected, it also records the
+/// operation's end. The operation may then have been carried out.
 struct Open<'a> {
     number: u64,
     ends: &'a mpsc::Sender<End>,
@@ -186,7 +187,7 @@ impl Drop for Open<'_> {
 }
 
 impl Ends {
-    /// Records ends, one after the other.
+    /// Records the ends one after the other, until the recorder is dropped.
     pub(crate) async fn run(mut self) {
         while let Some(end) = self.ends.recv().await {
             let (since, operation) = (Instant::now(), end.operation);
@@ -223,7 +224,7 @@ impl Ends {
     }
 }
 
-/// Returns whether operations are recorded, that is, whether the group's format has an audit log.
+/// Returns whether the group's format has an audit log, so that operations are recorded.
 pub(super) fn is_recorded(raft: &RaftHandle<SetState>) -> bool {
     raft.state().format() >= BeginOperation::SINCE
 }

@@ -1,4 +1,4 @@
-//! The service through which operators read the audit log, and members record the ends of operations.
+//! Service with which operators read the audit log, and with which members record the ends of operations at the leader.
 
 use seq_core::state::{AuditEvent, AuditRecord, EndOperation, audit_text};
 use seq_proto::Reason;
@@ -13,10 +13,10 @@ use tonic::{Request, Response, Status};
 use super::recorder::is_recorded;
 use crate::replicated_set::ReplicatedSet;
 
-/// Maximum number of events in one response, which is then at most 300 KiB long.
+/// Maximum number of events in one response. With this number, a response has at most 300 KiB.
 const MAX_EVENTS: usize = 200;
 
-/// The open service.
+/// State of the service once the member is loaded.
 pub(crate) struct AuditLog {
     set: String,
     replicated: ReplicatedSet,
@@ -27,7 +27,7 @@ impl AuditLog {
         AuditLog { set: set.to_owned(), replicated }
     }
 
-    /// Refuses on a member that does not lead a majority.
+    /// Returns an error unless this member leads with a majority.
     fn check_leads(&self) -> Result<(), Status> {
         let raft = self.replicated.raft();
         raft.check_quorum()?;
@@ -38,7 +38,7 @@ impl AuditLog {
     }
 }
 
-/// The service, opened once the member is loaded.
+/// The audit service, whose gate opens once the member is loaded.
 #[derive(Clone)]
 pub(crate) struct AuditServer(pub(crate) Gate<AuditLog>);
 

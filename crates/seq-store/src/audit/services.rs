@@ -1,8 +1,8 @@
-//! The services of operators, with every change recorded. Requests that only read, plan or try are passed on without a
-//! record.
+//! Wrappers of the operators' services that record every change in the audit log. Requests that only read or plan, and
+//! dry runs, are passed on without a record.
 //!
-//! An operation is one request. For example, the command `store replace` makes two operations, an addition of a member
-//! and a change of voters.
+//! Each request is one operation. For example, the command `store replace` results in two operations, an addition of a
+//! member and a change of voters.
 
 use std::fmt::Display;
 
@@ -28,14 +28,14 @@ use tonic::{Request, Response, Status};
 
 use super::recorder::{Operation, Recorder};
 
-/// A service whose changes are recorded.
+/// Wrapper of the service `inner` that records the service's changes.
 #[derive(Clone)]
 pub(crate) struct Audited<S> {
     pub(crate) inner: S,
     pub(crate) recorder: Gate<Recorder>,
 }
 
-/// Returns the numbers or names in a list, each after a space.
+/// Returns the items of a list as text, each after a space.
 fn list(items: impl IntoIterator<Item = impl Display>) -> String {
     items.into_iter().map(|item| format!(" {item}")).collect()
 }
@@ -302,7 +302,7 @@ impl<S: BackupService> BackupService for Audited<S> {
     }
 }
 
-/// Returns the text of a migration in the audit log, for the operation that starts it.
+/// Returns the text with which the audit log names a migration in the operation that starts it.
 pub(crate) fn migration_text(id: u64) -> String {
     format!("migration {id}")
 }

@@ -1,14 +1,14 @@
-//! The file of a backup.
+//! Format of a backup file.
 //!
 //! ```text
 //! 0..8 magic   8..12 format version   12..16 length of the header   16.. header, state   last 32: SHA-256 of the rest
 //! ```
 //!
-//! Numbers are little-endian. The header is a `BackupHeader` of `backup.proto`, and the state is a body in an encoding
-//! of [`SetState`].
+//! Numbers are little-endian. The header is a `BackupHeader` of `backup.proto`. The state is encoded as [`SetState`] in
+//! the format that the header names.
 //!
-//! **Invariant:** the checksum is at the end in every format, and is checked before the version. So a flipped bit is
-//! reported as damage, and never as a newer format.
+//! **Invariant:** in every format version, the checksum is at the end of the file and is checked before the version. So
+//! a flipped bit is always reported as damage, and never as a newer format.
 
 use prost::Message;
 use seq_proto::v1::BackupHeader;
@@ -19,33 +19,33 @@ use crate::replicated_set::SetState;
 
 const MAGIC: [u8; 8] = *b"SEQSVRBK";
 
-/// Format of written files, and the only format that is read.
+/// Format version of the files that this program writes. It is also the only version that it reads.
 const FORMAT: u32 = 1;
 
-/// Bytes before the header.
+/// Number of bytes before the header.
 const FRAME_BYTES: usize = 16;
 
-/// Bytes of the checksum.
+/// Length of the checksum in bytes.
 const CHECKSUM_BYTES: usize = 32;
 
-/// Bytes of the secret in the header.
+/// Length in bytes of the secret in the header.
 pub(crate) const SECRET_BYTES: usize = 32;
 
-/// A backup whose bytes are intact.
+/// Content of a backup file whose bytes are intact.
 #[derive(Clone, PartialEq)]
 pub struct Backup {
-    /// Subject, time and source of the backup.
+    /// Header of the file. It states which set was backed up, when, and by which program.
     pub header: BackupHeader,
-    /// The format of the file.
+    /// Format version of the file.
     pub format: u32,
-    /// SHA-256 of the file without its last 32 bytes.
+    /// SHA-256 of the file except for its last 32 bytes.
     pub checksum: [u8; CHECKSUM_BYTES],
     state: SetState,
 }
 
 impl Backup {
-    /// Encodes a file, with the state in the format that `header` names. All fields of `header` but the length of the
-    /// state must be set.
+    /// Encodes a backup file. The state is encoded in the format that `header` names. All fields of `header` must be
+    /// set, except for the length of the state, which this function sets.
     pub(crate) fn encode(header: BackupHeader, state: &SetState) -> Vec<u8> {
         let state = state.encode(header.state_format as u16);
         let header = BackupHeader { state_bytes: state.len() as u64, ..header };
@@ -62,10 +62,10 @@ impl Backup {
         file
     }
 
-    /// Decodes a file and checks all of it.
+    /// Decodes a backup file and checks all of it.
     ///
     /// # Errors
-    /// [`BackupError`] if the file is no backup, is damaged, or has a newer format.
+    /// [`BackupError`] if the file is not a backup, is damaged, or has a newer format than this program reads.
     pub fn decode(file: &[u8]) -> Result<Backup, BackupError> {
         if !file.starts_with(&MAGIC[..file.len().min(MAGIC.len())]) || file.is_empty() {
             return Err(BackupError::NoBackup);
@@ -97,13 +97,13 @@ impl Backup {
         Ok(Backup { header, format, checksum, state })
     }
 
-    /// Returns the checksum in hexadecimal digits.
+    /// Returns the checksum of the file in hexadecimal digits.
     #[must_use]
     pub fn checksum_text(&self) -> String {
         hex(&self.checksum)
     }
 
-    /// Returns the format of the state.
+    /// Returns the format in which the state in the file is encoded.
     pub(crate) fn state_format(&self) -> u16 {
         self.header.state_format as u16 // Checked when it was decoded.
     }
@@ -116,7 +116,7 @@ impl Backup {
 }
 
 impl std::fmt::Debug for Backup {
-    /// Without the secret.
+    /// Writes the backup without its secret.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Backup").field("set", &self.header.set).field("checksum", &self.checksum_text()).finish()
     }
@@ -126,32 +126,32 @@ pub(super) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Error: a file cannot be read as a backup.
+/// Reason why a file cannot be read as a backup.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BackupError {
-    /// The file begins with other bytes.
+    /// The file does not begin as a backup file.
     #[error("is no backup of seqsvr")]
     NoBackup,
-    /// The file ends early.
+    /// The file is shorter than the shortest backup.
     #[error("is truncated: it has {bytes} bytes")]
     Truncated {
         /// Length of the file.
         bytes: usize,
     },
-    /// Bytes of the file were changed, or are missing.
+    /// Bytes of the file were changed or are missing.
     #[error("is damaged: its SHA-256 is {found}, and should be {stored}")]
     Damaged {
-        /// Checksum computed over the file.
+        /// Checksum computed from the file.
         found: String,
         /// Checksum stored in the file.
         stored: String,
     },
-    /// The file was made by a newer program.
+    /// A newer program wrote the file.
     #[error("has format {found}, newer than {newest}, the newest that this program reads")]
     NewerFormat {
         /// Format of the file.
         found: u32,
-        /// The newest format that this program knows.
+        /// Newest format that this program reads.
         newest: u32,
     },
     /// The state in the file has a format that this program does not read.
@@ -159,15 +159,15 @@ pub enum BackupError {
     StateFormat {
         /// Format of the state.
         found: u32,
-        /// The oldest format that this program reads.
+        /// Oldest format that this program reads.
         oldest: u32,
-        /// The newest format that this program reads.
+        /// Newest format of a state that this program reads.
         newest: u32,
     },
-    /// The checksum is right, but the content does not have the form of the format.
+    /// The checksum is correct, but the content does not match the format.
     #[error("is malformed: {what}")]
     Malformed {
-        /// Violated rule of the format.
+        /// Description of how the content differs from the format.
         what: String,
     },
 }

@@ -1,4 +1,4 @@
-//! The header of a backup: its subject, its time and its source.
+//! Header of a backup file, which states which set was backed up, when, and by which program.
 
 use seq_core::state::{SetDefinition, State};
 use seq_kit::wall_clock;
@@ -6,7 +6,8 @@ use seq_proto::v1::BackupHeader;
 
 use super::file::SECRET_BYTES;
 
-/// Returns the header of a backup that is made now, with a new secret. The length of the state is not set yet.
+/// Returns the header of a backup that is made now. The header contains a new random secret. The length of the state is
+/// not set yet.
 pub(crate) fn of(cluster: &str, set: &SetDefinition, format: u16, state: &State, log_index: u64) -> BackupHeader {
     let mut secret = vec![0; SECRET_BYTES];
     getrandom::fill(&mut secret).expect("the operating system gives random numbers");

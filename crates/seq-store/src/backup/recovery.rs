@@ -1,10 +1,10 @@
-//! A backup that is made without a leader. It is made from the data directory of a survivor, which is a member of a
-//! store that lost its majority, or from an older backup. In both cases the ceilings that running nodes still know can
-//! be added.
+//! Backup that is made without a leader. It is made from the data directory of a survivor, which is a member of a store
+//! that lost its majority permanently, or from an older backup. In both cases, the ceilings can be raised to the
+//! ceilings that running nodes still know.
 //!
-//! As with any backup, changes after the copy are lost, and a restore begins a new lineage, with a quarantine and a
-//! margin above the ceilings. The ceilings that nodes report can only raise the ceilings of the copy. So a wrong report
-//! skips numbers, but repeats none.
+//! As with any backup, changes after the copied state are lost. A restore begins a new lineage, puts the set into
+//! quarantine, and raises all ceilings by a margin. The ceilings that nodes report can only raise the ceilings in the
+//! copy. So if a report is wrong, numbers are skipped, but none is repeated.
 
 use std::path::Path;
 
@@ -18,7 +18,7 @@ use super::header;
 use super::restore::{RestoreError, check_count, least_above};
 use crate::replicated_set::SetState;
 
-/// A copy of a set's state, to be written as a backup.
+/// Copy of a set's state that is to be written as a backup.
 #[derive(Debug)]
 pub struct RecoveredCopy {
     cluster: String,
@@ -27,44 +27,46 @@ pub struct RecoveredCopy {
     format: u16,
     log_index: u64,
     origin: String,
-    /// Minimum count of a restore, as noted in the backup from which the copy is made; 0 if there is none.
+    /// Minimum count of a restore, as stated in the backup from which the copy was made; 0 if it was not made from a
+    /// backup.
     least_restores: u32,
 }
 
-/// Changes that a node's ceilings made.
+/// Changes that one node's report made to the ceilings of the copy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CeilingsRaised {
-    /// Sections whose ceiling was raised.
+    /// Number of sections whose ceiling was raised.
     pub sections: u32,
-    /// Sum of the numbers by which the ceilings were raised.
+    /// Sum of the amounts by which the ceilings were raised.
     pub numbers: u64,
-    /// Sections that, according to the copy, are in another set or in no set. Their ceilings are not changed.
+    /// Number of reported sections that, according to the copy, are in another set or in no set. Their ceilings are not
+    /// changed.
     pub elsewhere: u32,
 }
 
-/// Reads the data directory of a stopped member. The directory is locked until the result is dropped; the member can
-/// start again afterwards. Blocks while it reads.
+/// Reads the data directory of a stopped member. The directory is locked until the result is dropped, and the member
+/// can be started again afterwards. Blocks the thread while it reads.
 ///
 /// # Errors
-/// The directory is missing, in use, or damaged; the error names the place.
+/// The directory is missing, in use by another process, or damaged. The error names the file or the record.
 pub fn survivor(dir: &Path) -> Result<Survivor<SetState>, OpenError> {
     seq_raft::read_survivor(dir)
 }
 
 impl RecoveredCopy {
-    /// Creates a copy from the committed state of a member.
+    /// Creates a copy of the committed state in a survivor's data directory.
     ///
     /// # Errors
-    /// [`RecoverError::NoSet`].
+    /// [`RecoverError::NoSet`] if the state has no definition of a set.
     pub fn of_survivor(survivor: &Survivor<SetState>) -> Result<RecoveredCopy, RecoverError> {
         let Survivor { cluster, id, state, format, committed, .. } = survivor;
         RecoveredCopy::new(cluster, state.clone(), *format, *committed, format!("the data directory of store {id}"))
     }
 
-    /// Creates a copy from the state of a backup.
+    /// Creates a copy of the state in an older backup.
     ///
     /// # Errors
-    /// [`RecoverError::NoSet`].
+    /// [`RecoverError::NoSet`] if the state has no definition of a set.
     pub fn of_backup(backup: &Backup) -> Result<RecoveredCopy, RecoverError> {
         let BackupHeader { cluster, log_index, .. } = &backup.header;
         let origin = format!("the backup with SHA-256 {}", backup.checksum_text());
@@ -95,7 +97,7 @@ impl RecoveredCopy {
         &self.cluster
     }
 
-    /// Returns the number of sections of the set that are not known to be in another set.
+    /// Returns the number of sections that are in the set according to the copy.
     #[must_use]
     pub fn sections(&self) -> u32 {
         self.state().sections.residents().count() as u32
@@ -107,11 +109,12 @@ impl RecoveredCopy {
         &self.state.0
     }
 
-    /// Raises ceilings to the ceilings that a node reports. A refused report changes nothing.
+    /// Raises the ceilings of the copy to the ceilings that the node `node` reports, where these are greater. If the
+    /// report is refused, nothing is changed.
     ///
     /// # Errors
-    /// [`RecoverError`] if the report names a section that the set lacks or a ceiling that no owner can have reached,
-    /// or if it shows a newer lineage.
+    /// [`RecoverError`] if the report names a section that is not in the layout, contains a ceiling that no owner can
+    /// have reached, or shows that the set has a newer lineage than the copy.
     pub fn raise(&mut self, node: &str, reported: &[SectionCeiling]) -> Result<CeilingsRaised, RecoverError> {
         for ceiling in reported {
             self.check(node, ceiling)?;
@@ -144,7 +147,7 @@ impl RecoveredCopy {
         let Some(record) = self.state.0.sections.get(SectionId(section)) else {
             return Err(RecoverError::NoSection { node: node(), section, sections: self.set.layout.sections() });
         };
-        // A section that came from another set may count the restores of that set.
+        // The epoch of a section that arrived from another set may count the restores of that set.
         if Epoch(epoch).restores() > self.state.0.most_restores() {
             return Err(RecoverError::NewerLineage { node: node(), section });
         }
@@ -155,21 +158,21 @@ impl RecoveredCopy {
         Ok(())
     }
 
-    /// Returns the minimum count of a restore that the copy itself requires.
+    /// Returns the minimum count with which a set can be restored from this copy, as far as the copy shows.
     #[must_use]
     pub fn least_count(&self) -> u32 {
         least_above(&self.state, self.least_restores)
     }
 
-    /// Checks that a restore of the copy can have this count.
+    /// Checks that a set can be restored from this copy with the count `given`.
     ///
     /// # Errors
-    /// [`RestoreError`], the same error as of the restore itself.
+    /// [`RestoreError`], with which a restore with this count would fail.
     pub fn check_count(&self, given: u32) -> Result<(), RestoreError> {
         check_count(&self.state, self.least_count(), given)
     }
 
-    /// Encodes the file of a backup. A restore of this backup must have a count of `least_restores` or more.
+    /// Encodes the copy as a backup file. A restore of this backup must have a count of at least `least_restores`.
     #[must_use]
     pub fn encode(self, least_restores: u32) -> Vec<u8> {
         let header = header::of(&self.cluster, &self.set, self.format, &self.state.0, self.log_index);
@@ -178,29 +181,29 @@ impl RecoveredCopy {
     }
 }
 
-/// Error: a copy cannot be made, or a report cannot be applied.
+/// Reason why a copy cannot be made, or why a node's report cannot be applied to it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RecoverError {
-    /// The source has no committed definition of a set.
+    /// The source of the copy has no committed definition of a set.
     #[error("{origin} has no set: there is nothing to recover in it")]
     NoSet {
-        /// Source of the copy.
+        /// Description of the source of the copy.
         origin: String,
     },
-    /// The report is of a section that the layout does not have.
+    /// The report names a section that the layout does not have.
     #[error("{node} reports section {section}, and the set has sections 0 to {}", sections - 1)]
     NoSection {
-        /// Name of the node.
+        /// Name of the reporting node.
         node: String,
         /// The section.
         section: u32,
         /// Number of sections in the layout.
         sections: u32,
     },
-    /// The node became the owner of a section after a restore that the copy does not know.
+    /// The node became the owner of a section after a restore that is newer than the copy.
     #[error("{node} owns section {section} since a restore that is newer than the copy: use a copy of that lineage")]
     NewerLineage {
-        /// Name of the node.
+        /// Name of the reporting node.
         node: String,
         /// The section.
         section: u32,
@@ -211,7 +214,7 @@ pub enum RecoverError {
          cannot have been allocated since"
     )]
     FarCeiling {
-        /// Name of the node.
+        /// Name of the reporting node.
         node: String,
         /// The section.
         section: u32,

@@ -1,9 +1,9 @@
-//! Restore of a member, which forms the member's data directory from a backup, offline. Each member is restored
-//! separately, from the same file.
+//! Restore of one member from a backup. The restore creates the member's data directory while the member is stopped.
+//! Each member of a store is restored separately, from the same file.
 //!
-//! **Invariant:** the initial content of the directory depends only on the backup, the set file and the count of the
-//! restore, and the identity of each member depends on all three of them. So a member with another initial content
-//! belongs to another group, and to another lineage.
+//! **Invariant:** the initial content of the data directory depends only on the backup, the set file and the count of
+//! the restore, and the identity of each member depends on all three. So members whose initial contents differ belong
+//! to different groups and to different lineages.
 
 use std::path::PathBuf;
 
@@ -20,36 +20,37 @@ use crate::replicated_set::SetState;
 /// Configuration of the restore of one member.
 #[derive(Clone, Debug)]
 pub struct RestoreConfig {
-    /// The set, as its file describes it. Its stores are the members.
+    /// Description of the set, from the set file. The stores in it are the members of the restored store.
     pub spec: SetSpec,
     /// Name of the cluster.
     pub cluster: String,
-    /// Raft id of the member among the set's stores.
+    /// Raft id of the member that is restored, as in the set file.
     pub id: u64,
-    /// Its data directory, which must be missing or empty.
+    /// Data directory of this member, which must be missing or empty.
     pub dir: PathBuf,
-    /// The count of the restore, at least 1. It must be larger than the count of every earlier restore of any set of
-    /// the cluster. Ceilings and epochs are raised once for each count since the backup, so two restores with the same
+    /// Count of the restore, at least 1. It must be greater than the count of every earlier restore of any set of the
+    /// cluster. Ceilings and epochs are raised once for each count since the backup, so two restores with the same
     /// count would allocate the same numbers.
     pub count: u32,
 }
 
-/// Summary of the restore of a member.
+/// Result of the restore of one member, or its foreseen result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Restored {
-    /// The new lineage.
+    /// Lineage of the restored set.
     pub lineage: Lineage,
-    /// Lineage of the backup.
+    /// Lineage of the set in the backup.
     pub backup: Lineage,
-    /// Sections in quarantine.
+    /// Number of sections that are in quarantine after the restore.
     pub quarantined: u32,
-    /// Minimum number by which each ceiling rises.
+    /// Minimum amount by which each ceiling rises.
     pub margin: u64,
-    /// Hash of the initial content of the group. Members with different hashes belong to different groups.
+    /// Hash of the initial content of the members' data directories. Members with different hashes belong to different
+    /// groups.
     pub content: [u8; 32],
 }
 
-/// Checked restore of one member, before anything is written.
+/// Restore of one member that has been checked but has not written anything yet.
 #[derive(Debug)]
 pub struct RestorePlan<'a> {
     backup: &'a Backup,
@@ -58,23 +59,25 @@ pub struct RestorePlan<'a> {
     restored: Restored,
 }
 
-/// Returns the minimum count of a restore of a backup, as far as the backup knows the earlier restores.
+/// Returns the minimum count with which a set can be restored from a backup, according to the earlier restores that the
+/// backup records.
 #[must_use]
 pub fn least_count(backup: &Backup) -> u32 {
     least_above(backup.state(), backup.header.least_restores)
 }
 
-/// Returns the minimum count of a restore of a state. `noted` is a lower bound, which a backup notes.
+/// Returns the minimum count with which a set can be restored from `state`. The result is at least `noted`, a lower
+/// bound from the header of a backup.
 pub(super) fn least_above(state: &SetState, noted: u32) -> u32 {
     state.0.most_restores().saturating_add(1).max(noted)
 }
 
-/// Compares the clock of this machine with the time of a backup, if the backup has series whose ids contain a time. If
-/// the clock is behind by more than [`limits::MAX_CLOCK_SPREAD_MS`], the restored set would allocate ids a second time.
-/// `now_ms` is the clock in milliseconds since 1970.
+/// Checks that the clock of this machine is not too far behind the time of a backup, if the backup has series whose ids
+/// contain a time. If the clock were behind by more than [`limits::MAX_CLOCK_SPREAD_MS`], the restored set would
+/// allocate ids a second time. `now_ms` is the time of the clock in milliseconds since 1970.
 ///
 /// # Errors
-/// [`RestoreError::ClockBehind`].
+/// [`RestoreError::ClockBehind`] if the clock is too far behind.
 pub fn check_clock(backup: &Backup, now_ms: u64) -> Result<(), RestoreError> {
     let behind_ms = backup.header.created_unix_ms.saturating_sub(now_ms);
     if backup.state().0.follows_clock() && behind_ms > limits::MAX_CLOCK_SPREAD_MS {
@@ -84,16 +87,17 @@ pub fn check_clock(backup: &Backup, now_ms: u64) -> Result<(), RestoreError> {
 }
 
 impl<'a> RestorePlan<'a> {
-    /// Compares the backup with the set file, and begins the new lineage.
+    /// Checks that the backup matches the set file and the count, and computes the state with which the new lineage
+    /// begins.
     ///
     /// # Errors
-    /// [`RestoreError`]; nothing is written.
+    /// [`RestoreError`]. Nothing is written in any case.
     pub fn new(backup: &'a Backup, config: &'a RestoreConfig) -> Result<RestorePlan<'a>, RestoreError> {
         check(backup, config)?;
         check_count(backup.state(), least_count(backup), config.count)?;
         let mut state = backup.state().clone();
         let before = state.0.lineage;
-        // The group begins in the newest format, because the count relies on its rules.
+        // The group begins with the newest format, because the rules for the count need it.
         state.raise_format(SetState::FORMAT);
         let lineage = lineage(backup, config);
         state.0.restore(lineage)?;
@@ -111,14 +115,14 @@ impl<'a> RestorePlan<'a> {
         Ok(RestorePlan { backup, config, state, restored })
     }
 
-    /// Returns the summary of the restore.
+    /// Returns the foreseen result of the restore.
     #[must_use]
     pub fn restored(&self) -> Restored {
         self.restored
     }
 
-    /// Returns the fingerprint of the plan. It covers the member, its directory, and the initial content of the group,
-    /// but no times and no running nodes.
+    /// Returns the fingerprint of this plan. It covers the member, its data directory and the initial content of the
+    /// group. It does not depend on times or on running nodes.
     #[must_use]
     pub fn fingerprint(&self) -> Fingerprint {
         let RestoreConfig { id, dir, .. } = self.config;
@@ -126,10 +130,10 @@ impl<'a> RestorePlan<'a> {
         plan.text(&dir.to_string_lossy()).fingerprint()
     }
 
-    /// Forms the data directory. Blocks while it writes.
+    /// Creates the contents of the data directory. Blocks the thread while it writes.
     ///
     /// # Errors
-    /// [`RestoreError::Dir`]; nothing is written if the directory is not empty or in use.
+    /// [`RestoreError::Dir`]. Nothing is written if the directory is not empty or is in use.
     pub fn carry_out(self) -> Result<Restored, RestoreError> {
         let RestorePlan { backup, config, state, restored } = self;
         let peer = |store: &seq_core::set_spec::StoreSpec| Peer {
@@ -146,16 +150,16 @@ impl<'a> RestorePlan<'a> {
     }
 }
 
-/// Plans and carries out the restore of a member. Blocks while it writes.
+/// Plans and carries out the restore of a member. Blocks the thread while it writes.
 ///
 /// # Errors
-/// [`RestoreError`]. Data may have been written only if [`RestoreError::may_have_written`] returns true.
+/// [`RestoreError`]. Some data was possibly written if [`RestoreError::may_have_written`] returns true for the error.
 pub fn restore(backup: &Backup, config: &RestoreConfig) -> Result<Restored, RestoreError> {
     RestorePlan::new(backup, config)?.carry_out()
 }
 
-/// Records the restore in the audit log with which the set begins. The record has no time, so that all members begin
-/// with the same log.
+/// Records the restore in the audit log of the initial state. The record has no time, so that all members begin with
+/// the same audit log.
 fn record(state: &mut SetState, backup: &Backup, config: &RestoreConfig) {
     let checksum = &backup.checksum_text()[..16];
     let begin = BeginOperation {
@@ -170,13 +174,13 @@ fn record(state: &mut SetState, backup: &Backup, config: &RestoreConfig) {
     }
 }
 
-/// Checks that the count `given` is at least `least`, is not larger than other sets accept, and leaves enough numbers
-/// to each section.
+/// Checks that the count `given` is at least `least`, is not greater than other sets would accept, and leaves each
+/// section enough numbers above its raised ceiling.
 pub(super) fn check_count(SetState(state): &SetState, least: u32, given: u32) -> Result<(), RestoreError> {
     if given < least {
         return Err(RestoreError::CountUsed { given, least });
     }
-    // If the set is alone, no other set has to accept the count.
+    // If the cluster has only one set, no other set has to accept the count.
     let step = if state.sets.is_empty() { limits::MAX_RESTORES } else { limits::MAX_RESTORE_STEP };
     let most = least.saturating_add(step - 1).min(limits::MAX_RESTORES);
     if given > most {
@@ -197,7 +201,8 @@ fn is_quarantined(record: &SectionRecord) -> bool {
     matches!(record, SectionRecord::Quarantined(_))
 }
 
-/// Compares the backup with the set file.
+/// Checks that the backup is of the cluster, the set and the layout in the configuration, and that the set file has the
+/// member.
 fn check(backup: &Backup, config: &RestoreConfig) -> Result<(), RestoreError> {
     let (header, spec) = (&backup.header, &config.spec);
     if header.cluster != config.cluster {
@@ -218,14 +223,16 @@ fn check(backup: &Backup, config: &RestoreConfig) -> Result<(), RestoreError> {
     Ok(())
 }
 
-/// Returns the lineage of a restore. Members with another initial content get another lineage.
+/// Returns the new lineage of a restore. It depends on the initial content, so members with different initial contents
+/// have different lineages.
 fn lineage(backup: &Backup, config: &RestoreConfig) -> Lineage {
     let digest = hash(config, b"seqsvr lineage").chain_update(backup.checksum).finalize();
     let random = u32::from_be_bytes(digest[..4].try_into().expect("four bytes"));
     Lineage::of_restore(config.count, random)
 }
 
-/// Returns a hash over the group, to which the caller adds the initial content.
+/// Returns a hash of the cluster, the members and the count. The caller adds the initial content to it. `purpose`
+/// distinguishes hashes for different purposes.
 fn hash(config: &RestoreConfig, purpose: &[u8]) -> Sha256 {
     let RestoreConfig { spec, cluster, count, .. } = config;
     let mut hash = Sha256::new().chain_update(purpose).chain_update(SetState::FORMAT.to_be_bytes());
@@ -242,35 +249,36 @@ fn hash(config: &RestoreConfig, purpose: &[u8]) -> Sha256 {
     hash.chain_update(count.to_be_bytes())
 }
 
-/// Returns the secret seed of a restore. It is the same for all members that begin with the same content.
+/// Returns the secret seed from which the members' nonces are derived. It is the same for all members with the same
+/// initial content.
 fn seed(backup: &Backup, content: &[u8; 32]) -> [u8; 32] {
     let seed = Sha256::new().chain_update(b"seqsvr restore").chain_update(&backup.header.secret);
     seed.chain_update(backup.checksum).chain_update(content).finalize().into()
 }
 
-/// A range of uids, and the number of uids in a section.
+/// Range of uids, and the number of uids in each section.
 type Uids = (std::ops::Range<u64>, u32);
 
-/// Error: a member cannot be restored.
+/// Reason why a member cannot be restored.
 #[derive(Debug, thiserror::Error)]
 pub enum RestoreError {
     /// The backup is of another cluster.
     #[error("the backup is of cluster {found:?}, and the set file is of {expected:?}")]
     OtherCluster {
-        /// Cluster of the backup.
+        /// Name of the cluster in the backup.
         found: String,
-        /// Cluster of the configuration.
+        /// Name of the cluster in the configuration.
         expected: String,
     },
     /// The backup is of another set.
     #[error("the backup is of set {found:?}, and the set file describes {expected:?}")]
     OtherSet {
-        /// Set of the backup.
+        /// Name of the set in the backup.
         found: String,
-        /// Set of the set file.
+        /// Name of the set in the set file.
         expected: String,
     },
-    /// The backup is of another layout.
+    /// The backup has another layout than the set file.
     #[error(
         "the backup is of uids {:?} in sections of {}, and the set file has uids {:?} in sections of {}",
         found.0, found.1, expected.0, expected.1
@@ -281,60 +289,60 @@ pub enum RestoreError {
         /// Layout of the set file.
         expected: Uids,
     },
-    /// The set file does not have this member.
+    /// The set file has no entry for this member.
     #[error("set {set:?} has no store with id {id}, only {known:?}")]
     UnknownStore {
         /// Name of the set.
         set: String,
-        /// The id given.
+        /// Id in the configuration.
         id: u64,
         /// The ids in the set file.
         known: Vec<u64>,
     },
-    /// The backup records a restore with this count, or with a higher count.
+    /// The backup records an earlier restore with this count or a greater one.
     #[error(
         "the count {given} was used: the backup knows of restores up to {}, so this one counts {least} or more",
         least - 1
     )]
     CountUsed {
-        /// The count given.
+        /// Count in the configuration.
         given: u32,
-        /// The least possible count.
+        /// Minimum count that is possible.
         least: u32,
     },
-    /// The count is larger than other sets accept.
+    /// The count is greater than other sets would accept.
     #[error(
         "the count {given} is too large: other sets would refuse more than {most}, by what the backup knows of them"
     )]
     CountTooLarge {
-        /// The count given.
+        /// Count in the configuration.
         given: u32,
-        /// The largest possible count.
+        /// Maximum count that is possible.
         most: u32,
     },
-    /// A ceiling would be above [`limits::MAX_RESTORED_CEILING`].
+    /// With this count, a ceiling would rise above [`limits::MAX_RESTORED_CEILING`].
     #[error(
         "under the count {given}, users of section {section} would go on above {ceiling}: too few numbers are left below \
          2^63"
     )]
     NoNumbersLeft {
-        /// The count given.
+        /// Count in the configuration.
         given: u32,
         /// The section.
         section: SectionId,
-        /// Its ceiling after the restore.
+        /// Ceiling of the section after the restore.
         ceiling: u64,
     },
-    /// The clock of this machine is before the time of the backup.
+    /// The clock of this machine is too far behind the time of the backup.
     #[error(
         "the clock of this machine is {behind_s} s before the time of the backup, which has series whose ids have a \
          time: the set would give out ids again; set the clock, then repeat the command"
     )]
     ClockBehind {
-        /// Whole seconds by which the clock is behind.
+        /// Number of whole seconds by which the clock is behind.
         behind_s: u64,
     },
-    /// The state cannot begin this lineage.
+    /// The state in the backup refuses to begin the new lineage.
     #[error("the backup cannot be restored under this count")]
     Lineage(#[from] CommandRefusal),
     /// The data directory is not empty, or cannot be written.
@@ -343,7 +351,7 @@ pub enum RestoreError {
 }
 
 impl RestoreError {
-    /// Returns whether data may have been written before the error.
+    /// Returns whether some data may have been written to the directory before the error.
     #[must_use]
     pub fn may_have_written(&self) -> bool {
         let RestoreError::Dir(error) = self else { return false };

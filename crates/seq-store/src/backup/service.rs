@@ -1,6 +1,7 @@
-//! The service that makes backups, on a leader that has a quorum.
+//! Service that makes backups on a leader with a majority.
 //!
-//! The state is copied under its lock and encoded afterwards, so applying waits only for the copy.
+//! The state is copied while it is locked, and encoded after the lock is released. So log entries wait only for the
+//! copy before they are applied.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -20,13 +21,15 @@ use super::file::Backup;
 use super::header;
 use crate::replicated_set::{ReplicatedSet, SetState};
 
-/// Length of a part of a stream in bytes. Several parts fit into a quarter of the stream's window.
+/// Length in bytes of one part of the file in the response stream. Several parts fit into a quarter of the stream's
+/// flow-control window.
 const PART_BYTES: usize = 256 * 1024;
 
-/// Maximum number of backups that are made concurrently. Each backup is held in memory until its whole file is sent.
+/// Maximum number of backups that are made at the same time. Each backup is held in memory until its whole file is
+/// sent.
 const MAX_AT_A_TIME: usize = 2;
 
-/// Makes backups of one set.
+/// State of the service once the member is loaded.
 pub(crate) struct Backups {
     cluster: String,
     replicated: ReplicatedSet,
@@ -40,7 +43,8 @@ impl Backups {
         Backups { cluster: cluster.to_owned(), replicated, permits, started }
     }
 
-    /// Copies the state; refuses on a member that does not lead.
+    /// Copies the state, and returns it with the header of its backup. Returns an error unless this member leads with a
+    /// majority.
     fn copy(&self, set: &str) -> Result<(BackupHeader, SetState), Status> {
         let raft = self.replicated.raft();
         if !raft.is_leader() {
@@ -65,7 +69,7 @@ impl Backups {
     }
 }
 
-/// The service, opened once the member is loaded.
+/// The backup service, whose gate opens once the member is loaded.
 #[derive(Clone)]
 pub(crate) struct BackupServer(pub(crate) Gate<Backups>);
 
@@ -86,7 +90,7 @@ impl BackupService for BackupServer {
         let file_bytes = file.len() as u64;
         tracing::info!(set, log_index, file_bytes, "a backup is made");
         let parts = std::iter::from_fn(move || {
-            // Held until the last part is taken.
+            // The permit is held until the last part is taken from the stream.
             let _ = &permit;
             let part = file.split_to(file.len().min(PART_BYTES));
             (!part.is_empty()).then_some(Ok(CreateBackupResponse { file_bytes, data: part }))

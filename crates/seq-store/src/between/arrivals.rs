@@ -1,5 +1,5 @@
-//! Departures whose arrival another set has confirmed to this member. This member knows a confirmation one commit
-//! earlier than it applies the note of the arrival.
+//! Departures of sections whose arrival the target set has confirmed to this member. The member learns of an arrival
+//! from the confirmation, which comes one commit earlier than the note of the arrival in its own log.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,28 +11,29 @@ use tokio::sync::Notify;
 
 use crate::replicated_set::ReplicatedSet;
 
-/// Confirmed departures for which this member has not applied the note of the arrival yet.
+/// Confirmed arrivals whose note this member has not applied yet.
 #[derive(Debug, Default)]
 pub(crate) struct Arrivals {
-    /// Epoch that began in the other set, by section. There are at most as many of them as sections on their way.
+    /// Epoch with which the section arrived in the other set, by section. There are at most as many entries as there
+    /// are sections on their way.
     confirmed: Mutex<BTreeMap<SectionId, Epoch>>,
     changed: Notify,
 }
 
 impl Arrivals {
-    /// Adds sections that have arrived in the other set, each with its epoch there.
+    /// Adds sections that have arrived in another set, each with its epoch there.
     pub(crate) fn confirm(&self, sections: impl IntoIterator<Item = (SectionId, Epoch)>) {
         self.confirmed.lock().extend(sections);
         self.changed.notify_waiters();
     }
 
-    /// Drops the confirmations whose notes are in the applied state.
+    /// Drops the confirmed arrivals whose notes are in the applied state.
     pub(crate) fn forget_noted(&self, state: &State) {
         self.confirmed.lock().retain(|section, epoch| !is_noted(state, *section, *epoch));
     }
 
-    /// Waits until a section that departed under this epoch has arrived in the other set, or until the timeout. Cancel
-    /// safe.
+    /// Waits until the section that departed with the epoch `epoch` has arrived in the other set, at most for
+    /// `timeout`. Cancel safe.
     pub(crate) async fn wait(&self, set: &ReplicatedSet, section: SectionId, epoch: Epoch, timeout: Duration) {
         let arrived = async {
             let mut applied = set.raft().changes();
@@ -48,7 +49,7 @@ impl Arrivals {
                 }
             }
         };
-        // The caller responds in either case, because the departure is committed.
+        // The caller responds even after a timeout, because the departure is committed.
         let _ = tokio::time::timeout(timeout, arrived).await;
     }
 }

@@ -1,8 +1,8 @@
 //! Confirmation of the statements in a request from another set. This member asks the sets that the statements concern,
 //! over connections that it opens itself.
 //!
-//! Nothing is proposed before the confirmation. If a set does not respond, the request stays unconfirmed and the sender
-//! repeats it.
+//! Nothing is proposed before everything is confirmed. If a set that is asked does not respond, the request fails and
+//! its sender repeats it.
 
 use std::time::Duration;
 
@@ -17,15 +17,16 @@ use tonic::{Code, Status};
 use super::Between;
 use super::link::Member;
 
-/// Timeout of the requests to all other sets together. It is below the timeout of the waiting sender, which is one
-/// second.
+/// Timeout for all requests that one confirmation needs. It is less than one second, which is the timeout of the
+/// waiting sender.
 const TIMEOUT: Duration = Duration::from_millis(900);
 
 impl Between {
-    /// Confirms that sections departed to this set. The returned arrival has the values of the sections' tombstones.
+    /// Asks other sets to confirm that the sections in `arrive` have departed to this set. Returns the arrival with the
+    /// values in the sections' tombstones, instead of the values in the request.
     ///
     /// # Errors
-    /// `SET_UNAVAILABLE` if the departure cannot be confirmed now.
+    /// `SET_UNAVAILABLE` if a departure cannot be confirmed now.
     pub(super) async fn confirm_arrival(&self, arrive: Arrive) -> Result<Arrive, Status> {
         let mut confirmation = self.replicated.read(|state| Confirmation::new(state, arrive));
         let walks = async {
@@ -53,7 +54,7 @@ impl Between {
         confirmation.finish().map_err(|unconfirmed| Reason::SetUnavailable.status(unconfirmed.to_string()))
     }
 
-    /// Confirms with the set `set` that its migration `id` has ended in the way `end`. Returns whether all sections
+    /// Asks the set `set` to confirm that its migration `id` has ended in the way `end`. Returns whether all sections
     /// that departed by this migration have arrived.
     ///
     /// # Errors
@@ -67,8 +68,8 @@ impl Between {
         Err(Reason::SetUnavailable.status(text))
     }
 
-    /// Asks the set `set` whether it knows its own migration `id`. Also returns the lineage that the set states. A set
-    /// that runs an earlier release is assumed to know the migration.
+    /// Asks the set `set` whether it knows the migration `id`, which began in it. Also returns the lineage that the set
+    /// states. If the set runs an earlier release without this method, it is assumed to know the migration.
     ///
     /// # Errors
     /// `SET_UNAVAILABLE` if the set did not respond.
@@ -79,7 +80,7 @@ impl Between {
         })
     }
 
-    /// Confirms the lineage of another set.
+    /// Asks the set `set` to confirm that it has the lineage `lineage`.
     ///
     /// # Errors
     /// `SET_UNAVAILABLE` if the lineage cannot be confirmed now.
@@ -94,7 +95,7 @@ impl Between {
         }
     }
 
-    /// Requests the confirmation of a migration from `set`. Returns `None` if the set runs an earlier release, which
+    /// Asks `set` for the state of its migration `migration`. Returns `None` if the set runs an earlier release that
     /// lacks this method. Fails if the set does not respond within [`TIMEOUT`].
     async fn ask_in_time(&self, set: SetId, migration: MigrationId) -> Result<Option<ConfirmResponse>, Status> {
         let asked = tokio::time::timeout(TIMEOUT, self.ask(set, &[], migration)).await.unwrap_or_else(|_| late());
@@ -117,7 +118,8 @@ impl Between {
     }
 }
 
-/// Returns the response to a request for confirmation.
+/// Returns this set's response to another set's request for a confirmation: the requested tombstones, and the state of
+/// the requested migration.
 pub(super) fn confirmed(state: &State, request: &ConfirmRequest) -> Result<ConfirmResponse, Status> {
     if request.sections.len() > limits::MAX_MOVES {
         let text = format!("{} sections: name up to {}", request.sections.len(), limits::MAX_MOVES);
@@ -130,7 +132,8 @@ pub(super) fn confirmed(state: &State, request: &ConfirmRequest) -> Result<Confi
         Some(SectionRecord::Departed(tombstone)) => Some((*section, *tombstone)),
         _ => None,
     };
-    // The facts of a quarantined set may be of an abandoned history, so other sets state newer facts first.
+    // The records of a set in quarantine may belong to an abandoned history, so other sets must state newer facts
+    // first.
     let known = sections.iter().filter(|_| !state.is_quarantined());
     let tombstones: Vec<(SectionId, Tombstone)> = known.filter_map(departed).collect();
     let id = MigrationId(request.migration_id);
@@ -155,8 +158,8 @@ fn late<T>() -> Result<T, Status> {
     Err(Reason::SetUnavailable.status(format!("no response within {TIMEOUT:?}")))
 }
 
-/// Returns whether a set's leader lacks the method, because it runs an earlier release. Until the set is upgraded, its
-/// statements are trusted without a confirmation, as in that release.
+/// Returns whether the error `status` means that the leader of `set` runs an earlier release without this method. Until
+/// that set is upgraded, its statements are trusted without a confirmation, as in the earlier release.
 fn is_of_release_before(set: SetId, status: &Status) -> bool {
     let before = status.code() == Code::Unimplemented;
     if before {

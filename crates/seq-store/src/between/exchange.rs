@@ -1,10 +1,12 @@
-//! Exchange of facts and directories with every other set, which the leader makes. After a restart while other sets are
-//! down, this set can still refer callers to those sets. A node of any set can find the set of any uid.
+//! Exchange of facts and directories with every other set, which the leader makes at an interval. Thanks to the
+//! exchange, a node of any set can find the set of any uid, and a set that restarts can still refer callers to other
+//! sets while those are down.
 //!
-//! A set's statements about itself are accepted. Its statements about other sets only show where to ask. This set asks
-//! an unknown set at the stated address and under the stated name, and learns its facts from its own response.
+//! A set's statements about itself are accepted. Its statements about other sets are used only to find these sets. This
+//! set connects to an unknown set at the stated address and under the stated name, and learns that set's facts from its
+//! own response.
 //!
-//! Learned facts route requests and change no record.
+//! Facts that are learned in the exchange are used to route requests, and change no record of a section.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -20,31 +22,32 @@ use tonic::Status;
 use super::Between;
 use super::link::Member;
 
-/// Interval of the exchange with each set. Until the next exchange, a migrated section is found through its former set.
-/// The interval is also the timeout of one exchange, so an unresponsive set delays the next round by at most one
-/// interval.
+/// Interval of the exchange with each set. After a migration, a node of a third set finds a section through its former
+/// set until the next exchange. The interval is also the timeout of one exchange, so a set that does not respond delays
+/// the next round by at most one interval.
 const INTERVAL: Duration = Duration::from_secs(2);
 
-/// Maximum number of unknown sets that are asked after one exchange. A new set is learned within a few rounds. A set
-/// that names many nonexistent sets delays the exchange with the other sets by at most [`INTERVAL`].
+/// Maximum number of unknown sets that are asked after one exchange. With this number, a new set is learned within a
+/// few rounds. If a set names many sets that do not exist, it delays the exchange with the other sets by at most
+/// [`INTERVAL`].
 const MAX_INTRODUCTIONS: usize = 4;
 
-/// For each set, its lineage and the version of its routes up to which its claims are merged.
+/// For each other set, its lineage and its route version up to which its claims are merged into this set's directory.
 type Merged = BTreeMap<SetId, (Lineage, RouteVersion)>;
 
-/// Statements of a set.
+/// Statements of another set in its response to an exchange.
 pub(crate) struct Stated {
-    /// Facts of the set that responded.
+    /// Facts of the responding set about itself.
     pub(crate) facts: SetFacts,
-    /// Changed claims of that set's directory.
+    /// Claims that changed in the responding set's directory.
     claims: Vec<ClaimRun>,
-    /// Version of that set's routes that includes the claims.
+    /// Route version of the responding set that includes these claims.
     version: RouteVersion,
-    /// Facts of the other sets that the responding set knows, with the addresses at which they can be asked.
+    /// Facts about other sets that the responding set knows, with the addresses at which these sets can be asked.
     pub(crate) others: Vec<SetFacts>,
 }
 
-/// Runs until it is dropped.
+/// Exchanges facts with every other set at each interval while this member leads. Runs until the future is dropped.
 pub(crate) async fn run(between: Between) {
     let mut merged = Merged::new();
     loop {
@@ -56,8 +59,8 @@ pub(crate) async fn run(between: Between) {
                 let late = |_| Err(Status::deadline_exceeded(format!("no response within {INTERVAL:?}")));
                 match outcome.unwrap_or_else(late) {
                     Ok((known, claimed)) => {
-                        // A set that is now known to have had a section may have sent that section to another set, so
-                        // the claims of the set are read again.
+                        // A set in `claimed` has had a section that it may have sent on to another set, so all claims
+                        // of that set are read again.
                         merged.retain(|set, _| !claimed.contains(set));
                         merged.insert(*set, known);
                     }
@@ -72,8 +75,8 @@ pub(crate) async fn run(between: Between) {
     }
 }
 
-/// Exchanges facts with one set, and commits the new facts. Returns the lineage and version up to which the claims of
-/// that set are merged, and the other sets that new claims name.
+/// Exchanges facts with the set `set`, and commits the new facts. Returns the lineage and the route version up to which
+/// the claims of that set are merged, and the other sets that its new claims name.
 async fn exchange(
     between: &Between,
     set: SetId,
@@ -93,13 +96,14 @@ async fn exchange(
     let stated = between.stated(&response)?;
     let claimed = learn(between, &stated).await?;
     introduce(between, &stated.others).await;
-    // Claims of the new sections were left out of earlier exchanges, so all claims are read again.
+    // Claims of the new series' sections were left out of earlier exchanges, so all claims are read again.
     let version = if is_longer { RouteVersion(0) } else { stated.version };
     Ok(((stated.facts.lineage, version), claimed))
 }
 
 impl Between {
-    /// Returns an exchange request with this set's facts.
+    /// Returns a request for an exchange with the set `to`. It contains this set's facts, and requests the claims that
+    /// changed after the route version `since`.
     pub(crate) fn exchange_request(&self, to: SetId, since: RouteVersion) -> Result<v1::ExchangeRequest, Status> {
         let stores = self.replicated.raft().member_addrs();
         let own = self.replicated.read(|state| {
@@ -117,8 +121,8 @@ impl Between {
         })
     }
 
-    /// Decodes a response. The first facts in it describe the responding set. Claims of sections that this set's layout
-    /// lacks are left out.
+    /// Decodes a response to an exchange. The first facts in the response describe the responding set. Claims of
+    /// sections that are not in this set's layout are left out.
     fn stated(&self, response: &v1::ExchangeResponse) -> Result<Stated, Status> {
         let layout = self.replicated.read(|state| state.set.as_ref().map(|set| set.layout.clone()));
         let layout = layout.ok_or_else(|| Status::unavailable("this set is not defined yet"))?;
@@ -129,11 +133,12 @@ impl Between {
     }
 }
 
-/// Adopts the series and the layout writer that another set states, if this set may adopt them. Returns whether any of
-/// them was new.
+/// Adopts the series and the layout writer that the set `from` states, if this set may adopt them from that set.
+/// Returns whether any of them was new.
 ///
 /// # Errors
-/// A series is malformed, the proposal failed, or the stated series do not continue the series that this set knows.
+/// A series is malformed, the proposal failed, or the stated series do not begin with the series that this set already
+/// knows.
 pub(crate) async fn adopt_series(
     between: &Between,
     (from, lineage): (SetId, Lineage),
@@ -155,10 +160,10 @@ pub(crate) async fn adopt_series(
 }
 
 impl Stated {
-    /// Decodes a response of a set whose layout has `sections` sections.
+    /// Decodes a response to an exchange. `sections` is the number of sections in the layout of the responding set.
     ///
     /// # Errors
-    /// The response lacks the facts of its sender, or has malformed facts.
+    /// The response lacks the facts of the responding set, or contains malformed facts.
     pub(crate) fn decode(response: &v1::ExchangeResponse, sections: u32) -> Result<Stated, Status> {
         let mut others = response.sets.iter().map(inter_set::facts).collect::<Result<Vec<SetFacts>, Status>>()?;
         if others.is_empty() {
@@ -171,11 +176,11 @@ impl Stated {
     }
 }
 
-/// Commits the new statements of a set about itself. Returns the other sets that new claims name.
+/// Commits those statements of another set about itself that are new. Returns the other sets that its new claims name.
 ///
 /// # Errors
-/// A proposal failed, or its command is refused. No statement in this command is learned, but earlier commands with
-/// other claims of the set may have been applied.
+/// A proposal failed, or its command was refused. The claims are committed by several commands, and the commands before
+/// the failed one may have been applied.
 pub(crate) async fn learn(between: &Between, stated: &Stated) -> Result<Vec<SetId>, Status> {
     let from = stated.facts.id;
     let (claims, facts) = between.replicated.read(|state| {
@@ -205,10 +210,10 @@ pub(crate) async fn learn(between: &Between, stated: &Stated) -> Result<Vec<SetI
     Ok(claimed)
 }
 
-/// Commits the facts that a set sent about itself.
+/// Commits the facts that another set stated about itself, if they are new.
 ///
 /// # Errors
-/// The proposal failed, or the facts are refused.
+/// The proposal failed, or the state refused the facts.
 pub(crate) async fn learn_facts(between: &Between, facts: SetFacts) -> Result<(), Status> {
     if !between.replicated.read(|state| state_lacks(state, &facts)) {
         return Ok(());
@@ -217,8 +222,8 @@ pub(crate) async fn learn_facts(between: &Between, facts: SetFacts) -> Result<()
     outcome.map(drop).map_err(|refusal| super::refused(&refusal))
 }
 
-/// Asks sets that are not known yet, at the addresses that another set states. Learns the statements of each asked set
-/// about itself.
+/// Asks sets that this set does not know yet, at the addresses that another set stated in `others`. Learns the
+/// statements of each asked set about itself.
 pub(crate) async fn introduce(between: &Between, others: &[SetFacts]) {
     let unknown = |state: &State, facts: &SetFacts| {
         let own = state.set.as_ref().is_some_and(|set| set.id == facts.id);
@@ -255,7 +260,7 @@ pub(crate) async fn introduce(between: &Between, others: &[SetFacts]) {
     }
 }
 
-/// Inherits the records of closing sets, page by page.
+/// Requests the final records of each closing set, and commits them page by page as inherited records.
 async fn inherit(between: &Between) {
     let awaited = |state: &State| match state.rules {
         Rules::Seven => Vec::new(),
@@ -292,13 +297,14 @@ async fn inherit_of(between: &Between, set: SetId, mut first: SectionId) -> Resu
     }
 }
 
-/// Returns whether the claim of a run is newer than the known claim of any section in the run.
+/// Returns whether the claim for the sections of a run is newer than the known claim for at least one of these
+/// sections.
 fn is_news(state: &State, run: &ClaimRun) -> bool {
     run.sections.iter().any(|section| state.directory.get(section).is_none_or(|known| known < run.claim))
 }
 
-/// Returns whether `facts` are newer than the known facts of the same set, and differ from them in more than the
-/// revision. The revision grows with each command.
+/// Returns whether `facts` are newer than the known facts of the same set and differ from them in more than the
+/// revision, which grows with each command.
 fn state_lacks(state: &State, facts: &SetFacts) -> bool {
     if state.set.as_ref().is_some_and(|set| set.id == facts.id) {
         return false;

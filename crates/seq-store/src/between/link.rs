@@ -1,9 +1,9 @@
-//! Links to the leaders of other sets' stores. The members of a store are tried one after the other, at the addresses
-//! that its set states.
+//! Connections to the leaders of other sets' stores. The members of a store are tried one after the other, at the
+//! addresses that their set has stated.
 //!
-//! A request is sent only to a store member whose certificate has the name of the set that is in this set's log. If the
-//! log has no name of the set yet, for example because an operator typed the address, any store member of the cluster
-//! is accepted.
+//! A request is sent only to a store whose certificate has the name of its set, as this set's log states the name. If
+//! the log contains no name of that set yet, for example because an operator typed the address, any store of the
+//! cluster is accepted.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -28,23 +28,23 @@ use crate::replicated_set::{SetState, read_state};
 /// core is busy.
 const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Links to all other sets, by id. A link is created at its first use, and created again when its set states other
-/// members or another name.
+/// Connections to all other sets, by the set's id. The connection to a set is created when it is first used, and
+/// created again when the set states other addresses or another name.
 pub(crate) struct SetLinks {
     raft: RaftHandle<SetState>,
     links: Mutex<BTreeMap<SetId, Arc<SetLink>>>,
     origin: Instant,
 }
 
-/// The link to one set.
+/// Connection to the store of one other set.
 struct SetLink {
-    /// Addresses of its members, as the set states them.
+    /// Addresses of the store's members, as their set states them.
     stores: Vec<String>,
-    /// The expected server at each address.
+    /// Identity that the server at each address must have.
     expected: ExpectedServer,
     members: Mutex<StoreMembers<String>>,
     channels: Mutex<BTreeMap<String, Channel>>,
-    /// Time of the last response of a member.
+    /// Time at which a member of the store last responded.
     responded: Mutex<Option<Instant>>,
 }
 
@@ -57,7 +57,7 @@ impl SetLink {
     }
 }
 
-/// A client of one member.
+/// Client for one member of another set's store.
 pub(crate) type Member = InterSetServiceClient<Channel>;
 
 impl SetLinks {
@@ -65,11 +65,12 @@ impl SetLinks {
         SetLinks { raft, links: Mutex::default(), origin: Instant::now() }
     }
 
-    /// Sends a request to the leader of a set's store. Tries each member once, and also the leader that a member names.
+    /// Sends a request to the leader of another set's store, and returns the response. Tries each member once, and also
+    /// the leader that a member names.
     ///
     /// # Errors
-    /// The leader's refusal; `UNAVAILABLE` without a reason if no leader responded; `UNKNOWN_SET` if no member is
-    /// known.
+    /// The leader's error; `UNAVAILABLE` without a reason if no leader responded; `UNKNOWN_SET` if no member of that
+    /// store is known.
     pub(crate) async fn call<Q: Clone, A>(
         &self,
         set: SetId,
@@ -82,8 +83,8 @@ impl SetLinks {
         self.call_link(&link, request, method).await
     }
 
-    /// Sends a request as [`SetLinks::call`] does, to a store whose set is not known yet. `stores` are the addresses of
-    /// the store's members, and `expected` describes these members.
+    /// Sends a request like [`SetLinks::call`], but to a store whose set is not known yet. `stores` are the addresses
+    /// of the store's members, and `expected` is the identity that they must have.
     ///
     /// # Errors
     /// The errors of [`SetLinks::call`].
@@ -104,7 +105,8 @@ impl SetLinks {
         method: impl AsyncFn(Member, Request<Q>) -> Result<Response<A>, Status>,
     ) -> Result<A, Status> {
         let mut call = link.members.lock().begin();
-        // The last refusal of the leader. Members that are tried after the leader refuse only because they do not lead.
+        // The last error that came from the leader. Members that are tried after the leader refuse only because they do
+        // not lead, so their errors are less useful.
         let mut of_leader = None;
         loop {
             let addr = call.member().clone();
@@ -162,7 +164,7 @@ impl SetLinks {
         Ok(member(channel))
     }
 
-    /// Returns the link to a set, or `None` while the set states no members.
+    /// Returns the connection to a set, or `None` while the set has stated no addresses.
     fn link(&self, set: SetId) -> Option<Arc<SetLink>> {
         let (stores, name) = read_state(self.raft.state(), |state| {
             let facts = state.sets.get(&set)?.facts.as_ref()?;
@@ -181,7 +183,7 @@ impl SetLinks {
         Some(link)
     }
 
-    /// Returns how long ago a member of a set's store last responded to this member; `None` if no member ever
+    /// Returns the time since a member of the set's store last responded to this member, or `None` if no member ever
     /// responded.
     pub(crate) fn responded(&self, set: SetId) -> Option<Duration> {
         let link = self.links.lock().get(&set)?.clone();
@@ -190,20 +192,20 @@ impl SetLinks {
     }
 }
 
-/// Returns a client over a channel, with the bounds of messages between sets.
+/// Returns a client on a channel, with the size limits of messages between sets.
 pub(crate) fn member(channel: Channel) -> Member {
     InterSetServiceClient::new(channel)
         .max_decoding_message_size(limits::MAX_RESPONSE_BYTES)
         .max_encoding_message_size(limits::MAX_REQUEST_BYTES)
 }
 
-/// Returns the error of a call for which no member was the leader.
+/// Returns the error of a call in which no member responded as the leader.
 fn no_leader(addr: &str, last: &Status) -> Status {
     let why = last.message();
     Status::unavailable(format!("no member of its store responds as the leader; the last one, {addr}: {why}"))
 }
 
-/// Returns whether another member, or the same member later, may respond.
+/// Returns whether the request may succeed at another member, or at the same member later.
 fn is_transient(status: &Status) -> bool {
     matches!(status.code(), Code::Unavailable | Code::DeadlineExceeded | Code::Aborted)
 }

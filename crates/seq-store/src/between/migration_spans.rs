@@ -1,10 +1,10 @@
-//! Spans of the requests of migrations.
+//! Trace spans of the requests that migrations need.
 
 use futures::future::BoxFuture;
 use seq_core::migration::{Effect, Proposal};
 use seq_kit::telemetry::traces::{self, Span, TraceId};
 
-/// Begins the span of a request.
+/// Begins the trace span of the request that an effect of the coordinator requires.
 pub(super) fn of(effect: &Effect) -> Span {
     if !traces::are_on() {
         return Span::none();
@@ -37,8 +37,9 @@ pub(super) fn of(effect: &Effect) -> Span {
     span
 }
 
-/// Wraps `request` in `span`, which ends with the request. The returned future yields the outcome of the request and
-/// the id of its trace. `failure` returns the reason of a failed outcome.
+/// Wraps `request` in `span`, which ends with the request. The returned future returns the outcome of the request and
+/// the id of its trace. `failure` returns the reason of a failure from an outcome, or `None` if the outcome is a
+/// success.
 pub(super) fn follow<T: Send + 'static>(
     mut span: Span,
     request: BoxFuture<'static, T>,

@@ -1,8 +1,9 @@
-//! The shell of the coordinator of migrations. On the leader, it sends the requests and commits the proposals of
-//! `seq_core::migration`, and publishes the planned departures to the control service.
+//! Shell of the coordinator of migrations, which does the input and output for the state machine in
+//! `seq_core::migration`. On the leader, it sends the coordinator's requests to other sets, commits its proposals, and
+//! publishes the planned departures to the control service.
 //!
-//! Like the arbiter's shell, it evaluates the whole state instead of single events. Its requests are concurrent, so an
-//! unresponsive set delays no other set.
+//! Like the arbiter's shell, it evaluates the whole state instead of single events. Its requests are in flight at the
+//! same time, so a set that does not respond delays no migration to another set.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,43 +27,46 @@ use super::link::Member;
 use super::migration_spans as spans;
 use super::progress::{Observations, Progress};
 
-/// Minimum time between two evaluations, because entries are applied far more often than sections move.
+/// Minimum time between two evaluations of the state. It limits their number, because log entries are applied far more
+/// often than sections move.
 const MIN_INTERVAL: Duration = Duration::from_millis(1);
 
-/// Interval of publishing progress while the number of sections in flight does not change.
+/// Interval at which progress is published while no migration's number of sections in flight changes.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(250);
 
-/// Departures that owners should make now, in order of section.
+/// Departures that the owners of sections should make now, in the order of the sections.
 pub(crate) type Departures = Arc<Vec<PlannedHandover>>;
 
-/// Driver of the coordinator while this member leads.
+/// Task that runs the coordinator while this member leads.
 pub(crate) struct Migrations {
     between: Between,
     departures: watch::Sender<Departures>,
     progress: watch::Sender<Arc<Progress>>,
     observed: BTreeMap<MigrationId, Observations>,
-    /// Time of the last publication of progress, and each migration's number of sections in flight at that time.
+    /// Time at which progress was last published, and the number of each migration's sections that were in flight then.
     published: Option<(Instant, BTreeMap<MigrationId, usize>)>,
 }
 
-/// A request in progress. It yields its outcome, and the id of its trace for log lines.
+/// Request in progress. It returns its outcome, and the id of its trace for log lines.
 type Underway = BoxFuture<'static, (Outcome, Option<TraceId>)>;
 
-/// Outcome of a request: its response, or its failure.
+/// Outcome of a request of the coordinator: its response, or the error.
 enum Outcome {
     Armed(MigrationId, Result<Vec<Armed>, Status>),
     Arrived(SetId, Arrive, Result<(Lineage, Vec<Arrival>), Status>),
-    /// Outcome of the end of a migration at a set.
+    /// Outcome of a request that asks a set to note the end of a migration. If the request succeeds, the outcome
+    /// contains the set's lineage.
     Ended(SetId, MigrationId, Result<Lineage, Status>),
-    /// Whether a restored set knows a migration that it began, with the lineage that the set states.
+    /// Outcome of asking a restored set whether it still knows a migration that began in it. If the request succeeds,
+    /// the outcome contains the set's lineage and whether it knows the migration.
     Asked(SetId, MigrationId, Result<(Lineage, bool), Status>),
-    /// Outcome of a return whose end is not settled yet.
+    /// Outcome of a request to start a return that is not settled yet.
     Returning(MigrationId, Result<(), Status>),
     Proposed(Result<(), ProposeError>),
 }
 
 impl Outcome {
-    /// Returns why the request failed.
+    /// Returns the reason why the request failed, or `None` if it succeeded.
     fn failure(&self) -> Option<String> {
         let status = match self {
             Outcome::Armed(_, Err(status))
@@ -83,7 +87,7 @@ impl Outcome {
 }
 
 impl Migrations {
-    /// Creates a driver, a receiver of its planned departures, and a receiver of its observed progress.
+    /// Creates the task, a receiver of its planned departures, and a receiver of the progress that it observes.
     pub(crate) fn new(between: Between) -> (Migrations, watch::Receiver<Departures>, watch::Receiver<Arc<Progress>>) {
         let (departures, planned) = watch::channel(Departures::default());
         let (progress, observed) = watch::channel(Arc::default());
@@ -91,11 +95,13 @@ impl Migrations {
         (driver, planned, observed)
     }
 
-    /// Runs until the future is dropped, or until the Raft library has stopped.
+    /// Evaluates the state after each change and carries out the coordinator's decisions while this member leads. Runs
+    /// until the future is dropped, or until the Raft library has stopped.
     pub(crate) async fn run(mut self) {
         let mut changes = self.between.replicated.raft().changes();
         let mut plan = self.between.plan.clone();
-        // Created when leadership begins and dropped when it ends, so no timer outlives a term.
+        // The coordinator is created when this member begins to lead and dropped when it no longer leads, so no timer
+        // outlives a term.
         let mut machine: Option<Coordinator> = None;
         let mut under_way: FuturesUnordered<Underway> = FuturesUnordered::new();
         let origin = Instant::now();
@@ -128,7 +134,7 @@ impl Migrations {
                     let Some(machine) = machine.as_mut() else { continue };
                     let now = origin.elapsed();
                     under_way.extend(self.on_outcome(machine, outcome, now));
-                    // Outcomes that arrived together are handled together.
+                    // Outcomes that are available at the same time are processed together.
                     while let Some(Some(outcome)) = futures::FutureExt::now_or_never(under_way.next()) {
                         under_way.extend(self.on_outcome(machine, outcome, now));
                     }
@@ -151,7 +157,7 @@ impl Migrations {
         effects
     }
 
-    /// Handles the outcome of a request; returns the next request, if any.
+    /// Passes the outcome of a request to the coordinator. Returns the next request, if the coordinator requires one.
     fn on_outcome(
         &mut self,
         machine: &mut Coordinator,
@@ -198,7 +204,7 @@ impl Migrations {
             }
             Outcome::Returning(_, Ok(())) | Outcome::Proposed(Ok(())) => return None,
             Outcome::Proposed(Err(error)) => {
-                // It is proposed again, because the state still calls for it.
+                // The coordinator proposes it again, because the state still requires it.
                 tracing::debug!(%error, "a step of a migration is not committed yet");
                 return None;
             }
@@ -212,7 +218,8 @@ impl Migrations {
         self.observed.entry(migration).or_default().stuck = Some(status.message().to_owned());
     }
 
-    /// Begins the request that an effect requires. Returns `None` if the request cannot be sent.
+    /// Begins the request or the proposal that an effect of the coordinator requires. Returns `None` if the request
+    /// cannot be sent, because this set is not defined.
     fn carry_out(&self, effect: Effect) -> Option<Underway> {
         let span = spans::of(&effect);
         Some(spans::follow(span, self.request(effect)?, Outcome::failure))
@@ -339,7 +346,7 @@ async fn start_return(between: &Between, head: v1::Between, to: SetId, start: St
     }
 }
 
-/// Proposes the coordinator's decision. The state then shows the result.
+/// Proposes a decision of the coordinator. The output is not needed, because the state then shows the result.
 async fn propose(between: &Between, proposal: Proposal) -> Result<(), ProposeError> {
     let set = &between.replicated;
     match proposal {

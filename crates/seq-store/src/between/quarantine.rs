@@ -1,8 +1,8 @@
-//! The end of the quarantine of a restored set, which the leader drives. [`seq_core::quarantine`] decides on the steps,
-//! and this module, its shell, carries them out.
+//! Task of the leader that ends the quarantine of a restored set. [`seq_core::quarantine`] decides which step is next,
+//! and this module carries out the steps.
 //!
-//! **Invariant:** only an entry that the state accepts ends a quarantine. The state refuses to end it before all sets
-//! that it knows have responded.
+//! **Invariant:** only a committed command that the state accepts ends a quarantine. The state accepts it only after
+//! all sets that it knows have responded.
 
 use std::time::Duration;
 
@@ -23,24 +23,26 @@ use super::link::Member;
 use crate::audit;
 use crate::definition::draw_nonce;
 
-/// Least time between two attempts to end a quarantine.
+/// Minimum time between two attempts to end a quarantine.
 const RETRY: Duration = Duration::from_millis(200);
 
-/// Reason why the quarantine lasts, for operators; empty while this member does not lead.
+/// Receiver of the reason why the quarantine has not ended yet. The text is empty while this member does not lead.
 pub(crate) type Awaited = watch::Receiver<String>;
 
-/// Returns the reason why a restored set serves nothing, for refusals, probes and operators.
+/// Returns the text that states why a restored set does not serve yet. It is used in errors, in probes and in the
+/// status.
 pub(crate) fn text(set: &str, awaited: &str) -> String {
     let awaited = if awaited.is_empty() { "its leader ends the quarantine" } else { awaited };
     format!("QUARANTINED: set {set:?} was restored from a backup and serves nothing yet: {awaited}")
 }
 
-/// Returns a channel for the reason why a quarantine lasts.
+/// Returns a channel for the reason why a quarantine has not ended yet.
 pub(crate) fn awaited() -> (watch::Sender<String>, Awaited) {
     watch::channel(String::new())
 }
 
-/// Runs until the future is dropped, or until the Raft library has stopped.
+/// Tries to end the set's quarantine while this member leads. Runs until the future is dropped, or until the Raft
+/// library has stopped.
 pub(crate) async fn run(between: Between, awaited: watch::Sender<String>) {
     let set = &between.replicated;
     let mut changes = set.raft().changes();
@@ -61,12 +63,14 @@ pub(crate) async fn run(between: Between, awaited: watch::Sender<String>) {
                 }
             }
         }
-        // Entries are applied far more often than a quarantine begins or changes.
+        // This pause limits the number of evaluations, because entries are applied far more often than a quarantine
+        // begins or changes.
         tokio::time::sleep(RETRY).await;
     }
 }
 
-/// Does the next step. The error is the reason why the quarantine continues.
+/// Carries out the next steps toward the end of the quarantine. The error is the reason why the quarantine has not
+/// ended.
 async fn step(between: &Between, quarantine: &mut Quarantine, clock: Instant) -> Result<(), String> {
     outlast_rivals(between, quarantine).await?;
     let next = || between.replicated.read(|state| quarantine.step(state, clock.elapsed()));
@@ -95,7 +99,8 @@ async fn step(between: &Between, quarantine: &mut Quarantine, clock: Instant) ->
     }
 }
 
-/// Requests each of the sets to fence the older lineages, and learns the records of these sets.
+/// Asks each of the sets to fence this set's older lineages, and commits the records that these sets send. For each
+/// set, begins with the given section.
 async fn learn_all(between: &Between, sets: &[(SetId, SectionId)]) -> Result<(), String> {
     let rounds = join_all(sets.iter().map(|(set, first)| learn(between, *set, *first))).await;
     let failed = |(set, outcome): (&(SetId, SectionId), Result<(), String>)| {
@@ -105,8 +110,8 @@ async fn learn_all(between: &Between, sets: &[(SetId, SectionId)]) -> Result<(),
     if failures.is_empty() { Ok(()) } else { Err(failures.join("; ")) }
 }
 
-/// Returns an error while a listed member responds as a member of another group. Begins a newer lineage if
-/// [`Quarantine::contest`] requires it.
+/// Returns an error if another member of this store belongs to another group, because it was restored differently.
+/// Begins a newer lineage if [`Quarantine::contest`] requires it.
 async fn outlast_rivals(between: &Between, quarantine: &mut Quarantine) -> Result<(), String> {
     let lineage = quarantine.lineage();
     let (names, rivals): (Vec<String>, Vec<Rival>) = rivals(between, lineage).await.into_iter().unzip();
@@ -118,14 +123,15 @@ async fn outlast_rivals(between: &Between, quarantine: &mut Quarantine) -> Resul
             names[0], rivals[0].lineage
         )),
         Contest::Begin(least) => {
-            // A member of this group may be ahead of its leader.
+            // The other members of this group may have applied entries that this leader has not applied yet.
             between.replicated.raft().catch_up().await.map_err(|error| error.to_string())?;
             begin_lineage(between, lineage, least, "stores that were restored otherwise may have served").await
         }
     }
 }
 
-/// Returns the names of the listed members that respond as members of another group, each with its state.
+/// Returns the names and states of those members of the store that have another lineage than `lineage`, and therefore
+/// belong to another group.
 async fn rivals(between: &Between, lineage: Lineage) -> Vec<(String, Rival)> {
     let raft = between.replicated.raft();
     let status = raft.status();
@@ -141,8 +147,8 @@ async fn rivals(between: &Between, lineage: Lineage) -> Vec<(String, Rival)> {
     join_all(others.map(|member| ask(&member.name, &member.addr))).await.into_iter().flatten().collect()
 }
 
-/// Requests a set to fence the older lineages, and learns the records of that set page by page, beginning with the
-/// section `first`.
+/// Asks the set `set` to fence this set's older lineages, and commits the records that the set sends, page by page,
+/// beginning with the section `first`.
 async fn learn(between: &Between, set: SetId, mut first: SectionId) -> Result<(), String> {
     loop {
         let head = between.head(set).ok_or("this set is not defined")?;
@@ -154,14 +160,14 @@ async fn learn(between: &Between, set: SetId, mut first: SectionId) -> Result<()
             let (own, least) = (Lineage(response.fenced), response.least_restores);
             return begin_lineage(between, own, least, "another set counts more restores").await;
         }
-        // The sections of a page may be of series that this set created after its backup.
+        // The sections in a page may belong to series that this set created after its backup was made.
         let stated = (set, Lineage(response.lineage));
         let adopted = exchange::adopt_series(between, stated, &response.series, response.writer.as_ref()).await;
         adopted.map_err(|status| status.message().to_owned())?;
         let page = inter_set::fence_response(set, &response).map_err(|status| status.message().to_owned())?;
         let next = page.next;
         let learned = between.replicated.propose(page).await.map_err(|error| error.to_string())?;
-        // A page is not awaited if another leader has learned it, or if a newer lineage has begun.
+        // The state does not accept a page if another leader has already committed it, or if a newer lineage has begun.
         match (learned.map_err(|refusal| refusal.to_string())?, next) {
             (true, Some(next)) => first = next,
             (true, None) => return Ok(()),
@@ -170,7 +176,8 @@ async fn learn(between: &Between, set: SetId, mut first: SectionId) -> Result<()
     }
 }
 
-/// Begins a lineage that follows the set's own lineage and counts at least `least` restores.
+/// Begins a new lineage after the set's own lineage `own`. The new lineage counts at least `least` restores. `why` is
+/// the reason, for the log.
 async fn begin_lineage(between: &Between, own: Lineage, least: u32, why: &str) -> Result<(), String> {
     let least = between.replicated.read(|state| next_count(state, own, least));
     let least = least.ok_or("the quarantine is over, or another lineage has begun")?;
@@ -185,7 +192,7 @@ async fn begin_lineage(between: &Between, own: Lineage, least: u32, why: &str) -
     Err(format!("lineage {lineage} begins: {why}"))
 }
 
-/// Returns the name of a set for operators.
+/// Returns the text with which a set is named to operators.
 fn name(between: &Between, set: SetId) -> String {
     let name = |state: &State| Some(state.sets.get(&set)?.facts.as_ref()?.name.clone());
     match between.replicated.read(name) {

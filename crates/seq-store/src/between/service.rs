@@ -1,9 +1,9 @@
-//! The service for the stores of other sets. Each request becomes one entry of this set's log, or reads the applied
-//! state on a leader that has a quorum.
+//! Service for the stores of other sets. A request either becomes a command in this set's log, or gets a response from
+//! the applied state of a leader with a majority.
 //!
-//! **Invariant:** before anything is proposed, a request is refused if it comes from another cluster, is addressed to
-//! another set, has another layout, or is sent under the certificate of another set than the set that it names as its
-//! sender. The refusal names the difference.
+//! **Invariant:** before anything is proposed, a request is refused in each of these cases: it comes from another
+//! cluster, it is addressed to another set, it is based on another layout, or its sender's certificate does not belong
+//! to the set that the request names as its sender. The error names the difference.
 
 use seq_auth::Identity;
 use seq_core::arbiter::Plan;
@@ -25,7 +25,7 @@ use tonic::{Request, Response, Status};
 use super::{Between, confirm, exchange, refused};
 use crate::sender;
 
-/// The service, opened once the member is loaded.
+/// The service, whose gate opens once the member is loaded.
 #[derive(Clone)]
 pub(crate) struct InterSetServer(pub(crate) Gate<Between>);
 
@@ -53,7 +53,7 @@ impl InterSetService for InterSetServer {
         let (of, to) = (MigrationId(request.of_migration_id), SetId(between.from_set_id));
         let settled = this.confirm_end(to, of, MigrationEnd::RolledBack).await?;
         if request.settled && !settled {
-            // The sender takes the response to a settled request for the end.
+            // A response to a request with `settled` would make the sender consider the return settled.
             return Err(Reason::SetUnavailable.status(format!("set {to} does not confirm that all has arrived")));
         }
         let start = StartReturn {
@@ -78,8 +78,8 @@ impl InterSetService for InterSetServer {
         let this = self.0.get()?;
         let (between, request) = this.check(request)?;
         if this.replicated.read(State::is_quarantined) {
-            // A section that arrived by this migration gets its record when the quarantine ends. The sender repeats the
-            // request until then.
+            // A section that arrived by this migration gets its record only when the quarantine ends. The sender
+            // repeats the request until then.
             return Err(Reason::Quarantined.status("this set was restored and completes no arrival yet"));
         }
         let (id, by) = (MigrationId(request.migration_id), SetId(between.from_set_id));
@@ -96,7 +96,8 @@ impl InterSetService for InterSetServer {
         let page = |state: &State| state.fence_response(set, lineage, SectionId(request.first_section));
         let known = this.replicated.read(page);
         let page = match known {
-            // This is the first request; a request for another page needs no entry.
+            // This is the first request of that set, so the fence is proposed. Requests for further pages need no
+            // command.
             Err(CommandRefusal::BetweenSets(SetRefusal::FenceNotApplied { .. })) => {
                 this.confirm_lineage(set, lineage).await?;
                 match this.replicated.propose(Fence { set, lineage }).await? {
@@ -124,7 +125,7 @@ impl InterSetService for InterSetServer {
         let response = this.replicated.read(|state| exchanged(state, stores, &request))?;
         if let Some(facts) = &request.facts {
             let facts = inter_set::facts(facts)?;
-            // A set that is not known yet becomes known under the name of its certificate.
+            // A set that is not known yet becomes known with the name in its certificate.
             let known = this.known_name(facts.id);
             let named = of_set.is_none_or(|set| set == facts.name && known.is_none_or(|known| set == known));
             if !named || facts.id.0 != between.from_set_id {
@@ -146,8 +147,8 @@ impl InterSetService for InterSetServer {
         let id = MigrationId(request.migration_id);
         let knows = |state: &State| id == MigrationId(0) || state.migrations.contains_key(&id);
         if !this.replicated.read(knows) {
-            // The other set may complete the migration after this response, so no entry that starts it may be still
-            // unapplied.
+            // The other set may complete the migration after this response. So a command that starts the migration must
+            // not be committed but not yet applied here.
             this.replicated.raft().catch_up().await?;
         }
         this.replicated.read(|state| confirm::confirmed(state, &request)).map(Response::new)
@@ -163,12 +164,12 @@ impl InterSetService for InterSetServer {
     }
 }
 
-/// A request that names its sets.
+/// Request between sets, with a header that names both sets.
 trait BetweenSets {
     fn between(&self) -> Option<&v1::Between>;
 }
 
-/// Implements [`BetweenSets`] for messages.
+/// Implements [`BetweenSets`] for messages with the field `between`.
 macro_rules! between_sets {
     ($($message:ty),*) => {$(
         impl BetweenSets for $message {
@@ -191,12 +192,13 @@ between_sets!(
 );
 
 impl Between {
-    /// Confirms the sections that departed to this set, and proposes their arrival.
+    /// Confirms that the sections in the request have departed to this set, proposes their arrival, and returns the
+    /// outcome for each section.
     async fn arrive(&self, request: Request<ArriveRequest>) -> Result<Response<ArriveResponse>, Status> {
         let (between, request) = self.check(request)?;
         let arrive = inter_set::arrive(&request, &between)?;
         if self.replicated.read(State::is_quarantined) {
-            // The records of the other sets are learned first.
+            // The records of the other sets must be learned first.
             let outcomes = vec![ArrivalOutcome::Waits.into(); arrive.sections.len()];
             return Ok(Response::new(ArriveResponse { lineage: self.lineage().0, outcomes }));
         }
@@ -207,8 +209,8 @@ impl Between {
         Ok(Response::new(ArriveResponse { lineage: self.lineage().0, outcomes }))
     }
 
-    /// Checks that this member leads the set to which a request is addressed, and that the sender belongs to the set
-    /// that the request names as its sender.
+    /// Checks that this member leads the store of the set to which the request is addressed, and that the sender's
+    /// certificate belongs to the set that the request names as its sender. Returns the header and the request.
     ///
     /// # Errors
     /// `OTHER_CLUSTER`, `OTHER_SET`, `NOT_LEADER`; `OTHER_HOLDER` if the certificate is of another set; `UNKNOWN_SET`
@@ -226,7 +228,8 @@ impl Between {
         }
     }
 
-    /// Checks that a request is addressed to this member's cluster and set, and that this member leads.
+    /// Checks that the request is addressed to this member's cluster and set, and that this member leads. Returns the
+    /// header and the request.
     fn check_receiver<M: BetweenSets>(&self, request: Request<M>) -> Result<(v1::Between, M), Status> {
         let request = request.into_inner();
         let between = request.between().cloned();
@@ -249,7 +252,7 @@ impl Between {
         Ok((between, request))
     }
 
-    /// Returns the name of another set, or `None` while its facts are not known.
+    /// Returns the name of another set, or `None` if this set does not know that set's facts yet.
     fn known_name(&self, set: SetId) -> Option<String> {
         self.replicated.read(|state| Some(state.sets.get(&set)?.facts.as_ref()?.name.clone()))
     }
@@ -259,12 +262,14 @@ impl Between {
     }
 }
 
-/// Returns the response to a refused fence, with the minimum number of restores that the sender's lineage must count.
+/// Returns the response to a set whose fence was refused. It contains the minimum number of restores that the lineage
+/// of that set must count.
 fn too_few_restores((lineage, fenced): (u64, u64), least_restores: u32) -> FenceResponse {
     FenceResponse { lineage, fenced, least_restores, ..FenceResponse::default() }
 }
 
-/// Returns the nodes that can own sections, and the node that would own each section of the request.
+/// Returns the response to a request to arm sections: the nodes of this set that can own sections, and for each
+/// requested section the node that would own it.
 fn arm(state: &State, plan: &Arc<Plan>, request: &ArmRequest) -> Result<ArmResponse, Status> {
     let sections: Vec<SectionId> = request.sections.iter().copied().map(SectionId).collect();
     let placed = plan.reserve(state, LayoutId(request.layout_id), &sections);
@@ -284,14 +289,14 @@ fn arm(state: &State, plan: &Arc<Plan>, request: &ArmRequest) -> Result<ArmRespo
     })
 }
 
-/// Returns the newest layout writer that this set knows. Returns `None` in an older format, in which sets do not adopt
-/// a layout writer.
+/// Returns the newest layout writer that this set knows. Returns `None` in formats before 11, in which sets do not
+/// adopt a layout writer.
 fn writer(state: &State) -> Option<v1::LayoutWriter> {
     state.layout_writer().filter(|_| state.rules >= Rules::Eleven).as_ref().map(v1::LayoutWriter::from)
 }
 
-/// Returns the facts of this set and of the sets that it knows, with the claims that changed since the version in the
-/// request.
+/// Returns the response to an exchange: the facts of this set and of the sets that it knows, and the claims that
+/// changed after the route version in the request.
 fn exchanged(state: &State, stores: Vec<String>, request: &ExchangeRequest) -> Result<ExchangeResponse, Status> {
     let set = state.set.as_ref().ok_or_else(|| Reason::NoSet.status("the set is not defined yet"))?;
     if request.layout_id != 0 && request.layout_id != set.layout.declared().id().0 {
@@ -317,8 +322,8 @@ fn exchanged(state: &State, stores: Vec<String>, request: &ExchangeRequest) -> R
         sets: own.iter().chain(known).map(v1::SetFacts::from).collect(),
         claims,
         lane_claims,
-        // The set that creates series states them, because a set states facts only about itself. A set that handed the
-        // creation over also states them, so that the next set can append to them.
+        // Only the layout writer states the series, because a set states facts only about itself. A set that was the
+        // layout writer before also states them, so that the next layout writer can append to them.
         series: state.series.iter().filter(|_| state.states_layout()).map(v1::StoredSeries::from).collect(),
         writer: writer(state),
         route_version: state.route_version.0,

@@ -1,5 +1,5 @@
-//! Control requests at any member. On the leader, the local service handles them. A follower forwards them to the
-//! leader.
+//! Control service of every member. The leader processes a request with its local service, and a follower forwards the
+//! request to the leader.
 
 use seq_core::limits;
 use seq_kit::telemetry::traces;
@@ -15,14 +15,14 @@ use tonic::{Request, Response, Status};
 use super::service::ControlServer;
 use crate::leader_link::LeaderHop;
 
-/// The control service of every member.
+/// Control service of one member, which processes or forwards requests.
 #[derive(Clone)]
 pub(crate) struct ControlForward {
     pub(crate) local: ControlServer,
     pub(crate) leader: LeaderHop,
 }
 
-/// Returns a client on the connection to the leader.
+/// Returns a client of the control service on the connection to the leader.
 fn client(channel: Channel) -> ControlServiceClient<Channel> {
     ControlServiceClient::new(channel)
         .max_decoding_message_size(limits::MAX_RESPONSE_BYTES)
@@ -34,7 +34,7 @@ impl ControlService for ControlForward {
     async fn register(&self, request: Request<RegisterRequest>) -> Result<Response<RegisterResponse>, Status> {
         let Some(hop) = self.leader.hop(request.metadata())? else {
             let mut response = self.local.register(request).await?;
-            // This member has just responded as the leader.
+            // This member has just processed the request as the leader, so its list of members is current.
             response.get_mut().stores = self.leader.stores();
             return Ok(response);
         };

@@ -1,13 +1,14 @@
-//! Check for a loss of committed entries. Before the first AllocSvr registers with a member that has just started, the
-//! member asks the AllocSvrs in its log whether they have seen a newer state.
+//! Check for a loss of committed entries. After a member has started, and before the first AllocSvr registers with it,
+//! it asks the AllocSvrs in its log whether they have seen a newer state of the store.
 //!
-//! If all members of a store are put back to old data directories, all of them have just started, and no entry shows
-//! the loss. A running AllocSvr detects the loss by the next response that it receives and reports it
-//! ([`seq_core::state::ReportLoss`]). But another AllocSvr that starts at the same moment could register before this
-//! report. So a leader whose process has started asks first, once, for at most a second.
+//! If the data directories of all members of a store are replaced by old copies, all members have just started, and no
+//! log entry shows the loss. A running AllocSvr detects the loss when it receives its next response from the store, and
+//! reports it ([`seq_core::state::ReportLoss`]). But another AllocSvr that starts at the same moment could register
+//! before this report. So a leader whose process has just started asks all AllocSvrs first. It does so only once and
+//! waits for at most a second.
 //!
-//! The statement of a node is compared with the state when the report is applied. So a member that has not applied all
-//! entries yet reports no loss by mistake.
+//! The revision that a node has seen is compared with the state when the report is applied. So a member that has not
+//! applied all its entries yet does not report a loss by mistake.
 
 use std::time::Duration;
 
@@ -22,16 +23,19 @@ use tokio::sync::watch;
 
 use crate::replicated_set::ReplicatedSet;
 
-/// Timeout of the request to an AllocSvr. It is short, because nodes that no longer run must not delay a restart.
+/// Timeout of the request to one AllocSvr. It is short, because AllocSvrs that no longer run must not delay the start
+/// of a store.
 const TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Maximum time for which a registration waits for [`ask`]. It includes the responses, and the commits of reports.
+/// Maximum time for which a registration waits for [`ask`]. It includes the time for the responses of the AllocSvrs and
+/// for the commits of the reports.
 pub(super) const REGISTRATION_WAITS: Duration = Duration::from_secs(3);
 
-/// Interval at which the member checks whether it leads.
+/// Interval at which the task checks whether this member leads with a majority.
 const POLL: Duration = Duration::from_millis(20);
 
-/// Runs until this member has led once, and has asked the AllocSvrs.
+/// Waits until this member leads for the first time, and then asks the AllocSvrs. Proposes a report for each AllocSvr
+/// that responds. Finally sets `asked`.
 pub(crate) async fn ask(replicated: ReplicatedSet, asked: watch::Sender<bool>) {
     let raft = replicated.raft();
     while !raft.is_leader() || raft.check_quorum().is_err() {
@@ -57,8 +61,8 @@ pub(crate) async fn ask(replicated: ReplicatedSet, asked: watch::Sender<bool>) {
     asked.send_replace(true);
 }
 
-/// Returns the newest state that a node has seen, to be compared with this log; `None` if the node does not respond, or
-/// has seen no state.
+/// Returns a report with the newest revision that the AllocSvr `name` has seen. Returns `None` if the AllocSvr does not
+/// respond, or has not seen any state.
 async fn seen(replicated: &ReplicatedSet, set: &str, name: String, addr: String) -> Option<ReportLoss> {
     let channel = replicated.raft().connect_expecting(&addr, ExpectedServer::alloc().of_set(set)).ok()?;
     let mut node = StatusServiceClient::new(channel);

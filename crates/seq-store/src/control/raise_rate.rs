@@ -1,10 +1,12 @@
-//! Bounds of raises, which are checked before the raises are proposed. This module supplies [`seq_core::raise_bound`]
-//! and [`seq_core::raise_rate`] with clocks and the committed ceilings, and adds a warning and a metric.
+//! Limits on raises, which are checked before the raises are proposed. This module passes clocks and the committed
+//! ceilings to [`seq_core::raise_bound`] and [`seq_core::raise_rate`], and adds a warning and a metric.
 //!
-//! **Invariant:** no raise moves a ceiling by more than was taken from the token bucket of its section.
+//! **Invariant:** no raise moves a ceiling by more numbers than were taken from the token bucket of its section. The
+//! raises of lanes with a clock are an exception, because the clock limits them instead.
 //!
-//! The buckets belong to one term of leadership. The next leader begins with full buckets, and so does this member when
-//! it leads again. Each raise is committed by the leader that admitted it.
+//! The buckets belong to one term in which this member leads. The next leader begins with full buckets, and so does
+//! this member when it leads in a later term. A raise is committed only by the leader that took its numbers from a
+//! bucket.
 
 use std::time::Duration;
 
@@ -22,25 +24,26 @@ use tonic::Status;
 
 use crate::replicated_set::ReplicatedSet;
 
-/// Minimum time between two warnings, because an AllocSvr may repeat a refused raise hundreds of times a second.
+/// Minimum time between two warnings. It limits their number, because an AllocSvr may repeat a refused raise hundreds
+/// of times in a second.
 const WARN_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Buckets of this member, and its warnings.
+/// Token buckets with which this member limits raises, and the state of its warnings.
 #[derive(Debug)]
 pub(crate) struct RaiseGate {
-    /// Name of the set, in metrics and logs.
+    /// Name of the set, as it appears in metrics and logs.
     set: String,
     node: String,
-    /// Origin of the buckets' times.
+    /// Time at which the time scale of the buckets begins.
     origin: Instant,
     buckets: Mutex<Buckets>,
     warnings: Mutex<Warnings>,
 }
 
-/// Buckets of one term.
+/// Token buckets of one term in which this member leads.
 #[derive(Debug, Default)]
 struct Buckets {
-    /// The last term that this member led, as far as it knows.
+    /// Last term in which this member led, as far as it knows.
     term: Option<u64>,
     rate: RaiseRate,
 }
@@ -48,12 +51,12 @@ struct Buckets {
 #[derive(Debug, Default)]
 struct Warnings {
     last: Option<Instant>,
-    /// Refused requests since then.
+    /// Number of refused requests since then that were not logged.
     suppressed: u64,
 }
 
 impl RaiseGate {
-    /// Creates full buckets for a member of this name, in the store of this set.
+    /// Creates full buckets for the member `node` of the set `set`. Both names are used in metrics and logs.
     pub(crate) fn new(set: &str, node: &str) -> RaiseGate {
         RaiseGate {
             set: set.to_owned(),
@@ -64,12 +67,13 @@ impl RaiseGate {
         }
     }
 
-    /// Takes the distances of all raises of one request from the buckets. If a bucket has too few numbers, takes
-    /// nothing. Lowers the target of each raise whose sender is not on record as the owner of the section. If such a
-    /// raise is accepted all the same, [`check`] refuses the request.
+    /// Takes numbers from the token bucket of each section in a request, as many as the request raises the section's
+    /// ceiling by. If one bucket has too few numbers, takes nothing. If the sender of a raise is not recorded as the
+    /// owner of its section, lowers the target of the raise to the present ceiling. If such a raise is accepted after
+    /// all, [`check`] refuses the request.
     ///
     /// # Errors
-    /// `RAISE_TOO_FAST`; in this case nothing may be proposed.
+    /// `RAISE_TOO_FAST`. In this case the caller must not propose the raises.
     pub(crate) fn admit(
         &self,
         replicated: &ReplicatedSet,
@@ -83,21 +87,21 @@ impl RaiseGate {
         Ok(lowered)
     }
 
-    /// Takes the distances of one request from the buckets. `term` is the term that this member leads, or `None` while
-    /// it does not lead.
+    /// Takes `distances`, the numbers by which one request raises the ceilings of sections, from the token buckets of
+    /// these sections. `term` is the term in which this member leads, or `None` if it does not lead.
     ///
     /// # Errors
-    /// The section whose bucket has too few numbers; in this case nothing is taken.
+    /// The section whose bucket has too few numbers. In this case nothing is taken.
     fn take(&self, term: Option<u64>, distances: &[(SectionId, u64)]) -> Result<(), TooFast> {
         let mut buckets = self.buckets.lock();
         if term.is_some() && term != buckets.term {
             *buckets = Buckets { term, rate: RaiseRate::new() };
         }
-        // Read under the lock, so that the time never goes back.
+        // The clock is read under the lock, so that the time never goes back.
         buckets.rate.admit(self.origin.elapsed(), distances)
     }
 
-    /// Counts and logs a refused request.
+    /// Counts and logs a refused request, and returns its error.
     fn refuse(&self, replicated: &ReplicatedSet, session: Session, raises: &[Raise], too_fast: TooFast) -> Status {
         let TooFast { section, after } = too_fast;
         let asked = raises.iter().find(|raise| raise.section == section).map_or(Seq::ZERO, |raise| raise.to);
@@ -131,11 +135,12 @@ impl RaiseGate {
     }
 }
 
-/// Refuses a request if one of its lowered raises was accepted. `sections` and `ceilings` are in the order of the
-/// raises in the request.
+/// Returns an error if the state has accepted one of the raises whose target [`RaiseGate::admit`] lowered. `sections`
+/// and `ceilings` are in the order of the raises in the request.
 ///
 /// # Errors
-/// `RAISE_TOO_FAST` if an ownership began after it was looked up. The sender should repeat the request soon.
+/// `RAISE_TOO_FAST` if the sender became the owner of a section after its target was lowered. The sender should repeat
+/// the request soon.
 pub(crate) fn check(lowered: &Lowered, sections: &[u32], ceilings: &[Option<Seq>]) -> Result<(), Status> {
     let Some(index) = lowered.first_accepted(ceilings) else { return Ok(()) };
     let section = sections[index];
@@ -144,8 +149,8 @@ pub(crate) fn check(lowered: &Lowered, sections: &[u32], ceilings: &[Option<Seq>
 }
 
 impl Warnings {
-    /// Returns whether a refused request is to be logged now. If so, returns the number of refused requests since the
-    /// last warning that were not logged; otherwise returns `None`.
+    /// Decides whether a refused request is logged now. If so, returns the number of refused requests since the last
+    /// warning that were not logged. Otherwise returns `None`.
     fn admit(&mut self, now: Instant) -> Option<u64> {
         if self.last.is_some_and(|last| now.saturating_duration_since(last) < WARN_INTERVAL) {
             self.suppressed += 1;

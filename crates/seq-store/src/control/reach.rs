@@ -1,8 +1,8 @@
-//! Transfer of leadership away from a leader that AllocSvrs do not reach. `seq_core::leader_reach` decides on the
-//! transfer.
+//! Transfer of leadership away from a leader that AllocSvrs cannot reach. `seq_core::leader_reach` decides when
+//! leadership is transferred.
 //!
-//! [`watch()`] supplies that module with the clock, the count of calls and the live incarnations in the arbiter's plan,
-//! and makes the transfer.
+//! [`watch()`] passes to that module the clock, the number of control calls that arrived, and the live incarnations in
+//! the arbiter's plan, and makes the transfer.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -18,11 +18,11 @@ use tokio::time::Instant;
 
 use crate::replicated_set::ReplicatedSet;
 
-/// Time between two observations.
+/// Interval at which the inputs of the decision are observed.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Counter of control calls of live incarnations that reached this member, directly or through a follower. Clones share
-/// the counter.
+/// Counter of control calls from current incarnations that reached this member, directly or through a follower. Clones
+/// share the counter.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ControlCalls(Arc<AtomicU64>);
 
@@ -36,7 +36,8 @@ impl ControlCalls {
     }
 }
 
-/// Observes a member until the future is dropped, and transfers leadership if `seq_core::leader_reach` decides so.
+/// Observes whether AllocSvrs reach this member, and transfers leadership if `seq_core::leader_reach` decides so. Runs
+/// until the future is dropped.
 pub(crate) async fn watch(
     (set, node): (String, String),
     replicated: ReplicatedSet,

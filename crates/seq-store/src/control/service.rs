@@ -1,9 +1,9 @@
-//! The control service for AllocSvrs. Each request is checked and becomes one entry of the log. Its response is read
-//! from the applied state.
+//! Control service for AllocSvrs. A request is checked and becomes a command in the log. Its response is read from the
+//! applied state.
 //!
-//! **Invariant:** a malformed request is refused before anything is proposed, and a response reports only committed
-//! values. The response to a renewal is read from the applied state, after the renewal itself was applied on the member
-//! that proposed it. A response without this entry could come from a leader that was deposed long ago.
+//! **Invariant:** a malformed request is refused before anything is proposed, and a response contains only committed
+//! values. The response to a renewal is read only after the member that proposed the renewal has applied it. Otherwise
+//! the response could come from a leader that was replaced long ago.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,34 +39,35 @@ use crate::definition::DeclaredSet;
 use crate::replicated_set::ReplicatedSet;
 use crate::sender::sender;
 
-/// Maximum time for which the response to a departure waits for the arrival in the other set. The section arrives there
-/// a round trip and a commit later. Its new owner can begin immediately if the sender of the departure is notified at
-/// that time.
+/// Maximum time for which the response to a departure waits until the section has arrived in the other set, which takes
+/// one more round trip and one commit. If the sender of the departure gets the response after the arrival, the
+/// section's new owner can begin to serve it immediately.
 const ARRIVAL_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The open service.
+/// State of the service once the member is loaded.
 #[derive(Clone)]
 pub(crate) struct Control {
     pub(crate) set: Arc<DeclaredSet>,
-    /// The AllocSvrs in the set file.
+    /// Receiver of the list of AllocSvrs in the set file.
     pub(crate) allocs: watch::Receiver<Arc<[AllocSpec]>>,
     pub(crate) replicated: ReplicatedSet,
-    /// Newest plan of the arbiter; empty while this member does not lead.
+    /// Receiver of the arbiter's newest plan. The plan is empty while this member does not lead.
     pub(crate) plan: watch::Receiver<Arc<Plan>>,
-    /// Departures of sections to other sets that owners should make.
+    /// Receiver of the departures to other sets that the owners of sections should make now.
     pub(crate) departures: watch::Receiver<Departures>,
     pub(crate) arrivals: Arc<Arrivals>,
-    /// Condition that a quarantine waits for.
+    /// Receiver of the text with the condition for which the end of a quarantine waits.
     pub(crate) awaited: Awaited,
-    /// Counter of calls of live incarnations, by which the member decides whether AllocSvrs reach it.
+    /// Counter of calls from current incarnations, from which the member decides whether AllocSvrs reach it.
     pub(crate) calls: ControlCalls,
-    /// The bound on how fast ceilings rise.
+    /// Limits on how fast ceilings rise.
     rate: Arc<RaiseGate>,
-    /// Whether the AllocSvrs were asked, after this process started, which state they have seen.
+    /// Sender of the flag whether the AllocSvrs have been asked, since this process started, which state they have
+    /// seen.
     pub(crate) asked: watch::Sender<bool>,
 }
 
-/// The local service, opened once the member is loaded.
+/// The local service of this member, whose gate opens once the member is loaded.
 #[derive(Clone)]
 pub(crate) struct ControlServer(pub(crate) Gate<Control>);
 
@@ -201,20 +202,21 @@ impl Control {
         Control { set, allocs, replicated, plan, departures, arrivals, awaited, calls, rate, asked }
     }
 
-    /// Returns the session that sent a call. Counts a call of the newest incarnation, because such a call shows that
-    /// AllocSvrs reach this member.
+    /// Returns the session of the AllocSvr that sent a request, and checks that the sender may use it. If the request
+    /// comes from the node's newest incarnation, counts it, because it shows that AllocSvrs reach this member.
     ///
     /// # Errors
-    /// `QUARANTINED` while the set serves nothing; the refusal of a malformed id; `OTHER_INCARNATION` for a session of
-    /// an older lineage; `OTHER_HOLDER` if the sender's certificate belongs to another node.
+    /// `QUARANTINED` while the set is in quarantine; `NO_SET` while the set is not defined; the error of a malformed
+    /// id; `OTHER_INCARNATION` for a session of an older lineage; `OTHER_HOLDER` if the sender's certificate belongs to
+    /// another node.
     fn session(&self, caller: Option<&Identity>, node: u32, incarnation: u64) -> Result<Session, Status> {
         self.check_defined()?;
         let session = control::session(node, incarnation)?;
-        // Checked before the holder. In an older lineage the id belonged to another node, which registers again once it
-        // learns that its session is over.
+        // The lineage is checked before the holder. In an older lineage, the id may have belonged to another node. That
+        // node registers again once it learns that its session is over.
         self.check_lineage(session)?;
         let record = |state: &State| state.node(session.node).map(|node| (node.name.clone(), node.incarnation));
-        // An unknown id is refused by the reader of the record.
+        // If the id is unknown, the command is refused when it is applied.
         if let Some((name, newest)) = self.replicated.read(record) {
             roles::check_acts_as(caller, &name)?;
             if newest == session.incarnation {
@@ -224,21 +226,21 @@ impl Control {
         Ok(session)
     }
 
-    /// Refuses a session of an older lineage. In each lineage, incarnations begin above the incarnations of older
-    /// lineages, and the ids of nodes begin anew.
+    /// Returns an error for a session of an older lineage. The incarnations of each lineage are greater than the
+    /// incarnations of all older lineages, and the ids of nodes begin anew in each lineage.
     fn check_lineage(&self, session: Session) -> Result<(), Status> {
         let Session { node, incarnation: given } = session;
         let current = Incarnation(self.replicated.read(|state| state.lineage.first_number()));
         if given >= current {
             return Ok(());
         }
-        // Without an address, because the id may belong to another node by now.
+        // The error has no address, because the id may belong to another node now.
         Err(refused(CommandRefusal::OtherIncarnation { node, current, given }, None))
     }
 
-    /// Refuses requests before anything is proposed, while the set is not defined or is in quarantine. A set may wait
-    /// for days for the command that defines it, while its AllocSvrs retry. A restored set serves nothing during its
-    /// quarantine, because its former sessions are over and no new session begins.
+    /// Returns an error while the set is not defined or is in quarantine, so that nothing is proposed. A set may wait
+    /// for days for the command that defines it, while its AllocSvrs retry. In quarantine, a restored set does not
+    /// serve, because its earlier sessions are over and no new session may begin.
     fn check_defined(&self) -> Result<(), Status> {
         match self.replicated.read(|state| (state.set.is_some(), state.is_quarantined())) {
             (true, false) => Ok(()),
@@ -247,8 +249,8 @@ impl Control {
         }
     }
 
-    /// Notes that an incarnation can own sections of series. Does nothing if this is known already, or if the group's
-    /// format has no series.
+    /// Notes in the state that the incarnation of `session` can own sections of series. Does nothing if this is already
+    /// noted, or if the group's format has no series.
     async fn note_reads_lanes(&self, session: Session) -> Result<(), Status> {
         let Session { node, incarnation } = session;
         let is_known = self.replicated.read(|state| state.node(node).is_none_or(|record| record.reads_lanes));
@@ -259,7 +261,7 @@ impl Control {
         outcome.map(drop).map_err(|refusal| self.refused(refusal))
     }
 
-    /// Returns the layout in the applied state. Before the set is defined, returns the layout in the set file.
+    /// Returns the layout in the applied state, or the layout in the set file if the set is not defined yet.
     fn layout(&self) -> Layout {
         let layout = self.replicated.read(|state| state.set.as_ref().map(|set| set.layout.clone()));
         layout.unwrap_or_else(|| self.set.layout.clone())
@@ -272,10 +274,11 @@ impl Control {
         Err(Reason::UndeclaredNode.status(format!("the set file of this store names no AllocSvr {node:?}")))
     }
 
-    /// Waits until the AllocSvrs were asked for the state that they have seen.
+    /// Waits until the AllocSvrs have been asked which state they have seen. Returns an error after
+    /// [`losses::REGISTRATION_WAITS`].
     async fn wait_asked(&self) -> Result<(), Status> {
         if !self.replicated.raft().is_leader() {
-            // The proposal is refused with the leader's address.
+            // The proposal of the registration will fail with the leader's address.
             return Ok(());
         }
         let mut asked = self.asked.subscribe();
@@ -304,9 +307,9 @@ impl Control {
         Ok(())
     }
 
-    /// Refuses a process if a live process of the same name runs at another address, because each of the two would end
-    /// the other's incarnation for as long as both run. The arbiter's plan on this member states which processes are
-    /// live. On a member that does not lead, the plan is empty, and the proposal fails.
+    /// Returns an error if another process with the same name is alive at another address, because each of the two
+    /// would end the other's incarnation as long as both run. The arbiter's plan on this member states which nodes are
+    /// alive. On a member that does not lead, the plan is empty, and the registration fails later.
     fn check_alive(&self, request: &RegisterRequest) -> Result<(), Status> {
         let plan = self.plan.borrow().clone();
         let other = self.replicated.read(|state| {
@@ -322,7 +325,7 @@ impl Control {
         Err(Reason::NodeAlive.status_with(text, [(key::ADDR, addr)]))
     }
 
-    /// Returns the refusal of a command, with the metadata that its sender needs to continue.
+    /// Returns the gRPC error of a refused command, with the metadata that its sender needs to continue.
     fn refused(&self, refusal: CommandRefusal) -> Status {
         let addr = |node: NodeId| self.replicated.read(|state| state.node(node).map(|record| record.addr.clone()));
         let addr = match &refusal {
@@ -332,7 +335,8 @@ impl Control {
         refused(refusal, addr)
     }
 
-    /// Returns the refusal of a planned handover. If the target is lost, the refusal has a separate reason.
+    /// Returns the gRPC error of a refused commit of a handover. If the next owner is lost, the error has a reason of
+    /// its own.
     fn refused_transfer(&self, refusal: CommandRefusal, target: NodeId) -> Status {
         let RefusedCommit::TargetGone { current } = RefusedCommit::of(&refusal, Some(target)) else {
             return self.refused(refusal);
@@ -340,8 +344,8 @@ impl Control {
         Reason::TargetGone.status_with(refusal.to_string(), [(key::CURRENT, current.0.to_string())])
     }
 
-    /// Returns the ownership update from the applied state, which includes at least the entry that was just applied
-    /// here.
+    /// Returns the ownership update for a session from the applied state. The state includes at least the command that
+    /// this member has just applied.
     fn update(&self, session: Session, since: u64) -> Result<seq_proto::v1::OwnershipUpdate, Status> {
         let (plan, departures) = (self.plan.borrow().clone(), self.departures.borrow().clone());
         let ended = |state: &State| {
@@ -386,8 +390,8 @@ fn registration(request: RegisterRequest) -> Registration {
     }
 }
 
-/// Returns the refusal of a command. `addr` is the address of the newest incarnation, if the refusal concerns an
-/// incarnation.
+/// Returns the gRPC error of a refused command. `addr` is the address of the node's newest incarnation, if the error
+/// concerns an incarnation.
 fn refused(refusal: CommandRefusal, addr: Option<String>) -> Status {
     let reason = Reason::of_command(&refusal);
     let current = match refusal {

@@ -1,4 +1,4 @@
-//! Commands: [`seq_core::state::Command`] and back.
+//! Archived types of commands, and the conversions from and to [`seq_core::state::Command`].
 
 use std::time::Duration;
 
@@ -10,8 +10,8 @@ use seq_core::{Epoch, HandoverId, Incarnation, Layout, Liveness, NodeId, RenewSe
 use super::Contradiction;
 use super::set_command::SetCommand;
 
-/// A command. The order of the variants is the format. Large variants of rare commands are boxed, so that they do not
-/// enlarge a renewal.
+/// Archived form of a command. The order of the variants is part of the format. Large variants of rare commands are
+/// boxed, so that they do not make frequent commands, such as renewals, larger.
 #[derive(Archive, Serialize, Deserialize, Debug)]
 pub(crate) enum Command {
     DefineSet(Box<Set>),
@@ -61,7 +61,7 @@ pub(crate) enum Command {
     Sets(Box<SetCommand>),
 }
 
-/// Bounds of leases.
+/// Archived form of a set's lease terms.
 #[derive(Archive, Serialize, Deserialize, Clone, Copy, Debug)]
 pub(crate) struct Terms {
     lease_wait_nanos: u64,
@@ -79,13 +79,13 @@ impl From<Terms> for state::Terms {
     }
 }
 
-/// Returns a duration in nanoseconds, at most `u64::MAX`, which is 584 years. The state refuses commands with durations
-/// that long, so the limit changes no outcome.
+/// Converts a duration to nanoseconds, at most `u64::MAX`, which is 584 years. The state refuses commands with such
+/// long durations anyway, so this limit changes no result.
 pub(super) fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// The commit of a planned handover.
+/// Archived form of the command that commits a handover.
 #[derive(Archive, Serialize, Deserialize, Debug)]
 pub(crate) struct Transfer {
     section: u32,
@@ -125,8 +125,8 @@ impl From<Transfer> for state::Transfer {
     }
 }
 
-/// A set's definition. It has one column for each field of the layout's spaces, and one column for each field of the
-/// homes.
+/// Archived form of a set's definition. It has one vector for each field of the layout's spaces, and one vector for
+/// each field of the homes.
 #[derive(Archive, Serialize, Deserialize, Debug)]
 pub(crate) struct Set {
     name: String,
@@ -168,7 +168,7 @@ impl Set {
     }
 }
 
-/// Runs of sections.
+/// Archived form of runs of neighbouring sections, with one vector for each field.
 #[derive(Archive, Serialize, Deserialize, Debug, Default)]
 pub(crate) struct Runs {
     firsts: Vec<u32>,
@@ -210,7 +210,7 @@ impl From<&state::Command> for Command {
                 follows: registration.follows.0,
                 seen: registration.seen.0,
             },
-            // Copies are of a later format. Without a copy, the next ownership starts at its ceiling.
+            // Kept copies belong to a later format. Without a copy, the next ownership starts at its ceiling.
             state::Command::Renew(state::Renew { node, incarnation, renew_seq, released, leaving, .. }) => {
                 Command::Renew {
                     node: node.0,

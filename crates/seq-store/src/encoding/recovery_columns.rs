@@ -1,5 +1,5 @@
-//! Columns for the knowledge of a restored set about the records of other sets, and the conversions from and to the
-//! types of `seq-core`.
+//! Archived types for the records of other sets that a restored set learns, and the conversions from and to the types
+//! of `seq-core`.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use seq_core::{Epoch, Lineage, MigrationId, SectionId, Seq, SetId};
 use super::Contradiction;
 use super::command::nanos;
 
-/// A page of a response to a fence.
+/// Archived form of one page of records in the response to a fence.
 #[derive(Archive, Serialize, Deserialize, Debug)]
 pub(crate) struct FenceResponse {
     set: u64,
@@ -50,20 +50,20 @@ impl FenceResponse {
             records: records.into_core()?.collect(),
             sets: sets.into_iter().map(SetId).collect(),
             closing,
-            // Of format 8.
+            // These fields were added in format 8.
             wait: Duration::ZERO,
             inherited: Vec::new(),
         })
     }
 }
 
-/// The knowledge that a set in quarantine has gathered.
+/// Archived form of the records that a set in quarantine has learned so far, and of its progress.
 #[derive(Archive, Serialize, Deserialize, Debug)]
 pub(crate) struct Recovery {
     wait_nanos: u64,
     responded: Vec<u64>,
-    /// For each set that responded, the first section that its responses do not cover yet; `None` if they cover all
-    /// sections.
+    /// For each set that responded, the first section whose record its responses have not contained yet; `None` if they
+    /// have contained all records.
     next: Vec<Option<u32>>,
     claims: RecordClaims,
 }
@@ -91,7 +91,7 @@ impl Recovery {
     }
 }
 
-/// Claims of records of sections, with one column for each field.
+/// Archived form of other sets' statements about the records of sections, with one vector for each field.
 #[derive(Archive, Serialize, Deserialize, Debug, Default)]
 struct RecordClaims {
     sections: Vec<u32>,

@@ -1,5 +1,5 @@
-//! Columns for the knowledge of a state about other sets and for the records of sections that other sets know too, and
-//! the conversions from and to the types of `seq-core`.
+//! Archived types for a set's records of other sets, of migrations, and of sections that are not in the set, and the
+//! conversions from and to the types of `seq-core`.
 
 use rkyv::{Archive, Deserialize, Serialize};
 use seq_core::directory::Directory as CoreDirectory;
@@ -10,12 +10,12 @@ use super::Contradiction;
 use super::command::Runs;
 use super::set_command::{Claims, Destination, Facts, Pace};
 
-/// The directory.
+/// Archived form of the directory.
 #[derive(Archive, Serialize, Deserialize, Debug, Default)]
 pub(crate) struct Directory {
     version: u64,
     claims: Claims,
-    /// For each claim, the version that changed it last.
+    /// For each claim, the version of the directory in which it was last changed.
     changed: Vec<u64>,
 }
 
@@ -38,7 +38,7 @@ impl Directory {
     }
 }
 
-/// Another set.
+/// Archived form of this set's record of another set.
 #[derive(Archive, Serialize, Deserialize, Debug)]
 pub(crate) struct PeerSet {
     id: u64,
@@ -63,18 +63,18 @@ impl PeerSet {
     }
 }
 
-/// A migration that began here.
+/// Archived form of a migration that began in this set.
 #[derive(Archive, Serialize, Deserialize, Debug)]
 pub(crate) struct Migration {
     id: u64,
     to: u64,
-    /// Empty for a return.
+    /// Runs of sections that the migration moves. They are empty for a return.
     runs: Runs,
-    /// The migration whose sections return; 0 if this migration is no return.
+    /// The migration whose sections this migration brings back; 0 if this migration is not a return.
     return_of: u64,
     settled: bool,
     pace: Pace,
-    /// 0: open, 1: rolled back, 2: completed.
+    /// Phase of the migration: 0 if it is open, 1 if it is rolled back, 2 if it is completed.
     phase: u8,
     noted: bool,
     began: u64,
@@ -114,8 +114,8 @@ impl Migration {
     }
 }
 
-/// The records of sections that left this set or are in quarantine. Each record is an item instead of a row of columns,
-/// because these records are few.
+/// Archived form of the records of sections that left this set or are in quarantine. Each record is one item, and its
+/// fields are not separate vectors, because there are few such records.
 #[derive(Archive, Serialize, Deserialize, Debug, Default)]
 pub(crate) struct Elsewhere {
     departed: Vec<Departed>,
@@ -177,7 +177,7 @@ impl Elsewhere {
         elsewhere
     }
 
-    /// The records, by section.
+    /// Returns the records with their sections.
     pub(super) fn into_core(self) -> impl Iterator<Item = (SectionId, SectionRecord)> {
         let departed = self.departed.into_iter().map(|one| {
             let tombstone = Tombstone {

@@ -17,7 +17,7 @@ use super::Contradiction;
 use super::command::{Runs, nanos};
 use super::recovery_columns::FenceResponse;
 
-/// A command between sets. The order of the variants is the format.
+/// Archived form of a command between sets. The order of the variants is part of the format.
 #[derive(Archive, Serialize, Deserialize, Debug)]
 pub(crate) enum SetCommand {
     StartMigration {
@@ -95,7 +95,7 @@ pub(crate) enum SetCommand {
     Close,
 }
 
-/// How fast a migration goes.
+/// Archived form of a migration's pace.
 #[derive(Archive, Serialize, Deserialize, Clone, Copy, Debug)]
 pub(crate) struct Pace {
     rate: u32,
@@ -116,12 +116,12 @@ impl From<Pace> for state::Pace {
     }
 }
 
-/// Where a section departs to.
+/// Archived form of the target of a section's departure: the set, and the owner in it.
 #[derive(Archive, Serialize, Deserialize, Clone, Copy, Debug)]
 pub(crate) struct Destination {
     set: u64,
     lineage: u64,
-    /// 0: no owner.
+    /// Node that owns the section in the target set; 0 if no owner is named.
     node: u32,
     incarnation: u64,
 }
@@ -141,14 +141,14 @@ impl From<Destination> for state::Destination {
     }
 }
 
-/// One column for each field of an arriving section.
+/// Archived form of arriving sections, with one vector for each field.
 #[derive(Archive, Serialize, Deserialize, Debug)]
 pub(crate) struct Arrivals {
     sections: Vec<u32>,
     epochs: Vec<u64>,
     max_seqs: Vec<u64>,
     handover_ids: Vec<u64>,
-    /// 0: no owner.
+    /// Node that owns the section after its arrival; 0 if no owner is named.
     nodes: Vec<u32>,
     incarnations: Vec<u64>,
     migrations: Vec<u64>,
@@ -187,7 +187,7 @@ impl Arrivals {
     }
 }
 
-/// One column for each field of a claim.
+/// Archived form of claims, with one vector for each field.
 #[derive(Archive, Serialize, Deserialize, Debug, Default)]
 pub(crate) struct Claims {
     runs: Runs,
@@ -215,7 +215,7 @@ impl Claims {
     }
 }
 
-/// The facts that a set states about itself.
+/// Archived form of the facts that a set states about itself.
 #[derive(Archive, Serialize, Deserialize, Debug)]
 pub(crate) struct Facts {
     id: u64,
@@ -226,7 +226,7 @@ pub(crate) struct Facts {
     allocs: Vec<String>,
     closing: u8,
     refuses: Vec<u64>,
-    /// The fenced lineage of each set in `refuses`.
+    /// For each set in `refuses`, the lineage of that set that the stating set has fenced.
     refused_lineages: Vec<u64>,
 }
 
@@ -263,7 +263,7 @@ impl Facts {
     }
 }
 
-/// Whether a set takes sections, as a number.
+/// Returns the number that stands for whether a set is open, closing or closed.
 pub(super) fn closing_number(closing: Closing) -> u8 {
     match closing {
         Closing::Open => 0,
@@ -278,7 +278,7 @@ pub(super) fn closing_of(number: u8) -> Result<Closing, Contradiction> {
 
 impl SetCommand {
     /// # Panics
-    /// When the command is one within a set.
+    /// When the command does not concern other sets.
     pub(super) fn from_core(command: &state::Command) -> SetCommand {
         match command {
             state::Command::StartMigration(start) => SetCommand::StartMigration {
@@ -316,7 +316,7 @@ impl SetCommand {
         }
     }
 
-    /// Converts a command that moves sections.
+    /// Converts a command that moves sections between sets.
     fn from_section(command: &state::Command) -> SetCommand {
         match command {
             state::Command::Depart(depart) => SetCommand::Depart {
@@ -413,7 +413,7 @@ impl SetCommand {
         })
     }
 
-    /// Converts a command whose rows are columns in this format.
+    /// Converts a command whose items are stored with one vector for each field.
     fn into_rows(self) -> Result<state::Command, Contradiction> {
         match self {
             SetCommand::DepartSilent { sections, expected, liveness, to, lineages, migrations } => {

@@ -1,4 +1,4 @@
-//! Columns for the state of a set ([`seq_core::state::State`]), and the conversions from and to this type.
+//! Archived types for the state of a set ([`seq_core::state::State`]), and the conversions from and to this type.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use super::recovery_columns::Recovery;
 use super::set_columns::{Directory, Elsewhere, Migration, PeerSet};
 use super::set_command::{closing_number, closing_of};
 
-/// The state of a set.
+/// Archived form of the state of a set.
 #[derive(Archive, Serialize, Deserialize, Debug)]
 pub(crate) struct State {
     set: Option<Set>,
@@ -36,13 +36,14 @@ pub(crate) struct State {
     closing: u8,
 }
 
-/// Records of the sections that are in the set, in order of section, with one column for each field.
+/// Archived form of the records of the sections that are in the set, in the order of the sections, with one vector for
+/// each field.
 #[derive(Archive, Serialize, Deserialize, Debug, Default)]
 struct Sections {
     ids: Vec<u32>,
     since: Vec<u64>,
     epochs: Vec<u64>,
-    /// 0: no owner.
+    /// Owner of each section; 0 if it has none.
     owners: Vec<u32>,
     incarnations: Vec<u64>,
     max_seqs: Vec<u64>,
@@ -51,7 +52,8 @@ struct Sections {
     came_by: Vec<u64>,
 }
 
-/// Records of the nodes, with one column for each field. The row of a node is its id minus one.
+/// Archived form of the records of the nodes, with one vector for each field. The position of a node in the vectors is
+/// its id minus one.
 #[derive(Archive, Serialize, Deserialize, Debug, Default)]
 struct Nodes {
     names: Vec<String>,
@@ -89,7 +91,7 @@ impl From<&state::State> for State {
 }
 
 impl State {
-    /// Returns the state, with lanes appended to its layout.
+    /// Converts to the state. Appends `lanes` to the state's layout, because this format does not contain them.
     pub(crate) fn into_core(self, lanes: &[Lanes]) -> Result<state::State, Contradiction> {
         let mut set = self.set.map(Set::into_core).transpose()?;
         for lanes in lanes {
@@ -127,7 +129,7 @@ impl State {
             sets: self.sets.into_iter().map(PeerSet::into_core).collect::<Result<_, _>>()?,
             migrations,
             closing: closing_of(self.closing)?,
-            // The fields below are of later formats.
+            // The fields below belong to later formats.
             series: Vec::new(),
             writer: None,
             events: state::Events::default(),
@@ -231,7 +233,7 @@ impl Nodes {
             liveness: Liveness(self.liveness[row]),
             drained: self.drained[row],
             leaving: self.leaving[row],
-            // Of a later format.
+            // This field belongs to a later format.
             reads_lanes: false,
             registered_at: Liveness(self.registered_at[row]),
             lease: Duration::from_nanos(self.lease_nanos[row]),

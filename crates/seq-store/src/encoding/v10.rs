@@ -1,4 +1,4 @@
-//! Format 10. It adds to format 9 the moves of sections by operators, and pauses of balancing.
+//! Format 10. To format 9, it adds moves of sections by operators, and pauses of balancing.
 //!
 //! ```text
 //! command   body of format 9, whose last byte is 0 to 3; or a body of this format, and a last byte of 4
@@ -15,13 +15,13 @@ use seq_raft::Malformed;
 
 use super::{Contradiction, aligned, append, malformed, split};
 
-/// The last byte of a command of this format.
+/// Last byte of the encoding of a command that this format adds.
 const ADDED: u8 = 4;
 
-/// A command of this format. The order of the variants is the format.
+/// Archived form of a command that this format adds. The order of the variants is part of the format.
 #[derive(Archive, Serialize, Deserialize, Debug)]
 enum Added {
-    /// Moves sections to a node; 0 lets the sections be balanced again.
+    /// Command that moves sections to a node. If `to` is 0, the sections become subject to balancing again.
     MoveSections {
         sections: Vec<u32>,
         to: u32,
@@ -29,14 +29,15 @@ enum Added {
     PauseBalancing(Option<Pause>),
 }
 
-/// A pause of balancing.
+/// Archived form of a pause of balancing.
 #[derive(Archive, Serialize, Deserialize, Debug)]
 struct Pause {
     since_unix_ms: u64,
     principal: String,
 }
 
-/// Changes of the placement of sections by operators, with one column for each field of a move.
+/// Archived form of operators' changes of balancing: its pause, and the moved sections, with one vector for each field
+/// of a move.
 #[derive(Archive, Serialize, Deserialize, Debug)]
 struct Changes {
     paused: Option<Pause>,
@@ -45,7 +46,7 @@ struct Changes {
     version: u64,
 }
 
-/// Encodes a command. `earlier` returns the body in format 9 of a command that format 9 has.
+/// Encodes a command. `earlier` encodes in format 9 the commands that this format does not add.
 pub(super) fn encode_command(command: &Command, earlier: impl FnOnce(&Command) -> Vec<u8>) -> Vec<u8> {
     let added = match command {
         Command::MoveSections(MoveSections { sections, to }) => Added::MoveSections {
@@ -60,7 +61,7 @@ pub(super) fn encode_command(command: &Command, earlier: impl FnOnce(&Command) -
     body
 }
 
-/// Decodes a command.
+/// Decodes a command. `earlier` decodes the commands of format 9.
 pub(super) fn decode_command(
     body: &[u8],
     earlier: impl FnOnce(&[u8]) -> Result<Command, Malformed>,
@@ -75,7 +76,7 @@ pub(super) fn decode_command(
     })
 }
 
-/// Appends the operators' changes of the placement of sections to the body of a state in format 9.
+/// Appends the parts of the state that this format adds to `earlier`, the encoding of the state in format 9.
 pub(super) fn encode_state(state: &state::State, earlier: Vec<u8>) -> Vec<u8> {
     let balancing = &state.balancing;
     let (sections, nodes) = balancing.all_moved().map(|(section, node)| (section.0, node.0)).unzip();
@@ -84,7 +85,7 @@ pub(super) fn encode_state(state: &state::State, earlier: Vec<u8>) -> Vec<u8> {
     append(earlier, &rkyv::to_bytes::<rancor::Error>(&changes).expect("encoding into memory does not fail"))
 }
 
-/// Decodes a state.
+/// Decodes a state. `earlier` decodes the part of the body that is in format 9.
 pub(super) fn decode_state(
     body: &[u8],
     earlier: impl FnOnce(&[u8]) -> Result<state::State, Malformed>,

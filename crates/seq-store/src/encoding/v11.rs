@@ -1,12 +1,12 @@
-//! Format 11. It adds to format 10 the series, the layout writer, the nodes that can own sections of series, the time
-//! of a restore, the beginnings of ownerships, and the event log.
+//! Format 11. To format 10, it adds the series, the layout writer, a flag for each node whether it can own sections of
+//! series, the time of the last restore, the beginnings of ownerships, and the event log.
 //!
 //! ```text
 //! state     body of format 10, with the layout that the set files declare; body of the rest; last 4 bytes: length of
 //!           the rest, little-endian
 //! ```
 //!
-//! The commands of this format are encoded by their fields, and so is the rest of a state.
+//! The commands and the parts of a state that this format adds are encoded by their fields ([`Fields`]).
 
 use seq_core::RouteVersion;
 use seq_core::layout::Lanes;
@@ -16,21 +16,22 @@ use seq_raft::Malformed;
 
 use super::{Contradiction, append, split};
 
-/// A series with its version.
+/// Series, with the route version that last changed it.
 type Stored = (StatedSeries, RouteVersion);
 
-/// The contents that this format adds to a state.
+/// Parts of a state that this format adds.
 struct Added {
     series: Vec<Stored>,
     /// For each node, whether it can own sections of series.
     reads_lanes: Vec<bool>,
-    /// Time of the newest restore.
+    /// Time of the last restore, in milliseconds since 1970.
     restored_ms: Option<u64>,
-    /// The newest hand-over of the layout.
+    /// Last hand-over to another layout writer.
     writer: Option<LayoutWriter>,
-    /// The beginning of the ownership of each section that is in the set, in order of section.
+    /// Beginning of the current ownership of each section that is in the set, in the order of the sections.
     began: Vec<Beginning>,
-    /// The event log: the numbers of the newest event and change, the time of the newest note, and the kept events.
+    /// Event log: the numbers of the newest event and of the newest change, the newest time that was noted, and the
+    /// events that are kept.
     events: (((u64, u64), u64), Vec<Event>),
 }
 
@@ -58,7 +59,7 @@ impl Added {
     }
 }
 
-/// Appends the additions of this format to the body of a state in format 10.
+/// Appends the parts of the state that this format adds to `earlier`, the encoding of the state in format 10.
 pub(super) fn encode_state(state: &State, earlier: Vec<u8>) -> Vec<u8> {
     let Added { series, reads_lanes, restored_ms, writer, began, events } = Added::of(state);
     let mut rest = Vec::new();
@@ -71,7 +72,8 @@ pub(super) fn encode_state(state: &State, earlier: Vec<u8>) -> Vec<u8> {
     append(earlier, &rest)
 }
 
-/// Decodes a state. `earlier` decodes the body of format 10 and appends the given lanes to the state's layout.
+/// Decodes a state. `earlier` decodes the part of the body that is in format 10, and appends the given lanes to the
+/// layout.
 pub(super) fn decode_state(
     body: &[u8],
     earlier: impl FnOnce(&[u8], &[Lanes]) -> Result<State, Malformed>,

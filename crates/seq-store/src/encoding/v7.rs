@@ -1,11 +1,12 @@
-//! Format 7. It adds the audit log to format 6.
+//! Format 7. To format 6, it adds the audit log.
 //!
 //! ```text
 //! command   body of format 6, or of an operation; last byte: which of both
 //! state     body of format 6; body of the rest; last 4 bytes: length of the rest, little-endian
 //! ```
 //!
-//! So the bytes of frequent commands stay unchanged, and so do the tests that hold these bytes.
+//! With this layout, the encoding of frequent commands does not change except for the last byte, and neither do the
+//! tests that contain it.
 
 use std::collections::VecDeque;
 
@@ -18,31 +19,31 @@ use seq_raft::Malformed;
 
 use super::{Contradiction, aligned, append, malformed, split};
 
-/// The last byte of a command that format 6 has.
+/// Last byte of the encoding of a command that format 6 already has.
 const EARLIER: u8 = 0;
 
-/// The last byte of a command of the audit log.
+/// Last byte of the encoding of a command of the audit log.
 const OPERATION: u8 = 1;
 
-/// A record of the audit log.
+/// Archived form of a record of the audit log: the begin or the end of an operation.
 #[derive(Archive, Serialize, Deserialize, Debug)]
 enum Operation {
     Begin { at_unix_ms: u64, principal: String, node: String, operation: String, plan: u64 },
     End { at_unix_ms: u64, operation: u64, refusal: Option<String> },
 }
 
-/// The parts of a state that format 6 lacks.
+/// Archived form of the parts of a state that this format adds.
 #[derive(Archive, Serialize, Deserialize, Debug)]
 struct Rest {
     restore_margin: u64,
-    /// Hash of the event before the first event that is kept.
+    /// Hash of the event before the first event that the audit log still contains.
     base: [u8; 32],
     removed: u64,
     records: Vec<Operation>,
     hashes: Vec<[u8; 32]>,
 }
 
-/// Encodes a command. `earlier` returns the body in format 6 of a command that format 6 has.
+/// Encodes a command. `earlier` encodes in format 6 the commands that this format does not add.
 pub(super) fn encode_command(command: &Command, earlier: impl FnOnce(&Command) -> Vec<u8>) -> Vec<u8> {
     let operation = match command {
         Command::BeginOperation(begin) => Operation::begin(begin),
@@ -59,7 +60,7 @@ pub(super) fn encode_command(command: &Command, earlier: impl FnOnce(&Command) -
     body
 }
 
-/// Decodes a command.
+/// Decodes a command. `earlier` decodes the commands of format 6.
 pub(super) fn decode_command(
     body: &[u8],
     earlier: impl FnOnce(&[u8]) -> Result<Command, Malformed>,
@@ -78,7 +79,7 @@ pub(super) fn decode_command(
     }
 }
 
-/// Appends the parts of a state that format 6 lacks to the state's body in format 6.
+/// Appends the parts of the state that this format adds to `earlier`, the encoding of the state in format 6.
 pub(super) fn encode_state(state: &state::State, earlier: Vec<u8>) -> Vec<u8> {
     let (base, removed) = state.audit.base();
     let record = |event: &AuditEvent| match &event.record {
@@ -95,7 +96,7 @@ pub(super) fn encode_state(state: &state::State, earlier: Vec<u8>) -> Vec<u8> {
     append(earlier, &rkyv::to_bytes::<rancor::Error>(&rest).expect("encoding into memory does not fail"))
 }
 
-/// Decodes a state.
+/// Decodes a state. `earlier` decodes the part of the body that is in format 6.
 pub(super) fn decode_state(
     body: &[u8],
     earlier: impl FnOnce(&[u8]) -> Result<state::State, Malformed>,

@@ -1,13 +1,13 @@
-//! Format 8. It adds to format 7 the knowledge of sets about each other since [`Rules::Eight`](state::Rules::Eight),
-//! and the record of a loss of entries.
+//! Format 8. To format 7, it adds the records about other sets that exist since [`Rules::Eight`](state::Rules::Eight),
+//! and the record that the store has lost entries.
 //!
 //! ```text
 //! command   body of format 7, whose last byte is 0 or 1; or a body of this format, and a last byte of 2
 //! state     body of format 7; body of the rest; last 4 bytes: length of the rest, little-endian
 //! ```
 //!
-//! A command that has more fields than in format 7 is always written in the new form, even if these fields have no
-//! value.
+//! A command that has more fields than in format 7 is always encoded in the new form, even if the additional fields are
+//! empty.
 
 use std::time::Duration;
 
@@ -25,10 +25,11 @@ use super::recovery_columns::FenceResponse;
 use super::set_command::{Claims, Facts};
 use super::{Contradiction, aligned, append, malformed, split};
 
-/// The last byte of a command of this format.
+/// Last byte of the encoding of a command that this format adds or extends.
 const ADDED: u8 = 2;
 
-/// A command that format 7 lacks, or has with fewer fields. The order of the variants is the format.
+/// Archived form of a command that format 7 does not have, or has with fewer fields. The order of the variants is part
+/// of the format.
 #[derive(Archive, Serialize, Deserialize, Debug)]
 enum Added {
     LearnRecords(Page),
@@ -39,8 +40,8 @@ enum Added {
     ReportLoss { node: String, incarnation: u64, seen: u64, certain: bool },
 }
 
-/// A page of a set's records, with the longest session of that set, and with the sets whose records that set has
-/// inherited.
+/// Archived form of a page of another set's records, with the longest time for which a session of that set may serve,
+/// and with the sets whose records that set has inherited.
 #[derive(Archive, Serialize, Deserialize, Debug)]
 struct Page {
     records: FenceResponse,
@@ -48,53 +49,54 @@ struct Page {
     inherited: WithLineages,
 }
 
-/// Sets, each with a lineage.
+/// Archived form of sets with a lineage for each.
 #[derive(Archive, Serialize, Deserialize, Debug, Default)]
 struct WithLineages {
     sets: Vec<u64>,
     lineages: Vec<u64>,
 }
 
-/// Facts of a set.
+/// Archived form of the facts that a set states about itself, including the facts that this format adds.
 #[derive(Archive, Serialize, Deserialize, Debug)]
 struct StatedFacts {
     facts: Facts,
     more: MoreFacts,
 }
 
-/// The facts of a set that format 7 lacks.
+/// Archived form of the facts about a set that this format adds.
 #[derive(Archive, Serialize, Deserialize, Debug, Default)]
 struct MoreFacts {
     quarantined: bool,
     inherited: WithLineages,
 }
 
-/// The parts of a state that format 7 lacks. The columns of other sets are in the order of their ids.
+/// Archived form of the parts of a state that this format adds. The vectors about other sets are in the order of these
+/// sets' ids.
 #[derive(Archive, Serialize, Deserialize, Debug)]
 struct Rest {
-    /// The closed sets that a set in quarantine leaves out.
+    /// Closed sets, from which a set in quarantine needs no response.
     closed: Vec<u64>,
-    /// The sets whose records a set in quarantine has received in the responses of other sets.
+    /// Sets whose records a set in quarantine has received in the responses of the sets that inherited them.
     inherited: WithLineages,
     migrations: Vec<u64>,
-    /// The set of each migration of the column before.
+    /// For each migration in `migrations`, the set in which it began.
     migrations_of: Vec<u64>,
     inheritances: Vec<Option<Progress>>,
     facts: Vec<MoreFacts>,
     loss: Option<(String, u64, u64)>,
     forgotten: u64,
-    /// The fences of the sets that were forgotten.
+    /// For each forgotten set, its lineage that this set has fenced.
     fences: WithLineages,
 }
 
-/// The progress of inheriting the records of a closing set.
+/// Archived form of the progress of inheriting a closing set's records.
 #[derive(Archive, Serialize, Deserialize, Debug)]
 struct Progress {
     lineage: u64,
     next: Option<u32>,
 }
 
-/// Encodes a command. `earlier` returns the body in format 7 of a command if format 7 has all fields of the command.
+/// Encodes a command. `earlier` encodes in format 7 the commands that format 7 has with all their fields.
 pub(super) fn encode_command(command: &Command, earlier: impl FnOnce(&Command) -> Vec<u8>) -> Vec<u8> {
     let Some(added) = Added::from_core(command) else { return earlier(command) };
     let mut body = rkyv::to_bytes::<rancor::Error>(&added).expect("encoding into memory does not fail").into_vec();
@@ -102,7 +104,7 @@ pub(super) fn encode_command(command: &Command, earlier: impl FnOnce(&Command) -
     body
 }
 
-/// Decodes a command.
+/// Decodes a command. `earlier` decodes the commands of format 7.
 pub(super) fn decode_command(
     body: &[u8],
     earlier: impl FnOnce(&[u8]) -> Result<Command, Malformed>,
@@ -112,7 +114,7 @@ pub(super) fn decode_command(
     Ok(added.into_core()?)
 }
 
-/// Appends the parts of a state that format 7 lacks to the state's body in format 7.
+/// Appends the parts of the state that this format adds to `earlier`, the encoding of the state in format 7.
 pub(super) fn encode_state(state: &state::State, earlier: Vec<u8>) -> Vec<u8> {
     let peers = || state.sets.values();
     let progress = |peer: &PeerSet| {
@@ -135,7 +137,7 @@ pub(super) fn encode_state(state: &state::State, earlier: Vec<u8>) -> Vec<u8> {
     append(earlier, &rkyv::to_bytes::<rancor::Error>(&rest).expect("encoding into memory does not fail"))
 }
 
-/// Decodes a state.
+/// Decodes a state. `earlier` decodes the part of the body that is in format 7.
 pub(super) fn decode_state(
     body: &[u8],
     earlier: impl FnOnce(&[u8]) -> Result<state::State, Malformed>,
@@ -146,7 +148,7 @@ pub(super) fn decode_state(
 }
 
 impl Added {
-    /// Converts a command. Returns `None` if format 7 has all fields of the command.
+    /// Converts a command. Returns `None` if format 7 has the command with all its fields.
     fn from_core(command: &Command) -> Option<Added> {
         Some(match command {
             Command::LearnRecords(response) => Added::LearnRecords(Page::from_core(response)),
@@ -233,7 +235,7 @@ impl WithLineages {
 }
 
 impl Rest {
-    /// Adds the rest to a state that was read without it.
+    /// Adds these parts to a state that was decoded from format 7.
     fn complete(self, mut state: state::State) -> Result<state::State, Contradiction> {
         let Rest { closed, inherited, migrations, migrations_of, inheritances, facts, loss, forgotten, fences } = self;
         if migrations_of.len() != migrations.len() || [inheritances.len(), facts.len()] != [state.sets.len(); 2] {

@@ -1,11 +1,12 @@
-//! Format 9. It adds to format 8 the copies of sections whose last owner stopped in an orderly way.
+//! Format 9. To format 8, it adds kept copies, the exact counters of sections whose last owner stopped in an orderly
+//! way.
 //!
 //! ```text
 //! command   body of format 8, whose last byte is 0, 1 or 2; or a body of this format, and a last byte of 3
 //! state     body of format 8; body of the rest; last 4 bytes: length of the rest, little-endian
 //! ```
 //!
-//! A renewal without copies has the body of format 8.
+//! A renewal without copies is encoded as in format 8.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,10 +19,11 @@ use seq_raft::Malformed;
 
 use super::{Contradiction, aligned, append, malformed, split};
 
-/// The last byte of a command of this format.
+/// Last byte of the encoding of a renewal that this format extends.
 const ADDED: u8 = 3;
 
-/// A renewal with copies, or with notes of copies.
+/// Archived form of a renewal that contains kept copies, or that lists ownerships which the node has started from kept
+/// copies.
 #[derive(Archive, Serialize, Deserialize, Debug)]
 struct ExactRenew {
     node: u32,
@@ -35,21 +37,22 @@ struct ExactRenew {
     copies: Parts,
 }
 
-/// Copies, or parts of them: one column for each field.
+/// Archived form of kept copies or of parts of them, with one vector for each field.
 #[derive(Archive, Serialize, Deserialize, Debug, Default)]
 struct Parts {
     sections: Vec<u32>,
     epochs: Vec<u64>,
     highest: Vec<u64>,
     lengths: Vec<u32>,
-    /// Offset of a part in its copy. In a state, 1 if the ownership for which the copy is kept has begun, and 0 if not.
+    /// In a renewal, the offset of the part in its copy. In a state, 1 if the ownership for which the copy is kept has
+    /// begun, otherwise 0.
     offsets: Vec<u32>,
-    /// End of the part in `bytes`.
+    /// Position in `bytes` at which the part ends.
     ends: Vec<u32>,
     bytes: Vec<u8>,
 }
 
-/// One row of [`Parts`].
+/// One copy, or one part of a copy, of [`Parts`].
 struct Row {
     section: SectionId,
     epoch: Epoch,
@@ -59,7 +62,7 @@ struct Row {
     bytes: Vec<u8>,
 }
 
-/// Encodes a command. `earlier` returns the body in format 8 of a command if format 8 has all fields of the command.
+/// Encodes a command. `earlier` encodes in format 8 the commands that format 8 has with all their fields.
 pub(super) fn encode_command(command: &Command, earlier: impl FnOnce(&Command) -> Vec<u8>) -> Vec<u8> {
     let added = match command {
         Command::Renew(renew) if !renew.copies.is_empty() || !renew.taken.is_empty() => ExactRenew::from_core(renew),
@@ -70,7 +73,7 @@ pub(super) fn encode_command(command: &Command, earlier: impl FnOnce(&Command) -
     body
 }
 
-/// Decodes a command.
+/// Decodes a command. `earlier` decodes the commands of format 8.
 pub(super) fn decode_command(
     body: &[u8],
     earlier: impl FnOnce(&[u8]) -> Result<Command, Malformed>,
@@ -80,7 +83,7 @@ pub(super) fn decode_command(
     Ok(Command::Renew(added.into_core()?))
 }
 
-/// Appends the kept copies of a state to the state's body in format 8.
+/// Appends the kept copies of `state` to `earlier`, the encoding of the state in format 8.
 pub(super) fn encode_state(state: &state::State, earlier: Vec<u8>) -> Vec<u8> {
     let mut copies = Parts::default();
     for (section, kept) in state.copies.iter() {
@@ -93,7 +96,7 @@ pub(super) fn encode_state(state: &state::State, earlier: Vec<u8>) -> Vec<u8> {
     append(earlier, &rkyv::to_bytes::<rancor::Error>(&copies).expect("encoding into memory does not fail"))
 }
 
-/// Decodes a state.
+/// Decodes a state. `earlier` decodes the part of the body that is in format 8.
 pub(super) fn decode_state(
     body: &[u8],
     earlier: impl FnOnce(&[u8]) -> Result<state::State, Malformed>,

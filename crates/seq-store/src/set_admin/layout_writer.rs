@@ -1,7 +1,7 @@
-//! Hands the creation of series to another set.
+//! Request of an operator to make another set the layout writer, which creates and retires series.
 //!
-//! **Invariant:** before the hand-over, this set asks the other set whether that set knows this set as the present
-//! writer, because a set adopts a hand-over only from the set that it knows as the writer.
+//! **Invariant:** before another set becomes the layout writer, this set asks it whether it knows this set as the
+//! present layout writer. A set accepts the hand-over only from the set that it knows as the layout writer.
 
 use seq_core::plan::Fingerprint;
 use seq_core::state::{LayoutWriter, PeerSet, SetDefinition, SetLayoutWriter, State};
@@ -30,7 +30,7 @@ impl SetAdmin {
         }
         self.check_knows(&now).await?;
         let change = required.begin(self.between.replicated.raft()).await?;
-        // The series may have been handed over before the begin.
+        // Another request may have handed the series over before this change began.
         let now = foresee()?;
         if now.exists || change.is_none() {
             return Ok(now.response());
@@ -42,7 +42,8 @@ impl SetAdmin {
         Ok(SetLayoutWriterResponse { changed: true, ..Foreseen { writer, ..now }.response() })
     }
 
-    /// Refuses a hand-over to a set whose store does not know that this set is the writer.
+    /// Returns an error if the store of the next layout writer does not know that this set is the present layout
+    /// writer.
     async fn check_knows(&self, hand_over: &Foreseen) -> Result<(), Status> {
         let to = hand_over.writer.set;
         let request = self.between.exchange_request(to, RouteVersion(0))?;
@@ -72,12 +73,12 @@ impl SetAdmin {
     }
 }
 
-/// A hand-over as it was made, or as the planned command would make it.
+/// Hand-over to another layout writer, as it was already made or as the planned command would make it.
 struct Foreseen {
     own: SetId,
     writer: LayoutWriter,
     command: SetLayoutWriter,
-    /// Whether the series were handed to that set before.
+    /// Whether this hand-over was already made.
     exists: bool,
     plan: Fingerprint,
 }
@@ -97,7 +98,7 @@ impl Foreseen {
     }
 }
 
-/// Finds a set by its name or its id.
+/// Returns the id of the set whose name or id is `given`.
 fn named(state: &State, own: &SetDefinition, given: &str) -> Result<SetId, Status> {
     let is_named = |id: SetId, name: &str| name == given || id.to_string() == given;
     if is_named(own.id, &own.name) {

@@ -1,7 +1,7 @@
-//! Starts and ends migrations, and shows their progress.
+//! Requests of operators to start, pace, end and list migrations.
 //!
-//! The records of sections are the journal of a migration. Only the speed and the pauses of the migration are held in
-//! the memory of the leader.
+//! The progress of a migration is stored in the records of its sections. Only the speed of the migration and the pauses
+//! of its sections are held in the memory of the leader.
 
 use std::time::Duration;
 
@@ -25,11 +25,13 @@ use super::{SetAdmin, name_of, refused};
 use crate::audit::services::migration_text;
 use crate::between::progress::MigrationProgress;
 
-/// Default pace of a migration. It moves 1,000 sections in five seconds, with pauses that callers do not notice.
+/// Default pace of a migration. With this pace, a migration moves 1,000 sections in five seconds, and each section
+/// pauses for so short a time that callers do not notice it.
 const DEFAULT_PACE: Pace = Pace { rate: 200, max_pause: Duration::from_millis(100), paused: false };
 
-/// Returns the pace of a request. A field that the request leaves out keeps its former value, or gets the default in a
-/// new migration.
+/// Returns the pace that a request sets for a migration. `given` is the pace in the request, and `before` is the
+/// migration's present pace, or `None` for a new migration. A field that the request leaves out keeps its present
+/// value, or gets its default in a new migration.
 pub(super) fn pace_of(given: Option<&MigrationPace>, before: Option<Pace>) -> Pace {
     let before = before.unwrap_or(DEFAULT_PACE);
     let Some(MigrationPace { rate, max_pause_ms, paused }) = given.copied() else { return before };
@@ -40,7 +42,7 @@ pub(super) fn pace_of(given: Option<&MigrationPace>, before: Option<Pace>) -> Pa
     }
 }
 
-/// Most migrations in a status.
+/// Maximum number of migrations that a status shows.
 const MOST_OPEN: usize = 16;
 
 impl SetAdmin {
@@ -95,7 +97,7 @@ impl SetAdmin {
     ) -> Result<CompleteMigrationResponse, Status> {
         self.check_leads()?;
         let id = MigrationId(request.id);
-        // For a migration that began in another set, the command has another meaning.
+        // For a migration that began in another set, the command would have another meaning.
         self.known(id)?;
         let outcome = self.between.replicated.propose(Complete { id, by: None }).await?;
         outcome.map_err(|refusal| refused(&refusal))?;
@@ -120,8 +122,7 @@ impl SetAdmin {
         })
     }
 
-    /// Returns the migrations that began in this set and are not over, starting with the oldest, as this member
-    /// observes them.
+    /// Returns the status of the migrations that began in this set and have not ended, beginning with the oldest.
     pub(crate) fn open_migrations(&self, state: &State) -> Vec<MigrationStatus> {
         let progress = self.progress.borrow().clone();
         let ends = |migration: &Migration| matches!(migration.phase, Phase::Completed { .. });
@@ -131,7 +132,7 @@ impl SetAdmin {
         shown.filter(|one| one.phase() != MigrationPhase::RolledBack).take(MOST_OPEN).collect()
     }
 
-    /// Returns a migration that began in this set.
+    /// Returns the migration `id`, or an error if it did not begin in this set.
     fn known(&self, id: MigrationId) -> Result<Migration, Status> {
         let known = self.read(|state, _| state.migrations.get(&id).cloned())?;
         known.ok_or_else(|| Reason::UnknownMigration.status(format!("no migration {id} began in this set")))
@@ -157,7 +158,8 @@ fn command(plan: &MigrationPlan, pace: Pace) -> StartMigration {
     }
 }
 
-/// Returns the refusal of a plan. The plan is stale if a condition under which it was made no longer holds.
+/// Returns the error of a migration that the state refused to start. The error is `STALE_PLAN` if something that the
+/// plan depends on has changed.
 fn stale(refusal: &CommandRefusal) -> Status {
     use SetRefusal as Set;
     match refusal {
@@ -174,7 +176,7 @@ fn stale(refusal: &CommandRefusal) -> Status {
     }
 }
 
-/// Returns the status of a migration with its progress.
+/// Returns the status of a migration. `progress` is the progress that this member has observed.
 fn shown(
     state: &State,
     id: MigrationId,
@@ -199,8 +201,8 @@ fn shown(
     let sections = if is_return { here + departed } else { runs.iter().map(|run| run.sections).sum() };
     let phase = phase(state, id, migration, departed);
     if phase == MigrationPhase::Completed {
-        // Sections may have come back since, by another migration; a closing set ends a migration before all sections
-        // have arrived.
+        // The tombstones do not show how many sections departed and arrived: sections may have come back by another
+        // migration, and a closing set completes a migration before all sections have arrived.
         (departed, arrived) = (sections, sections.saturating_sub(departed - arrived));
     }
     let times = Times::of(state, id);
@@ -253,7 +255,8 @@ fn is_over(phase: MigrationPhase) -> bool {
     matches!(phase, MigrationPhase::RolledBack | MigrationPhase::Completed)
 }
 
-/// Times at which operators started and ended a migration, in milliseconds since 1970; 0 if they are no longer kept.
+/// Times at which operators started and ended a migration, in milliseconds since 1970; 0 if the audit log no longer has
+/// them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Times {
     started: u64,
@@ -261,8 +264,8 @@ struct Times {
 }
 
 impl Times {
-    /// Finds the times of a migration's operations in the audit log, by the texts of the operations. Otherwise only
-    /// people read these texts.
+    /// Finds the operations that started and ended the migration `id` in the audit log, by their texts, and returns
+    /// their times. Otherwise, only people read these texts.
     fn of(state: &State, id: MigrationId) -> Times {
         let started = format!(", {}", migration_text(id.0));
         let ends = ["complete", "rollback"].map(|word| format!("migration {word} {id}"));
@@ -280,20 +283,20 @@ impl Times {
     }
 }
 
-/// Returns whether this set has a section that the return of migration `id` brought back. Such a section can depart by
-/// that migration again.
+/// Returns whether this set has a section that came back by the return of the migration `id`. Such a section can depart
+/// by the migration again.
 fn returns(state: &State, id: MigrationId) -> bool {
     let by = return_id(id);
     state.sections.residents().any(|(_, residence)| residence.came_by == by)
 }
 
-/// Returns the phase of a migration with `departed` tombstones.
+/// Returns the phase of a migration, of which `departed` sections have a tombstone in this set.
 fn phase(state: &State, id: MigrationId, migration: &Migration, departed: u32) -> MigrationPhase {
     match migration.phase {
         Phase::Open if state.has_arrived(id, migration) => MigrationPhase::Arrived,
         Phase::Open => MigrationPhase::Open,
-        // A section that has returned has no tombstone any more. Until the other set has noted the return, more
-        // sections may depart to that set. Until the return is complete, no other migration can take the sections.
+        // A section that has come back no longer has a tombstone. Until the other set has noted the return, more
+        // sections may depart to it. Until the return is complete, no other migration can move the sections.
         Phase::RolledBack { noted: true } if departed == 0 && !returns(state, id) => MigrationPhase::RolledBack,
         Phase::RolledBack { .. } => MigrationPhase::RollingBack,
         Phase::Completed { .. } => MigrationPhase::Completed,

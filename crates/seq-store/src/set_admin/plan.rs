@@ -1,7 +1,8 @@
-//! Check of a migration before it starts. The source set is checked by its applied state, and the target set by a
-//! request that changes nothing.
+//! Plan of a migration, which is checked before it starts. The source set is checked against its own applied state, and
+//! the target set is asked with a request that changes nothing.
 //!
-//! **Invariant:** a plan with problems has no id, so its migration cannot be started. Each problem names an obstacle.
+//! **Invariant:** if a plan has problems, it has no id, so the migration cannot be started with it. Each problem names
+//! an obstacle.
 
 use seq_core::layout::SectionRun;
 use seq_core::state::{Closing, PeerSet, Phase, Rules, Scope, SetDefinition, State};
@@ -17,11 +18,11 @@ use super::{SetAdmin, name_of};
 use crate::between::link::Member;
 use crate::definition::draw_nonce;
 
-/// Result of the check of this set.
+/// Plan of a migration with the results of its checks so far.
 #[derive(Default)]
 struct Draft {
     plan: MigrationPlan,
-    /// The sections, in order, not overlapping.
+    /// Sections that are to be moved, as runs in ascending order that do not overlap.
     runs: Vec<SectionRun>,
     sections: u32,
     uids: u64,
@@ -54,7 +55,8 @@ impl SetAdmin {
             unowned: draft.unowned,
             target_allocs: target.nodes.len() as u32,
             target_sections: target.resident,
-            // The start and the end, and for each section its departure and the note of its arrival.
+            // The start and the end of the migration take one write each. Each section takes two, for its departure and
+            // for the note of its arrival.
             writes: 2 + 2 * u64::from(draft.sections),
             seconds: u64::from(draft.sections.div_ceil(pace.rate).max(1)),
             warnings: draft.warnings,
@@ -68,7 +70,7 @@ impl SetAdmin {
         Ok(fingerprint.ok_or_else(changed)?.0)
     }
 
-    /// Adds a warning to the draft for each obstacle in this set to a later rollback of the migration.
+    /// Adds a warning to the draft if the sections could not be served in this set after a rollback of the migration.
     fn check_way_back(&self, draft: &mut Draft) {
         if self.between.plan.borrow().candidates.is_empty() {
             draft.warnings.push(format!(
@@ -78,7 +80,8 @@ impl SetAdmin {
         }
     }
 
-    /// Asks the target set whether it takes the sections.
+    /// Asks the target set whether it can accept sections now, and adds a problem to the draft if it cannot. Otherwise
+    /// returns the target set's response.
     async fn check_target(&self, draft: &mut Draft, set: SetId) -> Result<Option<ArmResponse>, Status> {
         let request = ArmRequest {
             between: self.between.head(set),
@@ -140,7 +143,7 @@ impl Draft {
         draft
     }
 
-    /// Finds the target set by its name or its id.
+    /// Finds the target set, which the operator gave by its name or its id, and adds a problem if this is not possible.
     fn choose_target(&mut self, state: &State, own: &SetDefinition, to: &str) {
         if to == own.name || to == own.id.to_string() {
             self.plan.to.clone_from(&own.name);
@@ -164,10 +167,11 @@ impl Draft {
         }
     }
 
-    /// Collects the sections of the request in order, in as few runs as possible.
+    /// Collects the requested sections in ascending order and in as few runs as possible. Adds a problem for each
+    /// invalid or overlapping run.
     fn choose_runs(&mut self, state: &State, set: &SetDefinition, request: &PlanMigrationRequest) {
         let count = set.layout.sections();
-        // Each run with its name in a problem.
+        // Each run has the name by which a problem refers to it.
         let mut given: Vec<(String, SectionRun)> = Vec::new();
         if request.all {
             let here = state.sections.residents().map(|(first, _)| SectionRun { first, sections: 1 });
@@ -223,7 +227,7 @@ impl Draft {
         }
     }
 
-    /// Returns the sections of a series that are in this set.
+    /// Returns those sections of the series `name` that are in this set. Adds a problem if there are none.
     fn sections_of(&mut self, state: &State, set: &SetDefinition, name: &str) -> Vec<SectionRun> {
         let Some(series) = state.series(name) else {
             self.problems.push(format!("no series is named {name:?}: `seqsvr series list` shows the names"));
@@ -237,7 +241,8 @@ impl Draft {
         here
     }
 
-    /// Checks that each section is in this set, and part of no incomplete migration.
+    /// Checks that each section is in this set and does not belong to another migration that is not complete. Counts
+    /// the uids, the lanes and the sections without an owner.
     fn check_sections(&mut self, state: &State, set: &SetDefinition) {
         let open: Vec<_> = state
             .migrations

@@ -1,4 +1,4 @@
-//! Lists the records of sections.
+//! Request of operators to list the records of sections.
 
 use seq_core::state::{Phase, SectionRecord, SetDefinition, State};
 use seq_core::{Epoch, MigrationId, NodeId, SectionId, Seq};
@@ -7,11 +7,11 @@ use tonic::Status;
 
 use super::{SetAdmin, name_of};
 
-/// Most runs in one response: some 100 kB.
+/// Maximum number of runs of sections in one response. With this number, a response has some 100 kB.
 const MAX_RUNS: u32 = 1_000;
 
-/// Maximum number of sections that one request reads. The read takes a few milliseconds, during which no entry is
-/// applied.
+/// Maximum number of sections whose records are read for one request. Reading them takes a few milliseconds, during
+/// which no log entry is applied.
 const MAX_READ: u32 = 65_536;
 
 impl SetAdmin {
@@ -69,7 +69,7 @@ fn info(state: &State, set: &SetDefinition, section: SectionId, record: SectionR
         }
         SectionRecord::Quarantined(quarantine) => (SectionState::Quarantined, quarantine.max_seq, MigrationId(0)),
     };
-    // The addresses of lanes are of the system alone.
+    // The addresses of lanes are used only inside the system, so they are not shown.
     let has_lanes = set.layout.lanes_at(section).is_some();
     let uids = if has_lanes { 0..0 } else { set.layout.uids_of(section) };
     let Epoch(epoch) = record.fence();

@@ -1,7 +1,8 @@
-//! Creates and retires series.
+//! Requests of operators to create and retire series.
 //!
-//! **Invariant:** a series is created only in a set in which every live AllocSvr can own sections of series. Its shape
-//! is checked before it is stored, because neither the name nor the shape of a series ever changes.
+//! **Invariant:** a series is created only in a set in which every live AllocSvr can own sections of series. The shape
+//! of the series is checked before it is stored, because neither the name nor the shape of a series can be changed
+//! later.
 
 use seq_core::Seq;
 use seq_core::layout::{Lanes, TickClock};
@@ -20,23 +21,24 @@ use tonic::Status;
 use super::{SetAdmin, refused};
 use crate::preconditions::{self, Required};
 
-/// Default number of sections of a series with more lanes than this number. It is enough to spread the sections over
-/// the AllocSvrs of a set.
+/// Default number of sections of a series. A series with fewer lanes has one section for each lane. The number is large
+/// enough to distribute the sections over the AllocSvrs of a set.
 const DEFAULT_SECTIONS: u32 = 16;
 
-/// Lead in milliseconds if the server chooses the lane. Ids continue for this long without a store, and a lane whose
-/// owner has crashed rests for this long.
+/// Default lead, in milliseconds, of a series whose lanes the server chooses. The lead is how far ceilings may be ahead
+/// of the clock. For this time, ids are allocated although the store does not respond, and after a crash of its owner a
+/// lane cannot be used for this time.
 const CHOSEN_LEAD_MS: u32 = 60_000;
 
-/// Lead in milliseconds if the caller names the lane. It is short, so that the ceiling is in the past before the next
-/// owner may start.
+/// Default lead, in milliseconds, of a series whose callers name the lane. It is so short that the ceiling is in the
+/// past by the time when the next owner may start.
 const NAMED_LEAD_MS: u32 = 2_000;
 
-/// Accepted leads, in milliseconds.
+/// Leads, in milliseconds, that a request may state.
 const LEADS_MS: std::ops::RangeInclusive<u32> = 1_000..=600_000;
 
-/// Minimum time for which the ids of a new series last, in milliseconds, unless the request allows a shorter time. It
-/// is ten years.
+/// Minimum time, in milliseconds, for which a new series must be able to allocate ids, unless the request allows a
+/// shorter time. It is ten years.
 const LONGEST_SHORT_MS: u64 = 10 * 365 * 86_400_000;
 
 impl SetAdmin {
@@ -53,7 +55,7 @@ impl SetAdmin {
         }
         self.check_readers()?;
         let change = required.begin(self.between.replicated.raft()).await?;
-        // Another series may have been created before the begin.
+        // Another request may have created a series before this change began.
         let now = foresee()?;
         if now.exists || change.is_none() {
             return Ok(now.response(false));
@@ -105,7 +107,7 @@ impl SetAdmin {
         Ok(response(&foresee()?.0, plan, retired))
     }
 
-    /// Refuses a change in a group whose format has no series.
+    /// Returns an error if the group's format has no series.
     pub(super) fn check_series_format(&self) -> Result<(), Status> {
         let format = self.between.replicated.raft().state().format();
         if format >= CreateSeries::SINCE {
@@ -118,7 +120,7 @@ impl SetAdmin {
         Err(Reason::OldFormat.status(text))
     }
 
-    /// Refuses a new series while an AllocSvr of a release without series may own sections.
+    /// Returns an error if an AllocSvr that could own sections runs a release without series.
     fn check_readers(&self) -> Result<(), Status> {
         let outdated = self.read(|state, _| state.outdated_owner().map(|node| node.name.clone()))?;
         match outdated {
@@ -134,7 +136,7 @@ impl SetAdmin {
     }
 }
 
-/// A series as it exists, or as the planned command would create it.
+/// Series, as it already exists or as the planned command would create it.
 struct Foreseen {
     series: SeriesMessage,
     exists: bool,
@@ -147,7 +149,7 @@ impl Foreseen {
     }
 }
 
-/// Returns the series that a command would create, or the equal series that exists.
+/// Returns the series that the command `create` would create. If an equal series exists, returns that series.
 fn foresee(state: &State, create: &CreateSeries) -> Result<Foreseen, Status> {
     let plan = preconditions::create_series(state, create);
     let before = state.series(&create.name);
@@ -165,7 +167,8 @@ fn foresee(state: &State, create: &CreateSeries) -> Result<Foreseen, Status> {
     }
 }
 
-/// Returns the command of a request.
+/// Returns the command that creates the requested series, or an error if the name or the shape is invalid. `now_ms` is
+/// the store's time in milliseconds since 1970.
 fn create(request: CreateSeriesRequest, now_ms: u64) -> Result<CreateSeries, Status> {
     let bad = |text: String| Reason::BadShape.status(text);
     let CreateSeriesRequest { name, shape, sections, start, lead_ms, allow_short, .. } = request;
@@ -209,7 +212,8 @@ fn create(request: CreateSeriesRequest, now_ms: u64) -> Result<CreateSeries, Sta
     Ok(CreateSeries { name, shape: shape.to_bytes(), lanes, created_ms: now_ms })
 }
 
-/// Checks the first and the last time of a new series.
+/// Checks that the ids of a new series begin in the past, and end late enough unless `allow_short`. `now_ms` is the
+/// store's time in milliseconds since 1970.
 fn check_times(timed: &TimedShape, now_ms: u64, allow_short: bool) -> Result<(), Status> {
     let bad = |text: String| Err(Reason::BadShape.status(text));
     if timed.epoch_ms > now_ms {

@@ -1,7 +1,7 @@
-//! Creates, lists and closes sets.
+//! Requests of operators to create, list, close and forget sets.
 //!
-//! **Invariant:** a set is defined once, under an id that no other set has. A set that joins a cluster has the layout
-//! of the cluster, and a name that no other known set has.
+//! **Invariant:** a set is defined once, with an id that no other set has. A set that joins a cluster has the same
+//! layout as the cluster, and a name that no other set known to the cluster has.
 
 use seq_auth::ExpectedServer;
 use seq_core::plan::Fingerprint;
@@ -28,7 +28,7 @@ impl SetAdmin {
         let stored = self.between.replicated.read(|state| Some((state.set.as_ref()?.id, state.sets.is_empty())));
         let joins = self.declared.genesis == Genesis::Create && !request.join.is_empty();
         match stored {
-            // The second half of a creation was lost: the set is defined, but knows no other set.
+            // An earlier creation was interrupted: the set is defined, but it does not know any other set.
             Some((id, true)) if joins => {
                 let known = self.join(id, &request.join).await?;
                 self.learn(&known).await?;
@@ -56,8 +56,8 @@ impl SetAdmin {
         }
     }
 
-    /// Learns the stated facts of the set through which this set joins the cluster. Then asks the other sets that the
-    /// statements name.
+    /// Learns the facts of the set through which this set joins the cluster, and then asks the other sets that are
+    /// named in its statements.
     async fn learn(&self, known: &Stated) -> Result<(), Status> {
         exchange::learn(&self.between, known).await?;
         exchange::introduce(&self.between, &known.others).await;
@@ -71,7 +71,7 @@ impl SetAdmin {
     fn check_genesis(&self, join: &[String]) -> Result<(), Status> {
         let given = if join.is_empty() { Genesis::Init } else { Genesis::Create };
         let declared = self.declared.genesis;
-        // If the set exists already, its actual genesis is reported.
+        // If the set already exists, the error about its existence is returned instead.
         if declared == given || self.between.replicated.read(|state| state.set.is_some()) {
             return Ok(());
         }
@@ -80,8 +80,8 @@ impl SetAdmin {
         Err(Reason::OtherGenesis.status(text))
     }
 
-    /// Requests the facts of a cluster from the store of one of its sets. Checks that this set has the layout of the
-    /// cluster and that no other set has this set's name.
+    /// Requests the facts of a cluster from the store of one of its sets, whose addresses are `stores`. Checks that
+    /// this set has the layout of the cluster and that no other set has its name. `id` is the id of this set.
     async fn join(&self, id: SetId, stores: &[String]) -> Result<Stated, Status> {
         let layout = &self.declared.layout;
         let request = ExchangeRequest {
@@ -114,8 +114,8 @@ impl SetAdmin {
         Ok(stated)
     }
 
-    /// Compares the layout of the set file with the layout in the response. The request names the layout only by its
-    /// hash, and the response has its numbers.
+    /// Compares the layout in the set file with the cluster's layout in the response. The request contains only a hash
+    /// of the layout, but the response contains its numbers, so the error can show both layouts.
     fn check_layout(&self, response: &ExchangeResponse) -> Result<(), Status> {
         let (uids, size) = (self.declared.layout.uids(), self.declared.layout.section_size());
         let theirs = (response.uid_start..response.uid_end, response.section_size);
@@ -138,7 +138,7 @@ impl SetAdmin {
         })
     }
 
-    /// Returns the other known sets, ordered by name.
+    /// Returns the other sets that this set knows, ordered by name.
     pub(crate) fn others(&self, state: &State, own: &SetDefinition) -> Vec<SetInfo> {
         let info = |peer: &PeerSet| Some(self.info(state, own, peer.facts.as_ref()?));
         let mut others: Vec<SetInfo> = state.sets.values().filter_map(info).collect();
@@ -146,7 +146,7 @@ impl SetAdmin {
         others
     }
 
-    /// Returns another set, as this set knows it.
+    /// Returns the description of another set, as far as this set knows it.
     fn info(&self, state: &State, own: &SetDefinition, facts: &SetFacts) -> SetInfo {
         let claims = state.directory.runs().filter(|run| run.claim.set == facts.id);
         let responded = self.between.links.responded(facts.id);
@@ -212,9 +212,9 @@ impl SetAdmin {
         Ok(ForgetSetResponse { known, fingerprint: plan.0 })
     }
 
-    /// Closes the set. The required plan must match the current plan, unless the set is closing already. So a request
-    /// can be repeated after its change was made. Returns the state of the set, and the fingerprint of the plan before
-    /// the change.
+    /// Closes the set. Unless the set is already closing, the fingerprint in the request must equal the fingerprint of
+    /// the plan that is computed now. So a request can be repeated after its change was made. Returns the state of the
+    /// set, and the fingerprint of the plan, computed before the change.
     async fn close(&self, required: Required) -> Result<(Closing, Fingerprint), Status> {
         let (closing, plan) = self.read(|state, _| (state.closing, preconditions::close(state)))?;
         if required.dry_run {
@@ -235,7 +235,7 @@ impl SetAdmin {
     }
 }
 
-/// Returns the state of a set as operators see it.
+/// Converts the state of a set to the value that operators see.
 pub(crate) fn set_state(closing: Closing) -> SetState {
     match closing {
         Closing::Open => SetState::Open,
@@ -244,12 +244,12 @@ pub(crate) fn set_state(closing: Closing) -> SetState {
     }
 }
 
-/// Returns whether a set creates the series of the cluster, as far as this set knows; false in formats without series.
+/// Returns whether `set` is the layout writer, as far as this set knows. Returns false in formats without series.
 fn is_writer(state: &State, set: SetId) -> bool {
     state.rules >= Rules::Eleven && state.layout_writer().is_some_and(|writer| writer.set == set)
 }
 
-/// Returns the layout, which all sets of a cluster share.
+/// Returns a set's description in which only the layout is set. All sets of a cluster have the same layout.
 fn layout_info(set: &SetDefinition) -> SetInfo {
     let uids = set.layout.uids();
     let (layout_id, section_size) = (set.layout.id().0, set.layout.section_size());

@@ -1,7 +1,8 @@
-//! The container image, as an archive in the OCI layout (image-spec 1.1): a single layer with only the binary.
+//! Writes the container image as an archive in the OCI layout (image-spec 1.1). The image has a single layer, with the
+//! binary and an empty data directory.
 //!
-//! `podman load` and `docker load` (25 and later) read the archive. No registry or container engine is needed to make
-//! it.
+//! `podman load` and `docker load` (25 and later) read the archive. Writing the archive needs no registry and no
+//! container engine.
 
 use std::fs;
 use std::path::Path;
@@ -11,8 +12,8 @@ use serde_json::{Value, json};
 
 use super::{Dist, TARGET, run_to_end, sha256};
 
-/// User and group of the processes. 65532 is "nonroot" in the distroless images. In this image, the user owns only the
-/// data directory.
+/// User id and group id of the processes in the container. 65532 is the user "nonroot" of Google's distroless images.
+/// This user owns only the data directory.
 const USER: &str = "65532:65532";
 
 /// Writes the archive of the container image; returns the archive's file name.
@@ -22,8 +23,8 @@ pub(super) fn write(dist: &Dist) -> anyhow::Result<String> {
     fs::create_dir_all(&blobs)?;
 
     let layer = layer(dist)?;
-    // The id of a layer is the digest of the uncompressed archive. The digest of a layer is the digest of the
-    // compressed archive.
+    // The image format identifies a layer in two places. `diff_ids` has the digest of the uncompressed archive, and
+    // `layers` has the digest of the compressed archive.
     let diff_id = sha256(&layer)?;
     run_to_end(Command::new("gzip").args(["-9nf"]).arg(&layer))?;
     let layer = layer.with_extension("tar.gz");
@@ -79,7 +80,8 @@ pub(super) fn write(dist: &Dist) -> anyhow::Result<String> {
     Ok(file)
 }
 
-/// Makes the only layer. It has the binary, and a data directory that belongs to the user of the processes.
+/// Makes the only layer as a tar archive. It contains the binary, and a data directory that belongs to the user of the
+/// processes. Returns the path of the archive.
 fn layer(dist: &Dist) -> anyhow::Result<std::path::PathBuf> {
     let root = dist.staged.join("layer");
     fs::create_dir_all(root.join("data"))?;
@@ -97,7 +99,7 @@ fn layer(dist: &Dist) -> anyhow::Result<std::path::PathBuf> {
     Ok(tar)
 }
 
-/// Writes a document under its digest; returns its descriptor.
+/// Writes a JSON document to a file that is named by the document's digest. Returns the OCI descriptor of the document.
 fn blob(blobs: &Path, media_type: &str, content: &Value) -> anyhow::Result<Value> {
     let text = content.to_string();
     let path = blobs.join("new");

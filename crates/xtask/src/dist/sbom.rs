@@ -1,7 +1,7 @@
 //! The list of the binary's components, in the CycloneDX format.
 //!
-//! **Invariant:** the list depends only on the sources. The output of cargo-cyclonedx also has a random number, the
-//! current time and the path of the checkout, which this module removes or replaces.
+//! **Invariant:** the list depends only on the sources. The output of cargo-cyclonedx also contains a random number,
+//! the current time and the path of the checkout. This module removes the number, and replaces the time and the path.
 
 use std::fs;
 use std::path::Path;
@@ -15,8 +15,8 @@ use super::{TARGET, text_of, version};
 /// Version of cargo-cyclonedx that makes the lists.
 const CARGO_CYCLONEDX: &str = "0.5.9";
 
-/// File name, without extension, of the lists that cargo-cyclonedx writes next to the manifest of each crate. No other
-/// file in the repository has this name.
+/// File name, without extension, of the lists that cargo-cyclonedx writes, one next to the Cargo.toml of each crate. No
+/// other file in the repository has this name.
 const FILE: &str = "seqsvr-list";
 
 #[derive(Args)]
@@ -26,7 +26,7 @@ pub(crate) struct SbomArgs {
     out: std::path::PathBuf,
 }
 
-/// Writes the list for the sources in their current state.
+/// Writes the list for the sources in the checkout, to the file that the arguments name.
 pub(crate) fn run(root: &Path, args: &SbomArgs) -> anyhow::Result<()> {
     let epoch = super::epoch(root)?;
     write(root, &epoch, &std::path::absolute(&args.out)?)?;
@@ -39,11 +39,11 @@ pub(super) fn name(version: &str) -> String {
     format!("seqsvr-{version}-{TARGET}.cdx.json")
 }
 
-/// Writes the list with `epoch`, in seconds since 1970, as its time.
+/// Writes the list to the file `to`. The time in the list is `epoch`, in seconds since 1970.
 pub(super) fn write(root: &Path, epoch: &str, to: &Path) -> anyhow::Result<()> {
     let metadata = cargo_metadata::MetadataCommand::new().manifest_path(root.join("Cargo.toml")).no_deps().exec()?;
     let written = list(root);
-    // The tool writes a list for each crate of the workspace, next to the crate's sources.
+    // cargo-cyclonedx writes a list for each crate of the workspace, next to the crate's Cargo.toml.
     let mut text = None;
     for package in &metadata.packages {
         let Some(dir) = package.manifest_path.parent() else { continue };
@@ -62,7 +62,7 @@ pub(super) fn write(root: &Path, epoch: &str, to: &Path) -> anyhow::Result<()> {
     fs::write(to, text).with_context(|| format!("cannot write {}", to.display()))
 }
 
-/// Runs cargo-cyclonedx, which writes a list next to the manifest of each crate.
+/// Runs cargo-cyclonedx, which writes a list for each crate of the workspace, next to the crate's Cargo.toml.
 fn list(root: &Path) -> anyhow::Result<()> {
     let mut cargo = crate::cargo(root);
     cargo.args([
@@ -80,9 +80,11 @@ fn list(root: &Path) -> anyhow::Result<()> {
         .with_context(|| format!("is it installed? cargo install --locked cargo-cyclonedx@{CARGO_CYCLONEDX}"))
 }
 
-/// Returns the list without the fields that differ between two runs.
+/// Parses `text`, the output of cargo-cyclonedx. Returns the list with the random number removed, and with a fixed time
+/// and path.
 fn reproducible(text: &str, root: &Path, epoch: &str) -> anyhow::Result<Value> {
-    // References to the workspace's own crates have their paths: `path+file:///srv/seqsvr/crates/seq-kit#0.1.0`.
+    // References to the crates of the workspace contain the path of the checkout, e.g.
+    // `path+file:///srv/seqsvr/crates/seq-kit#0.1.0`.
     let root = format!("file://{}/", root.display());
     let mut list: Value = serde_json::from_str(&text.replace(&root, "file:///seqsvr/"))?;
     let fields = list.as_object_mut().context("the list is no object")?;

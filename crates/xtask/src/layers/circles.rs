@@ -1,24 +1,25 @@
-//! Finds circles of modules inside a crate. A circle is a group of modules of one folder that use each other, directly
-//! or through other modules of the folder.
+//! Finds circles of modules inside a crate. A circle is a group of modules of one folder in which each module uses
+//! every other module of the group, directly or through further modules of the folder.
 //!
-//! A module with a folder (`x.rs` with `x/`) counts as a single module of the folder that `x.rs` is in. Uses between a
-//! module and its own submodules do not count, because a module re-exports the items of its submodules, and submodules
-//! use the types of the module above. The check reads text, so it misses uses through a re-export of the crate's root.
+//! A module with a folder (`x.rs` with `x/`) counts as a single module, which belongs to the folder that contains
+//! `x.rs`. Uses between a module and its own submodules do not count, because a module re-exports the items of its
+//! submodules, and submodules use the types of the module above them. The check searches the text of the files for
+//! paths, so it does not find a use through a re-export at the root of the crate.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::report::Finding;
 use crate::source::Source;
 
-/// Number of circles of each crate that had circles when the rule was added. An entry is lowered when a circle is
-/// removed, and never raised.
+/// Allowed number of circles in the crates that had circles when this check was added. An entry must be lowered when a
+/// circle is removed, and must never be raised.
 const RATCHET: &[(&str, usize)] = &[("seq-core", 1), ("seq-sim", 2), ("seq-store", 1)];
 
 /// The path of a module below its crate's root, such as `["state", "moves"]`.
 type Module = Vec<String>;
 
-/// Uses between modules of one folder. The keys are the module that uses and the module that is used, and the values
-/// are the uses in the form `a::x -> b`.
+/// Uses between modules of the same folder. The outer key is the module that uses, the inner key is the module that it
+/// uses, and the values are the single uses in the form `a::x -> b`.
 type Uses = BTreeMap<Module, BTreeMap<Module, BTreeSet<String>>>;
 
 pub(super) fn check(sources: &[Source], findings: &mut Vec<Finding>) {
@@ -42,7 +43,7 @@ pub(super) fn check(sources: &[Source], findings: &mut Vec<Finding>) {
     }
 }
 
-/// Returns the text of each module of the product, by crate.
+/// Returns the text of each module that is not a test, by crate.
 fn crates(sources: &[Source]) -> BTreeMap<&str, BTreeMap<Module, &str>> {
     let mut crates: BTreeMap<&str, BTreeMap<Module, &str>> = BTreeMap::new();
     for source in sources.iter().filter(|source| source.is("rs") && !source.is_test()) {
@@ -58,7 +59,7 @@ fn crates(sources: &[Source]) -> BTreeMap<&str, BTreeMap<Module, &str>> {
     crates
 }
 
-/// Modules of one folder that all use each other, directly or through other modules.
+/// Modules of one folder, each of which uses all others, directly or through further modules.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Circle {
     modules: Vec<String>,
@@ -96,7 +97,7 @@ fn of_crate(files: &BTreeMap<Module, &str>) -> Vec<Circle> {
     circles.into_iter().collect()
 }
 
-/// Returns the modules that can be reached from a module by following one or more uses.
+/// Returns the modules that `from` uses, directly or through other modules.
 fn reached<'a>(from: &Module, uses: &'a Uses) -> BTreeSet<&'a Module> {
     let mut reached = BTreeSet::new();
     let mut open: Vec<&Module> = uses.get(from).into_iter().flat_map(BTreeMap::keys).collect();
@@ -108,7 +109,8 @@ fn reached<'a>(from: &Module, uses: &'a Uses) -> BTreeSet<&'a Module> {
     reached
 }
 
-/// Returns the modules that a file names in paths beginning with `crate::` or `super::`.
+/// Returns the modules that the file of `module` names in paths that begin with `crate::` or `super::`. `text` is the
+/// text of the file.
 fn used_modules(module: &Module, text: &str, files: &BTreeMap<Module, &str>) -> BTreeSet<Module> {
     let code: String = text
         .lines()
@@ -128,8 +130,8 @@ fn used_modules(module: &Module, text: &str, files: &BTreeMap<Module, &str>) -> 
     used
 }
 
-/// Parses the use tree at the start of `text`, such as `a::{b, c::d}`, and calls `found` with each path in it. Returns
-/// the text after the tree.
+/// Parses the use tree at the start of `text`, such as `a::{b, c::d}`, and calls `found` with each path in the tree,
+/// after `prefix`. Returns the text after the tree.
 fn paths<'a>(text: &'a str, prefix: &mut Vec<&'a str>, found: &mut dyn FnMut(&[&str])) -> &'a str {
     let text = text.trim_start();
     if let Some(mut rest) = text.strip_prefix('{') {
@@ -154,7 +156,7 @@ fn paths<'a>(text: &'a str, prefix: &mut Vec<&'a str>, found: &mut dyn FnMut(&[&
     rest.find([',', '}', ';']).map_or("", |at| if rest[..at].trim().starts_with("as ") { &rest[at..] } else { rest })
 }
 
-/// Returns the deepest module that a path names.
+/// Returns the deepest module that `path`, a path in the file of `module`, names.
 fn resolve(module: &Module, path: &[&str], files: &BTreeMap<Module, &str>) -> Option<Module> {
     let mut found: Module = if path[0] == "crate" { Vec::new() } else { module.clone() };
     for name in path {

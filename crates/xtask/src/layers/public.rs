@@ -1,16 +1,17 @@
-//! Checks that no public signature has a type of openraft, rkyv or sled. These libraries are fenced, which means that
-//! only the crates listed in `FENCED` may use them.
+//! Checks that no public signature of a crate has a type of the libraries openraft, rkyv or sled. These libraries are
+//! fenced, which means that only the crates listed in `FENCED` may use them.
 //!
-//! The check reads the text of every `pub` item up to its body, and knows no types. (The compiler refuses a `pub` item
-//! that is not reachable.) It looks for paths of a library, for names that the file imports from a library, and for the
-//! crate's own aliases of such names.
+//! The check does not resolve types, but searches the text of every `pub` item up to the body of the item. It searches
+//! for paths that begin with the name of a library, for names that the file imports from a library, and for aliases
+//! that the crate declares for types of a library. Every `pub` item counts as public, because the compiler refuses a
+//! `pub` item that other crates cannot reach.
 
 use std::collections::BTreeSet;
 
 use crate::report::Finding;
 use crate::source::Source;
 
-/// Fenced libraries. [`ALIASES`] is the file in which a crate declares aliases of their types.
+/// Fenced libraries. [`ALIASES`] is the file in which seq-raft declares aliases of their types.
 const LIBRARIES: &[&str] = &["openraft", "rkyv", "sled"];
 const ALIASES: &str = "crates/seq-raft/src/types.rs";
 
@@ -38,13 +39,13 @@ pub(super) fn check(sources: &[Source], findings: &mut Vec<Finding>) {
     }
 }
 
-/// Returns the names of the aliases that the file declares for types of a library.
+/// Returns the names of the aliases that the file declares for types of fenced libraries.
 fn aliases(source: &Source) -> BTreeSet<String> {
     let declared = source.text.lines().filter_map(|line| line.trim().strip_prefix("pub(crate) type "));
     declared.filter_map(|rest| words(rest).next().map(str::to_owned)).chain(["TypeConfig".to_owned()]).collect()
 }
 
-/// Returns the names of the types that a file imports from `paths`.
+/// Returns the names of the types that a file imports by `use` statements that begin with one of `paths`.
 fn imported(source: &Source, paths: &[&str]) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     let mut statement = String::new();
@@ -53,7 +54,7 @@ fn imported(source: &Source, paths: &[&str]) -> BTreeSet<String> {
         if begins || !statement.is_empty() {
             statement.push_str(line);
             if line.ends_with(';') {
-                // The types of a path; its modules are lower-case.
+                // Names of types begin with an upper-case letter, names of modules with a lower-case letter.
                 let types = words(&statement).filter(|word| word.starts_with(char::is_uppercase));
                 names.extend(types.map(str::to_owned));
                 statement.clear();
@@ -63,8 +64,8 @@ fn imported(source: &Source, paths: &[&str]) -> BTreeSet<String> {
     names
 }
 
-/// Returns the line and the signature of each public item. A signature ends before the item's body, but the body of an
-/// enum or a trait is included.
+/// Returns the line and the signature of each public item. The signature of an enum or a trait includes its body; other
+/// signatures end before the body.
 fn signatures(text: &str) -> Vec<(usize, String)> {
     let lines: Vec<&str> = text.lines().take_while(|line| !line.starts_with("mod tests {")).collect();
     let mut found = Vec::new();

@@ -1,5 +1,6 @@
-//! Checks nested `clippy.toml` files. Clippy reads only the nearest file, so the file of a crate must repeat every ban
-//! of the root's file, or state in a comment that the ban is lifted: `# lifted: path: why`.
+//! Checks the `clippy.toml` files of crates. Clippy reads only the nearest file. So the file of a crate must repeat
+//! every rule of the file in the root of the repository, or state in a comment of the form `# lifted: RULE: why` that
+//! the rule does not apply to the crate.
 
 use crate::report::Finding;
 use crate::source::Source;
@@ -22,7 +23,7 @@ pub(super) fn check(sources: &[Source], findings: &mut Vec<Finding>) {
     }
 }
 
-/// Returns the banned paths, and the settings that are written on a single line.
+/// Returns the rules of a `clippy.toml`, which are its banned paths and its settings that are written on a single line.
 fn rules(text: &str) -> impl Iterator<Item = &str> {
     text.lines().filter_map(|line| match line.trim().strip_prefix("{ path = \"") {
         Some(rest) => rest.split_once('"').map(|(path, _)| path),

@@ -1,5 +1,5 @@
-//! Checks documents. Rust files that they name must exist, the steps of `docs/how-to-add.md` must name files and texts
-//! that exist, and decision records must be numbered without a gap.
+//! Checks Markdown documents. Rust files that a document names must exist, the steps of `docs/how-to-add.md` must name
+//! existing files and texts in these files, and the numbers of the decision records must have no gap.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use crate::source::Source;
 /// Directory of the decision records.
 const ADR_DIR: &str = "docs/adr/";
 
-/// The page with steps, each of which names a file and texts to look at in that file.
+/// Page with instructions in numbered steps. Each step names a file, and names in that file.
 const STEPS: &str = "docs/how-to-add.md";
 
 /// A file name that stands for a pattern.
@@ -28,7 +28,7 @@ pub(super) fn check(sources: &[Source], findings: &mut Vec<Finding>) {
     check_adrs(sources, findings);
 }
 
-/// Checks that a Rust file named in back-ticks exists. The name may omit leading directories.
+/// Checks that each Rust file whose name is in back-ticks in `source` exists. The name may omit leading directories.
 fn check_named_files(source: &Source, sources: &[Source], findings: &mut Vec<Finding>) {
     for (number, line) in prose(&source.text) {
         let quoted = line.split('`').skip(1).step_by(2);
@@ -41,8 +41,8 @@ fn check_named_files(source: &Source, sources: &[Source], findings: &mut Vec<Fin
     }
 }
 
-/// Checks the steps of a page, which have the form "1. `file`: `name`, `other name`: words". The file of a step must
-/// exist, and must contain the names.
+/// Checks the numbered steps of `page`. A step has the form "1. `file`: `name`, `other name`: words". The file must
+/// exist, and its text must contain the names.
 fn check_steps(page: &Source, sources: &[Source], findings: &mut Vec<Finding>) {
     for (number, line) in prose(&page.text).filter(|(_, line)| line.starts_with(|c: char| c.is_ascii_digit())) {
         let mut say = |text: String| findings.push(Finding::new(&page.path, number, text));
@@ -62,7 +62,7 @@ fn check_steps(page: &Source, sources: &[Source], findings: &mut Vec<Finding>) {
     }
 }
 
-/// Returns the lines outside of fenced blocks.
+/// Returns the lines of a Markdown text that are not in a fenced code block, with their numbers.
 fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut fenced = false;
     (1..).zip(text.lines()).filter(move |(_, line)| {
@@ -72,8 +72,8 @@ fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// Returns the anchors of the headings of a page, derived as a renderer derives them: the heading in lower case, with
-/// its words joined by `-` and without other characters.
+/// Returns the anchors of the headings of a page, in the form in which links name them. An anchor is the heading in
+/// lower case, with `-` in place of spaces and without punctuation.
 pub(crate) fn anchors(text: &str) -> BTreeSet<String> {
     let slug = |heading: &str| {
         let kept = heading.trim().chars().filter(|c| c.is_alphanumeric() || [' ', '-', '_'].contains(c));
@@ -82,8 +82,8 @@ pub(crate) fn anchors(text: &str) -> BTreeSet<String> {
     prose(text).filter(|(_, line)| line.starts_with('#')).map(|(_, line)| slug(line.trim_start_matches('#'))).collect()
 }
 
-/// Checks that each decision record is named `NNNN-title.md`, has its number in the heading, and has the required
-/// parts. Also checks that the numbers have no gap. Number 0000 is the template.
+/// Checks that each decision record is called `NNNN-title.md`, and has its number in the heading and all required
+/// parts. Also checks that the numbers, from 0000 of the template on, have no gap.
 fn check_adrs(sources: &[Source], findings: &mut Vec<Finding>) {
     let mut expected = 0_u32;
     for source in sources {

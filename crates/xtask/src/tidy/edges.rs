@@ -1,25 +1,26 @@
-//! Checks where the program uses facilities of its process, such as its output and its environment. Only commands may
-//! print and exit, only one file may read variables of the environment, no task group may be dropped while its tasks
-//! run, and `seq-kit` may name no metric of seqsvr.
+//! Checks that only certain files use facilities of the process, such as its output and its environment. Only commands
+//! may print and exit, and only one file may read environment variables. Two more rules are that no file drops a task
+//! group while its tasks run, and that `seq-kit` names no metric of seqsvr.
 //!
-//! Clippy cannot check these rules, because its bans apply to a whole crate with its tests, and these rules differ by
-//! file.
+//! Clippy cannot check these rules, because a ban of Clippy applies to a whole crate and its tests, and these rules
+//! differ between the files of a crate.
 
 use crate::report::Finding;
 use crate::source::Source;
 
 /// Code that only some files may contain.
 struct Edge {
-    /// Substrings of the code, each split in two because this file is checked as well.
+    /// Texts by which the code is recognized. Each text is split in two, so that a search for the text does not find
+    /// this file.
     marks: &'static [(&'static str, &'static str)],
-    /// Prefixes and suffixes of the paths of files that may contain the code.
+    /// Beginnings and ends of paths. A file may contain the code if its path begins or ends with any of these texts.
     allowed: &'static [&'static str],
     /// Advice in the finding.
     instead: &'static str,
 }
 
-/// Crates of the binary. In this order, they have the parts that all commands use, the commands that run servers, the
-/// other commands, and the command line.
+/// Crate with the code that all commands share. It and the next three crates contain the commands of the program:
+/// [`NODE`] has the commands that run servers, [`CLI`] has the other commands, and [`PROGRAM`] has the command line.
 const COMMAND: &str = "crates/seq-command/";
 const NODE: &str = "crates/seq-node/";
 const CLI: &str = "crates/seq-cli/";
@@ -28,14 +29,14 @@ const PROGRAM: &str = "crates/seqsvr/";
 const EDGES: &[Edge] = &[
     Edge {
         marks: &[("print", "!("), ("println", "!("), ("stdout", "()"), ("stderr", "()")],
-        // The logger writes to stderr. The abort after a failed sync also writes to stderr, because the log may be
-        // filtered.
+        // The logger writes to stderr. The abort after a failed sync of a file also writes to stderr itself, because
+        // the settings of the logger may suppress its messages.
         allowed: &[COMMAND, NODE, CLI, PROGRAM, "/telemetry.rs", "/storage/abort.rs"],
         instead: "only commands print: return the text, or log it",
     },
     Edge {
         marks: &[("process::", "exit("), ("process::", "abort(")],
-        // No code may run after a failed sync, not even a destructor.
+        // After a failed sync of a file, the process aborts, because no further code may run, not even a destructor.
         allowed: &[COMMAND, PROGRAM, "/storage/abort.rs"],
         instead: "only the binary ends the process: return an error",
     },
@@ -51,7 +52,8 @@ const EDGES: &[Edge] = &[
     },
 ];
 
-/// Path of the crate that does not depend on the product, and the text that this crate may not contain.
+/// Path of the crate that must not depend on this product, and the text, a prefix of metric names, that its code may
+/// not contain.
 const KIT: (&str, &str) = ("crates/seq-kit/", concat!("seqsvr", "_"));
 
 pub(super) fn check(sources: &[Source], findings: &mut Vec<Finding>) {

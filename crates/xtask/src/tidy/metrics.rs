@@ -1,5 +1,5 @@
-//! Checks the metrics. The table in the documentation must equal the catalogue in the code, row by row, and every
-//! metric must be recorded.
+//! Checks the metrics. The table in docs/operations.md must have the same rows as the catalogue in the code, and the
+//! code must record every metric.
 
 use crate::report::Finding;
 use crate::source::Source;
@@ -10,8 +10,8 @@ const TABLE: &str = "docs/operations.md";
 /// Prefix of a metric's row.
 const ROW: &str = "| `seqsvr_";
 
-/// Code that records a metric by a literal name instead of a constant. The text is written in two parts, because this
-/// file is checked too.
+/// Text of code that records a metric by a literal name instead of a constant. The text is written in two parts,
+/// because this file is checked, too.
 const LITERAL: &str = concat!("!(", "\"seqsvr_");
 
 pub(super) fn check(sources: &[Source], findings: &mut Vec<Finding>) {
@@ -40,8 +40,8 @@ pub(super) fn check(sources: &[Source], findings: &mut Vec<Finding>) {
     }
 }
 
-/// Returns the row of the table for each entry of the catalogue. An entry consists of lines `/// help` above `NAME =
-/// "name", Kind, Unit, ["label", ...]...;`.
+/// Returns, for each entry of the catalogue, the row that the table must have. An entry consists of lines `/// help`,
+/// followed by a line `NAME = "name", Kind, Unit, ["label", ...]...;`.
 fn rows(catalogue: &str) -> Vec<String> {
     let lines: Vec<&str> = catalogue.lines().map(str::trim).collect();
     let entry = |at: usize| {

@@ -1,5 +1,6 @@
-//! Checks the documentation of the protos. Every element must have a comment above it, the comment of a number must
-//! state its meaning or its range, and names must follow one style.
+//! Checks the names and comments in the protos. Every message, field, oneof, enum, value, service and method must have
+//! a comment above it. The comment of a numeric field must state the meaning or the range of the number. The names must
+//! follow one style.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -12,8 +13,8 @@ use protox::prost_reflect::prost_types::{
 
 use crate::report::Finding;
 
-// Field numbers in `google.protobuf.FileDescriptorProto` and its parts. The path to an element's comment consists of
-// them.
+// Field numbers in `google.protobuf.FileDescriptorProto` and the messages in it. The path by which a descriptor finds
+// the comment of an element consists of these numbers and of indexes.
 const FILE_MESSAGE: i32 = 4;
 const FILE_ENUM: i32 = 5;
 const FILE_SERVICE: i32 = 6;
@@ -24,12 +25,14 @@ const MESSAGE_ONEOF: i32 = 8;
 const ENUM_VALUE: i32 = 2;
 const SERVICE_METHOD: i32 = 2;
 
-/// Words that state the meaning of a number. The comment of a number must have such a word, a digit, which belongs to a
-/// range, or a back-tick, which belongs to the name of the field that defines the number.
+/// Texts that show that the comment of a numeric field states the meaning of the number. The comment must contain one
+/// of these texts, or a digit, which shows that the comment states a range. The back-tick stands for the name of
+/// another field that defines the number.
 const COUNTING: &[&str] =
     &["number", "index", "version", "epoch", "uid", "user", "section", "count", "term", "bytes", "since", "`"];
 
-/// Endings of field names that state a unit, each with the word that the comment of such a field must contain.
+/// Endings of field names that state a unit. The second text of each pair is the word that the comment of such a field
+/// must contain.
 const UNITS: &[(&str, &str)] = &[("_ms", "millisecond"), ("_seconds", "second"), ("_bytes", "byte")];
 
 pub(super) fn check(dir: &Path, findings: &mut Vec<Finding>) -> anyhow::Result<()> {
@@ -83,7 +86,8 @@ fn lint(file: &FileDescriptorProto, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Returns the line and the leading comment of each element. The key is the path of the element.
+/// Returns, for each element of a proto file, its line and the comment above it. The key is the path of the element in
+/// the file descriptor.
 fn places(file: &FileDescriptorProto) -> HashMap<Vec<i32>, (usize, String)> {
     let locations = file.source_code_info.iter().flat_map(|info| &info.location);
     let place = |span: &[i32]| span.first().map_or(0, |line| *line as usize + 1);
@@ -193,7 +197,7 @@ fn is_number(kind: Type) -> bool {
 mod tests {
     use super::*;
 
-    /// Lints a file of this package with this text after its head.
+    /// Lints a proto file of the package `package` that has the text `body` after its head. Returns the findings.
     fn findings(package: &str, body: &str) -> Vec<String> {
         let file = format!("syntax = \"proto3\";\npackage {package};\n{body}");
         let parsed = protox::compile_text(&file);

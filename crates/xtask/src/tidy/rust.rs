@@ -1,20 +1,22 @@
-//! Checks Rust files. A file must begin with a module comment and have no marks of unfinished work. Its size and the
-//! width of its comments are limited.
+//! Checks Rust files. A file must begin with a module comment and contain no marks of unfinished work. The number of
+//! its lines and the width of its comments are limited.
 
 use crate::report::Finding;
 use crate::source::Source;
 
-/// Most lines of a file without its tests. A longer file has more than one purpose.
+/// Largest number of lines of a file, not counting its unit tests. A longer file usually has more than one purpose.
 const MAX_LINES: usize = 900;
 
-/// Files that exceeded the limit when the rule was added, with their own limits. An entry may only be lowered or
-/// removed.
+/// Files that were longer than [`MAX_LINES`] when this check was added, each with its own limit. A limit may only be
+/// lowered, or its entry removed.
 const RATCHET: &[(&str, usize)] = &[];
 
-/// Most characters of a line of comment. rustfmt wraps code at this width, but leaves comments as they are.
+/// Largest number of characters in a line that is a comment. rustfmt wraps code at this width, but does not wrap
+/// comments.
 const MAX_WIDTH: usize = 120;
 
-/// Marks of unfinished work in comments. Unfinished work belongs in an issue. Clippy finds the macros that mark it.
+/// Marks of unfinished work in comments. Unfinished work should be recorded in an issue instead. Clippy finds the
+/// macros that mark unfinished code.
 const OPEN_ENDS: &[&str] = &[concat!("TO", "DO"), concat!("FIX", "ME")];
 
 pub(super) fn check(sources: &[Source], findings: &mut Vec<Finding>) {

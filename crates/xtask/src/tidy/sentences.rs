@@ -1,10 +1,11 @@
-//! Compares the rates of stiff sentences in the comments of each crate with the limits.
+//! Compares the rates of stiff sentences in the comments of each crate with limits.
 
 use crate::report::Finding;
 use crate::sentences::{self, Counts, PATTERNS};
 use crate::source::Source;
 
-/// Limits of every crate per thousand lines of comments, in the order of [`PATTERNS`].
+/// Largest allowed number of matches of each pattern, per thousand lines of comments of a crate. The limits are in the
+/// order of [`PATTERNS`].
 pub(crate) const LIMITS: [usize; PATTERNS.len()] = [5, 5, 2];
 
 pub(super) fn check(sources: &[Source], findings: &mut Vec<Finding>) {
@@ -20,8 +21,8 @@ pub(super) fn check(sources: &[Source], findings: &mut Vec<Finding>) {
     }
 }
 
-/// Returns the patterns whose rate is above its limit, with their matches and limits. The number of allowed matches is
-/// rounded up, so that even a small crate may have one match of each pattern.
+/// Returns each pattern with more matches than allowed, with the number of its matches and its limit per thousand
+/// lines. The number of allowed matches is rounded up, so that even a small crate may have one match of each pattern.
 fn exceeded(counts: &Counts) -> impl Iterator<Item = (&'static str, usize, usize)> {
     let lines = counts.lines;
     let patterns =

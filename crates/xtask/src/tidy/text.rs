@@ -3,7 +3,8 @@
 use crate::report::Finding;
 use crate::source::Source;
 
-/// Forbidden texts with their reasons. The texts are written in parts, because this file is checked too.
+/// Forbidden texts, each with the reason why it is forbidden. The texts are written in two parts, because this file is
+/// checked, too.
 const FORBIDDEN: &[(&str, &str)] = &[
     (concat!("/wo", "rk/"), "a path of one machine"),
     (concat!("/ro", "ot/"), "a path of one machine"),

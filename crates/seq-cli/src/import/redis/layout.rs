@@ -1,4 +1,4 @@
-//! Parses, without any I/O, the role and mode that a Redis server reports, and the masters of a Redis Cluster with
+//! Parses responses of Redis servers. They state the role and mode of a server, or the masters of a Redis Cluster and
 //! their slots.
 
 use std::collections::BTreeMap;
@@ -13,7 +13,7 @@ const SLOTS: usize = 16_384;
 pub(super) struct Server {
     /// Whether the server is a node of a Redis Cluster.
     pub(super) is_cluster: bool,
-    /// Address of the master if the server is a replica; `None` if it is a master.
+    /// Address of the server's master. It is `None` if the server itself is a master.
     pub(super) master: Option<String>,
     /// The id of the process, which changes with a restart.
     pub(super) run_id: String,
@@ -36,10 +36,10 @@ pub(super) struct Layout {
     owners: Vec<u16>,
 }
 
-/// Reads the response to INFO.
+/// Parses a server's response to INFO.
 ///
 /// # Errors
-/// The server is not a data server, is still loading its keys, or does not report whether it is a master or a replica.
+/// The server has no keys because it is a sentinel, is still loading its keys, or does not report its role.
 pub(super) fn server(info: &InfoDict) -> Result<Server, String> {
     let text = |key: &str| info.get::<String>(key).unwrap_or_default();
     if text("loading") == "1" || text("async_loading") == "1" {
@@ -58,11 +58,13 @@ pub(super) fn server(info: &InfoDict) -> Result<Server, String> {
     Ok(Server { is_cluster, master, run_id: text("run_id") })
 }
 
-/// Parses the response of a node to CLUSTER NODES. `asked` is the host at which the node was queried. It is used where
-/// the node leaves its own address empty in the response.
+/// Parses a node's response to CLUSTER NODES. `asked` is the host to which the request was sent. It replaces the node's
+/// own host if that is empty in the response. If `prefers_names` is true, the names of nodes are preferred to their IP
+/// addresses.
 ///
 /// # Errors
-/// A slot has no master, is being migrated to another master, or has a failing master, so that keys would be missing.
+/// Keys would be missing, because a slot has no master, its master is failing, or it is being migrated to another
+/// master. Or the response is malformed.
 pub(super) fn layout(nodes: &str, asked: &str, prefers_names: bool) -> Result<Layout, String> {
     let mut owned: BTreeMap<Master, Vec<(usize, usize)>> = BTreeMap::new();
     for line in nodes.lines().filter(|line| !line.is_empty()) {
@@ -104,14 +106,15 @@ pub(super) fn layout(nodes: &str, asked: &str, prefers_names: bool) -> Result<La
 }
 
 impl Layout {
-    /// Returns whether another layout has masters with the same ids and the same slots.
+    /// Returns whether the other layout has masters with the same ids, and the same master for each slot.
     pub(super) fn is_same(&self, other: &Layout) -> bool {
         let ids = |layout: &Layout| layout.masters.iter().map(|master| master.id.clone()).collect::<Vec<_>>();
         ids(self) == ids(other) && self.owners == other.owners
     }
 }
 
-/// Parses an address of CLUSTER NODES, which has the form `ip:port@bus,name,...`. Returns host and port.
+/// Parses an address in CLUSTER NODES, which has the form `ip:port@bus,name,...`, and returns the host and the port.
+/// `asked` is the host if the address has none. If `prefers_names` is true, a name is preferred to the IP address.
 fn address(text: &str, asked: &str, prefers_names: bool) -> Option<(String, u16)> {
     let mut parts = text.split(',');
     let (host, port) = parts.next()?.split('@').next()?.rsplit_once(':')?;

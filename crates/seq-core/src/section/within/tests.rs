@@ -66,7 +66,7 @@ fn a_first_number_above_the_limit_takes_nothing() {
     assert_eq!(take(&section, 5, until(101)), given(105, 0), "the first number is within");
     assert_eq!(take(&section, 1, Window { floor: Seq(301), ..until(300) }), Err(Ahead { first: Seq(301) }));
     assert_eq!(take(&section, 1, Window { floor: Seq(300), ..until(300) }), given(300, 105));
-    // A call that is ahead waits for its clock, so it moves no ceiling.
+    // A call whose numbers are ahead of the clock waits for the clock, so it requests no raise.
     assert_eq!(take(&section, 1, Window { floor: Seq(2_000), ..until(1_999) }), Err(Ahead { first: Seq(2_000) }));
     assert_eq!(section.raise_target(), None);
     let highest = Window { floor: Seq(u64::MAX), limit: Seq::MAX, spread: u64::MAX };
@@ -109,7 +109,7 @@ fn a_raise_that_was_cut_short_is_requested_by_the_next_call() {
     assert!(section.is_in_ticks() && !Section::takeover(1, Seq(0), Step(1)).is_in_ticks());
 }
 
-/// A request for more numbers than are left takes none of them, and the numbers that are left can still be allocated.
+/// A request for more numbers than are left takes none of them. The numbers that are left can still be allocated.
 #[test]
 fn numbers_end_where_their_series_ends() {
     let section = Section::takeover(1, Seq(95), Step(10)).up_to(Seq(100));

@@ -37,7 +37,7 @@ fn exchange(sets: &mut [State; 2]) {
     }
 }
 
-/// Hands the creation of series from the first set to the second.
+/// Hands the layout from the first set to the second set.
 fn hand_over_series(sets: &mut [State; 2]) {
     let [first, second] = sets;
     let adopt = |from: &State, to: &mut State| to.apply(&Command::AdoptSeries(from.stated_series()));
@@ -65,7 +65,7 @@ fn start(state: &mut State, id: u64, to: SetId) -> Result<MigrationId, CommandRe
     }
 }
 
-/// Sends the section, which has no owner, away by a migration; returns its arrival.
+/// Sends the section, which has no owner, to the other set by a migration. Returns the message with its arrival.
 fn depart(state: &mut State, id: u64, to: SetId) -> Arrive {
     let (lineage, migration) = (Lineage(0), MigrationId(id));
     let epoch = depart_silent(state, id, to).expect("it departs");
@@ -94,7 +94,7 @@ fn roll_back(state: &mut State, id: u64) -> Result<(), CommandRefusal> {
     }
 }
 
-/// Applies the arrival at one set, and notes it at the other.
+/// Applies the arrival in one set, and notes it in the other set.
 fn arrive(sets: &mut [State; 2], from: usize, arrive: &Arrive) {
     let to = 1 - from;
     sets[to].apply(&Command::Arrive(arrive.clone()));
@@ -103,7 +103,7 @@ fn arrive(sets: &mut [State; 2], from: usize, arrive: &Arrive) {
     sets[from].apply(&Command::Arrived(Arrived { at, lineage, sections, ended: vec![] }));
 }
 
-/// Completes a migration, and notes that the other set has it.
+/// Completes a migration, and notes that the other set has the completion.
 fn complete(sets: &mut [State; 2], from: usize, id: u64) {
     let (id, at) = (MigrationId(id), sets[1 - from].set.as_ref().unwrap().id);
     let own = sets[from].set.as_ref().unwrap().id;

@@ -1,4 +1,5 @@
-//! The encoding of values in a command: little-endian numbers, in order, without padding or separators.
+//! Encodes the values of a command as bytes: little-endian numbers in the order of the command's fields, without
+//! padding or separators.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -9,13 +10,14 @@ use crate::id::{
     SectionId, Seq, SetId,
 };
 
-/// A value with exactly one encoding, of at least one byte. Once a release has a command with a field of a type, the
-/// encoding of the type never changes.
+/// A value with exactly one encoding, of at least one byte. Once a release has a command that contains a value of some
+/// type, the encoding of that type never changes.
 pub trait Fields: Sized {
-    /// Appends the value.
+    /// Appends the encoding of the value to `body`.
     fn put(&self, body: &mut Vec<u8>);
 
-    /// Takes a value from the front; `None` if the bytes are no encoding of a value.
+    /// Decodes a value from the front of `body`, and removes its bytes. Returns `None` if `body` does not begin with
+    /// the encoding of a value.
     fn take(body: &mut &[u8]) -> Option<Self>;
 }
 
@@ -71,7 +73,7 @@ impl Fields for bool {
     }
 }
 
-/// Whether there is a value, then the value.
+/// Encoded as a byte, 0 or 1, that states whether there is a value, and then the value.
 impl<T: Fields> Fields for Option<T> {
     fn put(&self, body: &mut Vec<u8>) {
         self.is_some().put(body);
@@ -125,7 +127,8 @@ impl Fields for String {
     }
 }
 
-/// Nanoseconds in 8 bytes. A duration of more than 584 years, which no rule accepts, becomes 584 years.
+/// Encoded as nanoseconds in 8 bytes. A duration of more than 584 years, which no rule accepts, is encoded as 584
+/// years.
 impl Fields for Duration {
     fn put(&self, body: &mut Vec<u8>) {
         u64::try_from(self.as_nanos()).unwrap_or(u64::MAX).put(body);
@@ -140,8 +143,8 @@ fn put_length(length: usize, body: &mut Vec<u8>) {
     u32::try_from(length).expect("a command is far shorter than 4 GiB").put(body);
 }
 
-/// Takes the length of a list; `None` if the remaining bytes are fewer than that many values, each of at least one
-/// byte.
+/// Decodes the length of a list or text, and removes its bytes. Returns `None` if fewer bytes than this length follow,
+/// because each value has at least one byte.
 fn take_length(body: &mut &[u8]) -> Option<usize> {
     let length = u32::take(body)? as usize;
     (length <= body.len()).then_some(length)
@@ -156,7 +159,8 @@ mod tests {
 
     use super::*;
 
-    /// Checks that a value is encoded as these bytes and decoded from them, and from no prefix of them.
+    /// Checks that `value` is encoded as the bytes `expected`, is decoded from them, and is not decoded from any
+    /// shorter beginning of them.
     fn check<T: Fields + PartialEq + Debug>(value: T, expected: &[u8]) {
         let mut body = Vec::new();
         value.put(&mut body);

@@ -1,23 +1,24 @@
 //! The macro of a table of commands.
 
-/// Defines the enums of commands and outputs, the rule that applies each command, and names, formats and encodings.
+/// Defines the following from a table of commands: the enum of all commands, the enum of their outputs, the function
+/// that applies a command by its rule, and the name, the format and the encoding of each command.
 ///
-/// A row has the documentation of the command above it, and the documentation of its output above the output:
+/// The documentation of a command is above its row, and the documentation of its output is above the output:
 ///
 /// ```text
 /// FORMAT RULE: NAME(TYPE) => OUTPUT(TYPE);
 /// FORMAT RULE: NAME(TYPE) as NUMBER { FIELDS } => OUTPUT(TYPE);
 /// ```
 ///
-/// * FORMAT is the first format of the log that has the command. The command is never proposed while the store has an
-///   earlier format.
+/// * FORMAT is the first format of the log that can contain the command. While the store has an earlier format, the
+///   command is never proposed.
 /// * RULE is the method that applies the command: `fn rule(&mut self, command: &TYPE) -> TYPE OF THE OUTPUT`.
-/// * NUMBER is the number of the command in its encoding, and FIELDS are its fields in the order of the encoding. The
-///   number and the order never change once released. Each field is a [`Fields`](super::Fields). Commands of formats up
-///   to 10 have no NUMBER and no FIELDS, because the store encodes them by other code, and their bytes stay as they
-///   are.
+/// * NUMBER is the number of the command in its encoding, and FIELDS are its fields in the order of the encoding. Once
+///   released, the number and the order never change. Each field is a [`Fields`](super::Fields). Commands of formats up
+///   to 10 have no NUMBER and no FIELDS. The store has other code that encodes these commands, so that their bytes do
+///   not change.
 ///
-/// The example is the table of this module's tests.
+/// The tests of this module have an example of a table.
 macro_rules! commands {
     (
         $state:ident: $command:ident => $answer:ident, $replicated:ident;
@@ -53,10 +54,10 @@ macro_rules! commands {
             /// Output of the command.
             type Output;
 
-            /// Returns the output from the answer to this command.
+            /// Returns the output that `answer`, the answer to this command, contains.
             ///
             /// # Panics
-            /// When the answer belongs to another command, which the table rules out.
+            /// When `answer` is the answer to another command. The rules of the table never return such an answer.
             fn output(answer: $answer) -> Self::Output;
         }
 
@@ -108,8 +109,8 @@ macro_rules! commands {
                 }
             }
 
-            /// Encodes the command by its fields; `None` if the row has no fields, so that the store has other code for
-            /// it.
+            /// Returns the encoding of the command by its fields; `None` if its row has no fields, because the store
+            /// then encodes the command by other code.
             #[must_use]
             pub fn encode_fields(&self) -> Option<Vec<u8>> {
                 match self {
@@ -161,7 +162,7 @@ mod tests {
     use super::super::Fields;
     use crate::id::NodeId;
 
-    /// A state with two commands, the first of which a store would encode by hand.
+    /// A state with two commands. The first has no NUMBER, like a command that a store encodes by other code.
     #[derive(Default)]
     struct Notes(Vec<(String, Option<NodeId>)>);
 

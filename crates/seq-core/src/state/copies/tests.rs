@@ -79,7 +79,7 @@ fn a_copy_is_removed_once_its_ownership_has_started() {
     assert_eq!(state.copies, Copies::default());
 }
 
-/// An AllocSvr of a release without kept copies never reports that it has taken one.
+/// An AllocSvr of a release without kept copies never reports that it has started from a kept copy.
 #[test]
 fn a_copy_is_removed_once_its_ownership_raises_the_ceiling() {
     let mut state = served();

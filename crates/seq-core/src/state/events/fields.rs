@@ -6,8 +6,8 @@ use super::{Event, EventRecord, Noted, Ownerships, SectionCount};
 use crate::state::Fields;
 use crate::state::beginning::{BeganBy, Beginning};
 
-/// Lists the variants of records, each with its number and its fields in the order of the encoding. Numbers and the
-/// order of fields never change once released.
+/// Implements the encoding of [`EventRecord`] from a list of its variants, each with its number and its fields in the
+/// order of the encoding. Once released, numbers and the order of fields never change.
 macro_rules! records {
     ($($number:literal $variant:ident { $($field:ident),* })*) => {
         impl Fields for EventRecord {
@@ -55,7 +55,7 @@ records! {
     22 Balancing { paused }
 }
 
-/// Implements the encoding of a struct by its fields, in this order.
+/// Implements the encoding of each struct in a list as the encodings of its fields, in the order of the list.
 macro_rules! by_fields {
     ($($name:ident { $($field:ident),* })*) => {$(
         impl Fields for $name {

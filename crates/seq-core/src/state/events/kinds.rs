@@ -1,4 +1,4 @@
-//! The kinds of events: names for people and filters, and severities.
+//! The names and severities of the kinds of events, for people and filters.
 
 use super::{EventRecord, Ownerships, SectionCount};
 use crate::state::BeganBy;
@@ -8,7 +8,7 @@ use crate::state::BeganBy;
 pub enum Severity {
     /// A change that is part of normal operation.
     Info,
-    /// A change that may have been noticed by users, or that needs an operator.
+    /// A change that users may have noticed, or that an operator has to look at.
     Attention,
     /// A loss.
     Fault,

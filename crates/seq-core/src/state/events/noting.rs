@@ -8,8 +8,8 @@ use crate::state::record::{Residence, SectionRecord};
 use crate::state::{BeganBy, Closing, Command, Rules, State};
 
 impl Command {
-    /// Returns whether the command may add an event, so that the store's leader should note the time before the
-    /// command.
+    /// Returns whether applying the command may add an event. If so, the store's leader should propose a [`Note`] with
+    /// the time before it proposes the command, because the event gets the time of the newest note.
     #[must_use]
     pub fn may_add_event(&self) -> bool {
         match self {
@@ -64,7 +64,8 @@ impl State {
         }
     }
 
-    /// Adds the change of a section's record to the events: a departure, or the beginning of an ownership.
+    /// Adds the change of a section's record from `before` to `next` to the event log, if the section departed or an
+    /// ownership of it began.
     pub(in crate::state) fn note_change(&mut self, section: SectionId, before: &SectionRecord, next: &SectionRecord) {
         if self.rules < Rules::Eleven {
             return;

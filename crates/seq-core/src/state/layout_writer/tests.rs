@@ -21,7 +21,7 @@ fn id(set: usize) -> SetId {
     SetId(set as u64 + 1)
 }
 
-/// Creates three sets that know each other and the writer.
+/// Creates three sets that know each other and the layout writer.
 fn sets() -> [State; 3] {
     let layout = Layout::new(0..100, 10).unwrap();
     let mut sets = [A, B, C].map(|set| {
@@ -88,7 +88,7 @@ fn the_former_writer_appends_nothing_and_the_next_one_only_after_the_layout() {
     assert_eq!(applied(&mut sets[A], RetireSeries { name: "a".into() }), Err(not_writer(B)));
     assert!(writers(&sets).is_empty(), "the next writer has not learned of it");
 
-    // The list of before the retirement does not do.
+    // The list of series from before the retirement is not enough to adopt the hand-over.
     let newest = sets[A].stated_series();
     let short = AdoptSeries { series: early.series.clone(), ..newest.clone() };
     assert_eq!(applied(&mut sets[B], short), Err(CommandRefusal::OtherSeries { from: id(A) }));
@@ -118,7 +118,7 @@ fn a_hand_over_names_the_term_that_ends() {
     assert_eq!(State { revision: before.revision, ..sets[A].clone() }, before);
     assert_eq!(hand_over(&mut sets[B], 0, C), Err(not_writer(A)), "it has not learned that it is the writer");
 
-    // And back: a message that was sent before changes nothing.
+    // The layout is handed back. A message that was sent before that changes nothing.
     let first = sets[A].stated_series();
     assert_eq!(applied(&mut sets[B], first.clone()), Ok(true));
     assert_eq!(hand_over(&mut sets[B], 1, A), Ok(2));
@@ -192,8 +192,8 @@ fn the_writer_neither_closes_nor_is_forgotten() {
     assert_eq!(applied(&mut sets[C], Forget { set: id(B) }), Ok(true));
 }
 
-/// Checks that a set which closes while the layout is on its way to it is not closed before it has handed the layout to
-/// another set.
+/// Checks a set that closes while the layout is on its way to it. The set must not become closed before it has handed
+/// the layout to another set.
 #[test]
 fn a_set_that_closes_hands_on_what_is_on_its_way_to_it() {
     let mut sets = sets();
@@ -213,7 +213,7 @@ fn a_set_that_closes_hands_on_what_is_on_its_way_to_it() {
     assert_eq!(refuses(&sets[A]), [(id(B), Lineage(0))]);
 }
 
-/// Has other sets fence a restored set, and the restored set learn their statements, and ends its quarantine.
+/// Lets the other sets fence a restored set, lets the restored set learn their statements, and ends its quarantine.
 fn recover(sets: &mut [State; 3], restored: usize) {
     let (set, lineage) = (id(restored), sets[restored].lineage);
     for other in (A..=C).filter(|other| *other != restored) {
@@ -238,7 +238,7 @@ fn a_former_writer_that_is_restored_learns_that_it_is_none() {
     recover(&mut sets, A);
     assert_eq!(writers(&sets), [B]);
     assert_eq!(create(&mut sets[A], "x"), Err(not_writer(B)));
-    // The sections of the lost series are home again, and the sections of the other set's series are not.
+    // The sections of the lost series are in this set again, and the sections of the other set's series are not.
     let resident = |state: &State, name: &str| {
         let sections = state.series(name).unwrap().sections;
         sections.iter().filter(|section| state.sections.resident(*section).is_some()).count()
@@ -274,7 +274,7 @@ fn the_next_writer_that_is_restored_learns_of_it_again() {
     create(&mut sets[B], "b").unwrap();
     state_to(&mut sets, A, C).unwrap();
     state_to(&mut sets, B, C).unwrap();
-    // The set that handed it over may be closed by then: any set's response has it.
+    // The set that handed the layout over may be closed by now. The response of any set states the hand-over.
     sets[B] = backup;
     sets[B].restore(Lineage(1 << 32)).unwrap();
     recover(&mut sets, B);

@@ -129,7 +129,7 @@ fn another_set_adopts_the_series_of_the_writer() {
         Err(CommandRefusal::NotSeriesWriter { writer: Some(SetId(1)) })
     );
 
-    // An older list is no news. A list that differs is refused, and so is a list for the writer.
+    // An older list has nothing new. A list that differs is refused, and so is any list that is sent to the writer.
     let older = AdoptSeries { series: newest.series[..1].to_vec(), ..newest.clone() };
     assert_eq!(applied(&mut other, older), Ok(false));
     let mut differs = newest.clone();
@@ -179,7 +179,8 @@ fn only_incarnations_that_can_own_lanes_get_them() {
     assert_eq!(planned(&state).1, [0; 0], "the next incarnation may be of an earlier release");
 }
 
-/// Applies the fence of a restored set in another set, and the other set's response and series in the restored set.
+/// Lets the other set apply the fence of the restored set, and the restored set learn the other set's response and
+/// series.
 fn recover(restored: &mut State, other: &mut State) {
     let (set, lineage) = (restored.set.as_ref().unwrap().id, restored.lineage);
     applied(other, Fence { set, lineage }).unwrap();
@@ -227,7 +228,8 @@ fn a_restore_loses_no_series_that_another_set_knows_and_repeats_no_number() {
     assert_eq!([11, 12].map(|section| ceiling(&restored, section)), [latest; 2], "above any raise before the restore");
     assert!(restored.sections.resident(SectionId(11)).unwrap().epoch >= Epoch(1 << 32));
 
-    // The next restore repeats nothing either, and a second note of an earlier time does not lower the ceiling.
+    // After another restore, no tick is repeated either. Noting an earlier time a second time does not lower the
+    // ceiling.
     let backup = restored.clone();
     let mut again = backup;
     again.restore(Lineage(2 << 32)).unwrap();

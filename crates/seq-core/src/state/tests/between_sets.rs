@@ -1,12 +1,13 @@
-//! Three sets whose logs exchange facts in any order, repeated and delayed, with owners that serve, freeze and die.
+//! Tests three sets whose logs exchange facts in any order, with repeats and delays, while their owners serve, freeze
+//! and die.
 //!
 //! Each set is restored from backups, at any time and any number of times, while the other sets are in quarantine or
 //! not.
 //!
-//! A twin keeps facts that no set knows: the only home of each section, the set of each epoch, the highest ceiling and
-//! the last number. The twin is compared after every command, and finds two residences, an epoch with two homes, a
-//! fence or ceiling that falls, a number that is allocated twice, and, once all messages have arrived, a section that
-//! is nowhere.
+//! A simple model keeps facts that no set knows: the only home of each section, the set of each epoch, the highest
+//! ceiling and the last number. The test compares the model with the sets after every command. It finds a section that
+//! is resident in two sets, an epoch with two homes, a fence or ceiling that falls, and a number that is allocated
+//! twice. After all messages have arrived, it also finds a section that is in no set.
 
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -42,10 +43,10 @@ struct Process {
 #[derive(Default)]
 struct World {
     states: Vec<State>,
-    /// Every message that was ever sent, with its destination: it may arrive any number of times.
+    /// Every message that was ever sent, with its destination. Each may arrive any number of times.
     sent: Vec<(usize, Command)>,
     processes: BTreeMap<(usize, SectionId), Process>,
-    /// The last ownership that a process adopted: a process that died does not adopt it again.
+    /// The last ownership that a process adopted, because a process that died does not adopt it again.
     adopted: BTreeMap<(usize, SectionId), Epoch>,
     /// The last number in each staged copy, at the set that holds it.
     copies: BTreeMap<(usize, SectionId, Epoch, HandoverId), u64>,
@@ -73,7 +74,7 @@ fn index(set: SetId) -> usize {
     set.0 as usize - 1
 }
 
-/// Returns in most cases the migration that began last, otherwise any migration.
+/// Returns the migration that began last in most cases, and otherwise any migration.
 fn newest(migrations: &BTreeMap<MigrationId, Migration>, pick: usize) -> Option<(&MigrationId, &Migration)> {
     let back = if pick.is_multiple_of(4) { pick / 4 % migrations.len().max(1) } else { 0 };
     migrations.iter().nth_back(back)
@@ -149,7 +150,7 @@ impl World {
         }
     }
 
-    /// Lets the process of a set's node adopt the ownership that the store granted it.
+    /// Lets the process of a set's node adopt an ownership that the store granted to it.
     fn grant(&mut self, set: usize, section: SectionId) {
         let Some(record) = self.states[set].sections.resident(section).copied() else { return };
         let adopted = self.adopted.entry((set, section)).or_default();
@@ -231,9 +232,9 @@ impl World {
         }
     }
 
-    /// Sends the proposal that a section departs without its owner, after the leader has waited for the owner or found
-    /// none. The proposal is refused if the owner has renewed since. If the owner did not renew, its lease is over by
-    /// then.
+    /// Proposes that a section departs without its owner, after the leader has waited for the owner or found that there
+    /// is none. The proposal is refused if the owner has renewed since. If the owner did not renew, its lease is over
+    /// by then.
     fn depart_silent(&mut self, set: usize, section: SectionId, pick: usize) {
         let state = &self.states[set];
         let Some(record) = state.sections.resident(section) else { return };
@@ -298,7 +299,7 @@ impl World {
         self.sent.extend(sent);
     }
 
-    /// Delivers a message, for the first time or again; its response may be lost.
+    /// Delivers a message, for the first time or as a repeat. The response may be lost.
     fn deliver(&mut self, pick: usize, respond: bool) {
         let Some((set, command)) = self.sent.get(pick % self.sent.len().max(1)).cloned() else { return };
         let liveness = self.states[set].node(NODE).map(|node| node.liveness);
@@ -388,8 +389,8 @@ impl World {
         // The same backup may be restored again.
         self.backups[set] = Some(backup.clone());
         self.states[set] = backup;
-        // The lineage counts as many restores as another set in quarantine, restored at the same time, or one more than
-        // any set.
+        // The lineage counts as many restores as that of another set which is in quarantine and was restored at the
+        // same time, or one more restore than that of any set.
         let most = self.states.iter().map(|state| state.lineage.restores()).max().unwrap_or_default();
         let at_once = self.states.iter().all(|state| state.lineage.restores() < most || state.is_quarantined());
         let restores = if at_once && most > newest.restores() { most } else { most.max(newest.restores()) + 1 };
@@ -402,8 +403,8 @@ impl World {
         }
     }
 
-    /// Ends the sessions, because nothing is served before their leases are over. The processes of the sessions may go
-    /// on.
+    /// Ends the sessions of a set, because the restored set serves nothing before their leases are over. The processes
+    /// of the sessions may continue.
     fn end_sessions(&mut self, set: usize) {
         let before = self.states[set].node(NODE).map(|node| node.incarnation);
         self.older_sessions.extend(before.map(|incarnation| (set, incarnation)));
@@ -472,7 +473,7 @@ impl World {
         assert!(matches!(self.apply(set, &Command::Register(follows)), Answer::Registered(Err(_))));
     }
 
-    /// Returns in most cases the set that has the section, because another set does nothing with it.
+    /// Returns the set that has the section in most cases, because other sets do nothing with it.
     fn home(&self, section: SectionId, pick: usize) -> usize {
         let is_home = |set: &usize| self.states[*set].sections.resident(section).is_some();
         (0..SETS).find(is_home).filter(|_| !pick.is_multiple_of(8)).unwrap_or(pick % SETS)
@@ -542,7 +543,8 @@ impl World {
         }
     }
 
-    /// Delivers everything: then each section is in one set, can be owned, and continues above its last number.
+    /// Delivers all messages, and checks that each section is then in one set, can be owned, and continues above its
+    /// last number.
     fn settle(&mut self) {
         // Each refusal of a fence begins a lineage, which voids the responses to other lineages.
         for round in 0..20 {
@@ -561,8 +563,8 @@ impl World {
         self.deliver_from(0);
         (0..SETS).for_each(|set| self.coordinate(set));
         self.deliver_from(0);
-        // A closing set is closed once the others state that nothing is on its way there; all messages arrive once
-        // more.
+        // A closing set is closed after the other sets state that no section is on its way to it, so all messages are
+        // delivered once more.
         for pair in 0..2 * SETS * SETS {
             self.gossip(pair / SETS % SETS, pair % SETS);
         }
@@ -610,7 +612,7 @@ fn explore(restores: bool) -> BTreeMap<&'static str, u64> {
     };
     TestRunner::new_with_rng(config, TestRng::deterministic_rng(RngAlgorithm::ChaCha))
         .run(&steps(300), |steps| {
-            // A case that fails does not come to its end; the cases after it look for a shorter failing case.
+            // A case that fails does not reach its end. The cases after it are attempts to find a shorter failing case.
             let case = cases.replace(cases.get() + 1) + 1;
             let earlier = failed.get();
             failed.set(earlier.or(Some(case)));
@@ -630,7 +632,7 @@ fn explore(restores: bool) -> BTreeMap<&'static str, u64> {
     reached.into_inner()
 }
 
-/// A world that never reaches a situation shows nothing about that situation.
+/// The test requires that each situation is reached, because worlds that never reach a situation show nothing about it.
 #[test]
 fn sections_are_in_one_set_whatever_the_order_of_messages() {
     let reached = explore(false);

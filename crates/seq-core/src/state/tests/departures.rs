@@ -1,4 +1,5 @@
-//! Tests of departures in a backup: other sets may state newer records, and the set of the departure may be closed.
+//! Tests of departures in a backup. Other sets may state newer records, and the set to which the section departed may
+//! be closed.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -46,7 +47,7 @@ fn depart(state: &mut State, to: SetId) {
     assert_eq!(state.apply(&Command::DepartSilent(vec![one])), Answer::DepartedSilently(vec![Some(Epoch(1))]));
 }
 
-/// Has the other sets fence a restored set, and the restored set learn their records.
+/// Lets the other sets fence a restored set, and lets the restored set learn their records.
 fn ask(own: &mut State, others: &mut [&mut State]) {
     let (set, lineage) = (own.set.as_ref().unwrap().id, own.lineage);
     for other in others {
@@ -70,7 +71,7 @@ fn arrivals(state: &State) -> Vec<Arrive> {
         .collect()
 }
 
-/// Another set may state a newer record of a section than the departure in the backup.
+/// Another set may state a record of a section that is newer than the departure in the backup.
 #[test]
 fn a_set_in_quarantine_sends_no_departure_of_its_backup() {
     let (mut own, mut other, mut third) = (set(OWN), set(OTHER), set(THIRD));
@@ -83,7 +84,8 @@ fn a_set_in_quarantine_sends_no_departure_of_its_backup() {
     assert_eq!(arrivals(&own).len(), 1, "no set states anything newer");
 }
 
-/// Seed 2830 of the worlds with restores: the set was closing, and was restored from a backup of the time before.
+/// From seed 2830 of the worlds with restores. The set was closing, and was restored from a backup that was made before
+/// it began to close.
 #[test]
 fn no_section_is_armed_for_a_set_that_this_log_has_as_closing() {
     let mut own = set(OWN);

@@ -1,5 +1,5 @@
-//! Tests of the facts that a set believes of its neighbours: counts that any set states, facts that each set states of
-//! itself, and steps that are bounded.
+//! Tests of the statements that a set accepts from other sets: counts of restores, facts about the stating set itself,
+//! and limits on how far values may advance at once.
 
 use alloc::format;
 use alloc::vec;
@@ -122,14 +122,15 @@ fn a_set_claims_the_sections_that_are_in_it_and_no_others() {
     let stolen = claim(THIRD, vec![run(4, 1 << 40, THIRD)]);
     assert_eq!(state.apply(&stolen), Answer::DirectoryLearned(Ok(false)));
     assert_eq!(state.directory.get(SectionId(4)).map(|known| known.set), Some(OWN));
-    // Once the section has left for that set, it may send it on.
+    // After the section has departed to the other set, the other set may send it to the third set.
     state.directory.merge(&[run(4, 5, OTHER)], state.route_version);
     assert_eq!(state.apply(&stolen), Answer::DirectoryLearned(Ok(false)));
     assert_eq!(state.apply(&claim(OTHER, vec![run(4, 6, THIRD)])), Answer::DirectoryLearned(Ok(true)));
     assert_eq!(state.directory.get(SectionId(4)).map(|known| known.set), Some(THIRD));
 }
 
-/// Only the set that the backup knew as closed is left out, no matter which facts are learned in quarantine.
+/// Only the set that is closed according to the backup need not respond, no matter which facts are learned in
+/// quarantine.
 #[test]
 fn a_quarantine_waits_for_a_set_that_closed_after_the_backup() {
     let mut backup = set();
@@ -147,7 +148,8 @@ fn a_quarantine_waits_for_a_set_that_closed_after_the_backup() {
     assert_eq!(awaited(&backup), [THIRD], "a newer lineage of the same backup");
 }
 
-/// The processes of the closed set are gone, and the backup was made before that set joined, or before it closed.
+/// The processes of the closed set are gone. The backup was made before that set joined the cluster, or before it
+/// closed.
 #[test]
 fn a_closed_set_whose_records_another_one_has_inherited_is_not_awaited() {
     for joined in [false, true] {
@@ -208,7 +210,8 @@ fn a_quarantine_outlasts_the_leases_of_the_sets_that_respond() {
     assert_eq!(state.quarantine_wait(), Some(terms.lease_wait));
 }
 
-/// Otherwise a third set could get sections that came from another set, or prevent their return.
+/// If another set could take over the note of a migration, it could get sections that came from the set of the
+/// migration, or prevent their return.
 #[test]
 fn a_migration_belongs_to_the_set_that_its_sections_came_from() {
     let mut state = set();

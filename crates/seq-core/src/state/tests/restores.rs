@@ -129,7 +129,7 @@ fn a_set_that_a_response_names_is_awaited_too() {
     assert_eq!(end(&mut own), Ok(()));
 }
 
-/// A response from before a restore may show a residence that is gone.
+/// A response that a set sent before its restore may show a residence that the restore has removed.
 #[test]
 fn a_restore_of_a_set_voids_its_response() {
     let (mut own, _) = restored();
@@ -216,7 +216,7 @@ fn a_session_of_an_older_lineage_is_refused() {
     assert!(matches!(state.apply(&Command::Depart(depart)), Answer::Departed(Err(_))));
     let registration = Registration { follows: older, ..Registration::new("a", "a:1", 77) };
     assert!(matches!(state.apply(&Command::Register(registration)), Answer::Registered(Err(_))));
-    // A second restore, of the state in quarantine, has sessions above those of the first restore.
+    // A second restore, from the state in quarantine, begins incarnations above those of the first restore.
     state.restore(SECOND).unwrap();
     assert_eq!(register(&mut state, Incarnation(SECOND.first_number())), Incarnation((2 << 32) + 1));
 }
@@ -243,7 +243,7 @@ fn a_quarantine_outlasts_the_leases_of_the_backup() {
     assert_eq!(state.quarantine_wait(), Some(wait), "those of the first restore may still serve");
 }
 
-/// Two sets are restored, one after the other, to before a move between them.
+/// Two sets are restored one after the other, both to a time before a section moved between them.
 #[test]
 fn the_tombstone_of_what_was_quarantined_brings_the_section_back() {
     let (mut own, mut other) = restored();
@@ -287,8 +287,8 @@ fn a_lineage_that_is_too_low_is_followed_by_a_newer_one() {
     assert_eq!(fence(&mut other, OWN, SECOND), Ok(()));
     let refusal = SetRefusal::TooFewRestores { given: FIRST, least: 2 };
     assert_eq!(fence(&mut own, OTHER, FIRST), Err(refusal.into()));
-    // The same count would be enough for the first set, which has served nothing of its lineage. The log of this set
-    // cannot know that.
+    // The same count as that of this set would be enough for the other set, because this set has served nothing in its
+    // lineage. But the other set's log does not show this.
     let as_many = other.apply(&Command::BeginLineage(BeginLineage { lineage: Lineage(SECOND.0 + 7) }));
     let low = SetRefusal::TooFewRestores { given: Lineage(SECOND.0 + 7), least: 3 };
     assert_eq!(as_many, Answer::LineageBegun(Err(low.into())));
@@ -298,7 +298,7 @@ fn a_lineage_that_is_too_low_is_followed_by_a_newer_one() {
         assert_eq!(begun, Answer::LineageBegun(Ok(())), "a repeat has the same result");
     }
     assert!(other.is_quarantined() && other.nodes.is_empty());
-    // Its own response makes it known before its fence does.
+    // The other set's response makes its new lineage known before its fence does.
     assert_eq!(learn(&mut own, &FenceResponse { fenced: SECOND, ..empty_page(lineage) }), Ok(true));
     let missing = SetRefusal::FenceNotApplied { set: OTHER, lineage };
     assert_eq!(own.fence_response(OTHER, lineage, SectionId(0)), Err(missing.into()));

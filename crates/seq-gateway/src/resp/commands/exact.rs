@@ -10,8 +10,8 @@ use crate::resp::Endpoint;
 use crate::resp::encode::Replies;
 use crate::resp::incr_batch::integer;
 
-/// Executes `SEQ.NEXT key [n]`. Replies with the last number allocated, the uid's number before the first number, the
-/// number of attempts at owners that were lost, and the epoch.
+/// Executes `SEQ.NEXT key [n]`. The reply has the last number allocated, the number that was allocated for the uid
+/// directly before this command, the number of attempts with unknown outcome, and the epoch.
 pub(super) async fn next<F: SequenceService>(
     endpoint: &Endpoint<F>,
     caller: &Caller,
@@ -47,7 +47,7 @@ pub(super) async fn next<F: SequenceService>(
     }
 }
 
-/// Executes `SEQ.GET key`. Replies with the last number or an upper bound of it, whether it is exact, and the epoch.
+/// Executes `SEQ.GET key`. The reply has the last number or an upper bound of it, whether it is exact, and the epoch.
 pub(super) async fn get<F: SequenceService>(
     endpoint: &Endpoint<F>,
     caller: &Caller,

@@ -1,8 +1,8 @@
-//! Commands on series. A key consists of a prefix and the name of a series, and of the lane if callers of the series
-//! name the lane: `id:orders`, `id:media:1341`.
+//! Commands on series. The key of a series consists of a prefix, the name of the series, and the lane if callers of the
+//! series name lanes: `id:orders`, `id:media:1341`.
 //!
-//! INCR returns an id as an integer. Clients that store integers as doubles round ids above 2^53 - 1. Therefore SEQ.ID
-//! returns ids as strings.
+//! INCR returns an id as an integer. Clients that store integers as doubles round ids above 2^53 - 1, so SEQ.ID returns
+//! ids as strings.
 
 use std::sync::Arc;
 
@@ -22,7 +22,8 @@ use crate::resp::parse::Command;
 use crate::resp::{Endpoint, Node};
 use crate::timeout::{self, DEFAULT_TIMEOUT};
 
-/// Limit on the equal commands that are executed at once. It is larger than the number of commands in one read.
+/// Limit on the equal commands that are executed at once. It is larger than the number of commands that arrive in one
+/// read.
 const MAX_TIMES: usize = 1_024;
 
 /// The syntax of SEQ.ID, for an error.
@@ -45,8 +46,8 @@ fn name<'a>(node: &Node, key: &'a [u8]) -> Option<&'a [u8]> {
     key.strip_prefix(prefix).filter(|_| !prefix.is_empty())
 }
 
-/// Returns the number of consecutive commands at the start of `input` that are the same INCR of a series, which take
-/// consecutive ids. Returns 1 if the first command is another command.
+/// Returns the number of consecutive commands at the start of `input` that are the same INCR of a series. Returns 1 if
+/// the first command is not an INCR of a series.
 pub(super) fn times(node: &Node, command: &Command<'_>, input: &[u8]) -> u32 {
     let mut args = command.args.iter();
     let is_incr = args.next().is_some_and(|called| called.eq_ignore_ascii_case(b"INCR"))
@@ -82,9 +83,9 @@ pub(super) async fn execute<F: SequenceService>(
     }
 }
 
-/// Executes `times` INCRs. Takes all ids in one request if there are no tenants. If this is refused, or if there are
-/// tenants, takes the ids one by one, so that a command is refused for its own reason only, and each command of a
-/// tenant is counted.
+/// Executes an INCR of a series `times` times. Without tenants, takes all ids in one request. If this request is
+/// refused, or if there are tenants, takes the ids one by one, so that each command is refused only for its own reason
+/// and is counted for its tenant.
 async fn incr<F: SequenceService>(
     endpoint: &Endpoint<F>,
     caller: &Caller,
@@ -103,8 +104,8 @@ async fn incr<F: SequenceService>(
     }
     let mut refused = None;
     for _ in 0..times {
-        // All commands have the same deadline. If one has waited until the deadline without success, the others do not
-        // wait.
+        // All commands have the same deadline. After one of them has waited until the deadline without success, the
+        // others do not wait.
         let taken = match refused {
             Some(refusal) if Instant::now() >= context.deadline => Err(refusal),
             _ => source.take(context, &request).await,
@@ -139,7 +140,7 @@ async fn incr_by<F: SequenceService>(
     }
 }
 
-/// Executes `SET key id` on a counter: raises the counter to the id.
+/// Executes `SET key id` on a counter, that is, raises the counter to the id.
 async fn set<F: SequenceService>(
     endpoint: &Endpoint<F>,
     caller: &Caller,
@@ -226,9 +227,9 @@ pub(super) async fn list<F: SequenceService>(
     }
 }
 
-/// Reads the last ids of all keys of a command that name a series, and writes them to their places in `values`. An
-/// unknown series has no value, like a missing key in Redis. If a series cannot be read, encodes the error and returns
-/// `false`.
+/// Reads the last ids for all keys of a command that name a series, and writes them to the places of these keys in
+/// `values`. A key with an unknown series has no value, as a missing key in Redis. If a series cannot be read, encodes
+/// the error and returns `false`.
 pub(super) async fn read<F: SequenceService>(
     endpoint: &Endpoint<F>,
     caller: &Caller,
@@ -252,7 +253,7 @@ pub(super) async fn read<F: SequenceService>(
     true
 }
 
-/// Returns the last id of a counter, or an upper bound of it if the settings allow that. Returns `Some(None)` if the
+/// Returns the last id of a counter, or an upper bound of it if the settings allow this. Returns `Some(None)` if the
 /// counter has no id yet. If the counter cannot be read, encodes an error and returns `None`.
 async fn last<F: SequenceService>(
     endpoint: &Endpoint<F>,
@@ -299,7 +300,7 @@ fn find<F: SequenceService>(endpoint: &Endpoint<F>, key: &[u8]) -> Result<Named,
     Ok(Named { series, lane })
 }
 
-/// Returns the series of a key in a command that reads or raises. Such a key names no lane.
+/// Returns the series that a key names, for a command that reads or raises a counter. The key must not name a lane.
 fn counter(named: &Named) -> Result<&IdSeries, IdRefusal> {
     let Named { series, lane } = named;
     match (series.shape, lane) {
@@ -312,12 +313,13 @@ fn source<F: SequenceService>(endpoint: &Endpoint<F>) -> IdSource<'_, F> {
     IdSource { service: &endpoint.service, latency: &endpoint.latency, counts: &endpoint.id_counts }
 }
 
-/// Returns the context of a request. Redis clients state no timeout, so the default applies.
+/// Returns the context of a request for ids. It has the default timeout, because Redis clients state none.
 fn context(caller: &Caller) -> IdContext<'_> {
     IdContext { deadline: timeout::after(DEFAULT_TIMEOUT), via: Via::Resp, caller }
 }
 
-/// Encodes a refusal, with its reason and with the kind of error by which clients decide on a retry.
+/// Encodes the refusal of a request for ids, with its reason, and with the kind of error by which clients decide
+/// whether to retry.
 fn refuse<F: SequenceService>(endpoint: &Endpoint<F>, replies: &mut Replies, refusal: &IdRefusal) {
     let reason = refusal.reason();
     let retried = reason.retry().after().is_some();

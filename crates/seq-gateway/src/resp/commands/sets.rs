@@ -1,4 +1,4 @@
-//! SET, SETNX and MSET, which raise sequences and never lower them.
+//! The commands SET, SETNX and MSET, which raise uids and never lower them.
 
 use seq_api::service::{Call, SequenceService};
 use seq_core::{Epoch, Refusal, Target, Uid};
@@ -36,7 +36,7 @@ pub(super) async fn set<F: SequenceService>(
     }
 }
 
-/// Executes `SETNX key n`. The reply states whether the uid had no number and was raised.
+/// Executes `SETNX key n`, which raises a uid only if the uid had no number. The reply states whether it was raised.
 pub(super) async fn setnx<F: SequenceService>(
     endpoint: &Endpoint<F>,
     caller: &Caller,
@@ -50,8 +50,8 @@ pub(super) async fn setnx<F: SequenceService>(
     }
 }
 
-/// Executes `MSET key n ...`, which is several SETs in order, within the time of one request. All keys and numbers are
-/// checked before the first SET. The first refusal ends the command.
+/// Executes `MSET key n ...`, which makes several SETs in order, within the timeout of one request. All keys and
+/// numbers are checked before the first SET. If a SET is refused, the following ones are not executed.
 pub(super) async fn mset<F: SequenceService>(
     endpoint: &Endpoint<F>,
     caller: &Caller,
@@ -76,8 +76,8 @@ pub(super) async fn mset<F: SequenceService>(
     replies.simple("OK");
 }
 
-/// Returns the uid and the number of a Redis `SET` command. If either is invalid, or the node has no routes, writes an
-/// error to `replies` and returns `None`.
+/// Returns the uid and the number in the arguments of a `SET`. If either is invalid, or the node has no routes, writes
+/// an error to `replies` and returns `None`.
 fn target<F: SequenceService>(
     endpoint: &Endpoint<F>,
     key: &[u8],
@@ -96,8 +96,8 @@ fn target<F: SequenceService>(
     Target::new(to).inspect_err(|refusal| refused(endpoint, replies, refusal)).ok().map(|to| (uid, to))
 }
 
-/// Raises a uid. Returns whether it was raised. With `if_none`, the uid is raised only if it has no number. A number
-/// that another caller gets at the same time counts too.
+/// Raises a uid to a number, and returns whether the uid was raised. If `if_none` is true, raises the uid only if it
+/// has no number. A number that another caller gets during this command counts too.
 async fn raise<F: SequenceService>(
     endpoint: &Endpoint<F>,
     caller: &Caller,

@@ -26,8 +26,8 @@ pub(super) struct Context {
     pub(super) span: u64,
     /// Whether it is a span of another process.
     pub(super) is_remote: bool,
-    /// Whether the span is the request of a caller, or a descendant of such a span. Callers decide how many of these
-    /// there are.
+    /// Whether the span is that of a caller's request, or a descendant of such a span. The number of these spans
+    /// depends on the callers.
     pub(super) is_of_caller: bool,
 }
 
@@ -38,7 +38,7 @@ impl Context {
         Context { trace, span, is_remote: false, is_of_caller: false }
     }
 
-    /// Returns the identity of another span of the same trace, with a random number.
+    /// Returns the identity of a new span in the same trace, with a random number.
     pub(super) fn below(self) -> Context {
         Context { span: fastrand::u64(1..), is_remote: false, ..self }
     }
@@ -51,8 +51,8 @@ impl fmt::Display for Context {
     }
 }
 
-/// Returns the caller's span in the value of a header; `None` if the header is malformed, or if the caller does not
-/// record its trace. A later version of the header may have more fields, which are ignored.
+/// Returns the caller's span from the value of a header; `None` if the header is malformed, or if the caller does not
+/// record its trace. Fields that a later version of the header adds are ignored.
 pub(super) fn parse(header: &[u8]) -> Option<Context> {
     let fields = header.first_chunk::<LENGTH>()?;
     let version = hex(&fields[..2])?;

@@ -1,8 +1,9 @@
 //! The thread that exports spans. It has a runtime of its own.
 //!
-//! If spans were exported on a single-threaded runtime of the process, the end of the process would block the thread
-//! that has to send the last spans. The collector delays no other work: a full queue drops spans, a request to the
-//! collector has a timeout and is not repeated, and the end of the process waits for at most [`END`].
+//! If spans were exported on a single-threaded runtime of the process, then the end of the process, which waits for the
+//! export of the last spans, would block the very thread that has to send them. The collector never delays other work:
+//! a full queue drops spans, a request to the collector has a timeout and is not repeated, and the end of the process
+//! waits for at most [`END`].
 
 use std::io;
 use std::sync::mpsc as of_threads;
@@ -22,11 +23,12 @@ use super::otlp::{self, Service};
 use super::span::Ended;
 use crate::repeats::Repeats;
 
-/// Limit on the spans in one request. It is a quarter of the queue, and the request is far below the 4 MiB that
-/// collectors accept.
+/// Limit on the spans in one request to the collector. It is a quarter of the queue, and such a request is far below
+/// the 4 MiB that collectors accept.
 const BATCH: usize = 512;
 
-/// Time to wait for more spans after the first span of a batch. So the exporter wakes at most a few times a second.
+/// Time for which the exporter waits for more spans after the first span of a batch, so that it wakes up at most a few
+/// times a second.
 const GATHER: Duration = Duration::from_millis(200);
 
 /// Timeout of a request to the collector.
@@ -48,7 +50,7 @@ pub struct SpanCounts {
     pub exported: Counter,
     /// Spans that were dropped because the queue was full.
     pub dropped: Counter,
-    /// Spans that the collector did not accept, or for which it did not respond.
+    /// Spans that the collector refused, or for which it did not respond.
     pub failed: Counter,
 }
 
@@ -58,7 +60,7 @@ impl std::fmt::Debug for SpanCounts {
     }
 }
 
-/// Error of an address that cannot be a collector's.
+/// Error of an address that cannot be the address of a collector.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{endpoint:?} {why}")]
 pub struct EndpointError {
@@ -98,8 +100,8 @@ pub struct Traces {
 }
 
 impl Traces {
-    /// Exports the spans that have ended, and ends the thread. Blocks for at most a second. Spans that the collector
-    /// has not accepted by then are lost.
+    /// Exports the spans that are still in the queue, and ends the thread. Blocks for at most a second. Spans that the
+    /// collector has not accepted by then are lost.
     pub fn end(self) {
         self.ending.cancel();
         let _ = self.ended.recv_timeout(END);
@@ -137,7 +139,7 @@ struct Exporter {
 }
 
 impl Exporter {
-    /// Exports spans until the process ends, and then exports the spans left in the queue.
+    /// Exports spans until `ending` is cancelled, and then exports the spans that are left in the queue.
     async fn run_until(mut self, ending: &CancellationToken) {
         let too_late = async {
             ending.cancelled().await;
@@ -156,7 +158,7 @@ impl Exporter {
             if received.is_some() {
                 ending.run_until_cancelled(sleep(GATHER)).await;
             }
-            // When the queue is closed, no further span arrives.
+            // If the queue is closed, no further span can arrive.
             let is_last = ending.is_cancelled() || received == Some(0);
             loop {
                 while batch.len() < BATCH
@@ -198,14 +200,15 @@ impl Exporter {
     }
 }
 
-/// Returns how many spans of a request the collector rejected, and why; `None` if it accepted all.
+/// Returns the number of spans of a request that the collector rejected, and its reason; `None` if it accepted all of
+/// them. `sent` is the number of spans in the request.
 fn rejected(response: &ExportTraceServiceResponse, sent: u64) -> Option<(u64, String)> {
     let partial = response.partial_success.as_ref()?;
     let rejected = u64::try_from(partial.rejected_spans).unwrap_or(0).min(sent);
     (rejected > 0).then(|| (rejected, partial.error_message.clone()))
 }
 
-/// Returns the text of a status with its causes, for example that the connection was refused.
+/// Returns the text of a status together with the texts of its causes, for example that the connection was refused.
 fn text(status: &Status) -> String {
     let mut text = status.message().to_owned();
     let mut cause = std::error::Error::source(status);

@@ -1,4 +1,4 @@
-//! A span: a piece of work, with its place in a trace, its times, its attributes and its failure.
+//! A span, which records a piece of work: its place in a trace, its times, its attributes and its failure.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -11,13 +11,13 @@ use super::Tracer;
 use super::context::{self, Context, TraceId};
 use crate::wall_clock;
 
-/// Shortest duration of a span that is exported although it is not sampled.
+/// Duration from which a span is exported even if it is not sampled.
 const SLOW: Duration = Duration::from_secs(1);
 
 /// Limit on the bytes of a text in a span.
 const MAX_TEXT: usize = 256;
 
-/// A span. It ends when it is dropped. It is empty if it is not recorded.
+/// A span. It ends when the value is dropped. The value is empty if the span is not recorded.
 #[derive(Debug)]
 #[must_use = "a span ends when it is dropped"]
 pub struct Span(Option<Box<Open>>);
@@ -44,7 +44,7 @@ pub(super) struct Start {
 }
 
 impl Start {
-    /// Returns the beginning of a span that begins now and is always exported.
+    /// Returns the start of a span that begins now and is always exported.
     pub(super) fn of(context: Context, name: Cow<'static, str>) -> Start {
         Start { context, parent: None, name, at: wall_clock::now(), is_sampled: true }
     }
@@ -122,7 +122,7 @@ impl Span {
         }
     }
 
-    /// Marks the span as failed, so that it is exported. A later call replaces the text of the failure.
+    /// Marks the span as failed, so that it is exported in any case. A later call replaces the text of the failure.
     pub fn fail(&mut self, why: impl fmt::Display) {
         if let Some(open) = &mut self.0 {
             open.failure = Some(shortened(&why.to_string()));
@@ -143,13 +143,13 @@ impl Span {
         }
     }
 
-    /// Begins a child span of this span. The new span is empty if this span is not sampled.
+    /// Begins a child span of this span. The child is an empty span if this span is not sampled.
     pub fn child(&self, name: &'static str) -> Span {
         let (Some(open), Some(context)) = (&self.0, self.sampled()) else { return Span::none() };
         open.tracer.below(context, name)
     }
 
-    /// Runs work with this span as the current span, if this span is sampled.
+    /// Runs `work` with this span as the task's current span, if this span is sampled.
     pub async fn scope<W: Future>(&self, work: W) -> W::Output {
         match self.sampled() {
             Some(context) => context::within(context, work).await,
@@ -157,13 +157,13 @@ impl Span {
         }
     }
 
-    /// Returns the trace of this span for a log line; `None` if the span will not be exported.
+    /// Returns the id of this span's trace for a log line; `None` if the span would not be exported if it ended now.
     #[must_use]
     pub fn trace(&self) -> Option<DisplayValue<TraceId>> {
         self.trace_id().map(tracing::field::display)
     }
 
-    /// Returns the trace of this span; `None` if the span will not be exported.
+    /// Returns the id of this span's trace; `None` if the span would not be exported if it ended now.
     #[must_use]
     pub fn trace_id(&self) -> Option<TraceId> {
         let open = self.0.as_ref()?;

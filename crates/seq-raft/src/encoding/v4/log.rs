@@ -1,4 +1,4 @@
-//! Log ids, votes, members, entries: the records of the Raft library's types.
+//! Records that correspond to types of the Raft library: log ids, votes, lists of members, and entries.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use super::Malformed;
 use crate::nonce::{FINGERPRINT_BYTES, Fingerprint};
 use crate::types::{self, EncodedBatch, LeaderId, Member, Payload};
 
-/// Position of an entry.
+/// Position of a log entry: the leader that created it, and its index.
 #[derive(Archive, Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LogId {
     term: u64,
@@ -17,7 +17,7 @@ pub(crate) struct LogId {
     pub(crate) index: u64,
 }
 
-/// A vote.
+/// Newest leader or candidate that the member accepts.
 #[derive(Archive, Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Vote {
     term: u64,
@@ -25,17 +25,18 @@ pub(crate) struct Vote {
     committed: bool,
 }
 
-/// The members, with the position of the entry that lists them.
+/// List of members, with the position of the log entry that contains it.
 #[derive(Archive, Serialize, Deserialize, Clone, Debug, PartialEq, Eq)]
 pub(crate) struct StoredMembership {
     log_id: Option<LogId>,
     members: Membership,
 }
 
-/// The members; `ids`, `names`, `addrs`, `raft_addrs` and `fingerprints` have the same length.
+/// List of members, stored by columns: `ids`, `names`, `addrs`, `raft_addrs` and `fingerprints` have the same length,
+/// and the values at one position belong to one member.
 #[derive(Archive, Serialize, Deserialize, Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Membership {
-    /// Sets of voters; two sets during a change.
+    /// Sets of voters. There are two sets while a change of voters is in progress.
     configs: Vec<Vec<u64>>,
     ids: Vec<u64>,
     names: Vec<String>,
@@ -44,18 +45,18 @@ pub(crate) struct Membership {
     fingerprints: Vec<[u8; FINGERPRINT_BYTES]>,
 }
 
-/// An entry of the log.
+/// Log entry.
 #[derive(Archive, Serialize, Deserialize, Debug)]
 pub(crate) struct Entry {
     log_id: LogId,
     payload: EntryPayload,
 }
 
-/// Payload of an entry. The order of the variants is part of the format.
+/// Payload of a log entry. The order of the variants is part of the format.
 #[derive(Archive, Serialize, Deserialize, Debug)]
 enum EntryPayload {
     Blank,
-    /// Concatenated records of commands.
+    /// Concatenated records of one or more commands.
     Commands(Vec<u8>),
     Membership(Membership),
 }

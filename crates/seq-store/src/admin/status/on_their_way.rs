@@ -1,6 +1,8 @@
-//! Time for which sections have been on their way to another set, as this member observes it. Only operators see it.
+//! Time for which sections have been on their way to another set, as this member observes it. A section is on its way
+//! from its departure until its arrival is known. Only operators see these times.
 //!
-//! Each section of a migration is on its way for milliseconds. If a section stays on its way, no set serves it.
+//! In a migration that makes progress, each section is on its way for some milliseconds. No set serves a section while
+//! it is on its way.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,16 +12,17 @@ use parking_lot::Mutex;
 use seq_core::SectionId;
 use seq_core::state::{SectionRecord, State};
 
-/// Time after which a section on its way counts as delayed. It is many times the longest pause of a migration that
-/// makes progress.
+/// Time after which a section that is on its way counts as delayed. The time is many times as long as the longest pause
+/// of a section in a migration that makes progress.
 const DELAYED_AFTER: Duration = Duration::from_secs(1);
 
-/// Sections on their way, with the time at which this member first observed them. Clones share the map.
+/// Sections that are on their way, with the time at which this member first observed it. Clones share the map.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct OnTheirWay(Arc<Mutex<BTreeMap<SectionId, Instant>>>);
 
 impl OnTheirWay {
-    /// Updates the map from the state. Returns the number of delayed sections, and the longest delay in milliseconds.
+    /// Updates the map from `state`. Returns the number of delayed sections, and the longest time in milliseconds for
+    /// which a section has been on its way.
     pub(crate) fn delayed(&self, state: &State) -> (u32, u64) {
         self.delayed_at(all(state), Instant::now())
     }
@@ -35,7 +38,7 @@ impl OnTheirWay {
     }
 }
 
-/// Returns the sections that departed and are not known to have arrived.
+/// Returns the sections that have departed from this set and are not known to have arrived in another set.
 pub(super) fn all(state: &State) -> impl Iterator<Item = SectionId> {
     let departed = |record: &SectionRecord| matches!(record, SectionRecord::Departed(one) if !one.arrived);
     state.sections.known().filter(move |(_, record)| departed(record)).map(|(section, _)| section)

@@ -1,8 +1,8 @@
-//! Owners of ticks with clocks that step by hours, against a twin: a highest tick for each lane, and the set of all
-//! allocated ticks.
+//! Tests owners of ticks, whose clocks step by hours, against a simple model: the highest tick of each lane, and the
+//! set of all allocated ticks.
 //!
-//! Ownerships end by handovers and by takeovers. After a takeover the owner before continues with its own ceiling,
-//! because no lease bounds ticks.
+//! Ownerships end by handovers and by takeovers. After a takeover, the previous owner continues to allocate up to its
+//! own ceiling, because no lease bounds ticks.
 
 extern crate std;
 
@@ -16,7 +16,7 @@ const SEEDS: u64 = 100;
 const STEPS: u64 = 10_000;
 const LANES: usize = 3;
 const HOUR: u64 = 3_600_000;
-/// The present at the begin of each world, years after the epoch.
+/// The present time at the beginning of each world, years after the epoch of the clock.
 const START: u64 = 1_700_000_000_000;
 
 /// Xorshift.
@@ -49,7 +49,8 @@ impl Drop for PrintSeed {
 /// An ownership, and its twin.
 struct Owner {
     section: Section,
-    /// The last tick of each lane. Before the first tick of the ownership, the tick above which all its ticks are.
+    /// The last tick of each lane. Before a lane's first tick in this ownership, the tick above which the lane
+    /// continues.
     last: [u64; LANES],
     /// Whether `last` was allocated.
     given: [bool; LANES],
@@ -57,7 +58,7 @@ struct Owner {
     /// Whether the section's ticket is at hand.
     ticket: bool,
     requested: Option<Seq>,
-    /// The committed ceiling of a response that is on its way.
+    /// The committed ceiling in a response that has not arrived yet.
     response: Option<Seq>,
 }
 
@@ -71,7 +72,7 @@ impl Owner {
         Owner::new(section, [ceiling.0; LANES], [false; LANES])
     }
 
-    /// Adopts the response of a raise, if there is one, which ends the ticket.
+    /// Adopts the response to a raise, if there is one. This ends the ticket.
     fn adopt_response(&mut self) {
         if let Some(committed) = self.response.take() {
             assert_eq!(self.section.raised(committed), None);
@@ -157,7 +158,7 @@ impl World {
         let (present, farthest) = (self.clock.tick(self.now).0, self.clock.tick(self.now + self.ahead_ms).0 | unit);
         let owner = &mut self.owner;
         let last = owner.last[lane];
-        // A caller may request a number above another, which need not begin a unit.
+        // A caller may request a number above a given number, which need not be the first of a unit of time.
         let after = last.saturating_add(self.random.below(9 << self.clock.seq_bits));
         let floor = if self.random.below(8) == 0 { present.max(after) } else { present };
         let window = Window { floor: Seq(floor), limit: Seq(farthest), spread };
@@ -197,7 +198,7 @@ impl World {
         }
     }
 
-    /// Takes from an owner that does not know of its successor.
+    /// Takes ticks from an owner that does not know that another owner has replaced it.
     fn take_from_earlier(&mut self) {
         if self.earlier.is_empty() {
             return;
@@ -212,8 +213,8 @@ impl World {
         core::mem::swap(&mut self.owner, &mut self.earlier[index]);
     }
 
-    /// Continues the raise of the owner: its request, its commit, or its response. The store refuses the requests of
-    /// earlier owners, which may still get a response.
+    /// Makes the next step of an owner's raise: its request, its commit, or its response. The store refuses the
+    /// requests of earlier owners, but these owners may still get a response to an earlier request.
     fn raise(&mut self) {
         self.earlier.iter_mut().for_each(Owner::adopt_response);
         let owner = &mut self.owner;
@@ -244,7 +245,7 @@ impl World {
         self.owner.frozen = true;
     }
 
-    /// Starts the next ownership at the exact ticks of a frozen one.
+    /// Starts the next ownership at the exact ticks of an owner that is frozen.
     fn hand_over(&mut self) {
         if !self.owner.frozen {
             return;
