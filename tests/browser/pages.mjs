@@ -1,5 +1,5 @@
 // Every page in light, dark, narrow and forced colours: it is served, complains about nothing, and passes axe.
-import { args, axe, check, checkQuiet, go, note, open, picture, scenario, until } from './browser.mjs';
+import { axe, check, complaints, go, note, open, picture, scenario } from './browser.mjs';
 
 const PAGES = {
   overview: '/', map: '/map', sections: '/sections', section: '/section/0', nodes: '/nodes', sets: '/sets',
@@ -22,28 +22,34 @@ async function violations(page) {
   return JSON.parse(result.value);
 }
 
+/** Returns the faults of a page. */
+async function faultsOf(page, status, looks) {
+  const faults = await complaints(page);
+  page.complaints.length = 0;
+  if (status !== 200) faults.push(`status ${status}`);
+  const isForced = await page.evaluate(() => matchMedia('(forced-colors: active)').matches);
+  if (isForced !== Boolean(looks.forced)) faults.push('the colours are not those of the look');
+  const [width, wanted] = await page.evaluate(() => [innerWidth, document.documentElement.scrollWidth]);
+  if (wanted > width) faults.push(`${wanted} pixels are wider than the window`);
+  return faults;
+}
+
 scenario(async browser => {
-  const serious = [], others = new Map();
+  const faults = [], remarks = new Map();
   for (const [look, looks] of Object.entries(LOOKS)) {
     const page = await open(browser, looks);
     for (const [name, path] of Object.entries(PAGES)) {
       const status = await go(page, path);
-      check(status === 200, `${path}: ${status}`);
-      if (looks.forced) {
-        check(await page.evaluate(() => matchMedia('(forced-colors: active)').matches), 'colours are forced');
-      }
-      const [width, wanted] = await page.evaluate(() => [innerWidth, document.documentElement.scrollWidth]);
-      check(wanted <= width, `${path}, ${look}: ${wanted} pixels are wider than the window`);
-      await checkQuiet(page, `${path}, ${look}`);
       await picture(page, `${name}-${look}`);
+      for (const fault of await faultsOf(page, status, looks)) faults.push(`${path}, ${look}: ${fault}`);
       for (const { id, impact, count, first } of await violations(page)) {
         const text = `${impact} ${id}: ${count} elements, as ${first}`;
-        if (['serious', 'critical'].includes(impact)) serious.push(`${path}, ${look}: ${text}`);
-        else others.set(text, [...others.get(text) ?? [], `${name}-${look}`]);
+        if (['serious', 'critical'].includes(impact)) faults.push(`${path}, ${look}: ${text}`);
+        else remarks.set(text, [...remarks.get(text) ?? [], `${name}-${look}`]);
       }
     }
     await page.close();
   }
-  for (const [text, places] of others) note(`axe: ${text} (${places.join(', ')})`);
-  check(serious.length === 0, serious.join('\n'));
+  for (const [text, places] of remarks) note(`axe: ${text} (${places.join(', ')})`);
+  check(faults.length === 0, faults.join('\n'));
 });

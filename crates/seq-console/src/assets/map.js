@@ -129,22 +129,28 @@ function legend() {
   $('legend').replaceChildren('0', bar, `${most} and above`);
 }
 
-// Puts the events above the column of their time. Events that are close to each other are in further lines.
+// Puts the events above the column of their time, within the width. Events that would overlap are in further lines.
 function marks() {
-  const list = $('marks-of-map').querySelectorAll('li'), ends = [];
-  for (const item of list) {
-    const [name, time, text] = item.children, ms = Number(time.textContent);
-    const part = data.isNow ? -1 : (ms - data.since) / (data.columns * data.columnMs);
-    item.hidden = part < 0 || part > 1;
-    if (item.hidden) continue;
+  const box = $('marks-of-map'), width = box.clientWidth, lines = [[]];
+  const shown = [...box.querySelectorAll('li')].filter(item => {
+    const [name, time, text] = item.children;
+    const part = data.isNow ? -1 : (Number(time.textContent) - data.since) / (data.columns * data.columnMs);
     name.title = text.textContent;
-    const line = ends.findIndex(end => Math.abs(end - part) > 0.16), row = line < 0 ? ends.length : line;
-    if (row > 3) { item.hidden = true; continue; }
-    ends[row] = part;
+    item.hidden = part < 0 || part > 1;
     item.style.left = `${100 * part}%`;
-    item.style.top = `${1.25 * row}em`;
+    return !item.hidden;
+  });
+  const places = shown.map(item => [item.offsetLeft, item.offsetWidth]);
+  for (const [place, item] of shown.entries()) {
+    const begin = Math.max(0, Math.min(places[place][0], width - places[place][1])), end = begin + places[place][1];
+    let line = lines.findIndex(taken => taken.every(other => end < other.begin || other.end < begin));
+    if (line < 0) line = lines.push([]) - 1;
+    if (line > 3) { item.hidden = true; continue; }
+    lines[line].push({ begin, end });
+    item.style.left = `${begin}px`;
+    item.style.top = `${1.25 * line}em`;
   }
-  $('marks-of-map').style.height = `${1.25 * Math.max(1, ends.length)}em`;
+  box.style.height = `${1.25 * Math.min(4, lines.length)}em`;
 }
 
 const perRow = () => (data.to - data.from) / data.rows;
