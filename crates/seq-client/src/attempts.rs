@@ -73,7 +73,8 @@ pub(crate) struct Attempts<'a> {
 pub(crate) struct Target {
     pub(crate) addr: Arc<str>,
     pub(crate) client: SequenceServiceClient<CallerChannel>,
-    /// Version of the client's routes of the node's set, as in [`v1::NextRequest`].
+    /// Version of the routes that the client has of the node's set, for the field of the same name in
+    /// [`v1::NextRequest`].
     pub(crate) route_version: Option<u64>,
     /// Newest known epoch of the uid's section.
     pub(crate) epoch: u64,
