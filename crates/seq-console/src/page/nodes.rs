@@ -1,4 +1,5 @@
-//! The nodes: who is silent, behind, or about to lose a lease or a certificate. The worst come first.
+//! The page of nodes. It has the nodes that do not respond, then the allocators, the stores and the proxies; in each
+//! table, nodes with a fault come first.
 
 use seq_command::output::grouped;
 use seq_command::store_client::NodeRole;

@@ -1,4 +1,5 @@
-//! The overview: who is refused, what comes first, which command to type.
+//! The overview page. It has the faults and remarks, the most urgent first, each with the next step of an operator;
+//! then a table of the sets; then the newest events.
 
 use seq_command::output::{grouped, printable};
 use seq_observe::Observation;

@@ -1,4 +1,5 @@
-//! Sets and migrations: whether a migration moves, the reason if it does not, and the commands.
+//! The page of sets and migrations. It has the state and the rates of each set, and for each open migration its
+//! progress, its pauses, the reason if no section moves, and the command that changes it.
 
 use seq_command::output::{grouped, printable};
 use seq_observe::Observation;
