@@ -29,7 +29,7 @@ impl RaiseInbox {
         self.arrived.notify_one();
     }
 
-    /// Moves all sections to the main queue, in the order in which they were enqueued.
+    /// Moves all sections from this queue to `queue`, the main queue, in the order in which they were enqueued.
     pub(crate) fn drain_into(&self, queue: &mut RaiseQueue<Arc<OwnedSection>>) {
         let pending = std::mem::take(&mut *self.pending.lock());
         for (section, ticket) in pending {

@@ -31,8 +31,8 @@ use crate::shared::Shared;
 const TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Number of other nodes, chosen at random, whose status is requested in a round in which this node found a fault of
-/// its own. The response of a single one of them is enough to withdraw this node. Only if the fault is that other nodes
-/// cannot reach this node, the status of all nodes is requested.
+/// its own. The response of a single one of them is enough to withdraw this node. If the fault is that other nodes
+/// cannot reach this node, the status of all other nodes is requested instead.
 const ASKED: usize = 3;
 
 /// Limit on the number of unreachable nodes that this node's status names.

@@ -43,8 +43,9 @@ pub(crate) const MAX_BACKOFF: Duration = Duration::from_millis(500);
 /// caller would not know whether numbers were consumed.
 pub(crate) const LEAST_ATTEMPT: Duration = Duration::from_millis(20);
 
-/// Limit on the refusals after which one call continues at once in another set. It is larger than the number of times
-/// that a section moves during a call.
+/// Maximum number of times that one call continues at once, without backoff, in the set to which the uid's section
+/// moved. After that, such an error is retried like any other error. The limit is larger than the number of moves of a
+/// section that are expected during one call.
 pub(crate) const MAX_FOLLOWED: u32 = 8;
 
 /// The attempts of one call.
@@ -73,7 +74,8 @@ pub(crate) struct Attempts<'a> {
 pub(crate) struct Target {
     pub(crate) addr: Arc<str>,
     pub(crate) client: SequenceServiceClient<CallerChannel>,
-    /// Version of the client's routes of the node's set, as in [`v1::NextRequest`].
+    /// Version of the routes that the client has of the node's set, for the field of the same name in
+    /// [`v1::NextRequest`].
     pub(crate) route_version: Option<u64>,
     /// Newest known epoch of the uid's section.
     pub(crate) epoch: u64,

@@ -241,6 +241,12 @@ impl Table {
     }
 }
 
+/// Returns a bar of `width` characters that shows `part` of `whole`.
+pub fn bar(part: u64, whole: u64, width: usize) -> String {
+    let full = (part.min(whole) * width as u64).checked_div(whole).unwrap_or(0) as usize;
+    "▓".repeat(full) + &"░".repeat(width - full)
+}
+
 /// Formats a number with thousands separators, as in 1,000,000.
 pub fn grouped(number: u64) -> String {
     indicatif::HumanCount(number).to_string()
@@ -251,6 +257,11 @@ mod tests {
     use expect_test::expect;
 
     use super::*;
+
+    #[test]
+    fn a_bar_is_never_longer_than_its_width() {
+        assert_eq!([bar(0, 0, 4), bar(1, 2, 4), bar(9, 2, 4)], ["░░░░", "▓▓░░", "▓▓▓▓"]);
+    }
 
     #[test]
     fn columns_are_aligned_by_spaces() {

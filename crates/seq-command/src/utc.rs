@@ -47,6 +47,16 @@ pub fn parse_ms(text: &str) -> Result<u64, String> {
     ms.ok_or_else(|| "it must be in the years 1970 to 9999".to_owned())
 }
 
+/// Formats the time of day in UTC of a time in milliseconds since 1970, with whole seconds; a dash if the time is 0,
+/// which means unknown.
+pub fn time_of_day(unix_ms: u64) -> String {
+    let text = text_of_ms(unix_ms);
+    match text.get("2026-01-01T".len().."2026-01-01T00:00:00".len()) {
+        Some(time) if unix_ms > 0 => time.to_owned(),
+        _ => "-".to_owned(),
+    }
+}
+
 /// Formats an age in the largest unit in which it is at least 2. For example, 90 seconds remain `90 s`, and 120 seconds
 /// become `2 min`.
 pub fn age(seconds: u64) -> String {

@@ -10,13 +10,14 @@ use std::time::Duration;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use futures::Stream;
 use futures::stream;
+use seq_command::utc::time_of_day;
 use serde::Serialize;
 use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::Instant;
 
 use crate::model::{OpenPage, Seen};
+use crate::page;
 use crate::page::staircase::Attributes;
-use crate::page::{self, time_of_day};
 use crate::route::Route;
 use crate::server::Console;
 use crate::view::{Block, Page, Region, Row};

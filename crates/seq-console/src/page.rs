@@ -2,10 +2,8 @@
 //! nodes as well.
 
 use seq_command::output::{grouped, printable};
-use seq_command::utc;
 use seq_observe::Observation;
 use seq_observe::activity::rate_text;
-use seq_observe::advice::Severity;
 use seq_observe::verdict::State;
 
 use crate::model::Seen;
@@ -118,35 +116,14 @@ fn state_cell(state: State) -> Cell {
     let severity = state.severity();
     let mark = match severity {
         None => "●",
-        Some(severity) => mark(severity),
+        Some(severity) => severity.mark(),
     };
     cell(format!("{mark} {}", state.name())).tone(severity)
-}
-
-/// Returns the mark of a severity, the same as in `top`.
-fn mark(severity: Severity) -> &'static str {
-    match severity {
-        Severity::Fault => "✕",
-        Severity::Attention => "▲",
-        Severity::Info => "○",
-    }
-}
-
-/// Returns a bar of a part of a whole.
-fn bar(part: u64, whole: u64, width: usize) -> String {
-    let full = (part.min(whole) * width as u64).checked_div(whole).unwrap_or(0) as usize;
-    "▓".repeat(full) + &"░".repeat(width - full)
 }
 
 /// Returns a rate, or a dash if it is unknown.
 fn rate(rate: Option<f64>) -> String {
     rate.map_or_else(|| "-".to_owned(), rate_text)
-}
-
-/// Returns the time of day in UTC.
-pub(crate) fn time_of_day(unix_ms: u64) -> String {
-    // The text has the form 2026-11-27T18:40:00Z.
-    utc::text_of_ms(unix_ms).get(11..19).unwrap_or_default().to_owned()
 }
 
 /// Returns a region with a paragraph for each part of the cluster that did not respond to a request for activity or

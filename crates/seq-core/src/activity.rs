@@ -178,8 +178,8 @@ impl Activity {
         *recorded = Recorded { open, in_part: [true; Resolution::ALL.len()], counts_numbers, ..Recorded::default() };
     }
 
-    /// Adds figures to the open columns of a section. Does nothing if [`Activity::enter`] was not called for the
-    /// section.
+    /// Adds `figures` to the section's figures for the current period of each [`Resolution`]. Does nothing if
+    /// [`Activity::enter`] was not called for the section.
     pub fn record(&mut self, section: SectionId, figures: Figures) {
         let Some(recorded) = self.sections.get_mut(&section) else { return };
         recorded.open.iter_mut().for_each(|open| open.add(figures));

@@ -8,9 +8,9 @@
 //!
 //! The length of the wait is computed from replicated values, which are the terms of the set and the lease with which
 //! the incarnation registered. Settings of the member that runs the arbiter do not affect the wait. The arbiter reads
-//! its clock after it has access to the state. If it read the clock first and stopped for a while before it had access,
-//! it would date the commands that were applied in that time too early, and would count the senders of these commands
-//! as dead too early.
+//! the clock only after it has access to the state. If the clock were read first and the process stopped for a while
+//! before the access, the arbiter would date the commands that were applied in that time too early, and would count the
+//! senders of these commands as dead too early.
 //!
 //! Each new leader creates an [`Arbiter`], and drops the arbiter when it is no longer the leader. A new arbiter has no
 //! observations and counts every wait from its first evaluation, so no wait continues after an election. Two arbiters
@@ -20,7 +20,8 @@
 //! get sections. Otherwise it places the section like all other sections. A pause of balancing stops only handovers
 //! that even the load. Dead owners are still replaced, and drains and moves by operators continue.
 //!
-//! The caller reads the clock, divides the proposals into log entries, and commits them.
+//! The caller passes in the state and a function that reads the clock, divides the proposals into log entries, and
+//! commits them.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;

@@ -33,8 +33,8 @@ type Table<T> = [[[T; CODES]; VIAS]; SHAPES];
 /// Counts of one endpoint.
 pub(crate) struct IdCounts {
     set: String,
-    /// Counts by shape, protocol and code. For the code OK they are counts of ids, and for other codes of refused
-    /// requests.
+    /// Counts by shape, protocol and code. A count for the code OK is a number of ids. A count for any other code is a
+    /// number of refused requests.
     outcomes: Box<Table<AtomicU64>>,
     /// Part of the counts that the metrics already include.
     published: Mutex<Box<Table<u64>>>,
@@ -65,7 +65,8 @@ impl IdCounts {
         }
     }
 
-    /// Adds `count` to the counts: of ids if the code is OK, and of refused requests for any other code.
+    /// Adds `count` to the count of ids if the code is OK, and to the count of refused requests with this code
+    /// otherwise.
     pub(crate) fn add(&self, series: &IdSeries, via: Via, code: Code, count: u64) {
         self.outcomes[shape_index(&series.shape)][via as usize][code as usize].fetch_add(count, Relaxed);
     }

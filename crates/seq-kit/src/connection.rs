@@ -256,7 +256,7 @@ struct PeerState {
     identity: OnceLock<Identity>,
     attachment: OnceLock<Attachment>,
     account: OnceLock<Account>,
-    /// Whether `seat` is set. This can be read without the lock.
+    /// Whether `seat` is set. This field can be read without the lock.
     is_unfinished: AtomicBool,
     seat: Mutex<Option<Seat>>,
 }

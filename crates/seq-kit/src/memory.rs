@@ -105,8 +105,8 @@ struct Connection {
 }
 
 impl Account {
-    /// Charges `bytes` bytes to the connection, if the connection may hold these bytes in addition to the bytes that it
-    /// holds. The connection holds them until the returned charge is dropped.
+    /// Charges `bytes` further bytes to the connection, if its limit allows them. The connection holds them until the
+    /// returned charge is dropped.
     ///
     /// # Errors
     /// [`OutOfMemory`]
@@ -152,8 +152,7 @@ impl Charge {
         &self.account
     }
 
-    /// Adds `bytes` bytes to the charge, if the connection may hold them in addition to the bytes that it holds.
-    /// Otherwise changes nothing.
+    /// Adds `bytes` bytes to the charge, if the limit of the connection allows them. Otherwise changes nothing.
     ///
     /// # Errors
     /// [`OutOfMemory`]

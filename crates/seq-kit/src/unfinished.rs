@@ -27,17 +27,20 @@ use seats::Seats;
 /// of a request.
 pub const FINISH_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Number of seats of a port that serves callers. Each seat may hold a handshake message of 64 KiB.
+/// Limit on the unfinished connections of a port that serves callers. Each of them may hold a handshake message of 64
+/// KiB.
 pub const CALLERS: usize = 1_024;
 
-/// Number of seats of a port that serves other nodes, operators or probes.
+/// Limit on the unfinished connections of a port that serves other nodes, operators or probes.
 pub const FEW: usize = 128;
 
-/// Divisor of the number of a port's seats. One seat in `RESERVED_SHARE` is not available to unknown addresses.
+/// Divisor of a port's limit on unfinished connections. One connection in `RESERVED_SHARE` cannot come from an unknown
+/// address.
 const RESERVED_SHARE: usize = 8;
 
-/// Divisor of the process' limit on open files. The seats of a port may use one file in `FILES_SHARE`. So all ports of
-/// a node together leave some of the connections that [`crate::admission`] reserves for nodes and operators.
+/// Divisor of the process' limit on open files. The unfinished connections of a port may use one file in `FILES_SHARE`.
+/// So all ports of a node together leave some of the connections that [`crate::admission`] reserves for nodes and
+/// operators.
 const FILES_SHARE: usize = 16;
 
 /// Limit on the number of addresses that a port remembers because a node or an operator proved its identity from them.
@@ -55,9 +58,9 @@ struct Inner {
 }
 
 impl Unfinished {
-    /// Creates the seats of a port: `most` of them, or fewer if the process may open few files. An eighth of the seats
-    /// is reserved for known addresses. These are the addresses in `known`, this host's own addresses, and addresses
-    /// from which nodes and operators have connected.
+    /// Creates the limit on the unfinished connections of a port. The limit is `most`, or less if the process may open
+    /// few files. An eighth of it is reserved for known addresses. These are the addresses in `known`, this host's own
+    /// addresses, and addresses from which nodes and operators have connected.
     #[must_use]
     pub fn new(most: usize, known: impl IntoIterator<Item = IpAddr>, dropped: Counter) -> Unfinished {
         let files = getrlimit(Resource::Nofile).current.and_then(|files| usize::try_from(files).ok());
@@ -67,16 +70,16 @@ impl Unfinished {
         Unfinished(Arc::new(Inner { seats, needs_credential: false, dropped, origin: Instant::now() }))
     }
 
-    /// Returns the same seats with a stricter rule: a connection is finished only when its peer has proved an identity.
-    /// A request alone is not enough.
+    /// Returns the same limit with a stricter rule. Under this rule a connection is unfinished until its peer has
+    /// proved an identity, even if the peer has sent a request.
     #[must_use]
     pub fn until_proved(self) -> Unfinished {
         let Inner { seats, dropped, origin, .. } = Arc::into_inner(self.0).expect("a port that is not open");
         Unfinished(Arc::new(Inner { seats, needs_credential: true, dropped, origin }))
     }
 
-    /// Takes a seat for an accepted connection. If another connection loses its seat to the accepted connection,
-    /// notifies that other connection.
+    /// Takes a seat, that is, a place among the unfinished connections, for an accepted connection. If another
+    /// connection loses its seat to the accepted connection, notifies that other connection.
     pub(crate) fn take(&self, peer: Option<IpAddr>) -> (Seat, Opening) {
         let (sender, receiver) = oneshot::channel();
         let mut losing = Vec::new();
@@ -92,7 +95,7 @@ impl Unfinished {
     }
 }
 
-/// The seat of an unfinished connection. It is freed when it is dropped.
+/// The place of a connection among the unfinished connections of its port. It is freed when it is dropped.
 pub(crate) struct Seat {
     port: Unfinished,
     id: u64,
@@ -104,7 +107,8 @@ impl Seat {
         self.port.0.needs_credential
     }
 
-    /// Remembers the address of the seat, because a node or an operator has connected from it.
+    /// Remembers the address of the seat's connection as a known address, because a node or an operator has connected
+    /// from this address.
     pub(crate) fn learn(&self) {
         self.port.0.seats.lock().learn(self.id, MAX_LEARNED);
     }
@@ -122,7 +126,8 @@ impl Drop for Seat {
     }
 }
 
-/// Condition under which an unfinished connection has to end: its timeout, or the loss of its seat.
+/// Condition under which an unfinished connection has to end: its timeout, or the loss of its seat to another
+/// connection.
 pub(crate) struct Opening {
     dropped: oneshot::Receiver<()>,
     timeout: Pin<Box<Sleep>>,

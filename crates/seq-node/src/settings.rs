@@ -193,8 +193,9 @@ options! {
     /// Tenants.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub(crate) struct TenantOptions {
-        /// File with the tenants: their tokens, uids, series and quotas (docs/security.md). It is read again when it
-        /// changes. Empty: every holder of a client's certificate may use every uid, without quotas.
+        /// Path of the tenants file, which has the tokens, uids, series and quotas of each tenant (docs/security.md).
+        /// The file is read again when it changes. If this setting is empty, there are no tenants, and every holder of
+        /// a client's certificate may use every uid, without quotas.
         pub(crate) file: String,
     }
 }

@@ -15,6 +15,18 @@ pub enum Severity {
     Info,
 }
 
+impl Severity {
+    /// Returns the character that marks a text with the severity, so that a reader needs no colours.
+    #[must_use]
+    pub fn mark(self) -> &'static str {
+        match self {
+            Severity::Fault => "✕",
+            Severity::Attention => "▲",
+            Severity::Info => "○",
+        }
+    }
+}
+
 /// A sentence about a set or the cluster, and the operator's next step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Advice {

@@ -26,7 +26,9 @@ const IN_FLIGHT: usize = 32;
 /// Maximum number of rates that an observer keeps for a section. Each observation adds one rate.
 pub const HISTORY: usize = 32;
 
-/// Observer of a cluster, which makes observations on request. Dropping the observer ends its tasks, which read events.
+/// Reader of a cluster's status. Each call of [`Observer::observe`] returns an [`Observation`]: the status, the rates
+/// since the previous call, the busiest sections and the newest events of the sets. Background tasks read these events.
+/// Dropping the observer ends the tasks.
 pub struct Observer {
     pool: Pool,
     seeds: Vec<Node>,

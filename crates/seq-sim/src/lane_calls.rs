@@ -82,8 +82,9 @@ impl World {
         }
     }
 
-    /// Completes a call for ids, as the node that receives it. Chooses the lane if callers of the series do not name
-    /// it, and computes the value of the lane's counter above which all values of the call must be.
+    /// Returns the call with the fields that the process `p` fills in when it receives a call for ids: the address of a
+    /// lane, which the process chooses if callers of the series name no lane, and the value of the lane's counter above
+    /// which all values of the call must be. Returns forwarded calls and calls for other numbers unchanged.
     ///
     /// # Errors
     /// A refusal if the process does not know the series, or if the lane has no id above the id that the call names.

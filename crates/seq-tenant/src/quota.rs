@@ -40,13 +40,16 @@ pub struct Tenant {
 #[derive(Debug)]
 struct Metrics {
     numbers: Counter,
-    /// Requests and items refused because of a rate. The counters `uid`, `series`, `cap` and `connection` count
-    /// refusals because of the uid, the series, the maximum of a count or a distance, and the maximum number of
-    /// connections.
+    /// Requests and items that were refused because they exceed a rate.
     rate: Counter,
+    /// Items that were refused because the tenant may not use their uid.
     uid: Counter,
+    /// Requests that were refused because the tenant may not use the series.
     series: Counter,
+    /// Items that were refused because of their count, and advances that were refused because they skip too many
+    /// numbers.
     cap: Counter,
+    /// Connections that were refused because the tenant already has its maximum number of open connections.
     connection: Counter,
     connections: Gauge,
 }

@@ -22,7 +22,8 @@ use crate::ownership::{OwnedSection, Table};
 /// Shortest time from the begin of one pass to the begin of the next pass, in milliseconds.
 pub(crate) const MIN_PASS_MS: u32 = 1_000;
 
-/// Size of a slice in bytes of slots. The other tasks of the runtime cannot run while a slice is read.
+/// Number of bytes of slots in one slice, which is the part of a pass that is read without a break. The other tasks of
+/// the runtime cannot run while a slice is read.
 const SLICE: u64 = 256 << 10;
 
 /// Bytes that are counted for a section in addition to the bytes of its pages of slots. They stand for the pointers to
@@ -32,7 +33,8 @@ const SECTION_BYTES: u64 = 512;
 /// A part of a pass.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Slice {
-    /// Bytes of slots that were read. The pause before the next slice is computed from them.
+    /// Number of bytes of slots that were read. The pause before the next part of the pass is computed from this
+    /// number.
     pub(crate) bytes: u64,
     /// Whether this slice ended the pass.
     pub(crate) is_last: bool,

@@ -42,8 +42,8 @@ impl HandoverQueue {
         self.pending.lock().pop_front()
     }
 
-    /// Records that the outcome of a request is known. The caller must first have pushed the requests that follow from
-    /// this outcome.
+    /// Records that the outcome of a request is known. If this outcome leads to further requests, the caller must push
+    /// them before this call, so that [`HandoverQueue::are_done`] does not return `true` too early.
     pub(crate) fn done(&self) {
         self.open.fetch_sub(1, SeqCst);
     }
@@ -72,7 +72,7 @@ impl TargetAddrs {
         }
     }
 
-    /// Returns the address of a node; `None` if the store states none.
+    /// Returns the address of a node at its port for peers; `None` if the store has not stated the node's address.
     pub(crate) fn get(&self, node: NodeId) -> Option<String> {
         self.0.lock().get(&node).cloned()
     }

@@ -14,7 +14,7 @@ pub(crate) struct Registration {
     node: AtomicU32,
     /// Newest incarnation of this process; 0 before the first registration. It never falls.
     last_incarnation: AtomicU64,
-    /// Cause for which this node can use no response of the store; `None` if it can use them.
+    /// Cause for which this node cannot use the responses of the store; `None` if it can use them.
     fault: Mutex<Option<String>>,
     renewal_requested: Notify,
     grant_requested: Notify,

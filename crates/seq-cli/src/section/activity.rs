@@ -12,12 +12,8 @@ use seq_command::output::{Output, Table, digits, grouped, note};
 use seq_command::selection::contents_text;
 use seq_command::store_client::StoreClient;
 use seq_command::{security, utc};
-use seq_observe::activity::{self, By, FiguresView, rate_text, within};
-use seq_proto::v1::describe_section_request::Which;
-use seq_proto::v1::status_service_client::StatusServiceClient;
-use seq_proto::v1::{
-    CeilingRaise, DescribeSectionRequest, DescribeSectionResponse, NodeState, SectionFigures, SectionInfo, SkipCause,
-};
+use seq_observe::activity::{self, By, FiguresView, rate_text};
+use seq_proto::v1::{CeilingRaise, DescribeSectionResponse, NodeState, SectionFigures, SectionInfo, SkipCause};
 use serde::Serialize;
 
 use super::{SectionView, is_zero};
@@ -204,9 +200,7 @@ impl Described {
     /// # Errors
     /// The AllocSvr does not respond, or does not own the section. The text describes the cause.
     pub(crate) async fn request(pool: &Pool, addr: &str, section: u32) -> Result<Described, String> {
-        let mut node = StatusServiceClient::new(pool.get(addr).map_err(|error| error.to_string())?);
-        let request = DescribeSectionRequest { which: Some(Which::Section(section)) };
-        within(TIMEOUT, node.describe_section(request)).await.map(Described::new)
+        seq_observe::section::describe(pool, addr, section, TIMEOUT).await.map(Described::new)
     }
 
     /// Returns the lines about the activity, which plain output prints after the record of the section.

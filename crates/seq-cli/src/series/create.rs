@@ -78,7 +78,8 @@ struct CounterArgs {
     /// Ids are the numbers of a counter.
     #[arg(long, conflicts_with_all = ["epoch", "unit"])]
     counter: bool,
-    /// The first id, or the next id of the given --offset [default: the offset]
+    /// The first id. If --offset is given and the counter has no id with this value, the counter begins with its next
+    /// larger id [default: the offset]
     #[arg(long, value_name = "ID", conflicts_with_all = ["shape", "bits"], value_parser = id)]
     start: Option<u64>,
     /// Distance of neighbouring ids, 1 to 2^32.

@@ -50,12 +50,6 @@ pub(super) fn cut(text: &str, width: usize) -> String {
     text.chars().take(width.saturating_sub(1)).chain(std::iter::once('…').take(width)).collect()
 }
 
-/// Returns a bar that shows which part of `whole` is done.
-pub(super) fn bar(part: u64, whole: u64, width: usize) -> String {
-    let full = (part.min(whole) * width as u64).checked_div(whole).unwrap_or(0) as usize;
-    "▓".repeat(full) + &"░".repeat(width - full)
-}
-
 /// Returns the last `width` values as a line of block characters. The height of each block is relative to the largest
 /// of these values.
 pub(super) fn sparkline(values: &[f64], width: usize) -> String {
@@ -85,8 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn bars_and_sparklines_have_a_scale() {
-        assert_eq!([bar(0, 0, 4), bar(1, 2, 4), bar(9, 2, 4)], ["░░░░", "▓▓░░", "▓▓▓▓"]);
+    fn sparklines_have_a_scale() {
         assert_eq!([sparkline(&[0.0, 0.0], 5), sparkline(&[9.0, 1.0, 4.0, 8.0], 3)], ["▁▁", "▂▅█"]);
         assert_eq!([cut("abc", 3), cut("abcd", 3), cut("ab", 0)], ["abc", "ab…", ""]);
     }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use seq_command::output::{grouped, printable};
+use seq_command::utc::time_of_day;
 use seq_observe::activity::{By, rate_text};
 use seq_observe::advice::Severity;
 use seq_observe::attention::Attention;
@@ -12,7 +13,7 @@ use seq_observe::verdict::age;
 use super::columns::cut;
 use super::row::{Look, Row, Seen};
 use super::screen::{Screen, Tab};
-use super::tables::{self, time_of_day};
+use super::tables;
 
 /// Maximum number of faults and remarks on the page. `seqsvr status -o json` lists all faults and remarks.
 const ATTENTION: usize = 4;
@@ -77,8 +78,7 @@ fn header(seen: &Seen, width: usize) -> Row {
     let severity = cluster.worst().severity();
     let (mark, look) = match severity {
         None => ("●", Look::Plain),
-        Some(Severity::Fault) => ("✕", Look::Fault),
-        Some(_) => ("▲", Look::Attention),
+        Some(severity) => (severity.mark(), look_of(severity)),
     };
     let state = cluster.worst().name();
     let time = time_of_day(seen.observation.unix_ms);
@@ -97,6 +97,14 @@ fn header(seen: &Seen, width: usize) -> Row {
     }
 }
 
+fn look_of(severity: Severity) -> Look {
+    match severity {
+        Severity::Fault => Look::Fault,
+        Severity::Attention => Look::Attention,
+        Severity::Info => Look::Plain,
+    }
+}
+
 fn millis(age: Duration) -> u64 {
     u64::try_from(age.as_millis()).unwrap_or(u64::MAX)
 }
@@ -107,11 +115,7 @@ fn attention(list: &[Attention], width: usize) -> Vec<Row> {
     let shown = if list.len() > ATTENTION { ATTENTION - 1 } else { list.len() };
     let mut rows = Vec::new();
     for Attention { severity, set, sentence, next, .. } in list.iter().take(shown) {
-        let (mark, look) = match severity {
-            Severity::Fault => ("✕", Look::Fault),
-            Severity::Attention => ("▲", Look::Attention),
-            Severity::Info => ("○", Look::Plain),
-        };
+        let (mark, look) = (severity.mark(), look_of(*severity));
         let set = set.as_ref().map(|set| format!("{set}: ")).unwrap_or_default();
         let text = format!("{mark} {set}{sentence}");
         match next {

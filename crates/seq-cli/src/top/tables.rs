@@ -1,7 +1,7 @@
 //! The tables of the page. Each function returns the rows that match the filter, or the lines of the table.
 
-use seq_command::output::grouped;
-use seq_command::utc;
+use seq_command::output::{bar, grouped};
+use seq_command::utc::time_of_day;
 use seq_observe::activity::rate_text;
 use seq_observe::cluster::{AllocView, StoreView};
 use seq_observe::migration::{Phase, details, done, speed};
@@ -9,7 +9,7 @@ use seq_observe::verdict::{age, uptime};
 use seq_observe::{BusySection, ClusterEvent, Observation, events};
 use seq_proto::v1::{EventSeverity, MigrationStatus};
 
-use super::columns::{Column, bar, cut, sparkline, table};
+use super::columns::{Column, cut, sparkline, table};
 use super::row::Look;
 use super::screen::{Screen, Tab};
 
@@ -246,13 +246,4 @@ fn of_events(seen: &Observation, screen: &Screen, width: usize) -> (String, Vec<
         EventSeverity::Info | EventSeverity::Unspecified => Look::Plain,
     };
     (heading, lines.into_iter().zip(rows.iter().map(look)).collect())
-}
-
-/// Returns the time of day in UTC, or a dash if the time is unknown.
-pub(super) fn time_of_day(unix_ms: u64) -> String {
-    let text = utc::text_of_ms(unix_ms);
-    match text.get("2026-01-01T".len().."2026-01-01T00:00:00".len()) {
-        Some(time) if unix_ms > 0 => time.to_owned(),
-        _ => "-".to_owned(),
-    }
 }

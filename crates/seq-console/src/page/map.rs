@@ -1,4 +1,5 @@
-//! The section map: which users are busy, since when, and what happened then. The script draws it.
+//! The page with the section map, a canvas of the activity of all sections over time. `assets/map.js` draws the canvas;
+//! the page has its controls, and the events to be marked on it.
 
 use maud::{Markup, html};
 use seq_command::output::printable;

@@ -1,13 +1,14 @@
-//! The nodes: who is silent, behind, or about to lose a lease or a certificate. The worst come first.
+//! The page of nodes. It has the nodes that do not respond, then the allocators, the stores and the proxies; in each
+//! table, nodes with a fault come first.
 
-use seq_command::output::grouped;
+use seq_command::output::{bar, grouped};
 use seq_command::store_client::NodeRole;
 use seq_observe::alloc_state::AllocState;
 use seq_observe::cluster::{AllocView, ProxyView, StoreView, Unreachable};
 use seq_observe::verdict::{age, uptime};
 use seq_observe::{CertificateView, Observation};
 
-use super::{bar, rate};
+use super::rate;
 use crate::route::escaped;
 use crate::view::{Block, Cell, Column, Field, Form, Page, Region, Row, Shape, Tone, cell, link, number, text};
 

@@ -1,4 +1,5 @@
-//! The overview: who is refused, what comes first, which command to type.
+//! The overview page. It has the faults and remarks, the most urgent first, each with the next step of an operator;
+//! then a table of the sets; then the newest events.
 
 use seq_command::output::{grouped, printable};
 use seq_observe::Observation;
@@ -8,7 +9,7 @@ use seq_observe::attention::Attention;
 use seq_observe::cluster::{AllocView, Cluster, SetView};
 use seq_observe::verdict::age;
 
-use super::{events, mark, missing, rate, state_cell};
+use super::{events, missing, rate, state_cell};
 use crate::model::Seen;
 use crate::route::escaped;
 use crate::view::{Block, Cell, Column, Page, Region, Row, Shape, Tone, cell, command, link, number, spark, text};
@@ -66,7 +67,7 @@ pub(super) fn attention(list: &[Attention]) -> Region {
             Severity::Info => Tone::Plain,
             severity => Tone::from(Some(*severity)),
         };
-        let sentence = cell(printable(&format!("{} {of}{sentence}", mark(*severity))).into_owned()).tone(tone);
+        let sentence = cell(printable(&format!("{} {of}{sentence}", severity.mark())).into_owned()).tone(tone);
         let (before, typed, after) = split(next.as_deref().unwrap_or_default());
         // A rule may have several remarks about a set.
         Row::new(

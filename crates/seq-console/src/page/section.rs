@@ -1,4 +1,5 @@
-//! One section: whether it will stall, and why the numbers of its users jumped.
+//! The page of one section. It has the record of the section in its set's store, the state at the owner, the chart of
+//! the ceiling, the last raises, and the events that may concern the section.
 
 use seq_command::output::{grouped, printable};
 use seq_command::utc;

@@ -1,12 +1,13 @@
-//! Sets and migrations: whether a migration moves, the reason if it does not, and the commands.
+//! The page of sets and migrations. It has the state and the rates of each set, and for each open migration its
+//! progress, its pauses, the reason if no section moves, and the command that changes it.
 
-use seq_command::output::{grouped, printable};
+use seq_command::output::{bar, grouped, printable};
 use seq_observe::Observation;
 use seq_observe::cluster::SetView;
 use seq_observe::migration::{Phase, details, done, speed};
 use seq_proto::v1::MigrationStatus;
 
-use super::{bar, overview, rate, state_cell};
+use super::{overview, rate, state_cell};
 use crate::model::Seen;
 use crate::route::escaped;
 use crate::view::{Block, Column, Page, Region, Row, Shape, Tone, cell, command, link, number, spark, text};

@@ -4,9 +4,8 @@ use std::collections::BTreeMap;
 
 use maud::{Markup, html};
 use seq_command::output::grouped;
+use seq_command::utc::time_of_day;
 use seq_proto::v1::DescribeSectionResponse;
-
-use super::time_of_day;
 
 /// Time that the chart shows at least, in milliseconds.
 const LEAST_SPAN_MS: u64 = 60_000;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use expect_test::{Expect, expect};
+use seq_observe::advice::Severity;
 use seq_observe::alloc_state::AllocState;
 use seq_observe::attention::Attention;
 use seq_observe::cluster::{AllocView, SetView};

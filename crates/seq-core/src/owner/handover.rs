@@ -40,8 +40,9 @@ pub const MAX_INCOMING: usize = 12 * MAX_OUTGOING;
 /// sections fit, or [`MAX_INCOMING`] sections of the default size. The oldest copy is evicted first.
 pub const MAX_INCOMING_SLOTS: usize = 2 * limits::MAX_SECTION_SIZE as usize;
 
-/// Maximum number of attempts for the same section that a target keeps. There may be the current attempt, and one
-/// attempt that its source has undone or that is forged.
+/// Maximum number of handover attempts that a target keeps for one section. Two are enough for the current attempt and
+/// one further attempt, which its source has undone or which another caller of the port for peers has forged. The
+/// target cannot distinguish them, because the store decides which attempt is committed.
 const MAX_ATTEMPTS: usize = 2;
 
 /// An attempt to hand a section over.

@@ -85,8 +85,8 @@ const LOWERING: &[(&str, i64)] = &[
     ("COPY", -3),
 ];
 
-/// Commands for values that are not numbers, with their arities. Every command is listed by its full name, because a
-/// command that Redis does not have has to be reported as unknown.
+/// Redis commands for values that are not numbers, with their arities. Each command is listed, and not only the
+/// beginnings of names, because a command that Redis does not have must be reported as unknown.
 #[rustfmt::skip]
 const OTHER_TYPES: &[(&str, i64)] = &[
     ("APPEND", 3),

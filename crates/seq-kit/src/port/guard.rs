@@ -45,7 +45,7 @@ impl Guard {
         Guard(Arc::new(Inner { decide: Box::new(decide), respond, denied, logged: Mutex::default() }))
     }
 
-    /// Checks a request of a protocol that is not HTTP, given by a path and the peer that sent it.
+    /// Checks a request of a protocol other than HTTP. `path` stands for the request, and `peer` sent it.
     ///
     /// # Errors
     /// The refusal of the request. It has already been counted.

@@ -1,4 +1,5 @@
-//! Decides which unfinished connection loses its seat when a port has no free seat for a new connection.
+//! Limits the unfinished connections of a port. Each of them has a *seat*. If a port has no free seat for a new
+//! connection, this module decides which connection loses its seat and is closed.
 //!
 //! A new connection always gets a seat. If no seat is free, the unknown address with the most seats loses its oldest
 //! seat. If several addresses have equally many, the one of them that has the oldest seat loses it. So a connection
@@ -9,7 +10,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// Longest time for which a connection may be unfinished while more than half of the port's seats are taken.
+/// Longest time for which a connection may be unfinished while the port has more than half of the allowed number of
+/// unfinished connections.
 pub(super) const PRESSED: Duration = Duration::from_secs(3);
 
 /// Whether an address is known, and the address. Known addresses are counted separately from unknown addresses.
@@ -43,9 +45,9 @@ impl<T> Seats<T> {
         Seats { most, most_of_strangers: most - reserved, known, learned, taken, counts, strangers: 0, next: 0 }
     }
 
-    /// Returns whether connections from an address may use the reserved seats. This is so if it is this host's own
-    /// address, an address in the set file, or an address from which a node or an operator has connected. Loopback
-    /// addresses other than the host's own prove nothing.
+    /// Returns whether unfinished connections from an address may use the places that are reserved for known addresses.
+    /// This is so if it is this host's own address, an address in the set file, or an address from which a node or an
+    /// operator has connected. Loopback addresses other than the host's own prove nothing.
     fn is_known(&self, address: Option<IpAddr>) -> bool {
         let is_own = |address: IpAddr| match address {
             IpAddr::V4(address) => address == std::net::Ipv4Addr::LOCALHOST,
@@ -123,7 +125,8 @@ mod tests {
         Some(IpAddr::from([10, 0, 0, last]))
     }
 
-    /// Takes a seat at the second `second`, and returns the numbers of the lost seats.
+    /// Takes a seat at the second `second` for a connection whose address ends with `last`. Returns the numbers of the
+    /// seats that were lost because of this.
     fn take(seats: &mut Seats<u64>, last: u8, second: u64) -> Vec<u64> {
         let (mut lost, value) = (Vec::new(), seats.next);
         seats.take(address(last), value, Duration::from_secs(second), |loser| lost.push(loser));
