@@ -128,7 +128,7 @@ impl Heat {
         let (now_ms, layer, span) = (utc::now_ms(), wanted.layer, wanted.span);
         let requests = nodes.into_iter().take(MAX_NODES).map(|(set, name, addr)| {
             let node = (set, name);
-            let since = span.since(now_ms, !kept.nodes.contains_key(&node));
+            let since = span.since(now_ms, kept.nodes.get(&node).and_then(|known| known.newest_ms(span)));
             let (pool, timeout) = (self.pool.clone(), self.timeout);
             async move { (node, request(&pool, &addr, (layer, span), (since, now_ms), timeout).await) }
         });

@@ -44,16 +44,18 @@ impl Span {
     }
 
     /// Returns the time since which columns are requested, so that a node responds with the columns of this length: it
-    /// has the shortest that reach back so far. A node whose columns are known is requested for the shortest time.
-    pub(super) fn since(self, now_ms: u64, is_new: bool) -> u64 {
+    /// has the shortest that reach back so far. A node is requested for the columns since the newest known one, whose
+    /// begin is `known_ms`, because nobody may have looked at the map for a while.
+    pub(super) fn since(self, now_ms: u64, known_ms: Option<u64>) -> u64 {
         let column = u64::from(self.column_ms());
-        let whole = column * self.columns();
         let shortest = match self {
             Span::Minutes => 6 * column,
             Span::Hour => Span::Minutes.whole_ms() + 2 * column,
             Span::Day => Span::Hour.whole_ms() + 2 * column,
         };
-        now_ms.saturating_sub(if is_new { whole - column / 2 } else { shortest })
+        let whole = self.whole_ms() - column / 2;
+        let back = known_ms.map_or(whole, |known| now_ms.saturating_sub(known).clamp(shortest, whole));
+        now_ms.saturating_sub(back)
     }
 
     fn whole_ms(self) -> u64 {
@@ -91,6 +93,11 @@ impl Record {
                 known.levels.extend(column.levels);
             }
         }
+    }
+
+    /// Returns the begin of the newest column, in milliseconds since 1970.
+    pub(super) fn newest_ms(&self, span: Span) -> Option<u64> {
+        self.columns.last_key_value().map(|(period, _)| period * u64::from(span.column_ms()))
     }
 
     /// Adopts newer columns, which replace columns of the same periods, and drops columns before the span.
@@ -144,9 +151,12 @@ mod tests {
         use seq_core::activity::Resolution;
         let now = 1_000_000_000;
         for span in [Span::Minutes, Span::Hour, Span::Day] {
-            for is_new in [true, false] {
-                let resolution = Resolution::reaching(now - span.since(now, is_new));
-                assert_eq!(resolution.period_ms(), span.column_ms(), "{span:?} {is_new}");
+            for known in [None, Some(now), Some(now - 100_000), Some(now - 600_000), Some(0)] {
+                let since = span.since(now, known);
+                let resolution = Resolution::reaching(now - since);
+                assert_eq!(resolution.period_ms(), span.column_ms(), "{span:?} {known:?}");
+                let oldest = now - span.whole_ms() + u64::from(span.column_ms()) / 2;
+                assert!(since <= known.unwrap_or_default().max(oldest), "no gap: {span:?} {known:?}");
             }
         }
     }
