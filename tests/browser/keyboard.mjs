@@ -10,6 +10,14 @@ async function press(page, key, what, holds, most = 60) {
   throw new Error(`${what}: not after ${most} times ${key}; the focus is on ${await page.evaluate(() => document.activeElement.outerHTML)}`);
 }
 
+/** Presses a key, and waits until the map is drawn anew and a condition holds. */
+async function redraw(page, key, what, holds) {
+  await page.evaluate(() => performance.clearMarks('map'));
+  await page.keyboard.press(key);
+  await until(page, `${key} shows ${what}`, () => performance.getEntriesByName('map').length > 0);
+  await until(page, `${key} shows ${what}`, holds);
+}
+
 const cell = page => page.evaluate(() => document.getElementById('cell').textContent);
 
 scenario(async browser => {
@@ -34,25 +42,16 @@ scenario(async browser => {
   note(`the map reads out: ${places.join(' | ')}`);
   check(new Set(places).size === places.length, `each key moves: ${places.join(' | ')}`);
   check(places.every(place => /sections? [\d,.]+ · uids [\d,.]+ · /.test(place)), places.join(' | '));
-  await page.keyboard.press('n');
-  await until(page, 'n shows the present', () =>
-    document.querySelector('[data-value=now]').getAttribute('aria-pressed') === 'true');
+  await redraw(page, 'n', 'the present', () => document.querySelector('[data-value=now]').getAttribute('aria-pressed') === 'true');
   check(await page.evaluate(() => document.activeElement.id === 'map'), 'the focus stays on the map');
-  await page.keyboard.press('t');
-  await until(page, 't shows an hour', () => document.querySelector('[data-value=hour]').getAttribute('aria-pressed') === 'true');
+  await redraw(page, 't', 'an hour', () => document.querySelector('[data-value=hour]').getAttribute('aria-pressed') === 'true');
 
   // A row of the whole map has several sections: Enter zooms in.
-  await page.evaluate(() => performance.clearMarks('map'));
-  await page.keyboard.press('Enter');
-  await until(page, 'Enter zooms in', () => !document.getElementById('out').hidden && performance.getEntriesByName('map').length > 0);
-  await page.keyboard.press('Escape');
-  await until(page, 'Escape zooms out', () => document.getElementById('out').hidden);
-  await page.keyboard.press('Enter');
-  await until(page, 'a row is one section', () => {
-    document.getElementById('map').dispatchEvent(new KeyboardEvent('keydown', { key: 'ArrowDown' }));
-    return /section [\d,]+ · /.test(document.getElementById('cell').textContent);
-  });
-  const wanted = (await cell(page)).match(/section ([\d,]+) · /)[1];
+  await redraw(page, 'Enter', 'a part', () => !document.getElementById('out').hidden);
+  await redraw(page, 'Escape', 'all', () => document.getElementById('out').hidden);
+  await redraw(page, 'Enter', 'a part', () => !document.getElementById('out').hidden);
+  await page.keyboard.press('ArrowDown');
+  const wanted = (await cell(page)).match(/ section ([\d,]+) · /)[1];
   await Promise.all([page.waitForNavigation(), page.keyboard.press('Enter')]);
   check((await text(page)).startsWith(`Section ${wanted}`), await text(page));
   await checkQuiet(page, 'the map and a section');

@@ -2,6 +2,7 @@
 // seven pages have one at the same time.
 import fs from 'node:fs';
 import http from 'node:http';
+import { pipeline } from 'node:stream';
 import { args, check, checkQuiet, complaints, firstSeen, go, note, openAt, prepare, scenario, step, until } from './browser.mjs';
 
 const port = Number(new URL(args.origin).port);
@@ -42,7 +43,7 @@ async function startProxy() {
     const { method, url, headers } = request;
     const onward = http.request(url, { method, headers, agent: false }, answer => {
       response.writeHead(answer.statusCode, answer.headers);
-      answer.pipe(response);
+      pipeline(answer, response, () => response.destroy());
     });
     onward.on('error', () => response.destroy());
     response.on('close', () => onward.destroy());

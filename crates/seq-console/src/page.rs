@@ -102,7 +102,11 @@ fn state_cells(observation: &Observation) -> Vec<Cell> {
         .fold((0, 0), |(all, served), set| (all + u64::from(set.sections), served + u64::from(set.sections_served)));
     vec![
         state_cell(worst).strong(),
-        cell(format!("{} of {} sections served", grouped(served), grouped(all))),
+        // The number of all sections is not known while no store of a set responds.
+        cell(match all >= served {
+            true => format!("{} of {} sections served", grouped(served), grouped(all)),
+            false => format!("{} sections served", grouped(served)),
+        }),
         match cluster.attention.len() {
             0 => cell(""),
             1 => link("1 point needs attention", "/"),

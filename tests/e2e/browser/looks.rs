@@ -28,7 +28,6 @@ fn every_page_is_served_without_complaint_and_can_be_read_by_everybody() {
 fn pages_are_light_and_drawn_at_once_also_with_42_950_sections() {
     let Some(tools) = Tools::find() else { return };
     let cluster = Cluster::start_with_uids(4_295_000_000);
-    let _load = load(&cluster, 4_295_000_000);
     let console = Console::start(&cluster.place, &["--set", &cluster.set]);
     tools.script("weight", &cluster.place, &console, &json!({})).end();
 }

@@ -6,9 +6,11 @@ const $ = id => document.getElementById(id);
 const canvas = $('map'), pen = canvas.getContext('2d', { alpha: false });
 const ALL = Number(canvas.dataset.sections), SIZE = BigInt(canvas.dataset.size || 1);
 const WIDTH_NOW = 256, NO_RECORD = 255, ROWS = 512;
+// Lines of marks, and their height, which is enough for a finger.
+const LINES = 4, LINE_PX = 24;
 const choice = { span: 'minutes', layer: 'numbers', value: 'hottest' };
-// Sections that are shown, the cell under the cursor, and the levels.
-let from = 0, to = ALL, at = [0, 0], data = null, peak = 8, colours = null;
+// Sections that are shown, the cell under the cursor (at first the newest one), and the levels.
+let from = 0, to = ALL, at = [Infinity, 0], data = null, peak = 8, colours = null;
 
 const dark = matchMedia('(prefers-color-scheme: dark)');
 const forced = matchMedia('(forced-colors: active)');
@@ -129,15 +131,16 @@ function legend() {
   $('legend').replaceChildren('0', bar, `${most} and above`);
 }
 
-// Puts the events above the column of their time, within the width. Events that would overlap are in further lines.
+// Puts the events above the column of their time, within the width. Events that would overlap are in further lines. An
+// event is at the right edge until the column of its time is closed.
 function marks() {
   const box = $('marks-of-map'), width = box.clientWidth, lines = [[]];
   const shown = [...box.querySelectorAll('li')].filter(item => {
     const [name, time, text] = item.children;
     const part = data.isNow ? -1 : (Number(time.textContent) - data.since) / (data.columns * data.columnMs);
     name.title = text.textContent;
-    item.hidden = part < 0 || part > 1;
-    item.style.left = `${100 * part}%`;
+    item.hidden = part < 0;
+    item.style.left = `${100 * Math.min(1, part)}%`;
     return !item.hidden;
   });
   const places = shown.map(item => [item.offsetLeft, item.offsetWidth]);
@@ -145,12 +148,12 @@ function marks() {
     const begin = Math.max(0, Math.min(places[place][0], width - places[place][1])), end = begin + places[place][1];
     let line = lines.findIndex(taken => taken.every(other => end < other.begin || other.end < begin));
     if (line < 0) line = lines.push([]) - 1;
-    if (line > 3) { item.hidden = true; continue; }
+    if (line >= LINES) { item.hidden = true; continue; }
     lines[line].push({ begin, end });
     item.style.left = `${begin}px`;
-    item.style.top = `${1.25 * line}em`;
+    item.style.top = `${LINE_PX * line}px`;
   }
-  box.style.height = `${1.25 * Math.min(4, lines.length)}em`;
+  box.style.height = `${LINE_PX * Math.min(LINES, lines.length)}px`;
 }
 
 const perRow = () => (data.to - data.from) / data.rows;
@@ -261,9 +264,11 @@ document.addEventListener('keydown', event => {
 });
 for (const query of [dark, forced]) query.addEventListener('change', () => { colours = null; draw(); });
 // The levels follow the observations of the page, at most one request in the time of half a column.
-let due = 0;
+const pause = () => Math.min(30000, (data?.columnMs || 5000) / 2);
+let loaded = performance.now();
 document.addEventListener('values', () => {
-  const now = performance.now();
-  if (now >= due) { due = now + Math.min(30000, (data?.columnMs || 5000) / 2); load(); }
+  if (performance.now() < loaded + pause()) return;
+  loaded = performance.now();
+  load();
 });
 load();
