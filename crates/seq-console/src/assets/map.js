@@ -106,7 +106,7 @@ function axes() {
     return element;
   };
   const y = [], x = [];
-  for (let part = 0; part <= 4; part++) y.push(label(group(BigInt(Math.round(from + (to - from) * part / 4)) * SIZE), 'top', 25 * part));
+  for (let part = 0; part <= 4; part++) y.push(label(group(BigInt(from) * SIZE + BigInt(to - from) * SIZE * BigInt(part) / 4n), 'top', 25 * part));
   if (!data.isNow) {
     const whole = data.columns * data.columnMs / 60000, unit = whole > 120 ? [60, 'h'] : [1, 'min'];
     for (let part = 0; part <= 4; part++) {

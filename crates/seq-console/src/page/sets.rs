@@ -52,6 +52,7 @@ pub(super) fn page(observation: &Observation, seen: &Seen) -> Page {
     Page {
         title: "Sets and migrations".to_owned(),
         blocks: vec![
+            Block::Heading("Needs attention"),
             Block::Region(overview::attention(&of_sets)),
             Block::Heading("Sets"),
             Block::Region(Region { id: "sets", label: "Sets", shape: Shape::Table(SETS), rows, empty: "no set" }),

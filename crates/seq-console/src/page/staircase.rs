@@ -48,10 +48,11 @@ impl Staircase {
                 steps.push((committed.min(now), raise.to));
             }
         }
-        steps.insert(0, (begin, before));
-        // The first raise of an ownership may have no ceiling before it.
-        let lowest = steps.iter().map(|(_, ceiling)| *ceiling).chain([described.highest]).filter(|number| *number > 0);
-        let lowest = lowest.min().unwrap_or(0);
+        // A section has no ceiling before its first raise, so its line begins with that raise.
+        if before > 0 || steps.is_empty() {
+            steps.insert(0, (begin, before));
+        }
+        let lowest = steps.iter().map(|(_, ceiling)| *ceiling).chain([described.highest]).min().unwrap_or(0);
         let most = steps.iter().map(|(_, ceiling)| *ceiling).chain([described.ceiling]).max().unwrap_or(0);
         let margin = ((most - lowest.min(most)) / 20).max(1);
         let numbers = (lowest.saturating_sub(margin), most.saturating_add(margin));
@@ -98,7 +99,7 @@ impl Staircase {
 
     fn label(&self) -> String {
         let ceiling = self.steps.last().map_or(0, |(_, ceiling)| *ceiling);
-        let raises = self.steps.len() - 1;
+        let raises = self.steps.iter().filter(|(time, _)| *time > self.times.0).count();
         format!(
             "Ceiling {} after {raises} raises since {}; highest number {}",
             grouped(ceiling),
@@ -161,6 +162,12 @@ mod tests {
         let chart = Staircase::new(&described(&[(9_970_000, 10_000, 20_000), (9_985_000, 20_000, 30_000)]));
         assert_eq!(chart.ceiling(), "M0.0 190.9H400.0V100.0H600.0V9.1H800.0");
         assert_eq!(chart.label(), "Ceiling 30,000 after 2 raises since 02:45:40; highest number 15,000");
+    }
+
+    #[test]
+    fn the_first_raise_of_a_section_begins_its_line() {
+        let chart = Staircase::new(&described(&[(9_985_000, 0, 20_000)]));
+        assert_eq!(chart.ceiling(), "M600.0 9.1H800.0");
     }
 
     #[test]
