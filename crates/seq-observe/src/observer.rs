@@ -103,6 +103,7 @@ impl Observer {
         let now = Instant::now();
         let mut cluster = Cluster::sample(&self.pool, &self.seeds, self.all_sets, self.timeout).await?;
         if let Some((at, before)) = &self.before {
+            cluster.adopt_uids(&before.cluster);
             cluster.add_rates(&before.cluster, now - *at);
         }
         let (sections, mut missing) = self.sections(&cluster, by, count).await;
