@@ -21,11 +21,11 @@ use tokio::sync::mpsc;
     after_help = "Examples:\n  seqsvr console\n  seqsvr console --set three-node.toml --identity viewer/alice\n  \
                         seqsvr console --addr https://10.0.0.1:7100 --listen 127.0.0.1:0\n\n\
                         Pages: overview, section map, sections, nodes, sets and migrations, events, uid, configuration and the runbook. The console \
-                        only reads; each page names the commands that change something. It queries nodes while a page is open, and \
-                        ends ten minutes after the last one until somebody looks again.\n\n\
+                        only reads; each page names the commands that change something. It queries nodes while a page is open, and for \
+                        ten minutes after that.\n\n\
                         In a cluster with TLS a browser logs in with the address that is printed, which is valid once and for five \
                         minutes; Enter prints a new one. To see the console of another machine: ssh -L 7150:127.0.0.1:7150 HOST.\n\n\
-                        With --addr, or without both, the pages have all sets of the cluster; with --set the set of the file.\n\n\
+                        With --addr, or with neither, the pages have all sets of the cluster; with --set the set of the file.\n\n\
                         Exit codes: 1 the port is taken, 2 a wrong file or address, 130 interrupted."
 )]
 pub struct ConsoleArgs {
@@ -96,16 +96,24 @@ fn print(addresses: &Addresses, has_login: bool, output: &Output) -> std::io::Re
     }
     output.line(format_args!("the console is at {url}"))?;
     if has_login {
-        output.line("  valid once and for 5 minutes; Enter prints a new address")?;
+        let hint = if reads_terminal() { "; Enter prints a new address" } else { "" };
+        output.line(format_args!("  valid once and for 5 minutes{hint}"))?;
     }
     output.line("  Ctrl-C ends it")
+}
+
+/// Returns whether the input is a terminal whose keys belong to this process. The system stops a background process that
+/// reads from its terminal.
+fn reads_terminal() -> bool {
+    let stdin = std::io::stdin();
+    stdin.is_terminal() && rustix::termios::tcgetpgrp(&stdin).is_ok_and(|group| group == rustix::process::getpgrp())
 }
 
 /// Starts a thread that reads lines from the terminal, and returns the receiver of one value for each line. The thread
 /// ends with the process. If stdin is not a terminal, no thread is started.
 fn lines() -> mpsc::Receiver<()> {
     let (send, lines) = mpsc::channel(1);
-    if std::io::stdin().is_terminal() {
+    if reads_terminal() {
         std::thread::spawn(move || {
             for _ in std::io::stdin().lock().lines().map_while(Result::ok) {
                 if send.blocking_send(()).is_err() {

@@ -65,9 +65,13 @@ impl Refused {
         match self {
             Refused::Host => (
                 StatusCode::MISDIRECTED_REQUEST,
-                "this console is not known by that name: open the address that `seqsvr console` printed",
+                "this console is reached as 127.0.0.1 or localhost with its own port only; from another machine forward the \
+                 same port: ssh -L 7150:127.0.0.1:7150 HOST",
             ),
-            Refused::CrossSite => (StatusCode::FORBIDDEN, "the request comes from a page of another site"),
+            Refused::CrossSite => (
+                StatusCode::FORBIDDEN,
+                "the request comes from a page of another site: copy the address into the address bar",
+            ),
             Refused::Method => (StatusCode::METHOD_NOT_ALLOWED, "the console only reads: GET and HEAD"),
             Refused::Login => (
                 StatusCode::UNAUTHORIZED,
@@ -129,7 +133,7 @@ impl Access {
         if headers.get_all(header::HOST).iter().count() != 1 || !self.hosts.iter().any(|known| known == host) {
             return Err(Refused::Host);
         }
-        // Browsers send the header with every request to a loopback address. A program other than a browser need not.
+        // Browsers without the header are covered by the rules about Host and the cookie.
         let site = headers.get("sec-fetch-site").map(|site| site.as_bytes());
         if !matches!(site, None | Some(b"none" | b"same-origin")) {
             return Err(Refused::CrossSite);
@@ -147,11 +151,12 @@ impl Access {
     pub(crate) fn check_login(&self, headers: &HeaderMap) -> Result<(), Refused> {
         let Some(logins) = &self.logins else { return Ok(()) };
         let cookies = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
-        let mut pairs = cookies.flat_map(|value| value.split("; ")).filter_map(|pair| pair.split_once('='));
-        let given = pairs.find(|(name, _)| *name == self.cookie).map(|(_, value)| hash(value)).ok_or(Refused::Login)?;
+        let pairs = cookies.flat_map(|value| value.split("; ")).filter_map(|pair| pair.split_once('='));
+        let mut given = pairs.filter(|(name, _)| *name == self.cookie).map(|(_, value)| hash(value));
         let sessions = &logins.lock().sessions;
-        let is_known = sessions.iter().any(|known| bool::from(known.ct_eq(&given)));
-        if is_known { Ok(()) } else { Err(Refused::Login) }
+        // A server at another port of this machine may have set a cookie of the same name, so any of them counts.
+        let is_known = |given: Hash| sessions.iter().any(|known| bool::from(known.ct_eq(&given)));
+        if given.any(is_known) { Ok(()) } else { Err(Refused::Login) }
     }
 }
 

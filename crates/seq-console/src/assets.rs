@@ -1,5 +1,5 @@
-//! Style, scripts and icon, which this program was built with. Their addresses have a hash of their contents, so a
-//! browser may keep them permanently.
+//! Style, scripts and icon, which this program was built with. Their addresses have a hash of their contents, so no page
+//! gets the file of another release. Browsers do not keep them: another process may have had the port before.
 
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
@@ -63,10 +63,7 @@ impl Asset {
 /// Returns the file at an address; `None` if there is none, as after a change of version.
 pub(crate) fn response(path: &str) -> Option<Response> {
     let asset = [&STYLE, &LIVE, &MAP, &ICON].into_iter().find(|asset| asset.path() == path)?;
-    let headers = [
-        (header::CONTENT_TYPE, HeaderValue::from_static(asset.media_type)),
-        (header::CACHE_CONTROL, HeaderValue::from_static("public, max-age=31536000, immutable")),
-    ];
+    let headers = [(header::CONTENT_TYPE, HeaderValue::from_static(asset.media_type))];
     Some((headers, asset.content).into_response())
 }
 

@@ -1,7 +1,8 @@
 //! The data of the section map: the activity of all sections over time, as their nodes record it.
 //!
 //! The console keeps the columns of each node, so the record of a node outlasts the node while the console runs, and a
-//! later request fetches only new columns. A browser gets at most [`MAX_ROWS`] rows, whatever the number of sections.
+//! later request fetches only new columns. A browser gets at most [`MAX_ROWS`] rows over time, or one column of
+//! [`MAX_SECTIONS`].
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -41,8 +42,15 @@ const IN_FLIGHT: usize = 32;
 /// Nodes whose columns are kept.
 const MAX_NODES: usize = 4_096;
 
-/// Pages of a response of one node: more sections than a layout has.
-const MAX_PAGES: usize = 64;
+/// Pages of the responses of one node: at 8,192 sections a page, all sections that a layout may have, and one page that
+/// is requested again by the clock of the node.
+const MAX_PAGES: usize = 129;
+
+/// Time limit of all pages of a node, relative to the limit of one page.
+const PAGES_TIMEOUT: u32 = 4;
+
+/// Difference from this machine's clock up to which the clock of a node decides which columns belong to the span.
+const CLOCK_DIFFERENCE_MS: u64 = 600_000;
 
 /// Subject of the map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -128,11 +136,15 @@ impl Heat {
         let (now_ms, layer, span) = (utc::now_ms(), wanted.layer, wanted.span);
         let requests = nodes.into_iter().take(MAX_NODES).map(|(set, name, addr)| {
             let node = (set, name);
-            let since = span.since(now_ms, kept.nodes.get(&node).and_then(|known| known.newest_ms(span)));
+            let back = span.back_ms(now_ms, kept.nodes.get(&node).and_then(|known| known.newest_ms(span)));
             let (pool, timeout) = (self.pool.clone(), self.timeout);
-            async move { (node, request(&pool, &addr, (layer, span), (since, now_ms), timeout).await) }
+            async move {
+                let record = request(&pool, &addr, (layer, span), (now_ms, back), timeout);
+                (node, tokio::time::timeout(timeout * PAGES_TIMEOUT, record).await.ok().flatten())
+            }
         });
         let responses: Vec<_> = stream::iter(requests).buffer_unordered(IN_FLIGHT).collect().await;
+        kept.nodes.retain(|_, record| !record.is_past(span, now_ms));
         for (node, response) in responses {
             // A node that does not respond keeps its columns.
             let Some(record) = response else { continue };
@@ -143,27 +155,36 @@ impl Heat {
     }
 }
 
-/// Requests columns of a node since a time. Returns `None` if the node does not respond in time, or has columns of
-/// another length.
+/// Requests the columns of a node that are at most `back_ms` old. Returns `None` if the node does not respond in time,
+/// or if it responds with columns of another length or form.
 async fn request(
     pool: &Pool,
     addr: &str,
     (layer, span): (Layer, Span),
-    (since_ms, now_ms): (u64, u64),
+    (now_ms, back_ms): (u64, u64),
     timeout: Duration,
 ) -> Option<Record> {
     let mut node = StatusServiceClient::new(pool.get(addr).ok()?);
     let mut record = Record::default();
-    let mut first_section = 0;
+    let (mut first_section, mut clock_ms, mut is_corrected) = (0, now_ms, false);
     for _ in 0..MAX_PAGES {
-        let layer = layer.wire().into();
+        let (layer, since_ms) = (layer.wire().into(), clock_ms.saturating_sub(back_ms));
         let request = ListActivityRequest { since_ms, layer, first_section, ..ListActivityRequest::default() };
         let page = within(timeout, node.list_activity(request)).await.ok()?;
         if page.column_ms != span.column_ms() {
-            return None;
+            // The length depends on the age of the request by the clock of the node, which may be another.
+            if std::mem::replace(&mut is_corrected, true) {
+                return None;
+            }
+            clock_ms = page.clock_ms;
+            continue;
         }
         let next = page.next_section;
-        record.read(page, span, now_ms);
+        let clock_of_node = page.clock_ms;
+        let is_plausible = clock_of_node.abs_diff(now_ms) < CLOCK_DIFFERENCE_MS;
+        if !record.read(page, span, if is_plausible { clock_of_node } else { now_ms }, first_section) {
+            return None;
+        }
         if next <= first_section {
             break;
         }

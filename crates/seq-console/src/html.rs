@@ -3,7 +3,7 @@
 use maud::{DOCTYPE, Markup, html};
 
 use crate::assets;
-use crate::view::{Block, Cell, Field, Form, Kind, Page, Region, Row, SPARK, Shape};
+use crate::view::{Block, Cell, Field, Form, Kind, Page, Region, Row, SPARK, Shape, is_typeable};
 
 /// An entry of the navigation.
 pub(crate) struct Entry {
@@ -86,7 +86,8 @@ fn block(block: &Block) -> Markup {
     match block {
         Block::Heading(text) => html! { h2 { (text) } },
         Block::Text(text) => html! { p { (text) } },
-        Block::Command { text, command } => html! { p.muted { (text) " " code { (command) } } },
+        Block::Command { text, command } if is_typeable(command) => html! { p.muted { (text) " " code { (command) } } },
+        Block::Command { text, command } => html! { p.muted { (text) " " (command) } },
         Block::Region(of) => region(of),
         Block::Form(of) => form(of),
         Block::Staircase(of) => of.html(),

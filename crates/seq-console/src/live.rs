@@ -17,7 +17,7 @@ use tokio::time::Instant;
 
 use crate::model::{OpenPage, Seen};
 use crate::page;
-use crate::page::staircase::Attributes;
+use crate::page::staircase::{self, Attributes};
 use crate::route::Route;
 use crate::server::Console;
 use crate::view::{Block, Page, Region, Row};
@@ -47,6 +47,10 @@ struct Message<'a> {
     age_ms: Option<u64>,
     /// Time of day of the measurement.
     as_of: String,
+    /// Ids of all regions and of the chart. A browser whose page has others loads the page again. Absent for a page that
+    /// does not change.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    layout: Option<Vec<&'static str>>,
     /// Changes by the ids of regions.
     regions: HashMap<&'static str, Change<'a>>,
     /// Attributes of the chart by the ids of elements.
@@ -108,6 +112,12 @@ pub(crate) fn stream(
     Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE))
 }
 
+/// Returns whether only the header of a page changes while it is open. The configuration would be requested from every
+/// node for each update, and the runbook never changes.
+fn is_still(route: &Route) -> bool {
+    matches!(route, Route::Config { .. } | Route::Runbook(_))
+}
+
 impl Live {
     /// Waits for a change of the page, and returns it. Returns `None` when the console stops.
     async fn next(&mut self) -> Option<Event> {
@@ -117,7 +127,11 @@ impl Live {
                 self.wait().await?;
             }
             let seen = self.seen.borrow_and_update().clone();
-            let page = page::page(&self.console, &self.route, &seen).await;
+            let page = if is_still(&self.route) {
+                Page { title: String::new(), blocks: Vec::new() }
+            } else {
+                page::page(&self.console, &self.route, &seen).await
+            };
             if let Some(event) = self.event(&seen, &page, is_due) {
                 return Some(event);
             }
@@ -152,7 +166,12 @@ impl Live {
             return None;
         }
         let age = seen.last.as_ref().map(|(at, _)| Instant::now().saturating_duration_since(*at));
+        let layout = (!is_still(&self.route)).then(|| {
+            let chart = staircase.is_some().then_some(staircase::ID);
+            regions.iter().map(|region| region.id).chain(chart).collect()
+        });
         let message = Message {
+            layout,
             age_ms: age.map(|age| u64::try_from(age.as_millis()).unwrap_or(u64::MAX)),
             as_of: seen.last.as_ref().map(|(_, last)| time_of_day(last.unix_ms)).unwrap_or_default(),
             regions: changes,

@@ -22,6 +22,9 @@ const SLEEP_AFTER: Duration = Duration::from_secs(600);
 /// Age of an observation up to which a page is made of it. For a page after a longer pause a new one is made first.
 const FRESH: Duration = Duration::from_secs(12);
 
+/// Time for which a page waits for a new observation if there is an old one.
+const MOST_WAIT: Duration = Duration::from_secs(1);
+
 /// Least time between two observations: many events may follow each other, and each observation is a request to every
 /// node.
 const LEAST_INTERVAL: Duration = Duration::from_millis(500);
@@ -101,9 +104,12 @@ impl Model {
         self.demand.open.lock().1 = Some(Instant::now());
         self.demand.opened.notify_one();
         let mut seen = self.seen.clone();
-        let ended = seen.wait_for(|seen| seen.tried.is_some_and(|tried| tried.elapsed() < FRESH)).await;
-        // The task ends with the process.
-        ended.map_or_else(|_| Seen::default(), |seen| seen.clone())
+        let is_known = seen.borrow().last.is_some();
+        let fresh = seen.wait_for(|seen| seen.tried.is_some_and(|tried| tried.elapsed() < FRESH));
+        // An old observation, which states its age, is better than a page that waits for a node that hangs.
+        let limit = if is_known { MOST_WAIT } else { Duration::MAX };
+        drop(tokio::time::timeout(limit, fresh).await);
+        self.seen.borrow().clone()
     }
 
     /// Returns a receiver of observations for a page that is open until the second value is dropped.
@@ -119,12 +125,15 @@ async fn observe(mut observer: Observer, demand: Arc<Demand>, send: watch::Sende
     let mut rates: BTreeMap<String, VecDeque<f64>> = BTreeMap::new();
     let (mut rated, mut last) = (None, None);
     loop {
-        pause(&observer, &demand, last).await;
+        pause(&mut observer, &demand, last).await;
         let observed = observer.observe(By::Numbers, SECTIONS).await;
         let now = Instant::now();
         let mut seen = send.borrow().clone();
         match observed {
             Ok(observation) => {
+                if rated.is_some_and(|rated| now.duration_since(rated) > 3 * RATE_PERIOD) {
+                    rates.clear();
+                }
                 if rated.is_none_or(|rated| now.duration_since(rated) >= RATE_PERIOD) {
                     rated = Some(now);
                     add_rates(&mut rates, &observation);
@@ -141,9 +150,12 @@ async fn observe(mut observer: Observer, demand: Arc<Demand>, send: watch::Sende
 }
 
 /// Waits until the next observation is due: after the interval, an event, or a page that was opened.
-async fn pause(observer: &Observer, demand: &Demand, last: Option<Instant>) {
+async fn pause(observer: &mut Observer, demand: &Demand, last: Option<Instant>) {
     loop {
         let interval = demand.interval(Instant::now());
+        if interval.is_none() {
+            observer.rest();
+        }
         let due = async {
             match (interval, last) {
                 (Some(interval), Some(last)) => sleep_until(last + interval).await,

@@ -76,7 +76,7 @@ fn unobserved(seen: &Seen) -> Vec<Block> {
     let error = seen.error.as_deref().unwrap_or("the cluster was not observed yet");
     vec![
         Block::Text(printable(error).into_owned()),
-        Block::Text("The page shows the cluster as soon as a node responds; reload it then.".to_owned()),
+        Block::Text("The page shows the cluster as soon as a node responds.".to_owned()),
     ]
 }
 

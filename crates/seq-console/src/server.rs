@@ -7,7 +7,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{Request, State};
-use axum::http::{HeaderName, HeaderValue, StatusCode, Uri, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
@@ -91,7 +91,7 @@ impl Server {
         Addresses { console: Arc::clone(&self.console), addr: self.addr }
     }
 
-    /// Serves the console until `stop` completes. Then open connections are closed at once.
+    /// Serves the console until `stop` completes. Open connections end with the process.
     ///
     /// # Errors
     /// The listener fails.
@@ -201,7 +201,11 @@ fn markup(page: &Markup) -> Response {
 }
 
 /// Exchanges the token of an address for a cookie.
-async fn log_in(State(console): State<Arc<Console>>, uri: Uri) -> Response {
+async fn log_in(State(console): State<Arc<Console>>, method: Method, headers: HeaderMap, uri: Uri) -> Response {
+    // A preview of the address must not use the token up.
+    if method != Method::GET {
+        return refusal(&Refused::Method);
+    }
     let query = uri.query().unwrap_or_default();
     let token = form_urlencoded::parse(query.as_bytes()).find(|(name, _)| name == "token");
     match console.access.log_in(token.as_ref().map_or("", |(_, token)| token)) {
@@ -209,6 +213,10 @@ async fn log_in(State(console): State<Arc<Console>>, uri: Uri) -> Response {
             let Ok(cookie) = HeaderValue::from_str(&cookie) else { return refusal(&Refused::Login) };
             let headers = [(header::SET_COOKIE, cookie), (header::LOCATION, HeaderValue::from_static("/"))];
             (StatusCode::SEE_OTHER, headers, Body::empty()).into_response()
+        }
+        // The address was opened a second time by the same browser.
+        Err(_) if console.access.check_login(&headers).is_ok() => {
+            (StatusCode::SEE_OTHER, [(header::LOCATION, HeaderValue::from_static("/"))], Body::empty()).into_response()
         }
         Err(refused) => refusal(&refused),
     }

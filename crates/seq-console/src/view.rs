@@ -1,6 +1,7 @@
 //! Pages as data: blocks of text and live regions. `html` makes the first rendering of it and `live` its updates, so a
 //! value has the same text in both.
 
+use seq_command::output::printable;
 use seq_observe::advice::Severity;
 use serde::Serialize;
 
@@ -151,7 +152,7 @@ pub(crate) enum Tone {
     Ok,
     /// An operator should look at it.
     Attention,
-    /// Users are refused.
+    /// Something does not work.
     Fault,
     /// Old or missing.
     Muted,
@@ -195,9 +196,17 @@ pub(crate) fn link(text: impl Into<String>, to: impl Into<String>) -> Cell {
     Cell { text: text.into(), link: Some(to.into()), ..Cell::default() }
 }
 
+/// Returns whether a text has only characters that have no meaning to a shell. A command may have the name of a node,
+/// and a node may state any name. Other texts are shown, and are not offered to be copied.
+pub(crate) fn is_typeable(text: &str) -> bool {
+    text.chars().all(|char| char.is_ascii_alphanumeric() || " ._/:,=-[]".contains(char))
+}
+
 /// Returns a cell with a command; empty if there is none.
 pub(crate) fn command(text: Option<String>) -> Cell {
-    text.map(|text| Cell { text, kind: Kind::Command, ..Cell::default() }).unwrap_or_default()
+    let kind = |text: &str| if is_typeable(text) { Kind::Command } else { Kind::Text };
+    text.map(|text| Cell { kind: kind(&text), text: printable(&text).into_owned(), ..Cell::default() })
+        .unwrap_or_default()
 }
 
 /// Returns a cell with values over time, the newest last.
@@ -262,6 +271,14 @@ mod tests {
         assert_eq!(spark_path([0.0, 0.0].into_iter()), "M0 19.0L120 19.0");
         assert_eq!(spark_path([3.0].into_iter()), "M0 1.0");
         assert_eq!(spark_path([].into_iter()), "");
+    }
+
+    #[test]
+    fn a_text_with_a_meaning_to_a_shell_is_no_command() {
+        assert_eq!(command(Some("seqsvr node drain a1 --set im-a.toml".to_owned())).kind, Kind::Command);
+        for name in ["a1;id", "a1\nid", "$(id)", "a1 | sh", "`id`", "\u{202e}a1"] {
+            assert_eq!(command(Some(format!("seqsvr node drain {name}"))).kind, Kind::Text, "{name}");
+        }
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The view of a cluster, merged from the status responses of its nodes.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::time::{Duration, SystemTime};
 
 use seq_command::store_client::{Node, NodeRole};
@@ -139,6 +140,16 @@ impl Cluster {
         stores.chain(allocs).chain(proxies).chain(missing).collect()
     }
 
+    /// Returns the uids of a section. The range is empty for a section with lanes of series, because such sections come
+    /// after the sections of uids.
+    #[must_use]
+    pub fn uids_of(&self, section: u32) -> Range<u64> {
+        let Some(set) = self.sets.iter().find(|set| set.section_size > 0) else { return 0..0 };
+        let size = u64::from(set.section_size);
+        let start = set.uid_start.saturating_add(u64::from(section) * size).min(set.uid_end);
+        start..start.saturating_add(size).min(set.uid_end)
+    }
+
     /// Adds each silent node, which does not respond, to this view. If the node is missing, also adds it to the facts
     /// about its set in `sets`.
     fn add_absent(&mut self, seeds: &[Node], sample: &Sample, sets: &mut BTreeMap<&str, SetView>) {
@@ -269,8 +280,14 @@ impl Cluster {
             for alloc in self.allocs.iter_mut().filter(|alloc| alloc.set == set.name) {
                 let same = |old: &&AllocView| old.set == alloc.set && old.name == alloc.name && old.addr == alloc.addr;
                 let old = before.allocs.iter().find(same).filter(|old| old.uptime_ms <= alloc.uptime_ms);
-                let more_numbers = alloc.allocations.saturating_sub(old.map_or(0, |old| old.allocations));
-                let more_raises = alloc.raises.saturating_sub(old.map_or(0, |old| old.raises));
+                let (old_numbers, old_raises) = match old {
+                    Some(old) => (old.allocations, old.raises),
+                    None if u128::from(alloc.uptime_ms) <= elapsed.as_millis() + 1_000 => (0, 0),
+                    // The node did not respond at the time of the earlier sample, so its rate since then is not known.
+                    None => continue,
+                };
+                let more_numbers = alloc.allocations.saturating_sub(old_numbers);
+                let more_raises = alloc.raises.saturating_sub(old_raises);
                 alloc.numbers_per_second = Some(rate(more_numbers));
                 alloc.raises_per_second = Some(rate(more_raises));
                 numbers += more_numbers;

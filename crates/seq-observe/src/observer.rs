@@ -23,6 +23,10 @@ use crate::feed::{ClusterEvent, Feeds};
 /// and the load of one observer.
 const IN_FLIGHT: usize = 32;
 
+/// Maximum age of an observation to which rates are relative. After a longer pause, an average over the pause would be
+/// shown as a rate.
+const MOST_AGE: Duration = Duration::from_secs(60);
+
 /// Maximum number of rates that an observer keeps for a section. Each observation adds one rate.
 pub const HISTORY: usize = 32;
 
@@ -65,7 +69,7 @@ pub struct Observation {
 pub struct BusySection {
     /// Index of the section.
     pub section: u32,
-    /// First uid of the section.
+    /// First uid of the section; like the end, equal to the end of all uids for a section with lanes of series.
     #[serde(serialize_with = "digits")]
     pub uid_start: u64,
     /// End of its uids, exclusive.
@@ -102,6 +106,10 @@ impl Observer {
     pub async fn observe(&mut self, by: By, count: u32) -> Result<Arc<Observation>, Failure> {
         let now = Instant::now();
         let mut cluster = Cluster::sample(&self.pool, &self.seeds, self.all_sets, self.timeout).await?;
+        if self.before.as_ref().is_some_and(|(at, _)| now - *at > MOST_AGE) {
+            self.before = None;
+            self.rates.clear();
+        }
         if let Some((at, before)) = &self.before {
             cluster.adopt_uids(&before.cluster);
             cluster.add_rates(&before.cluster, now - *at);
@@ -113,6 +121,14 @@ impl Observer {
         let observation = Arc::new(Observation { unix_ms: utc::now_ms(), cluster, sections, events, missing });
         self.before = Some((now, Arc::clone(&observation)));
         Ok(observation)
+    }
+
+    /// Ends the streams of events and closes the connections to nodes, because no observation is needed for some time.
+    /// The next observation is like a first one.
+    pub fn rest(&mut self) {
+        (self.feeds, self.before) = (Feeds::default(), None);
+        self.rates.clear();
+        self.pool.retain(|_| false);
     }
 
     /// Waits until the observer receives a new or changed event of any set.
@@ -152,12 +168,11 @@ impl Observer {
                 history.pop_front();
             }
             history.push_back(by.rate(&figures));
-            let size = cluster.sets.iter().find(|set| set.name == owner.set).map_or(0, |set| set.section_size);
-            let uid_start = u64::from(figures.section) * u64::from(size);
+            let uids = cluster.uids_of(figures.section);
             sections.push(BusySection {
                 section: figures.section,
-                uid_start,
-                uid_end: uid_start + u64::from(size),
+                uid_start: uids.start,
+                uid_end: uids.end,
                 set: owner.set.clone(),
                 owner: owner.name.clone(),
                 figures: FiguresView::new(&figures),

@@ -1,5 +1,5 @@
 // Keeps the values of a page current by server-sent events, while the page is not hidden.
-// A message has the changed rows of each region. Only texts change, so focus, selection and scroll position stay.
+// A message has the changed rows of each region. Texts change in place, so focus, selection and scroll position stay.
 'use strict';
 
 const regions = new Map();
@@ -69,14 +69,17 @@ function update(id, change) {
     while (row.children.length > value.v.length) row.lastElementChild.remove();
   }
   if (!change.order) return;
-  const wanted = new Set(change.order);
+  const wanted = new Set(change.order), focused = document.activeElement;
   for (const [key, row] of rows) if (!wanted.has(key)) { row.remove(); rows.delete(key); }
   let next = element.firstElementChild;
   for (const key of change.order) {
     const row = rows.get(key);
     // A row in its place is not moved, because it would lose the focus.
-    if (row === next) next = next.nextElementSibling; else element.insertBefore(row, next);
+    if (row === next) next = next.nextElementSibling;
+    else if (row.isConnected && element.moveBefore) element.moveBefore(row, next);
+    else element.insertBefore(row, next);
   }
+  if (focused !== document.activeElement && focused.isConnected) focused.focus({ preventScroll: true });
   const empty = document.querySelector(`[data-empty-of="${CSS.escape(id)}"]`);
   if (empty) empty.hidden = change.order.length > 0;
 }
@@ -86,18 +89,18 @@ const age = document.getElementById('age');
 let measured = null, asOf = '', connected = true;
 
 function showAge() {
-  const seconds = measured === null ? 0 : Math.max(0, Math.round((performance.now() - measured) / 1000));
+  const seconds = measured === null ? 0 : Math.max(0, Math.round((Date.now() - measured) / 1000));
   const isOld = seconds > 6;
   document.body.classList.toggle('old', isOld || !connected);
   const ago = seconds < 120 ? `${seconds} s` : `${Math.round(seconds / 60)} min`;
   const text = !connected ? `no connection to the console, values are ${ago} old`
-    : measured === null ? 'no values yet' : `as of ${asOf}${isOld ? `, ${ago} ago` : ''}`;
+    : measured === null ? 'no values yet' : `as of ${asOf} UTC${isOld ? `, ${ago} ago` : ''}`;
   if (age.textContent !== text) age.textContent = text;
 }
 
 // A browser has at most six connections to a host, for all of its windows. So pages have four streams together, and
 // each stream has a lock. A page without a lock opens its stream for one message at a time.
-const STREAMS = 4, PAUSE_MS = 2000;
+const STREAMS = 4, PAUSE_MS = 2000, RETRY_MS = 5000, LEAST_RELOAD_MS = 1500;
 let source = null, unlock = null, timer = 0;
 
 // Takes the lock of a stream, if one is free, until `unlock` is called or the page ends.
@@ -120,17 +123,36 @@ function end() {
 async function follow() {
   if (document.hidden) { end(); return; }
   if (source) return;
-  source = new EventSource(document.body.dataset.live);
-  source.onopen = () => { connected = true; showAge(); };
-  source.onerror = () => { connected = false; showAge(); };
-  source.addEventListener('values', show);
+  const mine = source = new EventSource(document.body.dataset.live);
+  mine.onopen = () => { connected = true; showAge(); };
+  mine.onerror = () => {
+    connected = false;
+    showAge();
+    // A browser connects again by itself, unless the console refused the stream or was not there.
+    if (mine.readyState === EventSource.CLOSED && source === mine) { end(); timer = setTimeout(retry, RETRY_MS); }
+  };
+  mine.addEventListener('values', show);
   await lock();
   if (document.hidden) end();
 }
 
+// Opens the stream again. A browser that is no longer logged in loads the page, which tells how to log in.
+async function retry() {
+  const response = await fetch('/', { method: 'HEAD' }).catch(() => null);
+  if (response?.status === 401) location.reload(); else follow();
+}
+
+// Returns whether the page has other regions than the message, as when the first node responds.
+function isOther(layout) {
+  const here = [...regions.keys(), ...(document.getElementById('stairs') ? ['stairs'] : [])];
+  return layout.length !== here.length || layout.some(id => !here.includes(id));
+}
+
 function show(event) {
   const message = JSON.parse(event.data);
-  if (message.age_ms !== undefined) { measured = performance.now() - message.age_ms; asOf = message.as_of; }
+  // Not at once after a load, so that a state that changes all the time does not load the page all the time.
+  if (message.layout && isOther(message.layout) && performance.now() > LEAST_RELOAD_MS) { location.reload(); return; }
+  if (message.age_ms !== undefined) { measured = Date.now() - message.age_ms; asOf = message.as_of; }
   for (const [id, change] of Object.entries(message.regions)) update(id, change);
   if (message.staircase) document.dispatchEvent(new CustomEvent('staircase', { detail: message.staircase }));
   document.dispatchEvent(new CustomEvent('values', { detail: message }));
@@ -160,8 +182,3 @@ document.addEventListener('click', event => {
   getSelection().selectAllChildren(code);
   navigator.clipboard?.writeText(code.textContent).catch(() => {});
 });
-
-// A choice of a form takes effect at once.
-for (const select of document.querySelectorAll('form select')) {
-  select.addEventListener('change', () => select.form.requestSubmit());
-}

@@ -4,7 +4,7 @@
 
 const $ = id => document.getElementById(id);
 const canvas = $('map'), pen = canvas.getContext('2d', { alpha: false });
-const ALL = Number(canvas.dataset.sections), SIZE = BigInt(canvas.dataset.size || 1);
+const ALL = Number(canvas.dataset.sections), SIZE = BigInt(Number(canvas.dataset.size) || 1), START = BigInt(canvas.dataset.start);
 const WIDTH_NOW = 256, NO_RECORD = 255, ROWS = 512;
 // Lines of marks, and their height, which is enough for a finger.
 const LINES = 4, LINE_PX = 24;
@@ -30,25 +30,29 @@ function palette() {
   }
 }
 
+const utc = ms => new Date(ms).toISOString().slice(11, 19);
 const group = number => number.toString().replace(/\B(?=(\d{3})+$)/g, ',');
 // A level n is a rate near to 2^((n-1)/2) a minute.
 function rate(level) {
   if (level === NO_RECORD) return 'no record';
   const aMinute = level === 0 ? 0 : 2 ** ((level - 1) / 2);
-  if (choice.layer === 'writes') return `about ${aMinute < 10 ? aMinute.toFixed(0) : group(Math.round(aMinute))} writes/min`;
+  if (data.layer === 'writes') return `about ${aMinute < 10 ? aMinute.toFixed(0) : group(Math.round(aMinute))} writes/min`;
   const aSecond = aMinute / 60;
   return `about ${aSecond === 0 ? '0' : aSecond < 10 ? aSecond.toFixed(1) : group(Math.round(aSecond))} numbers/s`;
 }
 
 async function fetchLevels() {
-  const query = new URLSearchParams({ ...choice, from, to, rows: ROWS, owner: $('owner').value });
+  // The choice may be another when the response arrives.
+  const { span, layer, value } = choice;
+  const query = new URLSearchParams({ span, layer, value, from, to, rows: ROWS, owner: $('owner').value });
   const response = await fetch(`/map/levels?${query}`, { cache: 'no-store' });
-  if (!response.ok) throw new Error(await response.text());
+  if (response.status === 401) throw new Error('log in again');
+  if (!response.ok) throw new Error(response.status === 503 ? await response.text() : `status ${response.status}`);
   const buffer = await response.arrayBuffer(), view = new DataView(buffer);
   const number = place => view.getUint32(4 * place, true);
   return {
     rows: number(0), columns: number(1), from: number(2), to: number(3), columnMs: number(4),
-    since: Number(view.getBigUint64(20, true)), levels: new Uint8Array(buffer, 28), isNow: choice.span === 'now',
+    since: Number(view.getBigUint64(20, true)), levels: new Uint8Array(buffer, 28), isNow: span === 'now', layer, value,
   };
 }
 
@@ -69,7 +73,7 @@ function draw() {
     canvas.width = canvas.height = 1;
     pen.fillStyle = dark.matches ? '#0d1117' : '#fff';
     pen.fillRect(0, 0, 1, 1);
-    $('cell').textContent = 'No column is closed yet: the first one appears within seconds.';
+    $('cell').textContent = `No record yet: the first column ends within ${{ day: '15 minutes', hour: '30 seconds' }[choice.span] || '5 seconds'}.`;
     return;
   }
   scale(data.levels);
@@ -106,13 +110,11 @@ function axes() {
     return element;
   };
   const y = [], x = [];
-  for (let part = 0; part <= 4; part++) y.push(label(group(BigInt(from) * SIZE + BigInt(to - from) * SIZE * BigInt(part) / 4n), 'top', 25 * part));
+  for (let part = 0; part <= 4; part++) y.push(label(group(START + BigInt(data.from) * SIZE + BigInt(data.to - data.from) * SIZE * BigInt(part) / 4n), 'top', 25 * part));
   if (!data.isNow) {
-    const whole = data.columns * data.columnMs / 60000, unit = whole > 120 ? [60, 'h'] : [1, 'min'];
-    for (let part = 0; part <= 4; part++) {
-      const ago = whole * (4 - part) / 4 / unit[0];
-      x.push(label(part === 4 ? 'now' : `-${+ago.toFixed(2)} ${unit[1]}`, 'left', 25 * part));
-    }
+    // Times of the columns and not their ages, because the newest column may be old.
+    const whole = data.columns * data.columnMs;
+    for (let part = 0; part <= 4; part++) x.push(label(`${utc(data.since + whole * part / 4)}${part === 4 ? ' UTC' : ''}`, 'left', 25 * part));
   }
   $('axis-y').replaceChildren(...y);
   $('axis-x').replaceChildren(...x);
@@ -139,6 +141,7 @@ function marks() {
     const [name, time, text] = item.children;
     const part = data.isNow ? -1 : (Number(time.textContent) - data.since) / (data.columns * data.columnMs);
     name.title = text.textContent;
+    name.firstElementChild?.setAttribute('aria-label', `${utc(ms)} UTC, ${text.textContent}`);
     item.hidden = part < 0;
     item.style.left = `${100 * Math.min(1, part)}%`;
     return !item.hidden;
@@ -172,10 +175,10 @@ function describe() {
   cursor.width = `${Math.max(6, box.width / columns + 2)}px`;
   cursor.height = `${Math.max(6, box.height / rows + 2)}px`;
   if (place >= data.levels.length) return;
-  const [first, end] = cellSections(), uids = `uids ${group(BigInt(first) * SIZE)}..${group(BigInt(end) * SIZE)}`;
+  const [first, end] = cellSections(), uids = `uids ${group(START + BigInt(first) * SIZE)}..${group(START + BigInt(end) * SIZE)}`;
   const which = end - first === 1 ? `section ${group(first)}` : `sections ${group(first)}..${group(end)}`;
-  const when = data.isNow ? '' : `${new Date(data.since + x * data.columnMs).toISOString().slice(11, 19)} · `;
-  const of = end - first === 1 ? '' : choice.value === 'total' ? 'together ' : 'the hottest ';
+  const when = data.isNow ? '' : `${utc(data.since + x * data.columnMs)} UTC · `;
+  const of = end - first === 1 ? '' : data.value === 'total' ? 'together ' : 'the hottest ';
   $('cell').textContent = `${when}${which} · ${uids} · ${of}${rate(data.levels[place])}`;
 }
 
@@ -197,8 +200,11 @@ async function load() {
     if (data.rows > 0) { const [columns, rows] = shape(); at = [Math.min(at[0], columns - 1), Math.min(at[1], rows - 1)]; }
     draw();
     performance.mark('map');
+    canvas.classList.remove('muted');
   } catch (error) {
-    if (mine === latest) $('cell').textContent = `The map could not be read: ${error.message}`;
+    if (mine !== latest) return;
+    canvas.classList.add('muted');
+    $('cell').textContent = `The map could not be read: ${error.message}`;
   }
 }
 
@@ -206,7 +212,7 @@ function zoom() {
   if (!data || data.rows === 0) return;
   const [first, end] = cellSections();
   if (end - first === 1) { location.href = `/section/${first}`; return; }
-  const span = Math.max(Math.min(ROWS, to - from), Math.round((to - from) / 8)), middle = (first + end) >> 1;
+  const span = Math.max(Math.min(ROWS, to - from), Math.round((to - from) / 8)), middle = Math.floor((first + end) / 2);
   from = Math.max(0, Math.min(ALL - span, middle - (span >> 1)));
   to = from + span;
   $('out').hidden = false;
@@ -217,7 +223,7 @@ function reset() {
   from = 0;
   to = ALL;
   $('out').hidden = true;
-  load();
+  return load();
 }
 
 function press(button) {
@@ -230,13 +236,15 @@ function press(button) {
 for (const button of document.querySelectorAll('button[data-name]')) button.addEventListener('click', () => press(button));
 $('owner').addEventListener('change', load);
 $('out').addEventListener('click', reset);
-$('find').addEventListener('change', event => {
+$('find').addEventListener('change', async event => {
   const text = event.target.value.replace(/[ ,_]/g, '');
   if (!/^\d{1,20}$/.test(text)) { $('cell').textContent = 'A uid is a whole number.'; return; }
-  const section = BigInt(text) / SIZE;
-  if (section >= BigInt(ALL)) { $('cell').textContent = `Uid ${group(text)} is outside of the cluster.`; return; }
+  const section = (BigInt(text) - START) / SIZE;
+  if (BigInt(text) < START || section >= BigInt(ALL)) { $('cell').textContent = `Uid ${group(text)} is outside of the cluster.`; return; }
   if (!data || data.rows === 0) return;
-  if (Number(section) < from || Number(section) >= to) { reset(); return; }
+  if (Number(section) < from || Number(section) >= to) {
+    await reset();
+  }
   const row = Math.floor((Number(section) - data.from) / perRow()), [columns] = shape();
   if (data.isNow) move(row % columns, Math.floor(row / columns)); else move(columns - 1, row);
 });
@@ -267,6 +275,8 @@ for (const query of [dark, forced]) query.addEventListener('change', () => { col
 const pause = () => Math.min(30000, (data?.columnMs || 5000) / 2);
 let loaded = performance.now();
 document.addEventListener('values', () => {
+  // New events get their places at once.
+  if (data?.rows) marks();
   if (performance.now() < loaded + pause()) return;
   loaded = performance.now();
   load();

@@ -50,7 +50,10 @@ impl Matrix {
         let Cut { sections, rows, is_now, value, are_copies } = cut;
         let rows = *rows;
         let records: Vec<&Record> = records.collect();
-        let last = records.iter().filter_map(|record| record.columns.last_key_value()).map(|(period, _)| *period).max();
+        // Nodes end a column at slightly different times. The newest column counts once all current nodes have it.
+        let lasts = || records.iter().filter_map(|record| record.columns.last_key_value()).map(|(period, _)| *period);
+        let newest = lasts().max();
+        let last = lasts().filter(|last| newest.is_some_and(|newest| last + 1 >= newest)).min();
         let columns = if *is_now { 1 } else { span.columns() };
         let Some(last) = last.filter(|_| rows > 0) else {
             return Matrix { rows: 0, columns: 0, since_ms: 0, levels: Vec::new() };
@@ -61,7 +64,7 @@ impl Matrix {
         for period in first..=last {
             of_sections.fill(Level::NO_RECORD);
             for column in records.iter().filter_map(|record| record.columns.get(&period)) {
-                for (section, level) in column.sections.iter().zip(&column.levels) {
+                for (section, level) in column.cells() {
                     if sections.contains(section) {
                         let known = &mut of_sections[(section - sections.start) as usize];
                         *known = if *are_copies {
@@ -103,8 +106,8 @@ mod tests {
 
     fn record(columns: &[(u64, &[(u32, u8)])]) -> Record {
         let column = |(period, levels): &(u64, &[(u32, u8)])| {
-            let (sections, levels) = levels.iter().copied().unzip();
-            (*period, Column { sections, levels })
+            let (sections, levels): (Vec<u32>, Vec<u8>) = levels.iter().copied().unzip();
+            (*period, Column { parts: vec![(sections.into(), levels)] })
         };
         Record { columns: columns.iter().map(column).collect() }
     }
@@ -143,11 +146,12 @@ mod tests {
     }
 
     #[test]
-    fn columns_end_with_the_newest_of_any_node() {
-        let records = [record(&[(99, &[(0, 1)])]), record(&[(100, &[(1, 2)])])];
+    fn columns_end_with_the_newest_that_all_current_nodes_have() {
+        let records =
+            [record(&[(90, &[(0, 1)])]), record(&[(99, &[(0, 3)])]), record(&[(99, &[(1, 2)]), (100, &[(1, 2)])])];
         let matrix = Matrix::new(records.iter(), Span::Minutes, &cut(0..2, 2));
-        assert_eq!((matrix.columns, matrix.since_ms, matrix.levels.len()), (60, 41 * 5_000, 120));
-        assert_eq!(matrix.levels[116..], [1, 255, 255, 2]);
+        assert_eq!((matrix.columns, matrix.since_ms, matrix.levels.len()), (60, 40 * 5_000, 120));
+        assert_eq!(matrix.levels[118..], [3, 2], "the node whose columns ended long ago is not awaited");
         let none = Matrix::new([].into_iter(), Span::Minutes, &cut(0..2, 2));
         assert_eq!((none.rows, none.columns), (0, 0));
     }

@@ -16,11 +16,12 @@ const EVENTS: usize = 200;
 
 pub(super) const COLUMNS: &[Column] = &[text("time"), text("set"), text("kind"), text("event")];
 
-pub(super) const NONE: &str = "no event, or none was read yet";
+pub(super) const NONE: &str = "no events read yet";
 
 pub(super) fn page(observation: &Observation, filter: &Filter) -> Page {
     let rows = observation.events.iter().filter(|event| matches(event, filter)).take(EVENTS).map(row).collect();
-    let flags = if filter.set.is_empty() { String::new() } else { format!(" --set {}.toml", filter.set) };
+    let is_known = observation.cluster.sets.iter().any(|set| set.name == filter.set);
+    let flags = if is_known { format!(" --set {}.toml", filter.set) } else { String::new() };
     Page {
         title: "Events".to_owned(),
         blocks: vec![

@@ -1,8 +1,12 @@
 //! The page with the section map, a canvas of the activity of all sections over time. `assets/map.js` draws the canvas;
 //! the page has its controls, and the events to be marked on it.
 
+use std::collections::BTreeSet;
+
 use maud::{Markup, html};
 use seq_command::output::printable;
+use seq_command::store_client::NodeRole;
+use seq_core::limits::MAX_SECTIONS;
 use seq_observe::cluster::Cluster;
 use seq_observe::{ClusterEvent, Observation, events};
 
@@ -36,23 +40,28 @@ const MARKED: [&str; 14] = [
 pub(crate) struct MapView {
     sections: u32,
     section_size: u32,
+    uid_start: u64,
     /// Set and name of each allocator.
-    owners: Vec<(String, String)>,
+    owners: BTreeSet<(String, String)>,
     marks: Region,
 }
 
 /// Returns the number of sections of the cluster, by the uids of its sets.
 pub(crate) fn sections(cluster: &Cluster) -> u32 {
     let of_set = cluster.sets.iter().filter(|set| set.section_size > 0).map(|set| {
-        let sections = set.uid_end.div_ceil(u64::from(set.section_size));
+        let sections = set.uid_end.saturating_sub(set.uid_start).div_ceil(u64::from(set.section_size));
         u32::try_from(sections).unwrap_or(u32::MAX)
     });
-    of_set.max().unwrap_or(0)
+    of_set.max().unwrap_or(0).min(MAX_SECTIONS)
 }
 
 pub(super) fn page(observation: &Observation) -> Page {
     let cluster = &observation.cluster;
-    let owners = cluster.allocs.iter().map(|alloc| (alloc.set.clone(), alloc.name.clone())).collect();
+    // The record of an allocator that is gone may be the interesting one.
+    let silent = cluster.unreachable.iter().filter(|node| node.role == Some(NodeRole::Alloc));
+    let silent = silent.filter_map(|node| node.set.clone().zip(node.name.clone()));
+    let owners: BTreeSet<(String, String)> =
+        cluster.allocs.iter().map(|alloc| (alloc.set.clone(), alloc.name.clone())).chain(silent).collect();
     let is_marked = |one: &&ClusterEvent| MARKED.contains(&&*one.event.kind) && one.event.at_unix_ms > 0;
     let marks = observation.events.iter().filter(is_marked).take(MARKS).map(mark).collect();
     let marks =
@@ -60,6 +69,7 @@ pub(super) fn page(observation: &Observation) -> Page {
     let view = MapView {
         sections: sections(cluster),
         section_size: cluster.sets.iter().map(|set| set.section_size).max().unwrap_or(0),
+        uid_start: cluster.uids_of(0).start,
         owners,
         marks,
     };
@@ -125,7 +135,7 @@ impl MapView {
                 div.frame {
                     canvas #map width="960" height="512" tabindex="0" role="application" aria-roledescription="heat map"
                         aria-label="Activity by uid and time. Arrow keys move, Enter zooms in or opens a section, Escape zooms out."
-                        aria-describedby="cell" data-sections=(self.sections) data-size=(self.section_size) {}
+                        aria-describedby="cell" data-sections=(self.sections) data-size=(self.section_size) data-start=(self.uid_start) {}
                     div #cursor aria-hidden="true" {}
                 }
                 div #axis-y .axis-y aria-hidden="true" {}

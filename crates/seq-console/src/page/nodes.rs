@@ -112,15 +112,20 @@ fn silent_row(node: &Unreachable, observation: &Observation) -> Row {
         Some(NodeRole::Alloc) => "allocator",
         None => "-",
     };
-    // The last event about the node tells since when an allocator is silent.
-    let event = observation.events.iter().find(|one| {
-        node.set.as_deref() == Some(&*one.set)
-            && one.event.node == name
-            && matches!(&*one.event.kind, "silent" | "takeover")
+    // The last event about the node tells since when it is silent, unless the node has registered after it.
+    let event = observation.events.iter().map(|one| (&one.set, &one.event)).find(|(set, event)| {
+        node.set.as_ref() == Some(set)
+            && event.node == name
+            && event.at_unix_ms > 0
+            && matches!(&*event.kind, "silent" | "takeover" | "registered")
     });
-    let seen = match (node.silent_ms, event) {
+    let silent_since = event.filter(|(_, event)| event.kind != "registered");
+    let seen = match (node.silent_ms, silent_since) {
         (Some(silent), _) => format!("{} ago", age(silent)),
-        (None, Some(one)) => format!("{} ago", age(observation.unix_ms.saturating_sub(one.event.at_unix_ms))),
+        (None, Some((_, event))) => {
+            let last = event.at_unix_ms.saturating_sub(event.lasted_ms);
+            format!("{} ago", age(observation.unix_ms.saturating_sub(last)))
+        }
         (None, None) => "-".to_owned(),
     };
     Row::new(

@@ -110,7 +110,7 @@ fn figures(cluster: &Cluster) -> Region {
     let rows = vec![
         figure("numbers", rate(numbers), "numbers/s"),
         figure("writes", rate(writes), "section writes/s"),
-        figure("ratio", a_write.map_or_else(|| "-".to_owned(), rate_text), "numbers a write"),
+        figure("ratio", a_write.map_or_else(|| "-".to_owned(), rate_text), "numbers per write"),
         figure("lease", lease.map_or_else(|| "-".to_owned(), age), "least lease left"),
     ];
     Region { id: "figures", label: "Figures of all sets", shape: Shape::Line, rows, empty: "" }
@@ -162,6 +162,8 @@ fn marks(set: &SetView, cluster: &Cluster) -> Cell {
     let all: Vec<char> = silent.chain(responding).collect();
     let further = all.len().saturating_sub(MARKS);
     let shown: String = all.iter().take(MARKS).collect();
+    let serve = all.iter().filter(|mark| **mark == '▮').count();
+    let shown = format!("{serve} of {} serve {shown}", all.len());
     let tone = if shown.contains('✕') { Tone::Attention } else { Tone::Plain };
     cell(if further == 0 { shown } else { format!("{shown} and {further} more") }).tone(tone)
 }

@@ -2,6 +2,7 @@
 //! the ceiling, the last raises, and the events that may concern the section.
 
 use seq_command::output::{grouped, printable};
+use seq_command::selection::contents_text;
 use seq_command::utc;
 use seq_observe::Observation;
 use seq_observe::activity::{FiguresView, rate_text};
@@ -45,9 +46,9 @@ pub(super) async fn page(console: &Console, observation: &Observation, section: 
     if let Ok(described) = &described {
         blocks.push(Block::Heading("Ceiling"));
         blocks.push(Block::Staircase(Staircase::new(described)));
-        blocks.push(Block::Heading("Raises"));
-        blocks.push(raises(described));
     }
+    blocks.push(Block::Heading("Raises"));
+    blocks.push(raises(described.as_ref().map_or(&[], |described| &described.raises)));
     blocks.extend([
         Block::Heading("Events that may concern it"),
         Block::Region(Region {
@@ -68,9 +69,7 @@ pub(super) fn facts(record: &Record, described: &Result<DescribeSectionResponse,
     let SectionInfo { owner, epoch, ceiling, uid_start, uid_end, moved_to, .. } = info;
     let fact = |name: &'static str, value: String| Row::new(name, vec![cell(name), cell(value)]);
     let mut rows = Vec::new();
-    if uid_end > uid_start {
-        rows.push(fact("uids", format!("{}..{}", grouped(*uid_start), grouped(*uid_end))));
-    }
+    rows.push(fact("uids", contents_text(&(*uid_start..*uid_end))));
     rows.push(Row::new("set", vec![cell("set"), link(&**set, format!("/nodes?set={}", crate::route::escaped(set)))]));
     rows.push(fact("state", state(info)));
     let moved = match moved_to.as_str() {
@@ -120,7 +119,7 @@ fn activity(described: &DescribeSectionResponse) -> Vec<Row> {
         fact(
             "remaining",
             format!(
-                "{} below the ceiling; a raise is due at {}",
+                "{} below the ceiling; the owner raises it when {} remain",
                 grouped(described.remaining),
                 grouped(described.raise_due_at)
             ),
@@ -129,7 +128,7 @@ fn activity(described: &DescribeSectionResponse) -> Vec<Row> {
             "uids with a number",
             format!("{} of {}", grouped(described.touched.into()), grouped(described.uids.into())),
         ),
-        fact("ownership began above", grouped(described.base)),
+        fact("numbers of this ownership are above", grouped(described.base)),
     ];
     let cause = match described.skip_cause() {
         SkipCause::Unspecified => "",
@@ -142,7 +141,7 @@ fn activity(described: &DescribeSectionResponse) -> Vec<Row> {
             "at most {most} by the highest uid, because of {cause}; each other uid began above {}",
             grouped(described.base)
         );
-        rows.push(Row::new("skipped", vec![cell("skipped at the begin"), cell(text)]).tone(Tone::Attention));
+        rows.push(Row::new("skipped", vec![cell("skipped when it began"), cell(text)]).tone(Tone::Attention));
     }
     if described.skipped_by_advances > 0 {
         rows.push(fact("skipped by advances", grouped(described.skipped_by_advances)));
@@ -150,7 +149,7 @@ fn activity(described: &DescribeSectionResponse) -> Vec<Row> {
     rows
 }
 
-fn raises(described: &DescribeSectionResponse) -> Block {
+fn raises(raises: &[seq_proto::v1::CeilingRaise]) -> Block {
     let row = |raise: &seq_proto::v1::CeilingRaise| {
         Row::new(
             format!("{} {}", raise.requested_ms, raise.to),
@@ -167,8 +166,8 @@ fn raises(described: &DescribeSectionResponse) -> Block {
         id: "raises",
         label: "The last raises of the ceiling",
         shape: Shape::Table(RAISE_COLUMNS),
-        rows: described.raises.iter().rev().take(RAISES).map(row).collect(),
-        empty: "the ceiling was not raised, or the owner no longer remembers it",
+        rows: raises.iter().rev().take(RAISES).map(row).collect(),
+        empty: "the owner has no record of a raise",
     })
 }
 

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use futures::StreamExt;
 use futures::stream;
 use seq_command::output::grouped;
+use seq_command::selection::contents_text;
 use seq_observe::activity::{self, By, FiguresView, rate_text};
 use seq_observe::cluster::AllocView;
 use seq_observe::{BusySection, Observation};
@@ -26,8 +27,8 @@ const COLUMNS: &[Column] = &[
     number("numbers/s"),
     text("history"),
     number("writes/min"),
-    number("ceiling moved"),
-    number("measured in"),
+    number("ceiling raised by"),
+    number("measured over"),
 ];
 
 pub(super) async fn page(console: &Console, observation: &Observation, by_writes: bool) -> Page {
@@ -73,14 +74,13 @@ async fn most_writes(console: &Console, observation: &Observation) -> Vec<BusySe
     let found = responses.into_iter().flat_map(|(owner, figures)| {
         figures.unwrap_or_default().into_iter().map(move |figures| (figures, owner)).collect::<Vec<_>>()
     });
-    let size = |set: &str| cluster.sets.iter().find(|known| known.name == set).map_or(0, |set| set.section_size);
     let busy = |(figures, owner): (SectionFigures, usize)| {
         let alloc = owners[owner];
-        let uid_start = u64::from(figures.section) * u64::from(size(&alloc.set));
+        let uids = cluster.uids_of(figures.section);
         BusySection {
             section: figures.section,
-            uid_start,
-            uid_end: uid_start + u64::from(size(&alloc.set)),
+            uid_start: uids.start,
+            uid_end: uids.end,
             set: alloc.set.clone(),
             owner: alloc.name.clone(),
             figures: FiguresView::new(&figures),
@@ -96,7 +96,7 @@ fn row(busy: &BusySection) -> Row {
         busy.section.to_string(),
         vec![
             link(grouped(busy.section.into()), format!("/section/{}", busy.section)),
-            cell(format!("{}..{}", grouped(busy.uid_start), grouped(busy.uid_end))),
+            cell(contents_text(&(busy.uid_start..busy.uid_end))),
             cell(&*busy.set),
             cell(&*busy.owner),
             cell(rate_text(figures.numbers_per_second)),

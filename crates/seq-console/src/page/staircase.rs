@@ -17,6 +17,9 @@ const MOST_SPAN_MS: u64 = 900_000;
 const WIDTH: f64 = 800.0;
 const HEIGHT: f64 = 200.0;
 
+/// Id of the line of the ceiling, by which a browser knows that its page has the chart.
+pub(crate) const ID: &str = "stairs";
+
 /// Attributes by the ids of elements; the attribute `text` is the text of the element.
 pub(crate) type Attributes = BTreeMap<&'static str, BTreeMap<&'static str, String>>;
 
@@ -41,7 +44,7 @@ impl Staircase {
         let mut before = described.raises.first().map_or(described.ceiling, |raise| raise.from);
         for raise in &described.raises {
             // A ceiling is committed when the response of its raise has arrived.
-            let committed = raise.requested_ms + u64::from(raise.took_us) / 1_000;
+            let committed = raise.requested_ms.saturating_add(u64::from(raise.took_us) / 1_000);
             if committed < begin {
                 before = raise.to;
             } else {
@@ -87,7 +90,7 @@ impl Staircase {
         let (low, high) = self.numbers;
         let one = |name, value: String| BTreeMap::from([(name, value)]);
         BTreeMap::from([
-            ("stairs", one("d", self.ceiling())),
+            (ID, one("d", self.ceiling())),
             ("highest", one("d", format!("M0 {y:.1}H{WIDTH:.1}", y = self.y(self.highest)))),
             ("chart-begin", one("text", time_of_day(begin))),
             ("chart-end", one("text", time_of_day(end))),
@@ -116,7 +119,7 @@ impl Staircase {
             figure.chart {
                 svg #chart-label viewBox={ "0 0 " (WIDTH) " " (HEIGHT) } role="img" aria-label=(self.label()) preserveAspectRatio="none" {
                     path #highest .highest d={ "M0 " (format!("{:.1}", self.y(self.highest))) "H" (WIDTH) } {}
-                    path #stairs .stairs d=(self.ceiling()) {}
+                    path id=(ID) .stairs d=(self.ceiling()) {}
                 }
                 span #chart-high .high aria-hidden="true" { (grouped(high)) }
                 span #chart-low .low aria-hidden="true" { (grouped(low)) }

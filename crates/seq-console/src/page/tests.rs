@@ -137,9 +137,9 @@ fn the_overview_begins_with_what_needs_attention() {
             == Sets
             561 |  numbers/s
             0.5 |  section writes/s
-            1,122 |  numbers a write
+            1,122 |  numbers per write
             0.0 s |  least lease left
-            im-a | ▲ degraded | 0..9,000,000 | 90/90 | 561 |  | 0.5 | 0.0 s |  | ▮✕
+            im-a | ▲ degraded | 0..9,000,000 | 90/90 | 561 |  | 0.5 | 0.0 s |  | 1 of 2 serve ▮✕
             == Last events
             2026-11-27T18:40:00Z | im-a | takeover | ▲ a3 (incarnation 2) was silent for 2.5 s: 45 sections (3 to 88) were taken over by a1, at most 10,000 numbers skipped for each uid
             ○ not known: activity of a2 of im-a: no response
@@ -176,6 +176,7 @@ fn a_migration_that_does_not_move_states_why() {
         &sets::page(&observation(), &Seen::default()),
         expect![[r#"
             = Sets and migrations
+            == Needs attention
             ▲ im-a: a3 does not respond | start it again, or | seqsvr node drain a3 |  | runbook
             == Sets
             im-a | ▲ degraded | 0..9,000,000 | 90 | 0 | 0 | on | 561 |  | 0.5 | 0 | 0

@@ -33,8 +33,9 @@ fn parse(text: &str) -> Result<u64, String> {
 
 async fn of_uid(console: &Console, observation: &Observation, uid: u64) -> Vec<Block> {
     let cluster = &observation.cluster;
-    let size = cluster.sets.iter().map(|set| set.section_size).find(|size| *size > 0);
-    let section = size.map(|size| uid / u64::from(size)).and_then(|section| u32::try_from(section).ok());
+    let set = cluster.sets.iter().find(|set| set.section_size > 0);
+    let section = set.and_then(|set| uid.checked_sub(set.uid_start).map(|place| place / u64::from(set.section_size)));
+    let section = section.and_then(|section| u32::try_from(section).ok());
     let Some(section) = section else {
         return vec![Block::Text(format!("{} is outside of the uids of the cluster", grouped(uid)))];
     };

@@ -1,6 +1,6 @@
 //! The web console of a development cluster, in the process of the cluster.
 
-use std::net::TcpListener;
+use std::net::{TcpListener, ToSocketAddrs};
 use std::time::Duration;
 
 use anyhow::Context;
@@ -21,9 +21,9 @@ const TIMEOUT: Duration = Duration::from_secs(1);
 /// The address is taken, or is not a loopback address. The text names the flag with which another address can be set.
 pub(super) fn bind(addr: Option<&str>, is_random: bool) -> anyhow::Result<TcpListener> {
     let addr = addr.unwrap_or(if is_random { "127.0.0.1:0" } else { ADDR });
-    let listener = TcpListener::bind(addr).with_context(|| format!("cannot open the console at {addr}; --console"))?;
-    let local = listener.local_addr()?;
-    anyhow::ensure!(local.ip().is_loopback(), "--console {local}: the console listens on this machine only, as {ADDR}");
+    let is_here = addr.to_socket_addrs().is_ok_and(|mut addrs| addrs.all(|addr| addr.ip().is_loopback()));
+    anyhow::ensure!(is_here, "--console {addr}: the console listens on this machine only, as {ADDR}");
+    let listener = TcpListener::bind(addr).with_context(|| format!("--console {addr}: the port cannot be opened"))?;
     listener.set_nonblocking(true)?;
     Ok(listener)
 }
