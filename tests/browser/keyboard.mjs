@@ -11,11 +11,11 @@ async function press(page, key, what, holds, most = 60) {
 }
 
 /** Presses a key, and waits until the map is drawn anew and a condition holds. */
-async function redraw(page, key, what, holds) {
+async function redraw(page, key, what, holds, ...given) {
   await page.evaluate(() => performance.clearMarks('map'));
   await page.keyboard.press(key);
   await until(page, `${key} shows ${what}`, () => performance.getEntriesByName('map').length > 0);
-  await until(page, `${key} shows ${what}`, holds);
+  await until(page, `${key} shows ${what}`, holds, ...given);
 }
 
 const cell = page => page.evaluate(() => document.getElementById('cell').textContent);
@@ -42,9 +42,11 @@ scenario(async browser => {
   note(`the map reads out: ${places.join(' | ')}`);
   check(new Set(places).size === places.length, `each key moves: ${places.join(' | ')}`);
   check(places.every(place => /sections? [\d,.]+ · uids [\d,.]+ · /.test(place)), places.join(' | '));
-  await redraw(page, 'n', 'the present', () => document.querySelector('[data-value=now]').getAttribute('aria-pressed') === 'true');
+  for (const [key, value] of [['s', 'total'], ['h', 'hottest']]) {
+    await redraw(page, key, value, value =>
+      document.querySelector(`[data-value=${value}]`).getAttribute('aria-pressed') === 'true', value);
+  }
   check(await page.evaluate(() => document.activeElement.id === 'map'), 'the focus stays on the map');
-  await redraw(page, 't', 'an hour', () => document.querySelector('[data-value=hour]').getAttribute('aria-pressed') === 'true');
 
   // A row of the whole map has several sections: Enter zooms in.
   await redraw(page, 'Enter', 'a part', () => !document.getElementById('out').hidden);

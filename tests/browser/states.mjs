@@ -32,6 +32,15 @@ scenario(async browser => {
   const nodes = await openAt(browser, '/nodes');
   check(Object.keys(await rows(nodes, 'silent')).length === 2, JSON.stringify(await rows(nodes, 'silent')));
   await picture(nodes, 'states-no-quorum-nodes');
-  await checkQuiet(page, 'the overview');
   await checkQuiet(nodes, 'nodes');
+
+  await step('one store');
+  await until(page, 'the header counts the sections without any store', () =>
+    /no quorum0 of 100 sections/.test(document.querySelector('[data-region=state]').textContent)
+      && document.querySelector('[data-region=attention]').textContent.includes('no store responds'));
+  await checkQuiet(page, 'the overview');
+  await go(nodes, '/map');
+  await until(nodes, 'the map has the record of the allocators', () =>
+    /uids [\d,]+\.\.[\d,]+ · /.test(document.getElementById('cell').textContent));
+  await checkQuiet(nodes, 'the map');
 });

@@ -260,6 +260,16 @@ impl Cluster {
         }
     }
 
+    /// Adopts the uids and sections of sets from an earlier view, if none of their StoreSvrs responded for this view.
+    pub fn adopt_uids(&mut self, before: &Cluster) {
+        for set in self.sets.iter_mut().filter(|set| set.section_size == 0) {
+            if let Some(known) = before.sets.iter().find(|known| known.name == set.name) {
+                (set.uid_start, set.uid_end) = (known.uid_start, known.uid_end);
+                (set.section_size, set.sections) = (known.section_size, known.sections);
+            }
+        }
+    }
+
     /// Adds the rates of numbers and raises since the view `before`, which was made `elapsed` earlier. If an AllocSvr
     /// has restarted since then, its numbers and raises are counted from the restart.
     pub fn add_rates(&mut self, before: &Cluster, elapsed: Duration) {

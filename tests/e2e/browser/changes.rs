@@ -38,13 +38,17 @@ fn a_migration_moves_on_its_page_and_is_gone_when_it_is_complete() {
     let console = Console::start(&sets.place, &["--addr", &store]);
     let mut script = tools.script("migration", &sets.place, &console, &json!({}));
     script.wait("ready");
-    let split = ["set", "split", "im-a", "--at", "5_000_000", "--into", "im-b", "--rate", "5", "--yes", "--wait"];
-    let _split = sets.place.server("split", &[&split[..], &["--addr", &store]].concat());
-    script.go_on(&json!({ "begun": now_ms() }));
+    let split = ["set", "split", "im-a", "--at", "8_000_000", "--into", "im-b", "--rate", "4", "--yes", "--addr", &store];
+    let begun = eventually("the migration begins", || {
+        let begun = now_ms();
+        sets.place.seqsvr(&split).status.success().then_some(begun)
+    });
+    script.go_on(&json!({ "begun": begun }));
     let arrived = script.wait("arrived");
     let listed = sets.run(&["migration", "list"]);
     assert_eq!(arrived["id"], listed["items"][0]["id"], "{listed:#}");
-    sets.cli(&["migration", "complete", arrived["id"].as_str().unwrap(), "--yes"]);
+    let complete = ["migration", "complete", arrived["id"].as_str().unwrap(), "--yes", "--addr", &store];
+    eventually("the migration is complete", || sets.place.seqsvr(&complete).status.success().then_some(()));
     script.go_on(&json!({}));
     script.end();
 }

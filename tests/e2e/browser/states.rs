@@ -39,5 +39,8 @@ fn a_console_before_any_node_and_a_store_without_a_majority_say_so() {
     script.wait("all nodes");
     stores.truncate(1);
     script.go_on(&json!({ "killed": now_ms() }));
+    script.wait("one store");
+    stores.clear();
+    script.go_on(&json!({}));
     script.end();
 }

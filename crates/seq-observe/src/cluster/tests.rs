@@ -168,6 +168,16 @@ fn rates_are_those_between_two_samples() {
     assert_eq!(restarted.sets[0].numbers_per_second, Some(250.0), "it counts from its restart");
 }
 
+#[test]
+fn a_set_without_stores_keeps_the_uids_of_an_earlier_view() {
+    let before = view([("h:1", store(1)), ("h:7", alloc("a1", 10))]);
+    let mut after = view([("h:7", alloc("a1", 10))]);
+    assert_eq!((after.sets[0].uid_end, after.sets[0].sections), (0, 0));
+    after.adopt_uids(&before);
+    let set = &after.sets[0];
+    assert_eq!((set.uid_start, set.uid_end, set.section_size, set.sections), (0, 1_000_000, 100_000, 10));
+}
+
 fn registered((addr, name): (&str, &str)) -> AllocMember {
     AllocMember { name: name.to_owned(), addr: addr.to_owned(), sections: 10, ..AllocMember::default() }
 }
