@@ -76,8 +76,11 @@ impl Layer {
 pub(crate) struct Heat {
     pool: Pool,
     timeout: Duration,
-    kept: parking_lot::Mutex<HashMap<(Layer, Span), Arc<Mutex<Kept>>>>,
+    kept: parking_lot::Mutex<HashMap<(Layer, Span), SharedColumns>>,
 }
+
+/// Columns that requests share; a request holds the lock while it fetches new columns.
+type SharedColumns = Arc<Mutex<Kept>>;
 
 /// Columns of the nodes, for one subject and span.
 struct Kept {
