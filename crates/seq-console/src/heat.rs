@@ -57,7 +57,7 @@ const CLOCK_DIFFERENCE_MS: u64 = 600_000;
 enum Layer {
     /// Numbers, which allocators record.
     Numbers,
-    /// Writes, which a store records of all sections, whoever owns them.
+    /// Writes, which a store records of all sections, of any owner.
     Writes,
     /// Writes as allocators record them, of their own sections.
     OwnWrites,

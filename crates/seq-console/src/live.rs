@@ -47,8 +47,8 @@ struct Message<'a> {
     age_ms: Option<u64>,
     /// Time of day of the measurement.
     as_of: String,
-    /// Ids of all regions and of the chart. A browser whose page has others loads the page again. Absent for a page that
-    /// does not change.
+    /// Ids of all regions and of the chart. A browser whose page has others loads the page again. Absent for a page
+    /// that does not change.
     #[serde(skip_serializing_if = "Option::is_none")]
     layout: Option<Vec<&'static str>>,
     /// Changes by the ids of regions.

@@ -29,7 +29,7 @@ use crate::{assets, live, page};
 /// Open streams of updates, each of an open page.
 const MAX_STREAMS: usize = 64;
 
-/// The cluster that a console shows, and who looks at it.
+/// The cluster that a console shows, and the access to the console.
 pub struct Options {
     /// Connections to nodes.
     pub pool: Pool,

@@ -141,7 +141,7 @@ impl Kind {
     }
 }
 
-/// Urgency of a row or a cell. Its text has a mark or a word for it as well, because not everybody sees colours.
+/// Urgency of a row or a cell. Its text has a mark or a word for it as well, because some people do not see colours.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Tone {
