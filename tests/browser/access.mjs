@@ -61,12 +61,13 @@ scenario(async browser => {
   await expect('the style of the refusal', send(style), 200, 'body');
   await expect('a wrong token', send(`/login?token=${'0'.repeat(64)}`), 401);
   await expect('no token', send('/login'), 401);
-  await expect('a token by HEAD', send(`/login?token=${'0'.repeat(64)}`, {}, 'HEAD'), 401);
+  await expect('a preview of the address', send(`/login?token=${token}`, {}, 'HEAD'), 405);
 
   const page = await open(browser);
   const login = await logIn(page);
   await until(page, 'values', () => updates.length > 0);
   await expect('a used token', send(`/login?token=${token}`), 401);
+  await expect('a used token, once more in its browser', send(`/login?token=${token}`, login), 303);
   await expect('the cookie', send('/', login), 200, args.identity);
   await expect('another cookie', send('/', { cookie: `${login.cookie.slice(0, -1)}x` }), 401);
   await expect('no page', send('/nothing', login), 404);

@@ -112,7 +112,7 @@ export async function checkQuiet(page, what) {
 export async function until(page, what, holds, ...given) {
   const begin = Date.now();
   for (;;) {
-    // A page that is left while it evaluates is asked again.
+    // A page that is left while it evaluates, or loads itself again, is asked again.
     const value = await page.evaluate(holds, ...given).catch(error => {
       if (!/context|navigat|detached/i.test(error.message)) throw error;
     });
@@ -136,9 +136,10 @@ export function firstSeen(page, region, text) {
 
 /** Returns the rows of a region as the page shows them: the texts of the cells by the key of the row. */
 export function rows(page, region) {
-  return page.evaluate(region => {
-    const all = [...document.querySelector(`[data-region="${region}"]`).children];
-    return Object.fromEntries(all.map(row => [row.dataset.key, [...row.children].map(cell => cell.textContent)]));
+  return until(page, `region ${region}`, region => {
+    const element = document.querySelector(`[data-region="${region}"]`);
+    return element && Object.fromEntries([...element.children].map(row =>
+      [row.dataset.key, [...row.children].map(cell => cell.textContent)]));
   }, region);
 }
 
@@ -148,7 +149,7 @@ export async function picture(page, name, isWhole = true) {
 }
 
 /** Returns the text of the main part of a page. */
-export const text = page => page.evaluate(() => document.querySelector('main').innerText);
+export const text = page => until(page, 'a main part', () => document.querySelector('main')?.innerText);
 
 /** Returns the source of axe-core. It runs by the debugging protocol, so the policy of the page stays in force. */
 export const axe = () => fs.readFileSync(require.resolve('axe-core/axe.min.js'), 'utf8');
