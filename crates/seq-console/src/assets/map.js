@@ -138,13 +138,8 @@ function legend() {
 function marks() {
   const box = $('marks-of-map'), width = box.clientWidth, lines = [[]];
   const shown = [...box.querySelectorAll('li')].filter(item => {
-<<<<<<< HEAD
     const [name, time, text] = item.children, ms = Number(time.textContent);
     const part = data.isNow ? -1 : (ms - data.since) / (data.columns * data.columnMs);
-=======
-    const [name, time, text] = item.children;
-    const ms = Number(time.textContent), part = data.isNow ? -1 : (ms - data.since) / (data.columns * data.columnMs);
->>>>>>> w-console
     name.title = text.textContent;
     name.firstElementChild?.setAttribute('aria-label', `${utc(ms)} UTC, ${text.textContent}`);
     item.hidden = part < 0;
