@@ -26,9 +26,9 @@ pub(crate) enum Block {
     /// Fields that lead to the same page with other parameters.
     Form(Form),
     /// Chart of the ceiling of a section over time.
-    Staircase(crate::page::staircase::Staircase),
-    /// Canvas of the section map.
-    Map(crate::page::map::MapView),
+    Staircase(crate::staircase::Staircase),
+    /// Canvas of the section map, and the events that are marked on it.
+    Map(crate::map_view::MapView, Region),
     /// Page of the runbook, which this program was built with.
     Document(maud::PreEscaped<String>),
 }
