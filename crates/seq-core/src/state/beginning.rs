@@ -45,14 +45,16 @@ impl BeganBy {
     }
 }
 
-/// The beginning of an ownership, or of a residence without an owner yet.
+/// The beginning of an ownership, or of a residence without an owner yet. The default is a beginning that is not known.
+///
+/// Groups of formats before 11 keep no beginnings, so all are the default there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Beginning {
     /// Milliseconds since 1970 by the clock of the leading store, precise to a second; 0: not known. For people alone.
     pub at_unix_ms: u64,
     /// The way in which it began.
     pub by: BeganBy,
-    /// The ceiling at the beginning.
+    /// The committed ceiling at the beginning. **Invariant:** at most the ceiling of the record, which never falls.
     pub ceiling: Seq,
     /// The most numbers that the beginning skipped for each uid of the section; `None` if the numbers before are not
     /// known to this set. 0 for an exact copy, which the next owner may still have lost before it started.

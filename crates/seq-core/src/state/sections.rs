@@ -173,11 +173,12 @@ impl SectionRecords {
         })
     }
 
-    /// Sets the beginnings of the residents, in order of section: for decoding a state. Returns whether there are as
-    /// many as residents.
+    /// Sets the beginnings of the residents, in order of section: for decoding a state. Returns whether they fit: there
+    /// are as many as residents, and none has a ceiling above the ceiling of its section.
     #[must_use]
     pub fn put_beginnings(&mut self, began: &[Beginning]) -> bool {
-        let fits = self.residents().count() == began.len();
+        let is_as_many = self.residents().count() == began.len();
+        let fits = is_as_many && self.residents().zip(began).all(|((_, one), began)| began.ceiling <= one.max_seq);
         for (residence, began) in self.residents_mut().zip(began) {
             residence.began = *began;
         }
