@@ -12,12 +12,12 @@ scenario(async browser => {
   note(`the migration is on the page ${(first - begun).toFixed(0)} ms after the start of the command`);
   await firstSeen(events, 'events', 'migration_started');
   await until(sets, 'some sections have arrived', () => {
-    const [done, all] = document.querySelector('[data-region=migrations] tr').children[5].textContent.split('/').map(Number);
+    const [done, all] = document.querySelector('[data-region=migrations] tr')?.children[5].textContent.split('/').map(Number) ?? [];
     return done > 0 && done < all;
   });
   await picture(sets, 'migration-during');
   await until(sets, 'all sections have arrived', () =>
-    document.querySelector('[data-region=migrations] tr').children[3].textContent === 'arrived');
+    document.querySelector('[data-region=migrations] tr')?.children[3].textContent === 'arrived');
   await picture(sets, 'migration-arrived');
 
   // Each update of the row: sections that arrived, and the bar.
@@ -28,7 +28,7 @@ scenario(async browser => {
   check(done.every((value, place) => place === 0 || done[place - 1] <= value), `it never goes back: ${done}`);
   check(new Set(steps.map(([, bar]) => bar)).size >= 3, 'the bar moves');
 
-  await step('arrived', { id: Object.keys(await rows(sets, 'migrations'))[0] });
+  await step('arrived', { id: await sets.evaluate(() => document.querySelector('[data-region=migrations] a').textContent) });
   await until(sets, 'the row is gone', () => !document.querySelector('[data-empty-of=migrations]').hidden);
   check(Object.keys(await rows(sets, 'migrations')).length === 0, 'no row is left');
   await firstSeen(events, 'events', 'migration_completed');

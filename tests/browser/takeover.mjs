@@ -7,7 +7,9 @@ scenario(async browser => {
   const events = await openAt(browser, '/events');
   const nodes = await openAt(browser, '/nodes');
   const taken = await openAt(browser, `/section/${section}`);
-  const pages = { overview, events, nodes, taken };
+  // More pages than streams of a browser.
+  const map = await openAt(browser, '/map');
+  const pages = { overview, events, nodes, taken, map };
   check(Object.keys(await rows(overview, 'attention')).length === 0, 'a cluster without faults needs no attention');
   check((await rows(taken, 'facts')).owner[1].startsWith(node), `section ${section} is owned by ${node}`);
   await picture(overview, 'takeover-before');
@@ -23,6 +25,7 @@ scenario(async browser => {
     'table of events': await firstSeen(events, 'events', 'takeover'),
     overview: await firstSeen(overview, 'events', 'takeover'),
     'page of a section': await firstSeen(taken, 'events', 'takeover'),
+    'marks of the map': await firstSeen(map, 'marks', 'takeover'),
   };
   const event = Object.values(await rows(events, 'events')).find(([, , kind]) => kind === 'takeover');
   check(event[3].includes(node), event.join(' '));
@@ -49,6 +52,5 @@ scenario(async browser => {
     await checkQuiet(page, name);
     if (page !== nodes) await picture(page, `takeover-after-${name}`);
   }
-  await go(nodes, '/map');
-  await picture(nodes, 'takeover-after-map');
+  check(await map.evaluate(() => document.querySelector('[data-region=marks] a[href*=takeover]').offsetParent !== null), 'the mark is shown');
 });

@@ -154,6 +154,7 @@ impl Live {
         let mut regions = vec![&state];
         regions.extend(page.blocks.iter().filter_map(|block| match block {
             Block::Region(region) => Some(region),
+            Block::Map(map) => Some(map.marks()),
             _ => None,
         }));
         let staircase = page.blocks.iter().find_map(|block| match block {

@@ -99,6 +99,11 @@ fn mark(one: &ClusterEvent) -> Row {
 }
 
 impl MapView {
+    /// Returns the events that are marked.
+    pub(crate) fn marks(&self) -> &Region {
+        &self.marks
+    }
+
     /// Returns the canvas with its controls.
     pub(crate) fn html(&self) -> Markup {
         let group = |name: &str, label: &str, choices: &[(&str, &str, &str)]| {

@@ -58,6 +58,7 @@ fn the_help_is_a_page() {
               health       Reports whether nodes serve, for scripts and probes
               status       Shows sets, stores and allocators: leaders, owners, numbers allocated
               top          Shows nodes, sections, migrations and events live in the terminal
+              console      Serves pages about the cluster to a browser on this machine
               diagnose     Packs the state of sets, their nodes and this host into an archive, without secrets
               doctor       Checks this machine for a set: addresses, ports, disks, certificates, time, versions
               node         Lists a set's allocators; drains an allocator, and lets it serve again

@@ -50,7 +50,8 @@ fn the_help_of_create_has_every_kind_of_series() {
                   --spread                With --bits: a new unit of time continues the sequence numbers of the unit before; by
                                           default it begins at 0, so that at low rates most ids are even
                   --counter               Ids are the numbers of a counter
-                  --start <ID>            The first id, or the next id of the given --offset [default: the offset]
+                  --start <ID>            The first id. If --offset is given and the counter has no id with this value, the counter
+                                          begins with its next larger id [default: the offset]
                   --increment <N>         Distance of neighbouring ids, 1 to 2^32 [default: 1]
                   --offset <N>            The smallest id of the counter, 1 to the increment [default: that of --start, or 1]
                   --max-id <ID>           The largest id [default: 2^63-1]
