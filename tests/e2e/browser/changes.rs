@@ -38,7 +38,8 @@ fn a_migration_moves_on_its_page_and_is_gone_when_it_is_complete() {
     let console = Console::start(&sets.place, &["--addr", &store]);
     let mut script = tools.script("migration", &sets.place, &console, &json!({}));
     script.wait("ready");
-    let split = ["set", "split", "im-a", "--at", "8_000_000", "--into", "im-b", "--rate", "4", "--yes", "--addr", &store];
+    let split =
+        ["set", "split", "im-a", "--at", "8_000_000", "--into", "im-b", "--rate", "4", "--yes", "--addr", &store];
     let begun = eventually("the migration begins", || {
         let begun = now_ms();
         sets.place.seqsvr(&split).status.success().then_some(begun)
