@@ -18,7 +18,7 @@ use seq_testkit::eventually;
 use crate::cluster::{Place, Server};
 use crate::redis::tool;
 
-/// Ports of the balancer, and those of each server behind it: gRPC and JSON, Redis, probes.
+/// Ports of the balancer, and ports of each server behind it: gRPC and JSON, Redis, probes.
 const ALLOCS: [[u16; 3]; 2] = [[7400, 7479, 7480], [7401, 7478, 7481]];
 const PROXIES: [[u16; 3]; 2] = [[7600, 7679, 7680], [7601, 7678, 7681]];
 

@@ -1,9 +1,9 @@
 //! The web console in a real browser: consoles of clusters of real processes, in headless Chromium.
 //!
-//! A scenario is a script of `tests/browser`, which drives the browser and checks pages. The test starts the cluster and
-//! the console, and acts when the script reports a step. Screenshots go to `target/browser`.
+//! A scenario is a script of `tests/browser`, which drives the browser and checks pages. The test starts the cluster
+//! and the console, and acts when the script reports a step. Screenshots go to `target/browser`.
 //!
-//! `.ci/run` installs Chromium, and puppeteer-core and axe-core below target/node. Without one of them a test fails in
+//! `.ci/run` installs Chromium, and puppeteer-core and axe-core below target/node. Without them a test fails in
 //! CI, and is skipped elsewhere with a line on stderr.
 
 use std::fs::{self, File};

@@ -1,5 +1,5 @@
 //! The event log of a set of three stores and two allocators: a takeover, a drain and a change of leader are one event
-//! each, and a watch sees them across the change of leader.
+//! each, and a watch sees them across the change of leader. The record of a section keeps how its ownership began.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::PathBuf;
@@ -156,4 +156,35 @@ fn a_takeover_a_drain_and_a_change_of_leader_are_events() {
     assert_eq!(unknown.status.code(), Some(2));
     let text = String::from_utf8_lossy(&unknown.stderr).into_owned();
     assert!(text.contains("takeovers") && text.contains("migration_started"), "{text}");
+}
+
+#[test]
+fn a_section_shows_the_takeover_that_its_ownership_began_with() {
+    let mut cluster = Cluster::start();
+    let set = cluster.set.display().to_string();
+    // A section has a ceiling once a number of it was allocated.
+    seqsvr_json(&["next", "1", "--set", &set]);
+    let before = cluster.run(&["section", "show", "--uid", "1"]);
+    let owner = before["owner"].as_str().unwrap();
+    assert_ne!(before["began_by"], "takeover", "{before:#}");
+    assert!(digits(&before["began_ceiling"]) < digits(&before["ceiling"]), "{before:#}");
+    let (dead, owned) = (if owner == "a1" { 0 } else { 1 }, cluster.owned(owner));
+    cluster.allocs[dead].as_mut().unwrap().kill();
+    let takeover = cluster.watch.see("the takeover of all sections", |event| {
+        event["kind"] == "takeover" && event["sections"]["count"] == owned
+    });
+
+    let after = cluster.run(&["section", "show", "--uid", "1"]);
+    assert_ne!(after["owner"], before["owner"]);
+    assert_eq!((&after["began_by"], &after["began_ceiling"]), (&"takeover".into(), &before["ceiling"]), "{after:#}");
+    let at = after["began_at"].as_str().unwrap();
+    let (first, last) = (takeover["time"].as_str().unwrap(), takeover["until"].as_str().unwrap());
+    assert!((first..=last).contains(&at), "{after:#}, {takeover:#}");
+    let listed = cluster.run(&["section", "list", "--uids", "0..100_000"]);
+    for field in ["began_at", "began_by", "began_ceiling"] {
+        assert_eq!(listed["items"][0][field], after[field], "{listed:#}");
+    }
+    let text = seqsvr(&["section", "show", "--uid", "1", "--set", &set]);
+    let text = String::from_utf8_lossy(&text.stdout).into_owned();
+    assert!(text.contains(&format!("ownership: began {at} (takeover), at the ceiling 10,000\n")), "{text}");
 }

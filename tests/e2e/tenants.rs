@@ -180,7 +180,7 @@ fn a_tenant_uses_the_series_that_it_names_through_every_endpoint() {
     let listed = with_token(&cluster, &secret, &["series", "list"]);
     assert!(text(&listed.stdout).contains("posts") && !text(&listed.stdout).contains("bills"), "{listed:?}");
 
-    // HTTP, at both nodes, so that one of them forwards.
+    // HTTP, at both nodes, so that a node forwards.
     let bearer = format!("authorization: Bearer {secret}");
     for port in [7400, 7401] {
         let post = |path: &str| {

@@ -64,7 +64,7 @@ impl NodeActivity {
         self.origin.realtime / MS + boottime.saturating_sub(self.origin.boottime) / MS
     }
 
-    /// Records the raises that one request to the store made. Each item of `raises` is a section with its ceiling
+    /// Records the raises of a request to the store. Each item of `raises` is a section with its ceiling
     /// before and after the raise. The request was sent at `requested`, and its response arrived at `now`.
     pub(crate) fn raised(&self, raises: impl Iterator<Item = (SectionId, (Seq, Seq))>, requested: Clocks, now: Clocks) {
         let took_ns = now.boottime.saturating_sub(requested.boottime);

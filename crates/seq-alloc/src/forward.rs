@@ -321,7 +321,7 @@ impl Shared {
         (0..).zip(items).map(result).collect()
     }
 
-    /// Returns the refusal of each of `items`, after the one request for all of them failed.
+    /// Returns the refusal of each of `items`, after the request for all of them failed.
     fn failed<T>(&self, to: &ForwardTarget, items: &[PendingItem], failure: &Failure) -> Vec<Result<T, Refusal>> {
         items.iter().map(|item| Err(self.refusal(failure.clone(), to, item))).collect()
     }

@@ -15,7 +15,7 @@ use seq_proto::series::SeriesShape;
 /// Index of the series of a route table. It has them by name, and in the order of the table.
 #[derive(Debug, Default)]
 pub(crate) struct SeriesIndex {
-    /// All series of the route table, including those that only a later release can serve. [`SeriesIndex::newer`]
+    /// All series of the route table, including series that only a later release can serve. [`SeriesIndex::newer`]
     /// compares this list with a newer table to find out whether the series changed.
     of: Arc<[Series]>,
     all: Vec<Arc<IdSeries>>,
@@ -23,7 +23,7 @@ pub(crate) struct SeriesIndex {
 }
 
 impl SeriesIndex {
-    /// Returns the index of the series in `routes`; `None` if these series are the same as those of this index.
+    /// Returns the index of the series in `routes`; `None` if this index has the same series.
     pub(crate) fn newer(&self, routes: &RouteTable) -> Option<SeriesIndex> {
         let of = routes.series();
         if Arc::ptr_eq(of, &self.of) || **of == *self.of {

@@ -72,7 +72,7 @@ impl OtherSets {
     }
 
     /// Returns the other set with the id `id`; `None` if the routes do not have it. If the routes now state another
-    /// name or other addresses for it than its [`OtherSet`] has, a new [`OtherSet`] replaces that one.
+    /// name or other addresses for it than its [`OtherSet`] has, a new [`OtherSet`] replaces it.
     pub(crate) fn get(&self, id: SetId, routes: &RouteTable) -> Option<Arc<OtherSet>> {
         let stated = routes.other_set(id)?;
         if let Some(set) = self.sets.read().get(&id).filter(|set| set.is_stated(stated)) {

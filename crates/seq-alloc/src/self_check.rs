@@ -31,7 +31,7 @@ use crate::shared::Shared;
 const TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Number of other nodes, chosen at random, whose status is requested in a round in which this node found a fault of
-/// its own. The response of a single one of them is enough to withdraw this node. If the fault is that other nodes
+/// its own. A single response is enough to withdraw this node. If the fault is that other nodes
 /// cannot reach this node, the status of all other nodes is requested instead.
 const ASKED: usize = 3;
 

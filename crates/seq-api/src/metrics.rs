@@ -201,8 +201,8 @@ catalogue! {
     REQUESTS_DENIED_TOTAL = "seqsvr_requests_denied_total", Counter, Count, ["node"];
     /// Wrong passwords at the Redis port, and tokens that belong to no tenant.
     AUTH_FAILURES_TOTAL = "seqsvr_auth_failures_total", Counter, Count, ["node"];
-    /// Numbers that a tenant's quota admitted. The first 64 tenants of the tenants file have their names as label values;
-    /// all other tenants share the label value `other`.
+    /// Numbers that a tenant's quota admitted. The first 64 tenants of the tenants file have their names as label
+    /// values; all other tenants share the label value `other`.
     TENANT_NUMBERS_TOTAL = "seqsvr_tenant_numbers_total", Counter, Count, ["node", "tenant"];
     /// Requests and items that a tenant's quotas refused, by cause (rate, uid, series, cap, connections).
     TENANT_REFUSED_TOTAL = "seqsvr_tenant_refused_total", Counter, Count, ["node", "tenant", "cause"];

@@ -102,8 +102,8 @@ fn print(addresses: &Addresses, has_login: bool, output: &Output) -> std::io::Re
     output.line("  Ctrl-C ends it")
 }
 
-/// Returns whether the input is a terminal whose keys belong to this process. The system stops a background process that
-/// reads from its terminal.
+/// Returns whether the input is a terminal whose keys belong to this process. The system stops a background process
+/// that reads from its terminal.
 fn reads_terminal() -> bool {
     let stdin = std::io::stdin();
     stdin.is_terminal() && rustix::termios::tcgetpgrp(&stdin).is_ok_and(|group| group == rustix::process::getpgrp())

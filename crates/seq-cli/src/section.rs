@@ -3,9 +3,10 @@
 
 use clap::{Args, Subcommand, ValueEnum};
 use seq_command::exit::{Exit, Failure};
-use seq_command::output::{Output, Table, digits, grouped};
+use seq_command::output::{Output, Table, digits, grouped, optional_digits};
 use seq_command::selection::{Sections, Selection, contents_text, run_text, uid};
 use seq_command::store_client::{SetAddress, StoreClient, TimeoutArgs};
+use seq_command::utc;
 use seq_proto::v1::{ListSectionsRequest, SectionInfo, SectionState};
 use serde::Serialize;
 
@@ -73,7 +74,9 @@ pub struct ListArgs {
 #[derive(Debug, Args)]
 #[command(group = clap::ArgGroup::new("which").required(true).args(["section", "uid"]),
           after_help = "Examples:\n  seqsvr section show 30\n  seqsvr section show --uid 3_000_042\n\n\
-                        A section that is in another set is shown from the record of that set's store.\n\n\
+                        A section that is in another set is shown from the record of that set's store. The line `ownership` \
+                        has the time, the kind of event and the ceiling with which the present ownership began: `seqsvr \
+                        events list --kind KIND --section SECTION` shows the event, for as long as the store keeps it.\n\n\
                         Exit codes: 0 shown, 2 a wrong section, file or address, 3 the store has no set or no \
                         majority, 4 no node responded, 7 not done within --timeout.")]
 pub struct ShowArgs {
@@ -138,6 +141,15 @@ pub(crate) struct SectionView {
     ceiling: u64,
     #[serde(serialize_with = "digits", skip_serializing_if = "is_zero")]
     migration: u64,
+    /// Time at which the present ownership began; absent if it is unknown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    began_at: Option<String>,
+    /// Kind of the event with which it began; absent if there is no owner, or if the store does not know the beginning.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    began_by: String,
+    /// Committed ceiling when it began; absent like `began_by`.
+    #[serde(serialize_with = "optional_digits", skip_serializing_if = "Option::is_none")]
+    began_ceiling: Option<u64>,
 }
 
 /// A section with its activity, as JSON.
@@ -170,8 +182,24 @@ impl SectionView {
             epoch: record.epoch,
             ceiling: record.ceiling,
             migration: record.migration_id,
+            began_at: began_at(record),
+            began_by: record.began_by.clone(),
+            began_ceiling: record.began_ceiling,
         }
     }
+}
+
+/// Returns the time at which the present ownership of a section began, if it is known.
+fn began_at(record: &SectionInfo) -> Option<String> {
+    (record.began_at_unix_ms > 0).then(|| utc::text_of_ms(record.began_at_unix_ms))
+}
+
+/// Returns the line about the beginning of the present ownership; `None` if there is no owner, or if the store does not
+/// know the beginning.
+fn beginning(record: &SectionInfo) -> Option<String> {
+    let (by, ceiling) = (&record.began_by, grouped(record.began_ceiling.filter(|_| !record.began_by.is_empty())?));
+    let at = began_at(record).unwrap_or_else(|| "at an unknown time".to_owned());
+    Some(format!("ownership: began {at} ({by}), at the ceiling {ceiling}"))
 }
 
 fn state_name(state: SectionState) -> &'static str {
@@ -374,7 +402,11 @@ async fn show(args: &ShowArgs, output: &Output) -> anyhow::Result<Exit> {
     if output.is_json() {
         output.json(&ShownView { section: SectionView::new(&record), activity: described })?;
     } else {
+        let beginning = beginning(&record);
         output.table(&table(&[record]))?;
+        if let Some(line) = beginning {
+            output.line(line)?;
+        }
         if let Some(described) = described {
             described.print(output)?;
         }

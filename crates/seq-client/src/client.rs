@@ -22,8 +22,8 @@ use crate::stream_call;
 /// owners.
 pub const DEADLINE: Duration = Duration::from_secs(5);
 
-/// Longest deadline of a call. A longer deadline is reduced to this one, so that the computation of an [`Instant`] does
-/// not overflow.
+/// Longest deadline of a call. A longer deadline is reduced to this deadline, so that the computation of an [`Instant`]
+/// does not overflow.
 pub(crate) const MAX_DEADLINE: Duration = Duration::from_secs(24 * 3_600);
 
 /// Results of a batch call, one for each item, in the order of the items. The outer error means that no item got a

@@ -43,8 +43,8 @@ pub(crate) async fn refresh(shared: &Shared, deadline: Instant) {
     let _ = tokio::time::timeout_at(deadline, refreshed).await;
 }
 
-/// Fetches the routes of every seed and adopts the valid ones. Fails if no set is known afterwards, if the routes of a
-/// seed are invalid, or if they overlap the routes of another set.
+/// Fetches the routes of every seed and adopts the valid routes. Fails if no set is known afterwards, if the routes of
+/// a seed are invalid, or if they overlap the routes of another set.
 pub(crate) async fn fetch_routes(shared: &Shared, deadline: Instant) -> Result<(), ConnectError> {
     let (mut bad, mut failed) = (None, None);
     let responses = join_all(shared.seeds.iter().map(|seed| get_routes(shared, seed, 0, deadline))).await;

@@ -168,8 +168,8 @@ impl FakeServer {
         self.node.faults.lock().refusals.extend(refusals);
     }
 
-    /// Makes the server refuse the next items of a uid, whether they are in the same request or in different ones. Each
-    /// of these items is refused with the next one of the given refusals and does not change the uid's counter.
+    /// Makes the server refuse the next items of a uid, whether they are in the same request or in different requests.
+    /// Each of these items is refused with the next of the given refusals and does not change the uid's counter.
     pub fn refuse_uid(&self, uid: u64, refusals: impl IntoIterator<Item = Refusal>) {
         self.node.faults.lock().uids.entry(uid).or_default().extend(refusals);
     }

@@ -195,6 +195,14 @@ pub fn digits<S: Serializer>(number: &u64, serializer: S) -> Result<S::Ok, S::Er
     serializer.collect_str(number)
 }
 
+/// Serialises a 64-bit number like [`digits`], or nothing.
+pub fn optional_digits<S: Serializer>(number: &Option<u64>, serializer: S) -> Result<S::Ok, S::Error> {
+    match number {
+        Some(number) => digits(number, serializer),
+        None => serializer.serialize_none(),
+    }
+}
+
 /// A table whose columns are aligned with spaces and have no borders, so that `awk` and `cut` can process it.
 #[derive(Debug)]
 pub struct Table {

@@ -1,5 +1,5 @@
-//! Style, scripts and icon, which this program was built with. Their addresses have a hash of their contents, so no page
-//! gets the file of another release. Browsers do not keep them: another process may have had the port before.
+//! Style, scripts and icon, which this program was built with. Their addresses have a hash of their contents, so no
+//! page gets the file of another release. Browsers do not keep them: another process may have had the port before.
 
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};

@@ -8,9 +8,6 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::State;
-use axum::http::{HeaderValue, StatusCode, Uri, header};
-use axum::response::{IntoResponse, Response};
 use futures::StreamExt;
 use futures::stream;
 use seq_channel::Pool;
@@ -23,7 +20,7 @@ use seq_proto::v1::{ActivityLayer, ListActivityRequest};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-use crate::server::Console;
+use crate::map_view;
 use matrix::{Cut, Matrix, Value};
 use record::{Record, Span};
 
@@ -57,7 +54,7 @@ const CLOCK_DIFFERENCE_MS: u64 = 600_000;
 enum Layer {
     /// Numbers, which allocators record.
     Numbers,
-    /// Writes, which a store records of all sections, whoever owns them.
+    /// Writes, which a store records of all sections, of any owner.
     Writes,
     /// Writes as allocators record them, of their own sections.
     OwnWrites,
@@ -76,8 +73,11 @@ impl Layer {
 pub(crate) struct Heat {
     pool: Pool,
     timeout: Duration,
-    kept: parking_lot::Mutex<HashMap<(Layer, Span), Arc<Mutex<Kept>>>>,
+    kept: parking_lot::Mutex<HashMap<(Layer, Span), SharedColumns>>,
 }
+
+/// Columns that requests share; a request holds the lock while it fetches new columns.
+type SharedColumns = Arc<Mutex<Kept>>;
 
 /// Columns of the nodes, for one subject and span.
 struct Kept {
@@ -101,6 +101,22 @@ impl Heat {
     /// Returns a map without data.
     pub(crate) fn new(pool: Pool, timeout: Duration) -> Heat {
         Heat { pool, timeout, kept: parking_lot::Mutex::default() }
+    }
+
+    /// Returns the levels for a request with the given query as bytes: numbers of 32 bits with the count of rows, the
+    /// count of columns, the first section, the end of the sections and the length of a column in milliseconds; the begin
+    /// of the first column in milliseconds since 1970, a number of 64 bits; then a byte for each cell, column by column.
+    /// All numbers are little-endian.
+    pub(crate) async fn bytes(&self, query: &str, observation: &Observation) -> Vec<u8> {
+        let wanted = wanted(query, map_view::sections(&observation.cluster));
+        let Matrix { rows, columns, since_ms, levels } = self.levels(&wanted, observation).await;
+        let mut bytes = Vec::with_capacity(28 + levels.len());
+        let sections = &wanted.cut.sections;
+        let header = [rows, columns, sections.start, sections.end, wanted.span.column_ms()];
+        header.iter().for_each(|number| bytes.extend(number.to_le_bytes()));
+        bytes.extend(since_ms.to_le_bytes());
+        bytes.extend(levels);
+        bytes
     }
 
     /// Returns the levels of a request, after new columns were fetched.
@@ -191,27 +207,6 @@ async fn request(
         first_section = next;
     }
     Some(record)
-}
-
-/// Serves the levels of the section map as bytes: numbers of 32 bits with the count of rows, the count of columns, the
-/// first section, the end of the sections and the length of a column in milliseconds; the begin of the first column in
-/// milliseconds since 1970, a number of 64 bits; then a byte for each cell, column by column. All are little-endian.
-pub(crate) async fn levels(State(console): State<Arc<Console>>, uri: Uri) -> Response {
-    let seen = console.model.seen().await;
-    let Some((_, observation)) = &seen.last else {
-        return (StatusCode::SERVICE_UNAVAILABLE, "no node responds").into_response();
-    };
-    let all = crate::page::map::sections(&observation.cluster);
-    let wanted = wanted(uri.query().unwrap_or_default(), all);
-    let matrix = console.heat.levels(&wanted, observation).await;
-    let mut bytes = Vec::with_capacity(28 + matrix.levels.len());
-    let rows = matrix.rows;
-    let sections = &wanted.cut.sections;
-    let header = [rows, matrix.columns, sections.start, sections.end, wanted.span.column_ms()];
-    header.iter().for_each(|number| bytes.extend(number.to_le_bytes()));
-    bytes.extend(matrix.since_ms.to_le_bytes());
-    bytes.extend(matrix.levels);
-    ([(header::CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"))], bytes).into_response()
 }
 
 /// Reads the parameters of a request. A parameter that is missing or wrong has its default.

@@ -3,6 +3,7 @@
 use maud::{DOCTYPE, Markup, html};
 
 use crate::assets;
+use crate::map_view::MapView;
 use crate::view::{Block, Cell, Field, Form, Kind, Page, Region, Row, SPARK, Shape, is_typeable};
 
 /// An entry of the navigation.
@@ -45,7 +46,7 @@ pub(crate) fn page(page: &Page, frame: &Frame<'_>) -> Markup {
         "/sections" => frame.path == "/sections" || frame.path.starts_with("/section/"),
         path => frame.path.starts_with(path),
     };
-    let is_map = page.blocks.iter().any(|block| matches!(block, Block::Map(_)));
+    let is_map = page.blocks.iter().any(|block| matches!(block, Block::Map(..)));
     html! {
         (DOCTYPE)
         html lang="en" {
@@ -91,7 +92,7 @@ fn block(block: &Block) -> Markup {
         Block::Region(of) => region(of),
         Block::Form(of) => form(of),
         Block::Staircase(of) => of.html(),
-        Block::Map(of) => of.html(),
+        Block::Map(of, marks) => map(of, marks),
         Block::Document(of) => html! { article { (of) } },
     }
 }
@@ -189,5 +190,52 @@ fn form(of: &Form) -> Markup {
             }
             button { "Show" }
         }
+    }
+}
+
+/// Returns the canvas of the section map with its controls and the marks of events.
+fn map(of: &MapView, marks: &Region) -> Markup {
+    let MapView { sections, section_size, uid_start, owners } = of;
+    let group = |name: &str, label: &str, choices: &[(&str, &str, &str)]| {
+        html! {
+            div.group role="group" aria-label=(label) {
+                @for (place, (value, text, key)) in choices.iter().enumerate() {
+                    button type="button" data-name=(name) data-value=(value) aria-pressed=(place == 0)
+                        aria-keyshortcuts=[(!key.is_empty()).then_some(key)] { (text) }
+                }
+            }
+        }
+    };
+    html! {
+        div.bar role="toolbar" aria-label="View of the map" {
+            (group("span", "Time", &[("minutes", "5 minutes", ""), ("hour", "Hour", "t"), ("day", "Day", ""), ("now", "Now", "n")]))
+            (group("layer", "Subject", &[("numbers", "Numbers", ""), ("writes", "Section writes", "")]))
+            (group("value", "Value of a row", &[("hottest", "Hottest section", "h"), ("total", "Total", "s")]))
+            label {
+                "Owner "
+                select #owner {
+                    option value="" { "all" }
+                    @for (set, name) in owners {
+                        option value={ (set) "/" (name) } { (set) " " (name) }
+                    }
+                }
+            }
+            label { "Uid " input #find inputmode="numeric" autocomplete="off" size="14"; }
+            button #out type="button" hidden { "Zoom out" }
+            span.grow {}
+            span #legend .legend {}
+        }
+        div #marks-of-map .marks { (region(marks)) }
+        div.map {
+            div.frame {
+                canvas #map width="960" height="512" tabindex="0" role="application" aria-roledescription="heat map"
+                    aria-label="Activity by uid and time. Arrow keys move, Enter zooms in or opens a section, Escape zooms out."
+                    aria-describedby="cell" data-sections=(sections) data-size=(section_size) data-start=(uid_start) {}
+                div #cursor aria-hidden="true" {}
+            }
+            div #axis-y .axis-y aria-hidden="true" {}
+            div #axis-x .axis-x aria-hidden="true" {}
+        }
+        p #cell .cell role="status" { "Point at a cell, or move with the arrow keys." }
     }
 }

@@ -9,13 +9,16 @@
 mod access;
 mod assets;
 mod connections;
+mod console;
 mod heat;
 mod html;
 mod live;
+mod map_view;
 mod model;
 mod page;
 mod route;
 mod server;
+mod staircase;
 mod view;
 
 pub use server::{Addresses, Options, Server};

@@ -15,11 +15,11 @@ use serde::Serialize;
 use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::Instant;
 
+use crate::console::Console;
 use crate::model::{OpenPage, Seen};
 use crate::page;
-use crate::page::staircase::{self, Attributes};
 use crate::route::Route;
-use crate::server::Console;
+use crate::staircase::{self, Attributes};
 use crate::view::{Block, Page, Region, Row};
 
 /// Interval of the updates of a page that queries nodes itself, as the page of a section.
@@ -47,8 +47,8 @@ struct Message<'a> {
     age_ms: Option<u64>,
     /// Time of day of the measurement.
     as_of: String,
-    /// Ids of all regions and of the chart. A browser whose page has others loads the page again. Absent for a page that
-    /// does not change.
+    /// Ids of all regions and of the chart. A browser whose page has others loads the page again. Absent for a page
+    /// that does not change.
     #[serde(skip_serializing_if = "Option::is_none")]
     layout: Option<Vec<&'static str>>,
     /// Changes by the ids of regions.
@@ -154,7 +154,7 @@ impl Live {
         let mut regions = vec![&state];
         regions.extend(page.blocks.iter().filter_map(|block| match block {
             Block::Region(region) => Some(region),
-            Block::Map(map) => Some(map.marks()),
+            Block::Map(_, marks) => Some(marks),
             _ => None,
         }));
         let staircase = page.blocks.iter().find_map(|block| match block {

@@ -1,4 +1,5 @@
-//! The observations that all pages share. A task makes one after another while somebody looks at a page.
+//! The observations that all pages share. A task observes the cluster again and again while a page is
+//! open.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -96,7 +97,8 @@ impl Model {
         (Model { seen, demand: Arc::clone(&demand) }, observe(observer, demand, send))
     }
 
-    /// Returns the last observation, or the next one if the last one is old. A request for it counts as a look at a page.
+    /// Returns the last observation, or the next observation if the last is old. A request for it counts as a look at a
+    /// page.
     ///
     /// # Cancel safety
     /// A cancelled request has no effect.

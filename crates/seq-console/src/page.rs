@@ -6,21 +6,20 @@ use seq_observe::Observation;
 use seq_observe::activity::rate_text;
 use seq_observe::verdict::State;
 
+use crate::console::Console;
 use crate::model::Seen;
 use crate::route::Route;
-use crate::server::Console;
 use crate::view::{Block, Cell, Page, Region, Row, Shape, Tone, cell, link};
 
 mod config;
 mod events;
-pub(crate) mod map;
+mod map;
 mod nodes;
 mod overview;
 mod runbook;
 mod section;
 mod sections;
 mod sets;
-pub(crate) mod staircase;
 mod uid;
 
 /// Returns whether the parameters of a route lead to a page.

@@ -20,6 +20,7 @@ use tokio::sync::Semaphore;
 
 use crate::access::{Access, Refused};
 use crate::connections::Bounded;
+use crate::console::Console;
 use crate::heat::Heat;
 use crate::html::{self, Frame};
 use crate::model::Model;
@@ -29,7 +30,7 @@ use crate::{assets, live, page};
 /// Open streams of updates, each of an open page.
 const MAX_STREAMS: usize = 64;
 
-/// The cluster that a console shows, and who looks at it.
+/// The cluster that a console shows, and the access to the console.
 pub struct Options {
     /// Connections to nodes.
     pub pool: Pool,
@@ -51,17 +52,6 @@ pub struct Server {
     listener: TcpListener,
     addr: SocketAddr,
     observing: futures::future::BoxFuture<'static, ()>,
-}
-
-/// The state that all requests share.
-pub(crate) struct Console {
-    pub(crate) model: Model,
-    pub(crate) heat: Heat,
-    pub(crate) pool: Pool,
-    pub(crate) timeout: Duration,
-    identity: String,
-    access: Access,
-    streams: Arc<Semaphore>,
 }
 
 impl Server {
@@ -100,7 +90,7 @@ impl Server {
         let router = Router::new()
             .route("/login", get(log_in))
             .route("/live", get(updates))
-            .route("/map/levels", get(crate::heat::levels))
+            .route("/map/levels", get(levels))
             .fallback(document)
             .layer(middleware::from_fn_with_state(Arc::clone(&console), guard))
             .with_state(console);
@@ -255,4 +245,14 @@ async fn updates(State(console): State<Arc<Console>>, uri: Uri) -> Response {
         return message(StatusCode::SERVICE_UNAVAILABLE, "too many pages are open at this console: close some of them");
     };
     live::stream(console, route, permit).into_response()
+}
+
+/// Serves the levels of the section map.
+async fn levels(State(console): State<Arc<Console>>, uri: Uri) -> Response {
+    let seen = console.model.seen().await;
+    let Some((_, observation)) = &seen.last else {
+        return (StatusCode::SERVICE_UNAVAILABLE, "no node responds").into_response();
+    };
+    let bytes = console.heat.bytes(uri.query().unwrap_or_default(), observation).await;
+    ([(header::CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"))], bytes).into_response()
 }

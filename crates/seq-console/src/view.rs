@@ -26,9 +26,9 @@ pub(crate) enum Block {
     /// Fields that lead to the same page with other parameters.
     Form(Form),
     /// Chart of the ceiling of a section over time.
-    Staircase(crate::page::staircase::Staircase),
-    /// Canvas of the section map.
-    Map(crate::page::map::MapView),
+    Staircase(crate::staircase::Staircase),
+    /// Canvas of the section map, and the events that are marked on it.
+    Map(crate::map_view::MapView, Region),
     /// Page of the runbook, which this program was built with.
     Document(maud::PreEscaped<String>),
 }
@@ -141,7 +141,7 @@ impl Kind {
     }
 }
 
-/// Urgency of a row or a cell. Its text has a mark or a word for it as well, because not everybody sees colours.
+/// Urgency of a row or a cell. Its text has a mark or a word for it as well, because some people do not see colours.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Tone {

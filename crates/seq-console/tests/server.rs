@@ -1,5 +1,7 @@
 //! Requests to the port of a console, as bytes: access, headers, addresses without a page. No node responds.
 
+#![expect(clippy::disallowed_methods, reason = "the test ends the task")]
+
 use std::net::SocketAddr;
 use std::time::Duration;
 

@@ -155,7 +155,8 @@ pub fn run(args: &DevArgs, output: &Output) -> anyhow::Result<Exit> {
         let sockets = Sockets::open(sets, args, &settings)?;
         let specs: Vec<&SetSpec> = sockets.sets.iter().map(|set| &set.spec).collect();
         // The console serves pages before the cluster is ready, and until the process ends.
-        let console = console::start(&sockets.console, &specs)?;
+        let pages = Stage::new("console");
+        let console = console::start(&sockets.console, &specs, pages.tasks())?;
         let mut banner = Banner::new(&specs, &settings.redis.prefix, (&sockets.http, console), &data)?;
         if !output.is_json() {
             warn_on_print_error(output.line(banner.title()));
@@ -166,7 +167,7 @@ pub fn run(args: &DevArgs, output: &Output) -> anyhow::Result<Exit> {
             () = process.stop_requested() => return Ok(Exit::Ok),
         };
         let StartedUp { stages, checks, http, allocator } = started_up;
-        stages.into_iter().for_each(|stage| process.push(stage));
+        stages.into_iter().chain([pages]).for_each(|stage| process.push(stage));
         process.open(http, None, recorder, checks.clone())?;
         tokio::select! {
             () = process.ending() => {}

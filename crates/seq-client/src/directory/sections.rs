@@ -3,7 +3,7 @@
 //!
 //! The epochs of a section increase even if it moves between sets. So of two routes for a section, even from different
 //! sets, the route with the larger epoch is newer, and a merge keeps that route. Merging is commutative, associative
-//! and idempotent, so messages that arrive in a different order never replace a newer route by an older one.
+//! and idempotent, so messages that arrive in a different order never replace a newer route by an older route.
 //!
 //! **Invariant:** a section's route is only ever replaced by a route that is newer by [`SectionRoute::is_newer`]. There
 //! is one table for any number of sets. The table is divided into chunks of neighbouring sections. A new snapshot of

@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use crate::budget::Budget;
 
 /// Limit on the number of addresses that the client keeps for a set because the routes of other sets state them. It is
-/// large enough that one of these addresses usually reaches a running node.
+/// large enough that at least one address usually reaches a running node.
 const MAX_LEARNED_ADDRS: usize = 16;
 
 /// Minimum interval between two requests for the whole route table of a set that has not sent routes yet. A whole table

@@ -45,7 +45,7 @@ pub(super) struct Matrix {
 }
 
 impl Matrix {
-    /// Returns the levels of sections in the last columns of the span, or only in the last one.
+    /// Returns the levels of sections in the last columns of the span, or only in the last column.
     pub(super) fn new<'a>(records: impl Iterator<Item = &'a Record>, span: Span, cut: &Cut) -> Matrix {
         let Cut { sections, rows, is_now, value, are_copies } = cut;
         let rows = *rows;

@@ -45,9 +45,9 @@ impl Span {
         Duration::from_millis(u64::from(self.column_ms()) / 2).min(Duration::from_secs(30))
     }
 
-    /// Returns how far back columns are requested, in milliseconds, so that a node responds with columns of this length:
-    /// it has the shortest that reach back so far. If columns of the node are known, requests only the columns since the
-    /// newest of them, whose begin is `known_ms`.
+    /// Returns how far back columns are requested, in milliseconds, so that a node responds with columns of this
+    /// length: it has the shortest that reach back so far. If columns of the node are known, requests only the columns
+    /// since the newest of them, whose begin is `known_ms`.
     pub(super) fn back_ms(self, now_ms: u64, known_ms: Option<u64>) -> u64 {
         let column = u64::from(self.column_ms());
         let shortest = match self {
@@ -82,7 +82,7 @@ impl Column {
 /// The columns of a node, by the number of the period since 1970.
 ///
 /// **Invariant:** at most the columns of the span, and [`CLOCK_COLUMNS`] at each end until the record is added to
-/// another one. A column has at most [`MAX_SECTIONS`] sections.
+/// another record. A column has at most [`MAX_SECTIONS`] sections.
 #[derive(Debug, Default)]
 pub(super) struct Record {
     pub(super) columns: BTreeMap<u64, Column>,

@@ -9,7 +9,7 @@ use seq_command::store_client::Node;
 use seq_observe::Observation;
 use seq_observe::settings::{Difference, Report, config_of, differences};
 
-use crate::server::Console;
+use crate::console::Console;
 use crate::view::{Block, Column, Field, Form, Page, Region, Row, Shape, Tone, cell, text};
 
 /// Requests for settings in flight.

@@ -17,7 +17,7 @@ use crate::view::{Block, Cell, Column, Page, Region, Row, Shape, Tone, cell, com
 /// Events of the overview.
 const EVENTS: usize = 8;
 
-/// Nodes of a set that are drawn as marks; further ones are counted.
+/// Nodes of a set that are drawn as marks; further nodes are counted.
 const MARKS: usize = 128;
 
 const SETS: &[Column] = &[

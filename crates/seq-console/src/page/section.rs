@@ -10,8 +10,8 @@ use seq_observe::section::{self, Record};
 use seq_proto::v1::{DescribeSectionResponse, SectionInfo, SectionState, SkipCause};
 
 use super::events;
-use super::staircase::Staircase;
-use crate::server::Console;
+use crate::console::Console;
+use crate::staircase::Staircase;
 use crate::view::{Block, Column, Page, Region, Row, Shape, Tone, cell, link, number, text};
 
 /// Raises in the table; the chart has all that the owner returns.

@@ -12,8 +12,8 @@ use seq_observe::{BusySection, Observation};
 use seq_proto::v1::SectionFigures;
 
 use super::missing;
+use crate::console::Console;
 use crate::model::SECTIONS;
-use crate::server::Console;
 use crate::view::{Block, Column, Field, Form, Page, Region, Row, Shape, cell, link, number, spark, text};
 
 /// Requests for activity in flight.

@@ -9,7 +9,7 @@ use seq_proto::v1::{CurrentRequest, CurrentResponse, Exactness};
 
 use super::events;
 use super::section::{facts, history};
-use crate::server::Console;
+use crate::console::Console;
 use crate::view::{Block, Column, Field, Form, Page, Region, Row, Shape, Tone, cell, link, text};
 
 const FACTS: &[Column] = &[text("fact"), text("value")];

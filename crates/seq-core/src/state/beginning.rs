@@ -46,7 +46,7 @@ impl BeganBy {
 }
 
 /// The beginning of an ownership; or the beginning of a section's residence in a set, until the section gets its first
-/// owner there.
+/// owner there. The default is a beginning that is not known: groups of formats before 11 keep no beginnings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Beginning {
     /// Time of the beginning, in milliseconds since 1970 by the clock of the store's leader, precise to a second; 0 if
@@ -54,7 +54,7 @@ pub struct Beginning {
     pub at_unix_ms: u64,
     /// The way in which it began.
     pub by: BeganBy,
-    /// The ceiling at the beginning.
+    /// The committed ceiling at the beginning. **Invariant:** at most the ceiling of the record, which never falls.
     pub ceiling: Seq,
     /// Upper bound of how many numbers each uid of the section skipped at the beginning; `None` if this set does not
     /// know the uids' previous numbers. 0 if the owner was to start from an exact copy, even if it lost the copy before

@@ -174,6 +174,13 @@ impl SectionRecord {
 }
 
 impl Residence {
+    /// Returns the beginning of the present ownership; `None` if the section has no owner, or if the ownership began
+    /// before the store kept beginnings.
+    #[must_use]
+    pub fn beginning(&self) -> Option<Beginning> {
+        (self.owner.is_some() && self.began != Beginning::default()).then_some(self.began)
+    }
+
     /// Checks that `next` may follow this residence while the section stays in the set.
     fn check(&self, next: &Residence) {
         assert!(next.max_seq >= self.max_seq, "a ceiling would fall: {self:?} to {next:?}");

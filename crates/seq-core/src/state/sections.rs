@@ -178,10 +178,12 @@ impl SectionRecords {
     }
 
     /// Sets the beginning of each section that is in the set, in order of section. Only for code that decodes a state.
-    /// Returns whether `began` has as many values as there are such sections.
+    /// Returns whether the beginnings fit: `began` has as many values as there are such sections, and no value has a
+    /// ceiling above the ceiling of its section.
     #[must_use]
     pub fn put_beginnings(&mut self, began: &[Beginning]) -> bool {
-        let fits = self.residents().count() == began.len();
+        let is_as_many = self.residents().count() == began.len();
+        let fits = is_as_many && self.residents().zip(began).all(|((_, one), began)| began.ceiling <= one.max_seq);
         for (residence, began) in self.residents_mut().zip(began) {
             residence.began = *began;
         }

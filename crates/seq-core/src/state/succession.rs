@@ -43,9 +43,10 @@ impl State {
         if last.epoch == Epoch(0) {
             return self.beginning(BeganBy::First, next, Some(0));
         }
-        // The first ownership of a residence began in the way in which the section came here.
+        // The first ownership of a residence began in the way in which the section came here. The way is not known if
+        // the section came before the store kept beginnings.
         if last.epoch == last.since {
-            return Beginning { at_unix_ms: self.events.now_ms(), ..last.began };
+            return self.beginning(last.began.by, next, last.began.skipped);
         }
         let skipped = match self.copies.left(section) {
             Some(kept) if kept.length > 0 => Some(0),

@@ -9,6 +9,7 @@ use crate::layout::{Lanes, TickClock};
 use crate::lease::LeaseTerms;
 use crate::route::RouteTable;
 
+mod beginnings;
 mod between_sets;
 mod departures;
 mod neighbours;

@@ -389,7 +389,7 @@ async fn allocate<F: SequenceService>(
 
 thread_local! {
     /// The batch buffers that no connection of this thread uses. There are at most [`MAX_SPARE`] of them. The last
-    /// element is the one that was used most recently.
+    /// element was used most recently.
     static SPARE: RefCell<Vec<Batch>> = const { RefCell::new(Vec::new()) };
 }
 

@@ -1,5 +1,5 @@
-//! Tables of the Redis commands that are supported, and of those that are refused, with the reason of each refusal.
-//! Also the text of INFO.
+//! Tables of the Redis commands that are supported, and of the commands that are refused, with the reason of each
+//! refusal. Also the text of INFO.
 
 use std::fmt::Write;
 

@@ -8,6 +8,7 @@ use seq_channel::{Dial, Pool};
 use seq_command::store_client::Node;
 use seq_console::{Options, Server};
 use seq_core::set_spec::SetSpec;
+use seq_kit::tasks::{Kind, TaskGroup};
 
 /// Address of the port, unless the system chooses all ports.
 const ADDR: &str = "127.0.0.1:7150";
@@ -28,12 +29,11 @@ pub(super) fn bind(addr: Option<&str>, is_random: bool) -> anyhow::Result<TcpLis
     Ok(listener)
 }
 
-/// Starts the console on the current runtime, where it runs until the runtime ends. Returns the address of the console
-/// for a browser.
+/// Starts the console in a task of `tasks`. Returns its address for a browser.
 ///
 /// # Errors
 /// The listener cannot be used by the runtime.
-pub(super) fn start(listener: &TcpListener, sets: &[&SetSpec]) -> anyhow::Result<String> {
+pub(super) fn start(listener: &TcpListener, sets: &[&SetSpec], tasks: &TaskGroup) -> anyhow::Result<String> {
     let seeds = sets.iter().flat_map(|set| &set.allocs).map(|alloc| Node::at(&alloc.addr)).collect();
     let options = Options {
         pool: Pool::with_dial(1, Dial::tcp()),
@@ -45,8 +45,9 @@ pub(super) fn start(listener: &TcpListener, sets: &[&SetSpec]) -> anyhow::Result
     };
     let server = Server::new(tokio::net::TcpListener::from_std(listener.try_clone()?)?, options)?;
     let url = server.addresses().next();
-    tokio::spawn(async move {
-        if let Err(error) = server.serve(std::future::pending()).await {
+    let token = tasks.token();
+    tasks.spawn("console", Kind::Disposable, async move {
+        if let Err(error) = server.serve(token.cancelled()).await {
             tracing::warn!(%error, "the console ended; the cluster runs on");
         }
     });

@@ -1,9 +1,9 @@
 //! The JSON form of an event. It omits the fields that do not apply to the kind of the event.
 
-use seq_command::output::digits;
+use seq_command::output::{digits, optional_digits};
 use seq_command::utc;
 use seq_proto::v1::{EventSeverity, SetEvent};
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 
 use super::text;
 
@@ -111,11 +111,4 @@ fn is_zero(number: &u64) -> bool {
 
 fn is_none_of_32(number: &u32) -> bool {
     *number == 0
-}
-
-fn optional_digits<S: Serializer>(number: &Option<u64>, serializer: S) -> Result<S::Ok, S::Error> {
-    match number {
-        Some(number) => digits(number, serializer),
-        None => serializer.serialize_none(),
-    }
 }

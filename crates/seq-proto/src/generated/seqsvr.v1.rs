@@ -434,6 +434,18 @@ pub struct SectionInfo {
     /// Name of the AllocSvr that an operator moved it to; empty: balancing places it, or summarized.
     #[prost(string, tag = "10")]
     pub moved_to: ::prost::alloc::string::String,
+    /// Time at which the present ownership began, in milliseconds since 1970 by the clocks of the store's members, precise
+    /// to a second; 0: unknown.
+    #[prost(uint64, tag = "11")]
+    pub began_at_unix_ms: u64,
+    /// Kind of the event with which the present ownership began: first_owners, release, takeover, handover, arrival,
+    /// restored_owners or unknown_owners, as in SetEvent. Empty: there is no owner, or the ownership began before the
+    /// store was of format 11, or summarized.
+    #[prost(string, tag = "12")]
+    pub began_by: ::prost::alloc::string::String,
+    /// Committed ceiling when the present ownership began, 0 ..= ceiling; set where began_by is not empty.
+    #[prost(uint64, optional, tag = "13")]
+    pub began_ceiling: ::core::option::Option<u64>,
 }
 /// Records of sections.
 #[derive(Clone, PartialEq, ::prost::Message)]

@@ -98,7 +98,7 @@ pub(super) fn decode_state(
     state.restored_ms = restored_ms;
     state.writer = writer;
     if !state.sections.put_beginnings(&began) {
-        return Err(Contradiction::into("the sections' columns differ in length"));
+        return Err(Contradiction::into("the beginnings of ownerships do not fit the sections"));
     }
     let ((counts, now_ms), kept) = events;
     let events = Events::from_parts(counts, now_ms, kept.into()).ok_or("the events are not in order");

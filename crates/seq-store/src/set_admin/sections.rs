@@ -1,13 +1,13 @@
 //! Request of operators to list the records of sections.
 
-use seq_core::state::{Phase, SectionRecord, SetDefinition, State};
+use seq_core::state::{Phase, Residence, SectionRecord, SetDefinition, State};
 use seq_core::{Epoch, MigrationId, NodeId, SectionId, Seq};
 use seq_proto::v1::{ListSectionsRequest, ListSectionsResponse, SectionInfo, SectionRange, SectionState};
 use tonic::Status;
 
 use super::{SetAdmin, name_of};
 
-/// Maximum number of runs of sections in one response. With this number, a response has some 100 kB.
+/// Maximum number of runs of sections in one response. With this number, a response has some 130 kB.
 const MAX_RUNS: u32 = 1_000;
 
 /// Maximum number of sections whose records are read for one request. Reading them takes a few milliseconds, during
@@ -32,8 +32,8 @@ fn list(state: &State, set: &SetDefinition, request: &ListSectionsRequest) -> Li
         let record = state.sections.get(section).copied().unwrap_or_default();
         let mut info = info(state, set, section, record);
         if request.summarize {
-            (info.owner, info.epoch, info.ceiling, info.migration_id) = (String::new(), 0, 0, 0);
-            info.moved_to = String::new();
+            let SectionInfo { range, state, set, uid_start, uid_end, .. } = info;
+            info = SectionInfo { range, state, set, uid_start, uid_end, ..SectionInfo::default() };
         }
         let joins = |last: &&mut SectionInfo| {
             let same = (last.state, &last.set, last.uid_end) == (info.state, &info.set, info.uid_start);
@@ -59,6 +59,7 @@ fn info(state: &State, set: &SetDefinition, section: SectionId, record: SectionR
     };
     let named = |id: Option<NodeId>| id.and_then(|id| state.node(id)).map(|node| node.name.clone()).unwrap_or_default();
     let owner = record.resident().and_then(|residence| residence.owner);
+    let began = record.resident().and_then(Residence::beginning);
     let (kind, ceiling, migration) = match record {
         SectionRecord::Never => (SectionState::Never, Seq::ZERO, MigrationId(0)),
         SectionRecord::Resident(residence) => (SectionState::Resident, residence.max_seq, residence.came_by),
@@ -84,9 +85,51 @@ fn info(state: &State, set: &SetDefinition, section: SectionId, record: SectionR
         uid_start: uids.start,
         uid_end: uids.end,
         migration_id: migration.0,
+        began_at_unix_ms: began.map_or(0, |began| began.at_unix_ms),
+        began_by: began.map_or_else(String::new, |began| began.by.kind().to_owned()),
+        began_ceiling: began.map(|began| began.ceiling.0),
     }
 }
 
 fn can_roll_back(phase: Phase) -> bool {
     !matches!(phase, Phase::Completed { .. })
+}
+
+#[cfg(test)]
+mod tests {
+    use seq_core::state::{BeganBy, Beginning, Command, Registration};
+    use seq_core::{Incarnation, Layout};
+
+    use super::*;
+
+    /// Returns a set of one node, which owns sections 0 and 1. The beginning of section 0 is known.
+    fn state() -> State {
+        let mut state = State::default();
+        state.apply(&Command::DefineSet(SetDefinition::only("im-a", Layout::new(0..300, 100).unwrap())));
+        state.apply(&Command::Register(Registration::new("a1", "h:1", 7)));
+        let known = Beginning { at_unix_ms: 5_000, by: BeganBy::Takeover, ceiling: Seq(90), skipped: None };
+        for (section, began) in [(0, known), (1, Beginning::default())] {
+            let (owner, incarnation) = (Some(NodeId(1)), Incarnation(1));
+            let residence =
+                Residence { epoch: Epoch(3), owner, incarnation, max_seq: Seq(100), began, ..Default::default() };
+            state.sections.put(SectionId(section), SectionRecord::Resident(residence));
+        }
+        state
+    }
+
+    /// Returns the fields of the beginning of each listed run.
+    fn beginnings(state: &State, summarize: bool) -> Vec<(u64, String, Option<u64>)> {
+        let request = ListSectionsRequest { summarize, ..ListSectionsRequest::default() };
+        let listed = list(state, state.set.as_ref().unwrap(), &request);
+        let one = |info: SectionInfo| (info.began_at_unix_ms, info.began_by, info.began_ceiling);
+        listed.sections.into_iter().map(one).collect()
+    }
+
+    #[test]
+    fn a_beginning_is_listed_only_where_it_is_known() {
+        let state = state();
+        let (known, unknown) = ((5_000, "takeover".to_owned(), Some(90)), (0, String::new(), None));
+        assert_eq!(beginnings(&state, false), [known, unknown.clone(), unknown.clone()], "section 2 has no owner");
+        assert_eq!(beginnings(&state, true), [unknown], "neighbours are one run, without owners");
+    }
 }

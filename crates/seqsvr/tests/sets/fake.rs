@@ -160,6 +160,18 @@ impl Cluster {
     }
 }
 
+/// Returns the fields of a section's beginning. The time of section 0 is not known; the store knows no beginning of odd
+/// sections, as if they had owners before it was upgraded.
+fn beginning(section: u32) -> SectionInfo {
+    let (at, by, ceiling) = match section {
+        0 => (0, "first_owners", Some(0)),
+        _ if section % 2 == 1 => (0, "", None),
+        _ => (1_767_225_600_000, "takeover", Some(5_000)),
+    };
+    let began_by = by.to_owned();
+    SectionInfo { began_at_unix_ms: at, began_by, began_ceiling: ceiling, ..SectionInfo::default() }
+}
+
 /// Returns a migration of sections 60..100 from im-a to im-b.
 pub(crate) fn migration(phase: MigrationPhase, departed: u32, arrived: u32) -> MigrationStatus {
     let moves = matches!(phase, MigrationPhase::Open | MigrationPhase::RollingBack) && arrived > 0;
@@ -426,6 +438,7 @@ impl SetAdminService for Member {
             uid_end: u64::from(section + 1) * 100_000,
             migration_id: 0,
             moved_to: String::new(),
+            ..if set == 0 && !summarize { beginning(section) } else { SectionInfo::default() }
         };
         let mut records: Vec<SectionInfo> = Vec::new();
         for (section, set) in (0..).zip(&state.sections).skip(first_section as usize) {

@@ -187,6 +187,10 @@ fn sections_are_listed_and_filtered() {
     );
     let all = cluster.run(&["section", "list", "-o", "json"]);
     assert_eq!(all.matches("first_section").count(), 100, "all pages: {all}");
+    let known = all.matches("\"began_by\":\"takeover\",\"began_ceiling\":\"5000\"").count();
+    assert_eq!(known, 29, "of the even sections except section 0: {all}");
+    assert_eq!(all.matches("\"began_at\"").count(), 29, "{all}");
+    assert!(all.contains("\"began_by\":\"first_owners\",\"began_ceiling\":\"0\""), "{all}");
 }
 
 #[test]
@@ -203,11 +207,18 @@ fn a_section_is_shown_as_the_set_that_has_it_has_it() {
             exit 0
         "#]],
     );
+    for (section, line) in [
+        ("0", "ownership: began at an unknown time (first_owners), at the ceiling 0"),
+        ("58", "ownership: began 2026-01-01T00:00:00Z (takeover), at the ceiling 5,000"),
+    ] {
+        let shown = cluster.run(&["section", "show", section]);
+        assert!(shown.lines().any(|one| one.trim() == line), "{shown}");
+    }
     check(
         &cluster,
         &["section", "show", "--uid", "6_000_042", "-o", "json"],
         expect![[r#"
-            {"first_section":60,"sections":1,"uid_start":"6000000","uid_end":"6100000","state":"resident","set":"im-b","owner":"a1","epoch":"3","ceiling":"10000"}
+            {"first_section":60,"sections":1,"uid_start":"6000000","uid_end":"6100000","state":"resident","set":"im-b","owner":"a1","epoch":"3","ceiling":"10000","began_at":"2026-01-01T00:00:00Z","began_by":"takeover","began_ceiling":"5000"}
             a1: B1 is a gRPC server of another kind; the section is shown without its activity
             exit 0
         "#]],

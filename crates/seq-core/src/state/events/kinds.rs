@@ -14,6 +14,22 @@ pub enum Severity {
     Fault,
 }
 
+impl BeganBy {
+    /// Returns the name of the kind of the event, in [`EventRecord::KINDS`], of ownerships that began in this way.
+    #[must_use]
+    pub fn kind(self) -> &'static str {
+        match self {
+            BeganBy::Unknown => "unknown_owners",
+            BeganBy::First => "first_owners",
+            BeganBy::Release => "release",
+            BeganBy::Takeover => "takeover",
+            BeganBy::Handover => "handover",
+            BeganBy::Arrival => "arrival",
+            BeganBy::Restore => "restored_owners",
+        }
+    }
+}
+
 impl EventRecord {
     /// The names of all kinds, in order of the alphabet.
     pub const KINDS: &[&str] = &[
@@ -61,15 +77,7 @@ impl EventRecord {
             EventRecord::Silent { .. } => "silent",
             EventRecord::Drained { drained: true, .. } => "drained",
             EventRecord::Drained { drained: false, .. } => "undrained",
-            EventRecord::Began { ownerships } => match ownerships.by {
-                BeganBy::Unknown => "unknown_owners",
-                BeganBy::First => "first_owners",
-                BeganBy::Release => "release",
-                BeganBy::Takeover => "takeover",
-                BeganBy::Handover => "handover",
-                BeganBy::Arrival => "arrival",
-                BeganBy::Restore => "restored_owners",
-            },
+            EventRecord::Began { ownerships } => ownerships.by.kind(),
             EventRecord::Departed { .. } => "departure",
             EventRecord::MigrationStarted { .. } => "migration_started",
             EventRecord::MigrationPaced { paused: true, .. } => "migration_paused",

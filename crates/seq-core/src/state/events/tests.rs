@@ -251,12 +251,12 @@ fn change() -> impl Strategy<Value = Change> {
 }
 
 proptest! {
-    /// The twin counts every change by itself, and remembers the ceiling at which each ownership began.
+    /// The twin counts every change by itself, and remembers how, when and at which ceiling each ownership began.
     #[test]
     fn events_count_each_ownership_once(changes in prop::collection::vec(change(), 1..200)) {
         let state = &mut state();
         let (mut now, mut began, mut skipped) = (1_000, [0_u64; 20], [0_u64; 3]);
-        let mut counts = [0_u32; 3];
+        let (mut counts, mut beginnings) = ([0_u32; 3], [None; 20]);
         let owner = |state: &State, section| state.sections.resident(SectionId(section)).unwrap().owner;
         let ceiling = |state: &State, section| state.sections.resident(SectionId(section)).unwrap().max_seq.0;
         for change in changes {
@@ -268,12 +268,15 @@ proptest! {
                     counts[kind] += 1;
                     skipped[kind] = skipped[kind].max(jump);
                     began[section as usize] = ceiling(state, section);
+                    let by = if kind == 0 { BeganBy::First } else { BeganBy::Takeover };
+                    beginnings[section as usize] = Some((by, now, began[section as usize]));
                 }
                 Change::HandOver(section, to) => {
                     let Some(from) = owner(state, section) else { continue };
                     hand_over(state, section, from.0, to);
                     counts[2] += 1;
                     began[section as usize] = ceiling(state, section);
+                    beginnings[section as usize] = Some((BeganBy::Handover, now, began[section as usize]));
                 }
                 Change::Raise(section, by) => {
                     let Some(owner) = owner(state, section) else { continue };
@@ -299,6 +302,11 @@ proptest! {
                 let listed: u32 = ownerships.to.iter().map(|(_, count)| count).sum();
                 prop_assert_eq!(listed + ownerships.others, ownerships.sections.count);
             }
+        }
+        for (section, expected) in (0..).zip(beginnings) {
+            let record = state.sections.resident(SectionId(section)).unwrap();
+            let recorded = record.beginning().map(|began| (began.by, began.at_unix_ms, began.ceiling.0));
+            prop_assert_eq!(recorded, expected);
         }
         prop_assert_eq!(seen, counts);
         prop_assert_eq!(most, skipped);

@@ -144,9 +144,15 @@ impl World {
         let highest = self.ceilings.entry(section).or_default();
         assert!(record.max_seq >= *highest, "{command:?}: the ceiling of {section} fell from {highest} to {record:?}");
         *highest = record.max_seq;
+        assert!(
+            record.began.ceiling <= record.max_seq,
+            "{command:?}: an ownership of {section} began above {record:?}"
+        );
         if after.fence() > before.fence() {
             let first = self.epochs.insert((section, record.epoch), set);
             assert_eq!(first, None, "{command:?}: epoch {} of {section} begins twice", record.epoch);
+            let began = record.beginning().map(|began| began.ceiling);
+            assert_eq!(began, record.owner.map(|_| record.max_seq), "{command:?}: the beginning of {record:?}");
         }
     }
 

@@ -51,7 +51,7 @@ pub(super) async fn setnx<F: SequenceService>(
 }
 
 /// Executes `MSET key n ...`, which makes several SETs in order, within the timeout of one request. All keys and
-/// numbers are checked before the first SET. If a SET is refused, the following ones are not executed.
+/// numbers are checked before the first SET. If a SET is refused, the following SETs are not executed.
 pub(super) async fn mset<F: SequenceService>(
     endpoint: &Endpoint<F>,
     caller: &Caller,

@@ -200,6 +200,29 @@ fn a_state_with_series() {
 }
 
 #[test]
+fn beginnings_are_of_this_format_alone() {
+    let state = State { rules: Rules::of_format(SERIES), ..state() };
+    let began = Beginning { at_unix_ms: 5, by: BeganBy::Takeover, ceiling: Seq(10_000), skipped: None };
+    let with = |began: Beginning| {
+        let mut state = state.clone();
+        let (section, record) = state.sections.residents().next().map(|(section, one)| (section, *one)).unwrap();
+        state.sections.put(section, SectionRecord::Resident(Residence { began, ..record }));
+        state
+    };
+    let known = with(began);
+    for format in OLDEST..SERIES {
+        let encoded = encode_state(format, &known);
+        assert_eq!(encoded, encode_state(format, &state), "format {format} has the bytes of earlier releases");
+        let decoded = decode_state(format, &encoded).unwrap();
+        assert!(decoded.sections.residents().all(|(_, one)| one.began == Beginning::default()), "format {format}");
+    }
+    assert_eq!(decode_state(SERIES, &encode_state(SERIES, &known)).unwrap(), known);
+    let above = with(Beginning { ceiling: Seq(10_001), ..began });
+    let error = decode_state(SERIES, &encode_state(SERIES, &above)).unwrap_err();
+    assert_eq!(error.to_string(), "the beginnings of ownerships do not fit the sections");
+}
+
+#[test]
 fn fields_of_no_command_are_refused() {
     let body = [0xff, 0xff, BY_FIELDS];
     let refused = |format| decode_command(format, &body).unwrap_err().to_string();
