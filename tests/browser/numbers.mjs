@@ -17,6 +17,11 @@ scenario(async browser => {
   await picture(page, 'numbers-uid');
 
   await go(page, `/section/${section}`);
+  // So many numbers that the present owner raises the ceiling.
+  ({ number } = await step('raise'));
+  await until(page, 'the label of the chart has the number, and a raise is listed', wanted =>
+    document.getElementById('chart-label')?.getAttribute('aria-label').includes(wanted)
+      && document.querySelector('[data-region=raises] tr'), `highest number ${group(number)}`);
   const facts = await rows(page, 'facts');
   check(facts['highest number'][1] === group(number), `${facts['highest number']}, not ${group(number)}`);
   const ceiling = facts['ceiling at the store'][1];
@@ -36,9 +41,6 @@ scenario(async browser => {
   check(raises[0][3] === ceiling, `${raises[0]}, ceiling ${ceiling}`);
   note(`ceiling ${ceiling}, raise ${raises[0].join(' ')}, chart ${chart.low} .. ${chart.high}`);
 
-  ({ number } = await step('next'));
-  await until(page, 'the label of the chart has the next number', wanted =>
-    document.getElementById('chart-label').getAttribute('aria-label').includes(wanted), `highest number ${group(number)}`);
   await picture(page, 'numbers-section');
   await go(page, '/sections');
   check(!/e\+\d|NaN|Infinity/.test(await text(page)), await text(page));

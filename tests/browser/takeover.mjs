@@ -15,7 +15,7 @@ scenario(async browser => {
   await picture(overview, 'takeover-before');
 
   const { killed } = await step('ready');
-  const attention = await firstSeen(overview, 'attention', node);
+  const attention = await firstSeen(overview, 'attention', `no response of allocator ${node}`);
   await picture(overview, 'takeover-during');
   note(`no response of ${node} is on the overview ${(attention - killed).toFixed(0)} ms after its end`);
   const list = await rows(overview, 'attention');

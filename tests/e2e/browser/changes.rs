@@ -90,20 +90,21 @@ fn restore_far(cluster: &mut Cluster) {
 fn numbers_above_two_to_the_53rd_have_all_their_digits() {
     let Some(tools) = Tools::find() else { return };
     let mut cluster = Cluster::start();
-    let next = |cluster: &Cluster| -> Option<u64> {
-        let output = seqsvr(&["next", "7", "--set", &cluster.set, "-o", "json"]);
-        let next: Value = serde_json::from_slice(&output.stdout).ok()?;
-        output.status.success().then(|| digits(&next["items"][0]["value"]))
+    let take = |cluster: &Cluster, count: &str| -> Option<u64> {
+        let output = seqsvr(&["next", "7", "-n", count, "--set", &cluster.set, "-o", "json"]);
+        let taken: Value = serde_json::from_slice(&output.stdout).ok()?;
+        output.status.success().then(|| digits(&taken["items"][0]["value"]))
     };
-    assert_eq!(next(&cluster), Some(1));
+    assert_eq!(take(&cluster, "1"), Some(1));
     restore_far(&mut cluster);
-    let number = eventually("numbers are allocated", || next(&cluster));
+    let number = eventually("numbers are allocated", || take(&cluster, "1"));
     let console = Console::start(&cluster.place, &["--set", &cluster.set]);
     let parameters = json!({ "uid": 7, "section": 0, "number": number.to_string() });
     let mut script = tools.script("numbers", &cluster.place, &console, &parameters);
-    for _ in 0..2 {
-        script.wait("next");
-        script.go_on(&json!({ "number": next(&cluster).unwrap().to_string() }));
+    for (step, count) in [("next", "1"), ("raise", "6000")] {
+        script.wait(step);
+        let number = eventually("numbers are allocated", || take(&cluster, count));
+        script.go_on(&json!({ "number": number.to_string() }));
     }
     script.end();
 }

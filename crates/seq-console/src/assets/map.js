@@ -141,7 +141,8 @@ function marks() {
     const [name, time, text] = item.children, ms = Number(time.textContent);
     const part = data.isNow ? -1 : (ms - data.since) / (data.columns * data.columnMs);
     name.title = text.textContent;
-    name.firstElementChild?.setAttribute('aria-label', `${utc(ms)} UTC, ${text.textContent}`);
+    // The name begins with the text that is seen.
+    name.firstElementChild?.setAttribute('aria-label', `${name.textContent}, ${utc(ms)} UTC, ${text.textContent}`);
     item.hidden = part < 0;
     item.style.left = `${100 * Math.min(1, part)}%`;
     return !item.hidden;
