@@ -89,7 +89,13 @@ export async function prepare(page, { scheme = 'light', width = 1280, height = 9
 
 /** Leads a page to a path, and waits for its first values and its map. Returns the status of the response. */
 export async function go(page, path) {
-  const response = await page.goto(args.origin + path);
+  // A page that loads itself again at this moment cancels the request.
+  let response = null;
+  while (!response) {
+    response = await page.goto(args.origin + path).catch(error => {
+      if (!error.message.includes('ERR_ABORTED')) throw error;
+    });
+  }
   await until(page, `${path} has values`, () => {
     const isDrawn = !document.getElementById('map') || performance.getEntriesByName('map').length > 0;
     return updates.length > 0 && isDrawn;

@@ -62,8 +62,7 @@ fn a_stream_that_was_cut_goes_on_and_ends_while_its_page_is_hidden() {
     let mut console = Console::start(&cluster.place, &args);
     let mut script = tools.script("stream", &cluster.place, &console, &json!({ "kind": "drained" }));
     script.wait("cut");
-    let (code, text) = cluster.run(&["node", "drain", "a2", "--yes"]);
-    assert_eq!(code, Some(0), "{text}");
+    eventually("a2 is drained", || (cluster.run(&["node", "drain", "a2", "--yes"]).0 == Some(0)).then_some(()));
     script.go_on(&json!({}));
     script.wait("restart");
     console.restart(&cluster.place, &args);
