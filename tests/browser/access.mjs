@@ -1,6 +1,6 @@
 // Access: who may read the console, by raw requests and by the cookie of a browser that has logged in.
 import http from 'node:http';
-import { args, check, checkQuiet, go, open, openAt, picture, prepare, rows, scenario, text, until } from './browser.mjs';
+import { args, check, checkQuiet, go, open, picture, prepare, scenario, text, until } from './browser.mjs';
 
 const POLICY = [
   "default-src 'none'", "script-src 'self'", "style-src 'self'", "img-src 'self'", "connect-src 'self'", "base-uri 'none'",

@@ -1,5 +1,5 @@
 // A console before any node, and a store without a majority.
-import { args, check, checkQuiet, go, note, open, openAt, picture, rows, scenario, step, text, until } from './browser.mjs';
+import { check, checkQuiet, go, note, openAt, picture, rows, scenario, step, text, until } from './browser.mjs';
 
 const state = page => page.evaluate(() => document.querySelector('[data-region=state]').textContent);
 
