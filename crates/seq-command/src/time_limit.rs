@@ -14,7 +14,7 @@ pub fn time(text: &str) -> Result<Duration, String> {
     if time.is_zero() { Err("it must be above 0".to_owned()) } else { Ok(time) }
 }
 
-/// Parses a duration as [`time`] does, but accepts 0 too.
+/// Parses a duration as [`time()`] does, but accepts 0 too.
 ///
 /// # Errors
 /// The text does not have this form, or the duration is longer than 7 days.

@@ -104,9 +104,9 @@ impl Heat {
     }
 
     /// Returns the levels for a request with the given query as bytes: numbers of 32 bits with the count of rows, the
-    /// count of columns, the first section, the end of the sections and the length of a column in milliseconds; the begin
-    /// of the first column in milliseconds since 1970, a number of 64 bits; then a byte for each cell, column by column.
-    /// All numbers are little-endian.
+    /// count of columns, the first section, the end of the sections and the length of a column in milliseconds; the
+    /// begin of the first column in milliseconds since 1970, a number of 64 bits; then a byte for each cell, column by
+    /// column. All numbers are little-endian.
     pub(crate) async fn bytes(&self, query: &str, observation: &Observation) -> Vec<u8> {
         let wanted = wanted(query, map_view::sections(&observation.cluster));
         let Matrix { rows, columns, since_ms, levels } = self.levels(&wanted, observation).await;

@@ -1,7 +1,7 @@
 //! Section that this process owns.
 //!
 //! **Invariant:** numbers are taken and read through [`Served`] only. A [`Served`] exists only under a lease that was
-//! checked before the table was loaded, or for a section that may be served without a lease ([`Served::unleased`]).
+//! checked before the table was loaded, or for a section that may be served without a lease (`Served::unleased`).
 //! Access to the ceiling of a section, and freezing it for a copy, need no lease.
 
 use std::ops::Range;
