@@ -1,6 +1,6 @@
 // Access: who may read the console, by raw requests and by the cookie of a browser that has logged in.
 import http from 'node:http';
-import { args, check, checkQuiet, go, open, openAt, picture, prepare, rows, scenario, text, until } from './browser.mjs';
+import { args, check, checkQuiet, go, open, picture, prepare, scenario, text, until } from './browser.mjs';
 
 const POLICY = [
   "default-src 'none'", "script-src 'self'", "style-src 'self'", "img-src 'self'", "connect-src 'self'", "base-uri 'none'",
@@ -99,7 +99,8 @@ scenario(async browser => {
   // The browser that has the cookie, with its pages.
   const stranger = await prepare(await browser.newPage());
   await stranger.goto(`http://127.0.0.1:${other.address().port}/`);
-  const read = await stranger.evaluate(url => fetch(url, { credentials: 'include' }).then(() => 'read', () => 'refused'), args.origin);
+  const read = await stranger.evaluate(url =>
+    fetch(url, { credentials: 'include' }).then(() => 'read', () => 'refused'), args.origin);
   check(read === 'refused', `a page of another origin: ${read}`);
   const framed = stranger.frames().find(frame => frame !== stranger.mainFrame());
   check(!await framed.evaluate(() => document.body?.innerText.includes('Overview')), 'a frame shows the console');
@@ -124,6 +125,7 @@ scenario(async browser => {
   const context = await browser.createBrowserContext();
   const second = await prepare(await context.newPage());
   const response = await second.goto(args.origin);
-  check(response.status() === 401 && (await second.evaluate(() => document.body.innerText)).includes('not logged in'), 'no login');
+  check(response.status() === 401, `a second browser: ${response.status()}`);
+  check((await second.evaluate(() => document.body.innerText)).includes('not logged in'), 'it is told how to log in');
   await picture(second, 'not-logged-in');
 });

@@ -36,7 +36,8 @@ scenario(async browser => {
     const { injected, scripts, handlers, body } = await page.evaluate(() => ({
       injected: document.getElementById('injected') !== null || window.injected !== undefined,
       scripts: [...document.scripts].map(script => script.getAttribute('src')),
-      handlers: [...document.querySelectorAll('*')].filter(one => [...one.attributes].some(({ name }) => name.startsWith('on'))).length,
+      handlers: [...document.querySelectorAll('*')].flatMap(one => one.getAttributeNames())
+        .filter(name => name.startsWith('on')).length,
       body: document.body.innerText,
     }));
     check(!injected && handlers === 0, `${what}: markup was injected`);

@@ -7,7 +7,8 @@ async function press(page, key, what, holds, most = 60) {
     await page.keyboard.press(key);
     if (await page.evaluate(holds)) return count;
   }
-  throw new Error(`${what}: not after ${most} times ${key}; the focus is on ${await page.evaluate(() => document.activeElement.outerHTML)}`);
+  const focused = await page.evaluate(() => document.activeElement.outerHTML);
+  throw new Error(`${what}: not after ${most} times ${key}; the focus is on ${focused}`);
 }
 
 /** Presses a key, and waits until the map is drawn anew and a condition holds. */

@@ -12,7 +12,8 @@ scenario(async browser => {
   note(`the migration is on the page ${(first - begun).toFixed(0)} ms after the start of the command`);
   await firstSeen(events, 'events', 'migration_started');
   await until(sets, 'some sections have arrived', () => {
-    const [done, all] = document.querySelector('[data-region=migrations] tr')?.children[5].textContent.split('/').map(Number) ?? [];
+    const row = document.querySelector('[data-region=migrations] tr');
+    const [done, all] = row?.children[5].textContent.split('/').map(Number) ?? [];
     return done > 0 && done < all;
   });
   await picture(sets, 'migration-during');

@@ -15,7 +15,8 @@ const source = axe();
 async function violations(page) {
   await page.cdp.send('Runtime.evaluate', { expression: source });
   const run = `axe.run({ runOnly: ${JSON.stringify(RULES)}, resultTypes: ['violations'] }).then(found =>
-    JSON.stringify(found.violations.map(({ id, impact, nodes }) => ({ id, impact, count: nodes.length, first: nodes[0].target[0] }))))`;
+    JSON.stringify(found.violations.map(({ id, impact, nodes }) =>
+      ({ id, impact, count: nodes.length, first: nodes[0].target[0] }))))`;
   const { result, exceptionDetails } =
     await page.cdp.send('Runtime.evaluate', { expression: run, awaitPromise: true, returnByValue: true });
   check(!exceptionDetails, JSON.stringify(exceptionDetails));

@@ -3,7 +3,9 @@
 import fs from 'node:fs';
 import http from 'node:http';
 import { pipeline } from 'node:stream';
-import { args, check, checkQuiet, complaints, firstSeen, go, note, openAt, prepare, scenario, step, until } from './browser.mjs';
+import {
+  args, check, checkQuiet, complaints, firstSeen, go, note, openAt, prepare, scenario, step, until,
+} from './browser.mjs';
 
 const port = Number(new URL(args.origin).port);
 
@@ -20,18 +22,21 @@ const nextUpdate = async (page, what) => {
   await until(page, what, before => window.updates.length > before, before);
 };
 
-/** Returns the keys of the rows of each region. */
-const keys = page => page.evaluate(() => Object.fromEntries([...document.querySelectorAll('[data-region]')]
-  .map(region => [region.dataset.region, [...region.children].map(row => row.dataset.key)])));
+/** Returns the keys of the rows of each region; it runs in the page. */
+const keys = () => JSON.stringify([...document.querySelectorAll('[data-region]')]
+  .map(region => [region.dataset.region, [...region.children].map(row => row.dataset.key)]));
 
 /** Checks that the rows are those of a page that was opened just now, each once. */
 async function checkRows(browser, page, path) {
   const fresh = await openAt(browser, path);
-  await until(page, 'the rows are those of a new page', wanted => JSON.stringify(wanted) === JSON.stringify(
-    Object.fromEntries([...document.querySelectorAll('[data-region]')].map(one => [one.dataset.region, [...one.children].map(row => row.dataset.key)])),
-  ), await keys(fresh));
-  for (const [region, list] of Object.entries(await keys(page))) {
-    check(new Set(list).size === list.length, `${region} has a row twice: ${list}`);
+  for (let time = 1; ; time++) {
+    await nextUpdate(page, 'an update');
+    const [here, there] = [await page.evaluate(keys), await fresh.evaluate(keys)];
+    for (const [region, list] of JSON.parse(here)) {
+      check(new Set(list).size === list.length, `${region} has a row twice: ${list}`);
+    }
+    if (here === there) break;
+    check(time < 20, `the rows differ from those of a new page:\n${here}\n${there}`);
   }
   await fresh.close();
 }
