@@ -142,7 +142,7 @@ fn faults_are_listed_with_the_next_step_and_a_page() {
     }
     expect![[r#"
         {"severity":"attention","rule":"unknown nodes","sentence":"no response from h:9, which no set lists","next":"check the address","runbook":"README.md#runbook"}
-        {"severity":"attention","set":"dev","rule":"silent allocators","sentence":"no response of allocator a2 (h:8)","next":"start it again, or if it is to stay away, `seqsvr node drain`","runbook":"process.md#seqsvrdown"}
+        {"severity":"attention","set":"dev","rule":"silent allocators","sentence":"no response of allocator a2 (h:8)","next":"start it again, or if it is to stay away, `seqsvr node drain a2`","runbook":"process.md#seqsvrdown"}
         {"severity":"attention","set":"dev","rule":"stuck migration","sentence":"migration 4711 to im-c does not move: set im-c has no majority","next":"`seqsvr migration watch 4711`","runbook":"sets.md#a-migration-does-not-move"}
         {"severity":"info","set":"dev","rule":"drained","sentence":"a1 is draining, 10 sections are left","runbook":"sets.md#drained-paused-or-moved"}
     "#]].assert_eq(&text);
@@ -323,7 +323,7 @@ fn what_is_missing_is_shown_and_unhealthy() {
         no response  set  addr  state   for  why
         a2           dev  h:8   silent  -    connection refused
 
-        dev: DEGRADED: 10 of 10 sections are served; no response of store s1; next: start it again, or if its disk is lost, `seqsvr store replace`; no response of allocator a2 (h:8); next: start it again, or if it is to stay away, `seqsvr node drain`
+        dev: DEGRADED: 10 of 10 sections are served; no response of store s1; next: start it again, or if its disk is lost, `seqsvr store replace`; no response of allocator a2 (h:8); next: start it again, or if it is to stay away, `seqsvr node drain a2`
     "#]]
     .assert_eq(&unreachable.render(false));
     assert!(!view([("h:2", store(2)), ("h:7", alloc("a1", 9))]).healthy, "a section is not served");

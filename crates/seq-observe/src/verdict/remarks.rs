@@ -134,8 +134,14 @@ fn silent_allocs(facts: &Facts) -> Option<Advice> {
     let allocs = listed(&facts.silent_allocs).collect::<Vec<_>>().join(", ");
     let applies = facts.state() == State::Degraded && !allocs.is_empty();
     applies.then(|| {
-        Advice::new(format!("no response of allocator {allocs}"))
-            .next("start it again, or if it is to stay away, `seqsvr node drain`")
+        // A node that has no name in a list of its set is listed by its address, and cannot be drained.
+        let name = facts.silent_allocs.iter().find(|(_, addrs)| !addrs.is_empty()).map(|(name, _)| format!(" {name}"));
+        let drain = format!("`seqsvr node drain{}`", name.unwrap_or_default());
+        let next = match facts.silent_allocs.len() {
+            1 => format!("start it again, or if it is to stay away, {drain}"),
+            _ => format!("start them again, or if they are to stay away, {drain} and so on"),
+        };
+        Advice::new(format!("no response of allocator {allocs}")).next(next)
     })
 }
 

@@ -221,7 +221,7 @@ fn each_condition_has_its_words() {
         an allocator is lost | UNSERVED: 5 of 10 sections are served; 3 of 3 voters respond; without a lease: a2; next: sections of a lost allocator move within seconds: repeat, then start allocators (`seqsvr node list`)
         sections have no owner | UNSERVED: 5 of 10 sections are served; 3 of 3 voters respond; next: sections get an owner within seconds: repeat, then `seqsvr node list`
         degraded | DEGRADED: 10 of 10 sections are served; no response of store s1 (h:1); next: start it again, or if its disk is lost, `seqsvr store replace`
-        degraded | DEGRADED: 10 of 10 sections are served; no response of allocator a2 (h:8); next: start it again, or if it is to stay away, `seqsvr node drain`
+        degraded | DEGRADED: 10 of 10 sections are served; no response of allocator a2 (h:8); next: start it again, or if it is to stay away, `seqsvr node drain a2`
         degraded | DEGRADED: 10 of 10 sections are served; without a lease: a2; next: repeat, then look at its log
         degraded | DEGRADED: 10 of 10 sections are served; disk of s2 is full: 9 MiB, 0 %, left; next: free space on it, a store ends where it cannot write
         ok | ok: 10 of 10 sections are served; 3 of 3 voters respond
@@ -236,7 +236,7 @@ fn each_remark_follows_a_verdict_that_it_does_not_change() {
     expect![[r#"
         no lease | DEGRADED: 10 of 10 sections are served; without a lease: a2; next: repeat, then look at its log
         silent stores | DEGRADED: 10 of 10 sections are served; no response of store s1 (h:1); next: start it again, or if its disk is lost, `seqsvr store replace`
-        silent allocators | DEGRADED: 10 of 10 sections are served; no response of allocator a2 (h:8); next: start it again, or if it is to stay away, `seqsvr node drain`
+        silent allocators | DEGRADED: 10 of 10 sections are served; no response of allocator a2 (h:8); next: start it again, or if it is to stay away, `seqsvr node drain a2`
         balancing | ok: 10 of 10 sections are served; 3 of 3 voters respond; balancing is paused by operator/alice since 03:00; next: `seqsvr section balance --resume`
         moved sections | ok: 10 of 10 sections are served; 3 of 3 voters respond; 3 sections are where operators moved them
         withdrawn | DEGRADED: 10 of 10 sections are served; a1: callers do not reach it
