@@ -156,7 +156,8 @@ pub fn run(args: &DevArgs, output: &Output) -> anyhow::Result<Exit> {
         let specs: Vec<&SetSpec> = sockets.sets.iter().map(|set| &set.spec).collect();
         // The console serves pages before the cluster is ready, and until the process ends.
         let pages = Stage::new("console");
-        let console = console::start(&sockets.console, &specs, pages.tasks())?;
+        let listener = console::bind(args.console.as_deref(), args.ports == Ports::Random)?;
+        let console = console::start(listener, &specs, pages.tasks())?;
         let mut banner = Banner::new(&specs, &settings.redis.prefix, (&sockets.http, console), &data)?;
         if !output.is_json() {
             warn_on_print_error(output.line(banner.title()));
@@ -219,7 +220,6 @@ fn warn_on_print_error(printed: std::io::Result<()>) {
 struct Sockets {
     sets: Vec<SetSockets>,
     http: listen::Sockets,
-    console: std::net::TcpListener,
 }
 
 /// The sockets of one set, and the set's definition with the bound addresses.
@@ -245,7 +245,6 @@ impl Sockets {
         first.http = args.http.clone().unwrap_or_else(|| first.http.clone());
         let http = bind_one(&first.http)?;
         first.http = http.local_addr()?.to_string();
-        let console = console::bind(args.console.as_deref(), is_random)?;
         if is_random {
             for spec in files.iter_mut().map(|file| &mut file.spec) {
                 for store in &mut spec.stores {
@@ -264,7 +263,7 @@ impl Sockets {
         first.addr = args.grpc.clone().unwrap_or_else(|| first.addr.clone());
         first.redis = args.redis.clone().or_else(|| first.redis.clone());
         let sets = files.into_iter().map(|file| SetSockets::open(file, settings)).collect::<anyhow::Result<_>>()?;
-        Ok(Sockets { sets, http, console })
+        Ok(Sockets { sets, http })
     }
 }
 
@@ -311,7 +310,7 @@ async fn start(
     data: &Data,
     (settings, reported): (&Settings, &NodeSettings),
 ) -> anyhow::Result<StartedUp> {
-    let Sockets { sets, http, console: _ } = sockets;
+    let Sockets { sets, http } = sockets;
     let (mut checks, mut stages) = (Checks::new(), Vec::new());
     // The stores form a new cluster if none of them has data. The file is removed only after the series are created, so
     // it still exists if the process ends before that.

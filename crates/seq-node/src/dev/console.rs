@@ -33,7 +33,7 @@ pub(super) fn bind(addr: Option<&str>, is_random: bool) -> anyhow::Result<TcpLis
 ///
 /// # Errors
 /// The listener cannot be used by the runtime.
-pub(super) fn start(listener: &TcpListener, sets: &[&SetSpec], tasks: &TaskGroup) -> anyhow::Result<String> {
+pub(super) fn start(listener: TcpListener, sets: &[&SetSpec], tasks: &TaskGroup) -> anyhow::Result<String> {
     let seeds = sets.iter().flat_map(|set| &set.allocs).map(|alloc| Node::at(&alloc.addr)).collect();
     let options = Options {
         pool: Pool::with_dial(1, Dial::tcp()),
@@ -43,7 +43,7 @@ pub(super) fn start(listener: &TcpListener, sets: &[&SetSpec], tasks: &TaskGroup
         identity: "development cluster".to_owned(),
         has_login: false,
     };
-    let server = Server::new(tokio::net::TcpListener::from_std(listener.try_clone()?)?, options)?;
+    let server = Server::new(tokio::net::TcpListener::from_std(listener)?, options)?;
     let url = server.addresses().next();
     let token = tasks.token();
     tasks.spawn("console", Kind::Disposable, async move {
