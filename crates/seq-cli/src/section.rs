@@ -6,7 +6,7 @@ use seq_command::exit::{Exit, Failure};
 use seq_command::output::{Output, Table, digits, grouped, optional_digits};
 use seq_command::selection::{Sections, Selection, contents_text, run_text, uid};
 use seq_command::store_client::{SetAddress, StoreClient, TimeoutArgs};
-use seq_command::utc;
+use seq_observe::section;
 use seq_proto::v1::{ListSectionsRequest, SectionInfo, SectionState};
 use serde::Serialize;
 
@@ -182,24 +182,11 @@ impl SectionView {
             epoch: record.epoch,
             ceiling: record.ceiling,
             migration: record.migration_id,
-            began_at: began_at(record),
+            began_at: section::began_at(record),
             began_by: record.began_by.clone(),
             began_ceiling: record.began_ceiling,
         }
     }
-}
-
-/// Returns the time at which the present ownership of a section began, if it is known.
-fn began_at(record: &SectionInfo) -> Option<String> {
-    (record.began_at_unix_ms > 0).then(|| utc::text_of_ms(record.began_at_unix_ms))
-}
-
-/// Returns the line about the beginning of the present ownership; `None` if there is no owner, or if the store does not
-/// know the beginning.
-fn beginning(record: &SectionInfo) -> Option<String> {
-    let (by, ceiling) = (&record.began_by, grouped(record.began_ceiling.filter(|_| !record.began_by.is_empty())?));
-    let at = began_at(record).unwrap_or_else(|| "at an unknown time".to_owned());
-    Some(format!("ownership: began {at} ({by}), at the ceiling {ceiling}"))
 }
 
 fn state_name(state: SectionState) -> &'static str {
@@ -402,10 +389,10 @@ async fn show(args: &ShowArgs, output: &Output) -> anyhow::Result<Exit> {
     if output.is_json() {
         output.json(&ShownView { section: SectionView::new(&record), activity: described })?;
     } else {
-        let beginning = beginning(&record);
+        let beginning = section::beginning(&record);
         output.table(&table(&[record]))?;
         if let Some(line) = beginning {
-            output.line(line)?;
+            output.line(format_args!("ownership: {line}"))?;
         }
         if let Some(described) = described {
             described.print(output)?;

@@ -42,8 +42,8 @@ pub fn load_set(path: &Path) -> anyhow::Result<SetFile> {
 }
 
 impl Target {
-    /// Returns the URLs that the flags give and those of the AllocSvrs in the set file, or the default URL if there are
-    /// none. Connections that the command makes afterwards use TLS if the URLs begin with https://.
+    /// Returns the URLs that the flags give and the URLs of the AllocSvrs in the set file, or the default URL if there
+    /// are none. Connections that the command makes afterwards use TLS if the URLs begin with https://.
     pub fn addrs(&self) -> anyhow::Result<Vec<String>> {
         let mut addrs = self.addrs.clone();
         if let Some(path) = &self.set {

@@ -20,7 +20,8 @@ const IDLE_INTERVAL: Duration = Duration::from_secs(10);
 /// Time without an open page after which no observation is made, because a forgotten console must not load the nodes.
 const SLEEP_AFTER: Duration = Duration::from_secs(600);
 
-/// Age of an observation up to which a page is made of it. For a page after a longer pause a new one is made first.
+/// Age of an observation up to which a page is made of it. For a page after a longer pause a new observation is
+/// made first.
 const FRESH: Duration = Duration::from_secs(12);
 
 /// Time for which a page waits for a new observation if there is an old one.
@@ -167,8 +168,12 @@ async fn pause(observer: &mut Observer, demand: &Demand, last: Option<Instant>) 
         };
         tokio::select! {
             () = due => return,
-            () = observer.next_event(), if interval == Some(INTERVAL) && last.is_some() => {
-                return sleep_until(last.unwrap_or_else(Instant::now) + LEAST_INTERVAL).await;
+            () = observer.next_event(), if interval == Some(INTERVAL) => {
+                // An observer has events only after its first observation.
+                if let Some(last) = last {
+                    sleep_until(last + LEAST_INTERVAL).await;
+                }
+                return;
             }
             // The interval may be shorter now.
             () = demand.opened.notified() => {}

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use seq_channel::Pool;
+use seq_command::output::grouped;
+use seq_command::utc;
 use seq_proto::v1::describe_section_request::Which;
 use seq_proto::v1::set_admin_service_client::SetAdminServiceClient;
 use seq_proto::v1::status_service_client::StatusServiceClient;
@@ -109,4 +111,20 @@ pub async fn describe(
     let mut node = StatusServiceClient::new(pool.get(addr).map_err(|error| error.to_string())?);
     let request = DescribeSectionRequest { which: Some(Which::Section(section)) };
     within(timeout, node.describe_section(request)).await
+}
+
+/// Returns the time at which the present ownership of a section began, if it is known.
+#[must_use]
+pub fn began_at(record: &SectionInfo) -> Option<String> {
+    (record.began_at_unix_ms > 0).then(|| utc::text_of_ms(record.began_at_unix_ms))
+}
+
+/// Returns a text about the beginning of the present ownership of a section; `None` if there is no owner, or if the
+/// store does not know the beginning.
+#[must_use]
+pub fn beginning(record: &SectionInfo) -> Option<String> {
+    let by = Some(&record.began_by).filter(|by| !by.is_empty())?;
+    let ceiling = grouped(record.began_ceiling?);
+    let at = began_at(record).unwrap_or_else(|| "at an unknown time".to_owned());
+    Some(format!("began {at} ({by}), at the ceiling {ceiling}"))
 }

@@ -14,9 +14,7 @@ use crate::view::{Block, Column, Field, Form, Page, Region, Row, Shape, Tone, ce
 /// Events of the page. `seqsvr events list` has all that the stores keep.
 const EVENTS: usize = 200;
 
-pub(super) const COLUMNS: &[Column] = &[text("time"), text("set"), text("kind"), text("event")];
-
-pub(super) const NONE: &str = "no events read yet";
+const COLUMNS: &[Column] = &[text("time"), text("set"), text("kind"), text("event")];
 
 pub(super) fn page(observation: &Observation, filter: &Filter) -> Page {
     let rows = observation.events.iter().filter(|event| matches(event, filter)).take(EVENTS).map(row).collect();
@@ -26,17 +24,17 @@ pub(super) fn page(observation: &Observation, filter: &Filter) -> Page {
         title: "Events".to_owned(),
         blocks: vec![
             Block::Form(form(observation, filter)),
-            Block::Region(Region {
-                id: "events",
-                label: "Events",
-                shape: Shape::Table(COLUMNS),
-                rows,
-                empty: "no event passes the filter",
-            }),
+            region(rows),
             missing(observation),
             Block::Command { text: "The same in a terminal:", command: format!("seqsvr events watch{flags}") },
         ],
     }
+}
+
+/// Returns the region of events, which are the rows of [`row`].
+pub(super) fn region(rows: Vec<Row>) -> Block {
+    let shape = Shape::Table(COLUMNS);
+    Block::Region(Region { id: "events", label: "Events", shape, rows, empty: "no events" })
 }
 
 fn form(observation: &Observation, filter: &Filter) -> Form {

@@ -2,11 +2,13 @@
 //! then a table of the sets; then the newest events.
 
 use seq_command::output::{grouped, printable};
+use seq_command::store_client::NodeRole;
 use seq_observe::Observation;
 use seq_observe::activity::rate_text;
 use seq_observe::advice::Severity;
+use seq_observe::alloc_state::AllocState;
 use seq_observe::attention::Attention;
-use seq_observe::cluster::{AllocView, Cluster, SetView};
+use seq_observe::cluster::{AllocView, Cluster, SetView, Unreachable};
 use seq_observe::verdict::age;
 
 use super::{events, missing, rate, state_cell};
@@ -46,13 +48,7 @@ pub(super) fn page(observation: &Observation, seen: &Seen) -> Page {
             Block::Region(figures(cluster)),
             Block::Region(Region { id: "sets", label: "Sets", shape: Shape::Table(SETS), rows: sets, empty: "no set" }),
             Block::Heading("Last events"),
-            Block::Region(Region {
-                id: "events",
-                label: "Last events",
-                shape: Shape::Table(events::COLUMNS),
-                rows: events,
-                empty: events::NONE,
-            }),
+            events::region(events),
             missing(observation),
         ],
     }
@@ -124,8 +120,10 @@ fn least_lease<'a>(allocs: impl Iterator<Item = &'a AllocView>) -> Option<u64> {
 fn set_row(set: &SetView, cluster: &Cluster, seen: &Seen) -> Row {
     let allocs = || cluster.allocs.iter().filter(|alloc| alloc.set == set.name);
     let stores = cluster.stores.iter().filter(|store| store.set == set.name);
-    let stores: Vec<String> =
-        stores.map(|store| format!("{}{}", store.name, if store.leader { "★" } else { "" })).collect();
+    let stores = stores.map(|store| format!("{}{}", store.name, if store.leader { "★" } else { "" }));
+    let silent = silent(set, cluster, NodeRole::Store);
+    let silent = silent.map(|node| format!("{}✕", node.name.as_deref().unwrap_or(&node.addr)));
+    let stores: Vec<String> = stores.chain(silent).collect();
     let lease = least_lease(allocs());
     let rates = seen.rates.get(&set.name);
     Row::new(
@@ -145,20 +143,22 @@ fn set_row(set: &SetView, cluster: &Cluster, seen: &Seen) -> Row {
     )
 }
 
+/// Returns the nodes of a set with a role that do not respond.
+fn silent<'a>(set: &'a SetView, cluster: &'a Cluster, role: NodeRole) -> impl Iterator<Item = &'a Unreachable> {
+    let is_silent = move |node: &&Unreachable| {
+        node.is_missing() && node.set.as_deref() == Some(&*set.name) && node.role == Some(role)
+    };
+    cluster.unreachable.iter().filter(is_silent)
+}
+
 /// Returns a mark for each allocator of a set: serves, drained, or silent.
 fn marks(set: &SetView, cluster: &Cluster) -> Cell {
-    use seq_observe::alloc_state::AllocState;
     let responding = cluster.allocs.iter().filter(|alloc| alloc.set == set.name).map(|alloc| match alloc.state {
         AllocState::Serves => '▮',
         AllocState::NoLease | AllocState::Silent => '✕',
         AllocState::Draining | AllocState::Drained | AllocState::Leaving | AllocState::Stopped => '▯',
     });
-    let is_silent = |node: &&seq_observe::cluster::Unreachable| {
-        node.is_missing()
-            && node.set.as_deref() == Some(&*set.name)
-            && node.role == Some(seq_command::store_client::NodeRole::Alloc)
-    };
-    let silent = cluster.unreachable.iter().filter(is_silent).map(|_| '✕');
+    let silent = silent(set, cluster, NodeRole::Alloc).map(|_| '✕');
     let all: Vec<char> = silent.chain(responding).collect();
     let further = all.len().saturating_sub(MARKS);
     let shown: String = all.iter().take(MARKS).collect();

@@ -51,13 +51,7 @@ pub(super) async fn page(console: &Console, observation: &Observation, section: 
     blocks.push(raises(described.as_ref().map_or(&[], |described| &described.raises)));
     blocks.extend([
         Block::Heading("Events that may concern it"),
-        Block::Region(Region {
-            id: "events",
-            label: "Events that may concern the section",
-            shape: Shape::Table(events::COLUMNS),
-            rows: history(observation, &record.set, section),
-            empty: events::NONE,
-        }),
+        events::region(history(observation, &record.set, section)),
         Block::Command { text: "The same in a terminal:", command: format!("seqsvr section show {section}") },
     ]);
     Page { title, blocks }
@@ -78,6 +72,7 @@ pub(super) fn facts(record: &Record, described: &Result<DescribeSectionResponse,
     };
     let owner = if owner.is_empty() { "none".to_owned() } else { format!("{owner}, epoch {}{moved}", grouped(*epoch)) };
     rows.push(fact("owner", owner));
+    rows.extend(section::beginning(info).map(|text| fact("ownership", text)));
     rows.push(fact("ceiling at the store", grouped(*ceiling)));
     match described {
         Ok(described) => rows.extend(activity(described)),

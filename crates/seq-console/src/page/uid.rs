@@ -64,13 +64,7 @@ async fn of_uid(console: &Console, observation: &Observation, uid: u64) -> Vec<B
     vec![
         Block::Region(Region { id: "facts", label: "Number of the user", shape: Shape::Table(FACTS), rows, empty: "" }),
         Block::Heading("Events that may concern it"),
-        Block::Region(Region {
-            id: "events",
-            label: "Events that may concern the user",
-            shape: Shape::Table(events::COLUMNS),
-            rows: history(observation, &record.set, section),
-            empty: events::NONE,
-        }),
+        events::region(history(observation, &record.set, section)),
         Block::Command { text: "The same in a terminal:", command: format!("seqsvr current {uid}") },
     ]
 }
