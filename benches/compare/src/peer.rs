@@ -1,8 +1,10 @@
 //! The servers under measurement: started from the installed programs, on loopback, each in its own directory, and
 //! ended by the handle of their process.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
@@ -126,9 +128,17 @@ fn stat(pid: u32) -> Option<Stat> {
     Some(Stat { parent: fields.get(1)?.parse().ok()?, ticks })
 }
 
-/// A port that is free at present.
+/// Returns a port of 127.0.0.1 that is free at present, and that no call before returned: a port is free again as soon as
+/// this function returns, and the kernel may give it to the next call.
 pub(crate) fn free_port() -> anyhow::Result<u16> {
-    Ok(std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
+    static GIVEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
+    let mut given = GIVEN.lock().unwrap_or_else(PoisonError::into_inner);
+    loop {
+        let port = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+        if given.insert(port) {
+            return Ok(port);
+        }
+    }
 }
 
 /// Finds a program in the usual directories, or in those where Debian installs servers.
