@@ -128,8 +128,8 @@ fn stat(pid: u32) -> Option<Stat> {
     Some(Stat { parent: fields.get(1)?.parse().ok()?, ticks })
 }
 
-/// Returns a port of 127.0.0.1 that is free at present, and that no call before returned: a port is free again as soon as
-/// this function returns, and the kernel may give it to the next call.
+/// Returns a port of 127.0.0.1 that is free at present, and that no call before returned: a port is free again as soon
+/// as this function returns, and the kernel may give it to the next call.
 pub(crate) fn free_port() -> anyhow::Result<u16> {
     static GIVEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
     let mut given = GIVEN.lock().unwrap_or_else(PoisonError::into_inner);
