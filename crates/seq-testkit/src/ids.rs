@@ -67,7 +67,16 @@ pub const MEDIA: Series = Series {
     time: Some((1_314_220_021_721, 23)),
 };
 
-/// All series. A position in this array identifies a series in the functions of [`IdLoad`].
+/// A series with named lanes of 128 ids a millisecond, so few that slow callers reach the limit of a lane.
+pub const NARROW: Series = Series {
+    name: "narrow",
+    shape: &["--bits", "41/15/7", "--epoch", "2026-01-01", "--named-lanes"],
+    lane: Some(5),
+    is_ordered: true,
+    time: Some((1_767_225_600_000, 22)),
+};
+
+/// The series of an [`IdLoad`]. A position in this array identifies a series in the functions of [`IdLoad`].
 pub const SERIES: [Series; 3] = [ORDERS, TWEETS, MEDIA];
 
 /// Position of [`TWEETS`] in [`SERIES`].

@@ -6,7 +6,7 @@ use seq_kit::wall_clock::now_ms;
 use seq_order::IdCall;
 use seq_proto::v1::id_service_client::IdServiceClient;
 use seq_testkit::eventually;
-use seq_testkit::ids::{Clocks, MEDIA, Series, TWEETS, take};
+use seq_testkit::ids::{Clocks, MEDIA, NARROW, Series, TWEETS, take};
 use tonic::transport::{Channel, Endpoint};
 
 use crate::cluster::{Cluster, Shape};
@@ -14,8 +14,8 @@ use crate::machine::pause;
 use crate::rows::clocks::WallClock;
 use crate::rows::ids::create;
 
-/// Ids of a lane of `media` in a millisecond.
-const PER_MS: u64 = 1_024;
+/// Ids of a lane of `narrow` in a millisecond.
+const PER_MS: u64 = 128;
 
 /// Ids of a call: the most of a series with a time.
 const COUNT: u32 = 10_000;
@@ -33,17 +33,17 @@ const ENDS: [(Series, u64); 2] = [(MEDIA, 2_413_731_649_496), (TWEETS, 3_487_858
 /// Callers ask for more ids of one lane than the lane has.
 pub(in crate::rows) fn overflow() {
     let cluster = Cluster::start(Shape::USUAL);
-    create(&cluster, MEDIA, &[]);
+    create(&cluster, NARROW, &[]);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let first = client(&runtime, &cluster.allocs[0].addr);
-    eventually("the lane is served", || runtime.block_on(take(first.clone(), MEDIA, 1)).ok());
+    eventually("the lane is served", || runtime.block_on(take(first.clone(), NARROW, 1)).ok());
     let began = Instant::now();
     let callers = (0..CALLERS).map(|at| {
         let client = client(&runtime, &cluster.allocs[at % cluster.allocs.len()].addr);
         runtime.spawn(async move {
             let mut calls = Vec::new();
             while began.elapsed() < LENGTH {
-                calls.extend(take(client.clone(), MEDIA, COUNT).await);
+                calls.extend(take(client.clone(), NARROW, COUNT).await);
             }
             calls
         })
@@ -53,7 +53,7 @@ pub(in crate::rows) fn overflow() {
     // The first id of a call is within the bound, and the call goes on from there.
     let last = Duration::from_millis(u64::from(COUNT).div_ceil(PER_MS));
     let clocks = Clocks { ahead: Clocks::RIGHT.ahead + last, ..Clocks::RIGHT };
-    let (ids, ms) = (MEDIA.check(&calls, clocks) as u64, began.elapsed().as_millis() as u64);
+    let (ids, ms) = (NARROW.check(&calls, clocks) as u64, began.elapsed().as_millis() as u64);
     println!("  {ids} ids of one lane in {ms} ms, {:.3} of its limit", ids as f64 / (PER_MS * ms) as f64);
     // A lane may be ahead of its clock by the second that the checker allows.
     let most = PER_MS * (ms + clocks.ahead.as_millis() as u64 + 1);
