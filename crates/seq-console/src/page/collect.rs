@@ -45,7 +45,13 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn nodes_that_hang_are_named_after_a_bounded_time() {
         let timeout = Duration::from_secs(1);
-        let hang = || tokio::time::sleep(timeout).map(|()| false).boxed();
+        let hang = || {
+            async move {
+                tokio::time::sleep(timeout).await;
+                false
+            }
+            .boxed()
+        };
         let mut requests: Vec<_> = (0..10 * IN_FLIGHT).map(|node| (format!("h{node}"), hang())).collect();
         requests.insert(0, ("a1".to_owned(), async { true }.boxed()));
         let begin = Instant::now();

@@ -288,3 +288,30 @@ fn the_bar_of_a_lease_is_relative_to_the_lease_of_its_node() {
     };
     assert_eq!([lease(2_000), lease(6_000), lease(0)], ["▓▓▓▓▓▓░░ 1.5 s", "▓▓░░░░░░ 1.5 s", "1.5 s"]);
 }
+
+#[tokio::test]
+async fn allocators_that_do_not_report_their_writes_are_named() {
+    let pool = seq_channel::Pool::with_dial(1, seq_channel::Dial::tcp());
+    let timeout = std::time::Duration::from_secs(20);
+    let (model, _) = crate::model::Model::new(seq_observe::Observer::new(pool.clone(), Vec::new(), true, timeout));
+    let console = Console {
+        id: String::new(),
+        model,
+        heat: crate::heat::Heat::new(pool.clone(), timeout),
+        pool,
+        timeout,
+        identity: String::new(),
+        access: crate::access::Access::new(([127, 0, 0, 1], 7150).into(), false),
+        streams: Arc::new(tokio::sync::Semaphore::new(1)),
+    };
+    let mut observation = observation();
+    // A port on which nothing listens, because the listener is dropped at once.
+    let closed = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a free port").local_addr();
+    let addr = closed.expect("an address").to_string();
+    observation.cluster.allocs = vec![AllocView { addr, ..alloc("a1", AllocState::Serves) }];
+    let missing = texts(&sections::page(&console, &observation, true).await, "missing");
+    assert_eq!(missing.len(), 2, "{missing:?}");
+    assert!(missing[0].starts_with("○ not known: activity of a2") && missing[1].contains("writes of a1 of im-a"));
+    let by_numbers = texts(&sections::page(&console, &observation, false).await, "missing");
+    assert_eq!(by_numbers.len(), 1, "they are of the observation: {by_numbers:?}");
+}
