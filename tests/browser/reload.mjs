@@ -40,26 +40,31 @@ async function clickIsNotCancelled(browser) {
 async function pressHoldsUpdates(browser) {
   const page = await openAt(browser, '/');
   await until(page, 'the page may load itself again', () => performance.now() > LEAST_RELOAD_MS);
-  const link = await page.$('[data-region=sets] a');
-  const box = await link.boundingBox();
-  await page.mouse.move(box.x + 5, box.y + 5);
-  await page.mouse.down();
-  const order = await sets(page);
-  const gone = { ...await empty(page), regions: { sets: { order: [], rows: {} } } };
-  await send(page, gone);
-  check(JSON.stringify(await sets(page)) === JSON.stringify(order), 'the row stays under the pointer');
-  await send(page, { ...await empty(page), layout: ['other'] });
+  const messages = await empty(page);
   const left = page.waitForNavigation();
-  await page.mouse.up();
+  // Within one task, so that no time passes between the press and the click.
+  const isKept = await page.evaluate(message => {
+    const link = document.querySelector('[data-region=sets] a');
+    const point = name => link.dispatchEvent(new PointerEvent(name, { bubbles: true }));
+    const receive = change => show({ data: JSON.stringify({ ...message, ...change }) });
+    point('pointerdown');
+    receive({ regions: { sets: { order: [], rows: {} } } });
+    receive({ layout: ['other'] });
+    const isKept = link.isConnected;
+    point('pointerup');
+    link.click();
+    return isKept;
+  }, messages);
+  check(isKept, 'the row stays under the pointer');
   await left;
   check(new URL(page.url()).pathname === '/nodes', `the click led to ${page.url()}`);
   // A press that does not end holds nothing back for long.
   await go(page, '/');
-  await page.mouse.move(5, 300);
-  await page.mouse.down();
-  await send(page, { ...await empty(page), regions: { sets: { order: [], rows: {} } } });
+  await page.evaluate(message => {
+    document.body.dispatchEvent(new PointerEvent('pointerdown', { bubbles: true }));
+    show({ data: JSON.stringify({ ...message, regions: { sets: { order: [], rows: {} } } }) });
+  }, messages);
   await until(page, 'the update is shown', () => !document.querySelector('[data-empty-of=sets]').hidden);
-  await page.mouse.up();
   await page.close();
 }
 

@@ -103,6 +103,7 @@ mod tests {
             settings = config_of(&pool, &addr, timeout) => assert!(settings.is_err(), "{settings:?}"),
             () = server => {}
         }
-        assert!(begin.elapsed() <= timeout, "{:?}", begin.elapsed());
+        // A timer may be a millisecond late; a probe alone would take a second.
+        assert!(begin.elapsed() < 2 * timeout, "{:?}", begin.elapsed());
     }
 }
