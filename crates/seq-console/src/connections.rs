@@ -27,8 +27,8 @@ use tokio::time::{Sleep, sleep};
 /// Open connections: a browser has up to six to a host, and a stream of updates for each page.
 const MAX_CONNECTIONS: usize = 128;
 
-/// Time for the head of a request, from the beginning of the connection or from the end of the response before. So it is
-/// also the time for which a connection may be idle. Browsers send a head at once, and connect again if an idle
+/// Time for the head of a request, from the beginning of the connection or from the end of the response before. So it
+/// is also the time for which a connection may be idle. Browsers send a head at once, and connect again if an idle
 /// connection was closed.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 

@@ -260,8 +260,8 @@ impl Cluster {
         }
     }
 
-    /// Adopts values of sets from an earlier view: the uids and sections of a set if none of its StoreSvrs responded for
-    /// this view, and its open migrations and pause of balancing if the leader of its store did not respond.
+    /// Adopts values of sets from an earlier view: the uids and sections of a set if none of its StoreSvrs responded
+    /// for this view, and its open migrations and pause of balancing if the leader of its store did not respond.
     pub fn adopt(&mut self, before: &Cluster) {
         for set in &mut self.sets {
             if let Some(known) = before.sets.iter().find(|known| known.name == set.name) {

@@ -13,9 +13,9 @@ pub(crate) const EXPIRED: &str = "its certificate has expired: `seqsvr cert rota
 /// The response of one node, or the error.
 pub(crate) type StatusResult = Result<StatusResponse, String>;
 
-/// Number of route tables that are requested from a set. A table names all AllocSvrs of its set and of the other sets, so
-/// one is enough; a second is for the case that the first is old. The table of a set with thousands of sections is large,
-/// and all of its AllocSvrs together would send megabytes for each observation.
+/// Number of route tables that are requested from a set. A table names all AllocSvrs of its set and of the other sets,
+/// so one is enough; a second is for the case that the first is old. The table of a set with thousands of sections is
+/// large, and all of its AllocSvrs together would send megabytes for each observation.
 const TABLES: usize = 2;
 
 /// Responses of nodes, and the nodes and sets that they name.
@@ -80,8 +80,8 @@ impl Sample {
     }
 
     /// Returns the addresses of AllocSvrs and proxies that respond and whose route tables are to be requested next: of
-    /// each set [`TABLES`], and of each proxy. `read` has the addresses that were returned before, and those returned now
-    /// are added to it.
+    /// each set [`TABLES`], and of each proxy. `read` has the addresses that were returned before, and those returned
+    /// now are added to it.
     pub(crate) fn unread_tables(&self, read: &mut BTreeSet<String>) -> Vec<String> {
         let of_set = |addr: &String| match self.responses.get(addr) {
             Some(Ok(StatusResponse { role: Some(Role::Alloc(_)), set, .. })) => Some(set.as_str()),

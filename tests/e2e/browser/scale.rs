@@ -1,5 +1,5 @@
-//! A cluster of ten sets with 100 allocators each, of which this process plays all nodes, so that the pages of a console
-//! can be measured at the size of a large cluster. The console and its observations are real.
+//! A cluster of ten sets with 100 allocators each, of which this process plays all nodes, so that the pages of a
+//! console can be measured at the size of a large cluster. The console and its observations are real.
 //!
 //! A node has a port of its own and responds to the requests of an observer: status, routes, activity and events. The
 //! values follow from the number of the section or the node and from the time.

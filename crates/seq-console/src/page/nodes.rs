@@ -108,8 +108,8 @@ const STORES_REGION: Table =
 const PROXIES_REGION: Table =
     Table { id: "proxies", cut: "proxies-cut", label: "Proxies", columns: PROXIES, empty: "no proxy" };
 
-/// Returns a table with its heading, and a text if it does not show all rows. `set` is the set of the page; empty if the
-/// page has the nodes of all sets.
+/// Returns a table with its heading, and a text if it does not show all rows. `set` is the set of the page; empty if
+/// the page has the nodes of all sets.
 fn table(heading: &'static str, of: Table, mut rows: Vec<Row>, set: &str) -> [Block; 3] {
     let all = rows.len();
     rows.truncate(ROWS);

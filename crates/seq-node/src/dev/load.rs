@@ -28,8 +28,8 @@ const USERS: u64 = 1_000_000;
 /// Interval of the operations.
 const OPERATION: Duration = Duration::from_secs(20);
 
-/// Attempts to let an allocator serve again after its drain, and the pause between two of them. Together they are longer
-/// than an election of the store's leader, which is a usual cause of a failure here.
+/// Attempts to let an allocator serve again after its drain, and the pause between two of them. Together they are
+/// longer than an election of the store's leader, which is a usual cause of a failure here.
 const UNDRAIN_ATTEMPTS: u32 = 20;
 const UNDRAIN_PAUSE: Duration = Duration::from_secs(1);
 
@@ -76,8 +76,9 @@ pub(super) async fn run(spec: SetSpec, rate: u32) -> anyhow::Result<()> {
 }
 
 /// Repeats operations on a set: drains one allocator after another and then lets it serve again, and transfers the
-/// leadership of the set's store between two drains. No request of a caller is refused because of these operations. They
-/// end only if an allocator cannot be made to serve again, because otherwise all allocators would be drained one by one.
+/// leadership of the set's store between two drains. No request of a caller is refused because of these operations.
+/// They end only if an allocator cannot be made to serve again, because otherwise all allocators would be drained one
+/// by one.
 pub(super) async fn operate(spec: SetSpec) {
     for turn in 0.. {
         let alloc = &spec.allocs[turn % spec.allocs.len()].name;

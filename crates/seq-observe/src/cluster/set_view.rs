@@ -74,8 +74,8 @@ pub struct SetView {
     /// Raises per second since the previous view of the cluster. It is absent in the first view.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub raises_per_second: Option<f64>,
-    /// Whether the StoreSvr that leads the store with a majority responded. It alone reports the open migrations and the
-    /// pause of balancing.
+    /// Whether the StoreSvr that leads the store with a majority responded. It alone reports the open migrations and
+    /// the pause of balancing.
     #[serde(skip)]
     pub(crate) is_led: bool,
     /// Number of sections that departed to another set and of which this set does not know yet that they have arrived.
@@ -206,8 +206,8 @@ impl SetView {
         SetView { name: name.to_owned(), ..self }
     }
 
-    /// Adopts from an earlier view of the set the values that only StoreSvrs report, as far as no StoreSvr reported them
-    /// for this view. An open migration then states as its cause for not moving that its progress is old.
+    /// Adopts from an earlier view of the set the values that only StoreSvrs report, as far as no StoreSvr reported
+    /// them for this view. An open migration then states as its cause for not moving that its progress is old.
     pub(super) fn adopt(&mut self, before: &SetView) {
         if self.section_size == 0 {
             (self.uid_start, self.uid_end) = (before.uid_start, before.uid_end);

@@ -26,8 +26,8 @@ pub struct Surveyed {
     pub outcome: Result<GetConfigResponse, Failure>,
 }
 
-/// Requests the settings of the node at `addr`. If the node does not respond as a node of this release does, the rest of
-/// `timeout` is for finding out the kind of the server.
+/// Requests the settings of the node at `addr`. If the node does not respond as a node of this release does, the rest
+/// of `timeout` is for finding out the kind of the server.
 ///
 /// # Errors
 /// The node does not respond within `timeout` or refuses the request, or its release does not know this kind of
