@@ -48,6 +48,14 @@ scenario(async browser => {
       document.querySelector(`[data-value=${value}]`).getAttribute('aria-pressed') === 'true', value);
   }
   check(await page.evaluate(() => document.activeElement.id === 'map'), 'the focus stays on the map');
+  // Letters are for the map alone (WCAG 2.1.4): with the focus elsewhere they change nothing.
+  await page.focus('#owner');
+  await page.evaluate(() => document.activeElement.blur());
+  for (const key of ['s', 'n', 't']) await page.keyboard.press(key);
+  const pressed = await page.evaluate(() =>
+    [...document.querySelectorAll('button[aria-pressed=true]')].map(button => button.dataset.value).join(' '));
+  check(pressed === 'minutes numbers hottest', `a letter without the map changed the view: ${pressed}`);
+  await page.focus('#map');
 
   // A row of the whole map has several sections: Enter zooms in.
   await redraw(page, 'Enter', 'a part', () => !document.getElementById('out').hidden);
@@ -58,6 +66,17 @@ scenario(async browser => {
   await Promise.all([page.waitForNavigation(), page.keyboard.press('Enter')]);
   check((await text(page)).startsWith(`Section ${wanted}`), await text(page));
   await checkQuiet(page, 'the map and a section');
+
+  // A command is copied by the keyboard, and the page says so.
+  await go(page, '/section/0');
+  await press(page, 'Tab', 'a command has the focus', () => document.activeElement.matches('code'));
+  const command = await page.evaluate(() => document.activeElement.textContent);
+  check(command.startsWith('seqsvr section show'), command);
+  await page.keyboard.press('Enter');
+  await until(page, 'the page says that the command was taken', () =>
+    /copied|selected/.test(document.getElementById('said').textContent));
+  const selected = await page.evaluate(() => String(getSelection()));
+  check(selected === command, `${selected}, not ${command}`);
 
   // Focus, selection and scroll position stay where they are while values change.
   await go(page, '/');

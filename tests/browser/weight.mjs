@@ -1,9 +1,9 @@
-// Weights and times of pages in a cluster of 42,950 sections. Only weights are limited, because other work may have the
-// machine.
+// Weights and times of pages in a cluster of 42,950 sections, of one set or of many. Only weights are limited, because other
+// work may have the machine.
 import { args, check, checkQuiet, note, open, picture, scenario, until } from './browser.mjs';
 
-/** Most bytes of a first visit without headers, up to the first values and the drawn map. */
-const LIMITS = { '/': 25_000, '/map': 75_000 };
+/** Most bytes of a first visit without headers, up to the first values and the drawn map, by the path of the page. */
+const LIMITS = args.limits;
 const SPEEDS = [['plain', 1], ['CPU 4x slower', 4]];
 
 const median = values => values.sort((one, other) => one - other)[values.length >> 1];
@@ -43,16 +43,19 @@ scenario(async browser => {
       check(of('bytes') <= limit, `${path} has ${of('bytes')} bytes, more than ${limit}`);
     }
   }
-  for (const [name, cpu] of SPEEDS) await updates(browser, name, cpu);
+  for (const [name, cpu] of SPEEDS) {
+    for (const path of Object.keys(LIMITS)) if (path !== '/map') await updates(browser, path, name, cpu);
+    await draws(browser, name, cpu);
+  }
   const { page } = await visit(browser, '/map', 1);
   await page.click('[data-value=now]');
   await until(page, 'the map of the present is drawn', () => document.getElementById('axis-x').childElementCount === 0);
   await picture(page, 'weight-map-now');
 });
 
-/** Measures updates of open pages: the work of the values event, and of a draw of the map with the fetch before it. */
-async function updates(browser, name, cpu) {
-  const { page } = await visit(browser, '/', cpu);
+/** Measures the work of an update in which all values of a page change. */
+async function updates(browser, path, name, cpu) {
+  const { page } = await visit(browser, path, cpu);
   const cost = await page.evaluate(() => {
     const regions = {};
     for (const region of document.querySelectorAll('[data-region]')) {
@@ -73,20 +76,28 @@ async function updates(browser, name, cpu) {
     return times;
   });
   await page.close();
-  const { page: map } = await visit(browser, '/map', cpu);
-  const draws = await map.evaluate(async () => {
-    const times = { load: [], draw: [] };
-    for (let round = 0; round < 10; round++) {
-      const begin = performance.now();
-      await load();
-      times.load.push(performance.now() - begin);
-      const drawn = performance.now();
-      draw();
-      times.draw.push(performance.now() - drawn);
-    }
-    return times;
-  });
-  await map.close();
-  note(`${name}: all values of the overview change in ${median(cost).toFixed(1)} ms; the map is fetched and drawn in `
-    + `${median(draws.load).toFixed(1)} ms, of it drawn in ${median(draws.draw).toFixed(1)} ms`);
+  note(`${name}: all values of ${path} change in ${median(cost).toFixed(1)} ms`);
+}
+
+/** Measures a fetch of the levels with a draw of the map, over time and with all sections of the present. */
+async function draws(browser, name, cpu) {
+  const { page } = await visit(browser, '/map', cpu);
+  for (const span of ['hour', 'now']) {
+    const times = await page.evaluate(async span => {
+      choice.span = span;
+      const times = { load: [], draw: [], cells: 0 };
+      for (let round = 0; round < 10; round++) {
+        const begin = performance.now();
+        await load();
+        times.load.push(performance.now() - begin);
+        const drawn = performance.now();
+        draw();
+        times.draw.push(performance.now() - drawn);
+      }
+      return { ...times, cells: data.levels.length };
+    }, span);
+    note(`${name}: the map of ${times.cells} cells (${span}) is fetched and drawn in ${median(times.load).toFixed(1)} ms, of it `
+      + `drawn in ${median(times.draw).toFixed(1)} ms`);
+  }
+  await page.close();
 }

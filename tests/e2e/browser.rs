@@ -19,6 +19,7 @@ use crate::redis_node::{MODULES, has_module};
 
 mod changes;
 mod looks;
+mod scale;
 mod states;
 
 const SCRIPTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/browser");

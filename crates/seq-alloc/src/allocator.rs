@@ -195,6 +195,7 @@ impl Allocator {
             leases_expired: shared.counters.leases_expired(now.boottime),
             withdrawn: shared.reachability.withdrawn().unwrap_or_default(),
             unreached: shared.reachability.unreached(),
+            lease_ms: served / 1_000_000,
         }
     }
 

@@ -85,7 +85,7 @@ pub async fn run(args: ConsoleArgs, output: &Output) -> anyhow::Result<Exit> {
             }
         }
     };
-    server.serve(stop).await?;
+    server.serve(stop).await;
     Ok(Exit::Interrupted)
 }
 

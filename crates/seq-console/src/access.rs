@@ -32,7 +32,8 @@ type Hash = [u8; 32];
 pub(crate) struct Access {
     /// Names of the console in the header `Host`, each with the port.
     hosts: Vec<String>,
-    /// Name of the cookie. It has the port, because cookies of all ports of a host are in one place.
+    /// Name of the cookie. It has the port, because a browser keeps one collection of cookies for all ports of a host.
+    /// For the same reason it sends the cookie to a server at any other port of the host.
     cookie: String,
     logins: Option<Mutex<Logins>>,
 }
@@ -165,7 +166,7 @@ fn hash(secret: &str) -> Hash {
 }
 
 /// Returns random digits.
-fn secret() -> String {
+pub(crate) fn secret() -> String {
     let mut bytes = [0; SECRET_BYTES];
     getrandom::fill(&mut bytes).expect("the operating system has random numbers");
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
@@ -178,7 +179,11 @@ mod tests {
     use super::*;
 
     fn access(has_login: bool) -> Access {
-        Access::new("127.0.0.1:7190".parse().expect("an address"), has_login)
+        at("127.0.0.1:7190", has_login)
+    }
+
+    fn at(addr: &str, has_login: bool) -> Access {
+        Access::new(addr.parse().expect("an address"), has_login)
     }
 
     fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
@@ -232,6 +237,33 @@ mod tests {
         let late = access.issue().expect("a console with a login");
         tokio::time::advance(TOKEN_LIFE).await;
         assert_eq!(access.log_in(&late), Err(Refused::Login), "too old");
+    }
+
+    #[test]
+    fn a_cookie_is_of_one_process_and_one_port() {
+        let log_in = |access: &Access| {
+            let token = access.issue().expect("a console with a login");
+            access.log_in(&token).expect("a new token").split(';').next().expect("a pair").to_owned()
+        };
+        let console = access(true);
+        let pair = log_in(&console);
+        assert!(pair.starts_with("seqsvr-console-7190="), "{pair}");
+        let cookie = headers(&[("cookie", &pair)]);
+        assert_eq!(console.check_login(&cookie), Ok(()));
+        assert_eq!(access(true).check_login(&cookie), Err(Refused::Login), "the next process at the same port");
+        let other = at("127.0.0.1:7191", true);
+        let renamed = headers(&[("cookie", &pair.replace("7190", "7191"))]);
+        assert_eq!(other.check_login(&renamed), Err(Refused::Login), "a console at another port");
+        // The names of two consoles do not replace each other in the cookies of the host.
+        let both = headers(&[("cookie", &format!("{pair}; {}", log_in(&other)))]);
+        assert_eq!((console.check_login(&both), other.check_login(&both)), (Ok(()), Ok(())));
+    }
+
+    #[test]
+    fn a_console_may_have_an_address_of_its_own() {
+        let own = at("127.90.3.7:7190", true);
+        let of = |host: &str| own.check(&Method::GET, &headers(&[("host", host)]));
+        assert_eq!((of("127.90.3.7:7190"), of("127.0.0.1:7190")), (Ok(()), Err(Refused::Host)));
     }
 
     #[test]

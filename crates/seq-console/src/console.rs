@@ -12,6 +12,8 @@ use crate::model::Model;
 
 /// The state that all requests share.
 pub(crate) struct Console {
+    /// Random text of this process. A page of another console, which had the port before, loads itself again.
+    pub(crate) id: String,
     pub(crate) model: Model,
     pub(crate) heat: Heat,
     pub(crate) pool: Pool,

@@ -125,15 +125,20 @@ impl Heat {
             let new = || Arc::new(Mutex::new(Kept { nodes: HashMap::new(), refreshed: None }));
             Arc::clone(self.kept.lock().entry((wanted.layer, wanted.span)).or_insert_with(new))
         };
-        let mut kept = kept.lock().await;
+        let mut kept = kept.lock_owned().await;
         let is_old = |at: &Instant| at.elapsed() >= wanted.span.refresh();
         if kept.refreshed.as_ref().is_none_or(is_old) {
             self.refresh(&mut kept, wanted, observation).await;
             kept.refreshed = Some(Instant::now());
         }
-        let is_wanted = |node: &(String, String)| wanted.owner.as_ref().is_none_or(|owner| owner == node);
-        let records = kept.nodes.iter().filter(|(node, _)| is_wanted(node)).map(|(_, record)| record);
-        Matrix::new(records, wanted.span, &wanted.cut)
+        let (owner, span, cut) = (wanted.owner.clone(), wanted.span, wanted.cut.clone());
+        let levels = move || {
+            let is_wanted = |node: &(String, String)| owner.as_ref().is_none_or(|owner| owner == node);
+            let records = kept.nodes.iter().filter(|(node, _)| is_wanted(node)).map(|(_, record)| record);
+            Matrix::new(records, span, &cut)
+        };
+        // See `Matrix::new` for the time that it takes, in which this thread serves other requests.
+        tokio::task::spawn_blocking(levels).await.unwrap_or_default()
     }
 
     /// Requests the columns since the last request from all nodes that record the subject.

@@ -2,8 +2,12 @@
 
 use maud::{DOCTYPE, Markup, html};
 
+use seq_command::utc::time_of_day;
+use tokio::time::Instant;
+
 use crate::assets;
 use crate::map_view::MapView;
+use crate::model::Seen;
 use crate::view::{Block, Cell, Field, Form, Kind, Page, Region, Row, SPARK, Shape, is_typeable};
 
 /// An entry of the navigation.
@@ -27,10 +31,61 @@ pub(crate) const ENTRIES: [Entry; 9] = [
     Entry { path: "/runbook", name: "Runbook" },
 ];
 
+/// Age of the values of a page, for the header.
+pub(crate) struct Age {
+    /// Milliseconds since the values were measured; `None` without values.
+    ms: Option<u64>,
+    /// Time of day of the measurement.
+    as_of: String,
+}
+
+/// Seconds up to which values count as new: three intervals of observations. The script has the same bound.
+const NEW_SECONDS: u64 = 6;
+
+impl Age {
+    /// Returns the age of the last observation.
+    pub(crate) fn of(seen: &Seen) -> Age {
+        let last = seen.last.as_ref();
+        let age = last.map(|(at, _)| Instant::now().saturating_duration_since(*at));
+        Age {
+            ms: age.map(|age| u64::try_from(age.as_millis()).unwrap_or(u64::MAX)),
+            as_of: last.map(|(_, observation)| time_of_day(observation.unix_ms)).unwrap_or_default(),
+        }
+    }
+
+    /// Returns the milliseconds since the values were measured, and the time of day of the measurement.
+    pub(crate) fn parts(self) -> (Option<u64>, String) {
+        (self.ms, self.as_of)
+    }
+
+    fn seconds(&self) -> u64 {
+        self.ms.map_or(0, |ms| ms.saturating_add(500) / 1_000)
+    }
+
+    fn is_old(&self) -> bool {
+        self.seconds() > NEW_SECONDS
+    }
+
+    /// Returns the text of the header, as the script writes it.
+    fn text(&self) -> String {
+        let (as_of, seconds) = (&self.as_of, self.seconds());
+        match self.ms {
+            None => "no values yet".to_owned(),
+            Some(_) if !self.is_old() => format!("as of {as_of} UTC"),
+            Some(_) if seconds < 120 => format!("as of {as_of} UTC, {seconds} s ago"),
+            Some(_) => format!("as of {as_of} UTC, {} min ago", (seconds + 30) / 60),
+        }
+    }
+}
+
 /// The frame of a page.
 pub(crate) struct Frame<'a> {
     /// State of the cluster, in the header.
     pub(crate) state: Region,
+    /// Age of the values.
+    pub(crate) age: Age,
+    /// Random text of the process of the console.
+    pub(crate) console: &'a str,
     /// Holder of the certificate with which the console queries nodes.
     pub(crate) identity: &'a str,
     /// Path of the page, which the navigation marks.
@@ -60,13 +115,16 @@ pub(crate) fn page(page: &Page, frame: &Frame<'_>) -> Markup {
                 script src=(assets::LIVE.path()) defer {}
                 @if is_map { script src=(assets::MAP.path()) defer {} }
             }
-            body data-live=(frame.live) {
+            body .old[frame.age.is_old()] data-live=(frame.live) data-console=(frame.console) {
                 a.skip href="#main" { "Skip to the content" }
                 header {
                     strong { "seqsvr" }
                     (region(&frame.state))
                     span.grow {}
-                    span #age .muted role="status" aria-live="off" {}
+                    span #said .muted role="status" {}
+                    span #age .muted role="status" aria-live="off" data-ms=[frame.age.ms] data-as-of=(frame.age.as_of) {
+                        (frame.age.text())
+                    }
                     span.muted { (frame.identity) " · read only" }
                 }
                 nav aria-label="Pages" {
@@ -87,7 +145,7 @@ fn block(block: &Block) -> Markup {
     match block {
         Block::Heading(text) => html! { h2 { (text) } },
         Block::Text(text) => html! { p { (text) } },
-        Block::Command { text, command } if is_typeable(command) => html! { p.muted { (text) " " code { (command) } } },
+        Block::Command { text, command } if is_typeable(command) => html! { p.muted { (text) " " (copied(command)) } },
         Block::Command { text, command } => html! { p.muted { (text) " " (command) } },
         Block::Region(of) => region(of),
         Block::Form(of) => form(of),
@@ -164,11 +222,16 @@ fn content(cell: &Cell) -> Markup {
             svg.spark viewBox={ "0 0 " (SPARK.0) " " (SPARK.1) } aria-hidden="true" { path d=(text) {} }
         },
         (_, _) if text.is_empty() => html! {},
-        (Kind::Command, _) => html! { code { (text) } },
+        (Kind::Command, _) => copied(text),
         (Kind::Strong, _) => html! { b { (text) } },
         (Kind::Text, Some(to)) => html! { a href=(to) { (text) } },
         (Kind::Text, None) => html! { (text) },
     }
+}
+
+/// Returns a command that a click, or Enter, copies.
+fn copied(command: &str) -> Markup {
+    html! { code role="button" tabindex="0" title="Copy" { (command) } }
 }
 
 fn form(of: &Form) -> Markup {
@@ -200,8 +263,10 @@ fn map(of: &MapView, marks: &Region) -> Markup {
         html! {
             div.group role="group" aria-label=(label) {
                 @for (place, (value, text, key)) in choices.iter().enumerate() {
+                    @let has_key = !key.is_empty();
                     button type="button" data-name=(name) data-value=(value) aria-pressed=(place == 0)
-                        aria-keyshortcuts=[(!key.is_empty()).then_some(key)] { (text) }
+                        data-key=[has_key.then_some(key)]
+                        title=[has_key.then(|| format!("Key {key} while the map has the focus"))] { (text) }
                 }
             }
         }
@@ -229,7 +294,7 @@ fn map(of: &MapView, marks: &Region) -> Markup {
         div.map {
             div.frame {
                 canvas #map width="960" height="512" tabindex="0" role="application" aria-roledescription="heat map"
-                    aria-label="Activity by uid and time. Arrow keys move, Enter zooms in or opens a section, Escape zooms out."
+                    aria-label="Activity by uid and time. Arrow keys move, Enter zooms in or opens a section, Escape zooms out; T, N, H and S change the view."
                     aria-describedby="cell" data-sections=(sections) data-size=(section_size) data-start=(uid_start) {}
                 div #cursor aria-hidden="true" {}
             }
@@ -237,5 +302,30 @@ fn map(of: &MapView, marks: &Region) -> Markup {
             div #axis-x .axis-x aria-hidden="true" {}
         }
         p #cell .cell role="status" { "Point at a cell, or move with the arrow keys." }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_rendering_has_the_age_of_its_values() {
+        let text = |ms| Age { ms, as_of: "03:16:48".to_owned() }.text();
+        assert_eq!(text(None), "no values yet");
+        assert_eq!(text(Some(6_499)), "as of 03:16:48 UTC");
+        assert_eq!(text(Some(6_500)), "as of 03:16:48 UTC, 7 s ago");
+        assert_eq!(text(Some(240_000)), "as of 03:16:48 UTC, 4 min ago");
+        let frame = Frame {
+            state: Region { id: "state", label: "", shape: Shape::Line, rows: Vec::new(), empty: "" },
+            age: Age { ms: Some(9_000), as_of: "03:16:48".to_owned() },
+            console: "0f",
+            identity: "viewer/a",
+            path: "/",
+            live: "/live".to_owned(),
+        };
+        let html = page(&Page { title: String::new(), blocks: Vec::new() }, &frame).into_string();
+        assert!(html.contains("as of 03:16:48 UTC, 9 s ago</span>"), "{html}");
+        assert!(html.contains("<body class=\"old\"") && html.contains("data-console=\"0f\""), "{html}");
     }
 }

@@ -10,12 +10,11 @@ use std::time::Duration;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use futures::Stream;
 use futures::stream;
-use seq_command::utc::time_of_day;
 use serde::Serialize;
 use tokio::sync::{OwnedSemaphorePermit, watch};
-use tokio::time::Instant;
 
 use crate::console::Console;
+use crate::html::Age;
 use crate::model::{OpenPage, Seen};
 use crate::page;
 use crate::route::Route;
@@ -42,6 +41,8 @@ struct Live {
 /// An update of a page.
 #[derive(Serialize)]
 struct Message<'a> {
+    /// Random text of the process of the console, which the page has as well.
+    console: &'a str,
     /// Milliseconds since the values were measured; absent before the first observation.
     #[serde(skip_serializing_if = "Option::is_none")]
     age_ms: Option<u64>,
@@ -166,18 +167,12 @@ impl Live {
         if changes.is_empty() && staircase.is_none() && !is_first && !is_observed {
             return None;
         }
-        let age = seen.last.as_ref().map(|(at, _)| Instant::now().saturating_duration_since(*at));
+        let (age_ms, as_of) = Age::of(seen).parts();
         let layout = (!is_still(&self.route)).then(|| {
             let chart = staircase.is_some().then_some(staircase::ID);
             regions.iter().map(|region| region.id).chain(chart).collect()
         });
-        let message = Message {
-            layout,
-            age_ms: age.map(|age| u64::try_from(age.as_millis()).unwrap_or(u64::MAX)),
-            as_of: seen.last.as_ref().map(|(_, last)| time_of_day(last.unix_ms)).unwrap_or_default(),
-            regions: changes,
-            staircase,
-        };
+        let message = Message { console: &self.console.id, layout, age_ms, as_of, regions: changes, staircase };
         let text = serde_json::to_string(&message).expect("a message is plain data");
         Some(Event::default().event("values").data(text))
     }

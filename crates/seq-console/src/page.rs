@@ -1,6 +1,8 @@
 //! The pages, each a function of the last observation. Pages about one section, one uid or the settings of nodes query
 //! nodes as well.
 
+use std::collections::BTreeSet;
+
 use seq_command::output::{grouped, printable};
 use seq_observe::Observation;
 use seq_observe::activity::rate_text;
@@ -11,6 +13,7 @@ use crate::model::Seen;
 use crate::route::Route;
 use crate::view::{Block, Cell, Page, Region, Row, Shape, Tone, cell, link};
 
+mod collect;
 mod config;
 mod events;
 mod map;
@@ -129,20 +132,26 @@ fn rate(rate: Option<f64>) -> String {
     rate.map_or_else(|| "-".to_owned(), rate_text)
 }
 
-/// Returns a region with a paragraph for each part of the cluster that did not respond to a request for activity or
-/// events.
-fn missing(observation: &Observation) -> Block {
-    let rows = observation
-        .missing
-        .iter()
-        .map(|text| Row::new(text.clone(), vec![cell(format!("○ not known: {}", printable(text)))]).tone(Tone::Muted));
+/// Returns a region with a text for each part of the cluster that did not respond to a request.
+fn missing<'a>(parts: impl IntoIterator<Item = &'a String>) -> Block {
+    let parts: BTreeSet<&String> = parts.into_iter().collect();
+    let row =
+        |text: &String| Row::new(&**text, vec![cell(format!("○ not known: {}", printable(text)))]).tone(Tone::Muted);
     Block::Region(Region {
         id: "missing",
         label: "Parts that did not respond",
         shape: Shape::Line,
-        rows: rows.collect(),
+        rows: parts.into_iter().map(row).collect(),
         empty: "",
     })
+}
+
+/// Returns a region that states how many rows of a table are shown, and how the others can be seen. It has no row if
+/// all are shown.
+fn cut(id: &'static str, (shown, all): (usize, usize), rest: &str) -> Block {
+    let text = || format!("{} of {} are shown: {rest}", grouped(shown as u64), grouped(all as u64));
+    let rows = if shown < all { vec![Row::new("cut", vec![cell(text()).tone(Tone::Attention)])] } else { Vec::new() };
+    Block::Region(Region { id, label: "Rows that are not shown", shape: Shape::Line, rows, empty: "" })
 }
 
 #[cfg(test)]

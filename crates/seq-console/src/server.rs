@@ -19,13 +19,12 @@ use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 
 use crate::access::{Access, Refused};
-use crate::connections::Bounded;
 use crate::console::Console;
 use crate::heat::Heat;
-use crate::html::{self, Frame};
+use crate::html::{self, Age, Frame};
 use crate::model::Model;
 use crate::route::Route;
-use crate::{assets, live, page};
+use crate::{access, assets, connections, live, page};
 
 /// Open streams of updates, each of an open page.
 const MAX_STREAMS: usize = 64;
@@ -64,6 +63,7 @@ impl Server {
         let Options { pool, seeds, all_sets, timeout, identity, has_login } = options;
         let (model, observing) = Model::new(Observer::new(pool.clone(), seeds, all_sets, timeout));
         let console = Console {
+            id: access::secret(),
             model,
             heat: Heat::new(pool.clone(), timeout),
             pool,
@@ -81,11 +81,8 @@ impl Server {
         Addresses { console: Arc::clone(&self.console), addr: self.addr }
     }
 
-    /// Serves the console until `stop` completes. Open connections end with the process.
-    ///
-    /// # Errors
-    /// The listener fails.
-    pub async fn serve(self, stop: impl Future<Output = ()>) -> std::io::Result<()> {
+    /// Serves the console until `stop` completes, and then closes all connections.
+    pub async fn serve(self, stop: impl Future<Output = ()>) {
         let Server { console, listener, observing, .. } = self;
         let router = Router::new()
             .route("/login", get(log_in))
@@ -95,9 +92,9 @@ impl Server {
             .layer(middleware::from_fn_with_state(Arc::clone(&console), guard))
             .with_state(console);
         tokio::select! {
-            served = axum::serve(Bounded::new(listener), router) => served,
-            () = observing => Ok(()),
-            () = stop => Ok(()),
+            never = connections::serve(listener, router) => match never {},
+            () = observing => {}
+            () = stop => {}
         }
     }
 }
@@ -163,7 +160,9 @@ async fn guard(State(console): State<Arc<Console>>, request: Request, next: Next
 
 fn refusal(refused: &Refused) -> Response {
     let (status, text) = refused.response();
-    message(status, text)
+    // The connection of a process that may not read the console does not stay open.
+    let close = [(header::CONNECTION, HeaderValue::from_static("close"))];
+    (close, message(status, text)).into_response()
 }
 
 /// Returns a page with a sentence.
@@ -225,6 +224,8 @@ async fn document(State(console): State<Arc<Console>>, uri: Uri) -> Response {
     let target = if query.is_empty() { path.to_owned() } else { format!("{path}?{query}") };
     let frame = Frame {
         state: page::state(&seen),
+        age: Age::of(&seen),
+        console: &console.id,
         identity: &console.identity,
         path,
         live: format!("/live?page={}", crate::route::escaped(&target)),

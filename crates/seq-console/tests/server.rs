@@ -17,7 +17,7 @@ const WITHIN: Duration = Duration::from_secs(20);
 struct Console {
     addr: SocketAddr,
     addresses: Addresses,
-    served: tokio::task::JoinHandle<std::io::Result<()>>,
+    served: tokio::task::JoinHandle<()>,
 }
 
 impl Console {
@@ -121,8 +121,8 @@ async fn other_sites_and_other_names_are_refused() {
 #[tokio::test]
 async fn a_browser_logs_in_once_for_each_address() {
     let console = Console::start(true).await;
-    let refused = console.request("GET", "/", "").await;
-    assert_eq!(status(&refused), "401", "{refused}");
+    let refused = console.send(&format!("GET / HTTP/1.1\r\nhost: {}\r\n\r\n", console.addr)).await;
+    assert_eq!((status(&refused), header(&refused, "connection")), ("401", Some("close")), "{refused}");
     assert!(refused.contains("not logged in"), "{refused}");
     assert_eq!(status(&console.request("GET", "/live?page=/", "").await), "401");
     assert_eq!(status(&console.request("GET", "/map/levels", "").await), "401");

@@ -260,12 +260,12 @@ impl Cluster {
         }
     }
 
-    /// Adopts the uids and sections of sets from an earlier view, if none of their StoreSvrs responded for this view.
-    pub fn adopt_uids(&mut self, before: &Cluster) {
-        for set in self.sets.iter_mut().filter(|set| set.section_size == 0) {
+    /// Adopts values of sets from an earlier view: the uids and sections of a set if none of its StoreSvrs responded
+    /// for this view, and its open migrations and pause of balancing if the leader of its store did not respond.
+    pub fn adopt(&mut self, before: &Cluster) {
+        for set in &mut self.sets {
             if let Some(known) = before.sets.iter().find(|known| known.name == set.name) {
-                (set.uid_start, set.uid_end) = (known.uid_start, known.uid_end);
-                (set.section_size, set.sections) = (known.section_size, known.sections);
+                set.adopt(known);
             }
         }
     }

@@ -111,7 +111,7 @@ impl Observer {
             self.rates.clear();
         }
         if let Some((at, before)) = &self.before {
-            cluster.adopt_uids(&before.cluster);
+            cluster.adopt(&before.cluster);
             cluster.add_rates(&before.cluster, now - *at);
         }
         let (sections, mut missing) = self.sections(&cluster, by, count).await;

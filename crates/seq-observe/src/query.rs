@@ -11,7 +11,6 @@ use seq_command::store_client::Node;
 use seq_core::clock_offset::ClockOffset;
 use seq_load::outcome::Chain;
 use seq_proto::v1::sequence_service_client::SequenceServiceClient;
-use seq_proto::v1::status_response::Role;
 use seq_proto::v1::status_service_client::StatusServiceClient;
 use seq_proto::v1::{GetRoutesRequest, Routes, StatusRequest};
 
@@ -62,40 +61,33 @@ async fn sample_once(pool: &Pool, seeds: &[Node], all_sets: bool, timeout: Durat
 /// queried before. Nodes of other sets are queried only if `all_sets` is true.
 async fn query_all(pool: &Pool, seeds: BTreeSet<String>, all_sets: bool, timeout: Duration) -> Sample {
     let mut sample = Sample::default();
-    let mut next = seeds;
+    let (mut next, mut routed) = (seeds, BTreeSet::new());
     while !next.is_empty() && sample.responses.len() < MAX_NODES {
-        let round = join_all(next.iter().map(|addr| query(pool, addr, timeout))).await;
-        for (addr, answer) in next.into_iter().zip(round) {
-            if let Some(routes) = &answer.routes {
-                sample.learn_routes(routes, all_sets);
-            }
-            if let Ok(response) = &answer.status {
+        let round = join_all(next.iter().map(|addr| status(pool, addr, timeout))).await;
+        for (addr, (status, clock)) in next.into_iter().zip(round) {
+            if let Ok(response) = &status {
                 sample.learn_status(response, all_sets);
-                sample.clocks.extend(answer.clock.map(|clock| (addr.clone(), clock)));
+                sample.clocks.extend(clock.map(|clock| (addr.clone(), clock)));
             }
-            sample.responses.insert(addr, answer.status);
+            sample.responses.insert(addr, status);
+        }
+        let tables = sample.unread_tables(&mut routed);
+        for routes in join_all(tables.iter().map(|addr| routes(pool, addr, timeout))).await.into_iter().flatten() {
+            sample.learn_routes(&routes, all_sets);
         }
         next = sample.unasked();
     }
     sample
 }
 
-/// The responses of a node to a query.
-struct Answer {
-    status: StatusResult,
-    routes: Option<Routes>,
-    clock: Option<ClockOffset>,
-}
-
-/// Requests the status of the node at `addr`. Also requests the routes if the node is an AllocSvr or a proxy, because
-/// routes contain the addresses of other nodes.
-async fn query(pool: &Pool, addr: &str, timeout: Duration) -> Answer {
-    let failed = |error: String| Answer { status: Err(error), routes: None, clock: None };
+/// Requests the status of the node at `addr`. Also returns the clock of the node.
+async fn status(pool: &Pool, addr: &str, timeout: Duration) -> (StatusResult, Option<ClockOffset>) {
+    let failed = |error: String| (Err(error), None);
     let channel = match pool.get(addr) {
         Ok(channel) => channel,
         Err(error) => return failed(error.to_string()),
     };
-    let mut admin = StatusServiceClient::new(channel.clone());
+    let mut admin = StatusServiceClient::new(channel);
     let sent = (seq_command::utc::now_ms(), Instant::now());
     let response = match tokio::time::timeout(timeout, admin.status(StatusRequest {})).await {
         Ok(Ok(response)) => response.into_inner(),
@@ -104,12 +96,13 @@ async fn query(pool: &Pool, addr: &str, timeout: Duration) -> Answer {
         Err(_) => return failed(format!("no response within {timeout:?}")),
     };
     let clock = ClockOffset::measure(response.clock_ms, sent.0, sent.1.elapsed());
-    if matches!(response.role, Some(Role::Store(_))) {
-        return Answer { status: Ok(response), routes: None, clock };
-    }
-    let mut sequence = SequenceServiceClient::new(channel);
+    (Ok(response), clock)
+}
+
+/// Requests the route table of the AllocSvr or proxy at `addr`, because it has the addresses of other nodes. Returns
+/// `None` if the node does not respond in time.
+async fn routes(pool: &Pool, addr: &str, timeout: Duration) -> Option<Routes> {
+    let mut sequence = SequenceServiceClient::new(pool.get(addr).ok()?);
     let routes = sequence.get_routes(GetRoutesRequest { known_version: 0 });
-    let routes = tokio::time::timeout(timeout, routes).await;
-    let routes = routes.ok().and_then(Result::ok).and_then(|response| response.into_inner().routes);
-    Answer { status: Ok(response), routes, clock }
+    tokio::time::timeout(timeout, routes).await.ok()?.ok()?.into_inner().routes
 }

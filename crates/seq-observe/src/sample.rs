@@ -13,6 +13,11 @@ pub(crate) const EXPIRED: &str = "its certificate has expired: `seqsvr cert rota
 /// The response of one node, or the error.
 pub(crate) type StatusResult = Result<StatusResponse, String>;
 
+/// Number of route tables that are requested from a set. A table names all AllocSvrs of its set and of the other sets,
+/// so one is enough; a second is for the case that the first is old. The table of a set with thousands of sections is
+/// large, and all of its AllocSvrs together would send megabytes for each observation.
+const TABLES: usize = 2;
+
 /// Responses of nodes, and the nodes and sets that they name.
 #[derive(Debug, Default)]
 pub(crate) struct Sample {
@@ -74,6 +79,36 @@ impl Sample {
         }
     }
 
+    /// Returns the addresses of AllocSvrs and proxies that respond and whose route tables are to be requested next: of
+    /// each set [`TABLES`], and of each proxy. `read` has the addresses that were returned before, and those returned
+    /// now are added to it.
+    pub(crate) fn unread_tables(&self, read: &mut BTreeSet<String>) -> Vec<String> {
+        let of_set = |addr: &String| match self.responses.get(addr) {
+            Some(Ok(StatusResponse { role: Some(Role::Alloc(_)), set, .. })) => Some(set.as_str()),
+            _ => None,
+        };
+        let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+        for set in read.iter().filter_map(of_set) {
+            *counts.entry(set).or_default() += 1;
+        }
+        let mut tables = Vec::new();
+        for (addr, response) in &self.responses {
+            let is_wanted = match response {
+                Err(_) | Ok(StatusResponse { role: Some(Role::Store(_)), .. }) => false,
+                Ok(StatusResponse { role: None, .. }) => true,
+                Ok(StatusResponse { set, .. }) => counts.get(set.as_str()).is_none_or(|count| *count < TABLES),
+            };
+            if is_wanted && !read.contains(addr) {
+                tables.push(addr.clone());
+                if let Some(set) = of_set(addr) {
+                    *counts.entry(set).or_default() += 1;
+                }
+            }
+        }
+        read.extend(tables.iter().cloned());
+        tables
+    }
+
     fn add(&mut self, addr: &str, set: &str, role: NodeRole) {
         self.nodes.entry(addr.to_owned()).or_insert_with(|| (set.to_owned(), role));
     }
@@ -97,5 +132,31 @@ impl Sample {
         let differs = |clock: &ClockOffset| (clock.ahead_ms - middle).abs() > 1_000 + clock.error_ms;
         let wrong = self.clocks.iter().filter(|(_, clock)| differs(clock));
         wrong.map(|(addr, clock)| (addr.as_str(), clock.ahead_ms - middle)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use seq_proto::v1::{AllocStatus, StoreStatus};
+
+    use super::*;
+
+    #[test]
+    fn few_tables_of_each_set_are_read_and_each_once() {
+        let response = |set: &str, role| Ok(StatusResponse { set: set.to_owned(), role, ..StatusResponse::default() });
+        let alloc = |set| response(set, Some(Role::Alloc(AllocStatus::default())));
+        let mut sample = Sample::default();
+        let mut add = |addr: &str, status| drop(sample.responses.insert(addr.to_owned(), status));
+        add("a:0", Err("refused".to_owned()));
+        add("a:1", alloc("im-a"));
+        add("a:4", response("im-a", Some(Role::Store(StoreStatus::default()))));
+        add("p:1", response("", None));
+        let mut read = BTreeSet::new();
+        assert_eq!(sample.unread_tables(&mut read), ["a:1", "p:1"]);
+        for addr in ["a:2", "a:3", "b:1"] {
+            sample.responses.insert(addr.to_owned(), alloc(if addr < "b" { "im-a" } else { "im-b" }));
+        }
+        assert_eq!(sample.unread_tables(&mut read), ["a:2", "b:1"], "the first node of im-a counts");
+        assert_eq!(sample.unread_tables(&mut read), Vec::<String>::new());
     }
 }

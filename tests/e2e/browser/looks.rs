@@ -2,6 +2,7 @@
 
 use serde_json::json;
 
+use super::scale::LargeCluster;
 use super::{Console, Tools};
 use crate::cluster::{Place, Server, seqsvr_json};
 use crate::plans::Cluster;
@@ -29,7 +30,17 @@ fn pages_are_light_and_drawn_at_once_also_with_42_950_sections() {
     let Some(tools) = Tools::find() else { return };
     let cluster = Cluster::start_with_uids(4_295_000_000);
     let console = Console::start(&cluster.place, &["--set", &cluster.set]);
-    tools.script("weight", &cluster.place, &console, &json!({})).end();
+    let limits = json!({ "/": 25_000, "/map": 75_000 });
+    tools.script("weight", &cluster.place, &console, &json!({ "limits": limits })).end();
+}
+
+#[test]
+fn pages_are_light_and_drawn_at_once_also_with_ten_sets_of_a_hundred_allocators() {
+    let Some(tools) = Tools::find() else { return };
+    let (place, cluster) = (Place::new(), LargeCluster::start());
+    let console = Console::start(&place, &["--addr", &cluster.addr]);
+    let limits = json!({ "/": 40_000, "/map": 75_000, "/nodes": 400_000, "/sections": 400_000 });
+    tools.script("weight", &place, &console, &json!({ "limits": limits })).end();
 }
 
 #[test]

@@ -20,6 +20,26 @@ fn the_console_is_only_for_browsers_that_have_logged_in_and_a_viewer_sees_no_set
 }
 
 #[test]
+fn a_page_of_another_console_loads_itself_again_and_cancels_no_click() {
+    let Some(tools) = Tools::find() else { return };
+    let place = Place::new();
+    let dev = |name: &str, args: &[&str]| {
+        let mut dev = place.server(name, &[&["dev", "--ports", "random", "-o", "json"], args].concat());
+        let ready = dev.ready();
+        let addr = ready["allocs"][0]["grpc"].as_str().unwrap_or_else(|| panic!("{ready:#}")).to_owned();
+        (addr, dev)
+    };
+    let (one, _one) = dev("one", &[]);
+    let mut console = Console::start(&place, &["--addr", &one]);
+    let mut script = tools.script("reload", &place, &console, &json!({}));
+    script.wait("one cluster");
+    let (two, _two) = dev("two", &["--sets", "2"]);
+    console.restart(&place, &["--addr", &two]);
+    script.go_on(&json!({}));
+    script.end();
+}
+
+#[test]
 fn a_console_before_any_node_and_a_store_without_a_majority_say_so() {
     let Some(tools) = Tools::find() else { return };
     let place = Place::new();

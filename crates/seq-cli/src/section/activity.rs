@@ -274,7 +274,10 @@ pub(super) async fn describe(store: &mut StoreClient, record: &SectionInfo) -> O
         let nodes = store.nodes().await.map_err(|error| format!("{error:#}"))?.nodes;
         let node = nodes.into_iter().find(|node| node.name == *owner).ok_or("the store does not list it")?;
         let section = record.range.unwrap_or_default().first_section;
-        Described::request(&security::pool(), &node.addr, section).await
+        let response = seq_observe::section::describe(&security::pool(), &node.addr, section, TIMEOUT).await?;
+        // Only the record states that the set was restored.
+        let skip_cause = seq_observe::section::skip_word(record, &response);
+        Ok::<_, String>(Described { skip_cause, ..Described::new(response) })
     };
     match described.await {
         Ok(described) => Some(described),

@@ -23,7 +23,13 @@ function inner(cell) {
     return svg;
   }
   if (!cell.t) return null;
-  if (cell.k === 'command') return document.createElement('code');
+  if (cell.k === 'command') {
+    const code = document.createElement('code');
+    code.setAttribute('role', 'button');
+    code.tabIndex = 0;
+    code.title = 'Copy';
+    return code;
+  }
   if (cell.k === 'strong') return document.createElement('b');
   return cell.h ? document.createElement('a') : null;
 }
@@ -86,14 +92,15 @@ function update(id, change) {
 
 const age = document.getElementById('age');
 // When the values were measured, by the clock of this browser; null: no value yet.
-let measured = null, asOf = '', connected = true;
+let measured = age.dataset.ms ? Date.now() - age.dataset.ms : null, asOf = age.dataset.asOf, connected = true, isForeign = false;
 
 function showAge() {
   const seconds = measured === null ? 0 : Math.max(0, Math.round((Date.now() - measured) / 1000));
   const isOld = seconds > 6;
-  document.body.classList.toggle('old', isOld || !connected);
+  document.body.classList.toggle('old', isOld || !connected || isForeign);
   const ago = seconds < 120 ? `${seconds} s` : `${Math.round(seconds / 60)} min`;
-  const text = !connected ? `no connection to the console, values are ${ago} old`
+  const text = isForeign ? 'another console is at this address: load the page again'
+    : !connected ? `no connection to the console, values are ${ago} old`
     : measured === null ? 'no values yet' : `as of ${asOf} UTC${isOld ? `, ${ago} ago` : ''}`;
   if (age.textContent !== text) age.textContent = text;
 }
@@ -148,10 +155,48 @@ function isOther(layout) {
   return layout.length !== here.length || layout.some(id => !here.includes(id));
 }
 
+// A press holds updates back until its click has happened: it would be lost if its row moved, or if the page loaded itself.
+const MOST_HOLD_MS = 1000, held = [];
+let pressed = 0;
+function release() {
+  pressed = 0;
+  for (const message of held.splice(0)) apply(message);
+}
+addEventListener('pointerdown', event => {
+  const mine = pressed = event.timeStamp;
+  setTimeout(() => { if (pressed === mine) release(); }, MOST_HOLD_MS);
+}, true);
+for (const end of ['pointerup', 'pointercancel']) addEventListener(end, () => setTimeout(release), true);
+
+// When the page began to be left. To load it again would cancel the click that leads to another page.
+const MOST_LEAVING_MS = 10000;
+let left = -MOST_LEAVING_MS;
+addEventListener('beforeunload', () => { left = performance.now(); });
+addEventListener('pageshow', () => { left = -MOST_LEAVING_MS; });
+
+// Returns whether text was typed into a field, or a choice is open, and would be lost.
+function isEdited() {
+  const field = document.activeElement;
+  return field?.tagName === 'SELECT' || field?.tagName === 'INPUT' && field.value !== field.defaultValue;
+}
+
 function show(event) {
   const message = JSON.parse(event.data);
+  if (pressed) held.push(message); else apply(message);
+}
+
+function apply(message) {
+  if (performance.now() - left < MOST_LEAVING_MS) return;
+  if (message.console !== document.body.dataset.console) {
+    // Another console has the port now, maybe of another cluster.
+    isForeign = true;
+    showAge();
+    if (!isEdited()) location.reload();
+    return;
+  }
   // Not at once after a load, so that a state that changes all the time does not load the page all the time.
-  if (message.layout && isOther(message.layout) && performance.now() > LEAST_RELOAD_MS) { location.reload(); return; }
+  const mayReload = performance.now() > LEAST_RELOAD_MS && !isEdited();
+  if (message.layout && isOther(message.layout) && mayReload) { location.reload(); return; }
   if (message.age_ms !== undefined) { measured = Date.now() - message.age_ms; asOf = message.as_of; }
   for (const [id, change] of Object.entries(message.regions)) update(id, change);
   if (message.staircase) document.dispatchEvent(new CustomEvent('staircase', { detail: message.staircase }));
@@ -175,10 +220,26 @@ document.addEventListener('staircase', event => {
   }
 });
 
-// A click on a command selects it, and copies it where the browser allows that.
+// A click on a command selects it, and copies it where the browser allows that. So do Enter and space.
+const said = document.getElementById('said');
+let saying = 0;
+function say(text) {
+  said.textContent = text;
+  clearTimeout(saying);
+  saying = setTimeout(() => { said.textContent = ''; }, 4000);
+}
+function copy(code) {
+  getSelection().selectAllChildren(code);
+  const selected = () => say('selected, press Ctrl+C');
+  navigator.clipboard ? navigator.clipboard.writeText(code.textContent).then(() => say('copied'), selected) : selected();
+}
 document.addEventListener('click', event => {
   const code = event.target.closest('code');
-  if (!code || String(getSelection())) return;
-  getSelection().selectAllChildren(code);
-  navigator.clipboard?.writeText(code.textContent).catch(() => {});
+  // A text that was selected with the pointer stays selected.
+  if (code && !(event.detail > 0 && String(getSelection()))) copy(code);
+});
+document.addEventListener('keydown', event => {
+  if (!['Enter', ' '].includes(event.key) || !event.target.matches('code, pre')) return;
+  event.preventDefault();
+  copy(event.target);
 });

@@ -264,12 +264,14 @@ canvas.addEventListener('keydown', event => {
   if (next) move(...next);
   else if (event.key === 'Enter') zoom();
   else if (event.key === 'Escape') reset();
-  else return;
+  else {
+    // Single letters are for the map alone, because a person who speaks to the browser may cause them anywhere.
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    const button = document.querySelector(`button[data-key="${CSS.escape(event.key.toLowerCase())}"]`);
+    if (!button) return;
+    button.click();
+  }
   event.preventDefault();
-});
-document.addEventListener('keydown', event => {
-  if (event.ctrlKey || event.metaKey || event.altKey || event.target.matches('input, select')) return;
-  document.querySelector(`button[aria-keyshortcuts="${CSS.escape(event.key)}"]`)?.click();
 });
 for (const query of [dark, forced]) query.addEventListener('change', () => { colours = null; draw(); });
 // The levels follow the observations of the page, at most one request in the time of half a column.

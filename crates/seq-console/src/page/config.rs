@@ -2,18 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use futures::StreamExt;
-use futures::stream;
+use futures::FutureExt;
 use seq_command::output::printable;
 use seq_command::store_client::Node;
 use seq_observe::Observation;
 use seq_observe::settings::{Difference, Report, config_of, differences};
 
+use super::collect::collect;
+use super::cut;
 use crate::console::Console;
 use crate::view::{Block, Column, Field, Form, Page, Region, Row, Shape, Tone, cell, text};
-
-/// Requests for settings in flight.
-const IN_FLIGHT: usize = 32;
 
 /// Differences on the page; `seqsvr config diff` has all.
 const DIFFERENCES: usize = 200;
@@ -74,16 +72,13 @@ async fn of_node(console: &Console, nodes: &[Node], addr: &str) -> Vec<Block> {
 
 /// Returns the differences between all nodes, and the nodes that do not report their settings.
 async fn of_all(console: &Console, nodes: &[Node]) -> Vec<Block> {
-    let addrs: Vec<String> = nodes.iter().map(|node| node.addr.clone()).collect();
-    let requests = addrs.into_iter().map(|addr| {
-        let (pool, timeout) = (console.pool.clone(), console.timeout);
-        async move {
-            let settings = config_of(&pool, &addr, timeout).await;
-            (addr, settings)
-        }
-    });
-    let responses: Vec<_> = stream::iter(requests).buffer_unordered(IN_FLIGHT).collect().await;
-    let (mut reports, mut silent) = (Vec::new(), Vec::new());
+    let request = |node: &Node| {
+        let (pool, addr, timeout) = (console.pool.clone(), node.addr.clone(), console.timeout);
+        (node.addr.clone(), async move { config_of(&pool, &addr, timeout).await }.boxed())
+    };
+    let (responses, missing) = collect(nodes.iter().map(request).collect(), console.timeout).await;
+    let late = |addr: String| (addr, "not requested in time, because many nodes do not respond".to_owned());
+    let (mut reports, mut silent) = (Vec::new(), missing.into_iter().map(late).collect::<Vec<_>>());
     for (addr, response) in responses {
         match response {
             Ok(settings) => reports.push(Report { addr, settings }),
@@ -93,7 +88,10 @@ async fn of_all(console: &Console, nodes: &[Node]) -> Vec<Block> {
     silent.sort();
     reports.sort_by(|one: &Report, other| one.addr.cmp(&other.addr));
     let found = differences(&reports, false);
-    let rows = found.iter().flat_map(rows_of).take(DIFFERENCES).collect();
+    let mut rows: Vec<Row> = found.iter().flat_map(rows_of).collect();
+    let all = rows.len();
+    rows.truncate(DIFFERENCES);
+    let shown = cut("differences-cut", (rows.len(), all), "seqsvr config diff");
     let silent_row = |(addr, why): &(String, String)| {
         Row::new(addr.clone(), vec![cell(addr.clone()), cell(printable(why).into_owned())]).tone(Tone::Attention)
     };
@@ -106,6 +104,7 @@ async fn of_all(console: &Console, nodes: &[Node]) -> Vec<Block> {
             rows,
             empty: "● no differences between nodes of a kind",
         }),
+        shown,
     ];
     if !silent.is_empty() {
         blocks.push(Block::Heading("Not compared"));

@@ -7,7 +7,7 @@ use seq_command::utc;
 use seq_observe::{ClusterEvent, Observation, events};
 use seq_proto::v1::EventSeverity;
 
-use super::missing;
+use super::{cut, missing};
 use crate::route::{Filter, escaped};
 use crate::view::{Block, Column, Field, Form, Page, Region, Row, Shape, Tone, cell, link, text};
 
@@ -17,7 +17,9 @@ const EVENTS: usize = 200;
 const COLUMNS: &[Column] = &[text("time"), text("set"), text("kind"), text("event")];
 
 pub(super) fn page(observation: &Observation, filter: &Filter) -> Page {
-    let rows = observation.events.iter().filter(|event| matches(event, filter)).take(EVENTS).map(row).collect();
+    let found: Vec<&ClusterEvent> = observation.events.iter().filter(|event| matches(event, filter)).collect();
+    let rows: Vec<Row> = found.iter().take(EVENTS).map(|event| row(event)).collect();
+    let shown = cut("events-cut", (rows.len(), found.len()), "choose a set or a kind, or seqsvr events list");
     let is_known = observation.cluster.sets.iter().any(|set| set.name == filter.set);
     let flags = if is_known { format!(" --set {}.toml", filter.set) } else { String::new() };
     Page {
@@ -25,7 +27,8 @@ pub(super) fn page(observation: &Observation, filter: &Filter) -> Page {
         blocks: vec![
             Block::Form(form(observation, filter)),
             region(rows),
-            missing(observation),
+            shown,
+            missing(&observation.missing),
             Block::Command { text: "The same in a terminal:", command: format!("seqsvr events watch{flags}") },
         ],
     }

@@ -54,7 +54,7 @@ pub(super) fn page(observation: &Observation) -> Page {
         title: "Section map".to_owned(),
         blocks: vec![
             Block::Map(view, marks),
-            missing(observation),
+            missing(&observation.missing),
             Block::Command {
                 text: "The same as a table:",
                 command: "seqsvr section list --top numbers --count 50".to_owned(),

@@ -8,15 +8,15 @@ use seq_observe::cluster::{AllocView, ProxyView, StoreView, Unreachable};
 use seq_observe::verdict::{age, uptime};
 use seq_observe::{CertificateView, Observation};
 
-use super::rate;
+use super::{cut, rate};
 use crate::route::escaped;
 use crate::view::{Block, Cell, Column, Field, Form, Page, Region, Row, Shape, Tone, cell, link, number, text};
 
 /// Rows of a table. A cluster has more than a thousand nodes; the filter by set leaves the others.
 const ROWS: usize = 250;
 
-/// Lease of an allocator in full, in milliseconds, for the bar: the default lease.
-const LEASE_MS: u64 = 2_000;
+/// Characters of the bar of a lease.
+const BAR: usize = 8;
 
 const SILENT: &[Column] =
     &[text("node"), text("set"), text("kind"), text("state"), text("address"), text("last seen"), text("error")];
@@ -68,34 +68,55 @@ pub(super) fn page(observation: &Observation, set: &str) -> Page {
         let logs = cluster.stores.iter().filter(|store| store.set == of).map(|store| store.last_log_index);
         logs.max().unwrap_or_default()
     };
-    let region = |id, label, columns, rows, empty| {
-        Block::Region(Region { id, label, shape: Shape::Table(columns), rows, empty })
-    };
-    let mut blocks = vec![
-        Block::Form(form(observation, set)),
-        Block::Heading("No response"),
-        region("silent", "Nodes that do not respond", SILENT, silent.take(ROWS).collect(), "● every node responds"),
-        Block::Heading("Allocators"),
-        region(
-            "allocs",
-            "Allocators",
-            ALLOCS,
-            allocs.iter().take(ROWS).map(|alloc| alloc_row(alloc)).collect(),
-            "no allocator",
-        ),
-    ];
-    if allocs.len() > ROWS {
-        blocks.push(Block::Text(format!("{} more: choose a set.", grouped((allocs.len() - ROWS) as u64))));
-    }
-    blocks.push(Block::Heading("Stores"));
-    let rows = stores.iter().take(ROWS).map(|store| store_row(store, newest(&store.set))).collect();
-    blocks.push(region("stores", "Stores", STORES, rows, "no store"));
+    let silent: Vec<Row> = silent.collect();
+    let allocs: Vec<Row> = allocs.into_iter().map(alloc_row).collect();
+    let stores: Vec<Row> = stores.into_iter().map(|store| store_row(store, newest(&store.set))).collect();
+    let mut blocks = vec![Block::Form(form(observation, set))];
+    blocks.extend(table("No response", SILENT_REGION, silent, set));
+    blocks.extend(table("Allocators", ALLOCS_REGION, allocs, set));
+    blocks.extend(table("Stores", STORES_REGION, stores, set));
     if !cluster.proxies.is_empty() {
-        blocks.push(Block::Heading("Proxies"));
-        let rows = cluster.proxies.iter().take(ROWS).map(proxy_row).collect();
-        blocks.push(region("proxies", "Proxies", PROXIES, rows, "no proxy"));
+        blocks.extend(table("Proxies", PROXIES_REGION, cluster.proxies.iter().map(proxy_row).collect(), set));
     }
     Page { title: "Nodes".to_owned(), blocks }
+}
+
+/// A table of nodes without its rows.
+struct Table {
+    id: &'static str,
+    /// Id of the region that states how many rows are shown.
+    cut: &'static str,
+    label: &'static str,
+    columns: &'static [Column],
+    empty: &'static str,
+}
+
+const SILENT_REGION: Table = Table {
+    id: "silent",
+    cut: "silent-cut",
+    label: "Nodes that do not respond",
+    columns: SILENT,
+    empty: "● every node responds",
+};
+
+const ALLOCS_REGION: Table =
+    Table { id: "allocs", cut: "allocs-cut", label: "Allocators", columns: ALLOCS, empty: "no allocator" };
+
+const STORES_REGION: Table =
+    Table { id: "stores", cut: "stores-cut", label: "Stores", columns: STORES, empty: "no store" };
+
+const PROXIES_REGION: Table =
+    Table { id: "proxies", cut: "proxies-cut", label: "Proxies", columns: PROXIES, empty: "no proxy" };
+
+/// Returns a table with its heading, and a text if it does not show all rows. `set` is the set of the page; empty if
+/// the page has the nodes of all sets.
+fn table(heading: &'static str, of: Table, mut rows: Vec<Row>, set: &str) -> [Block; 3] {
+    let all = rows.len();
+    rows.truncate(ROWS);
+    let rest = if set.is_empty() { "choose a set, or seqsvr status" } else { "seqsvr status has all" };
+    let shown = cut(of.cut, (rows.len(), all), rest);
+    let Table { id, label, columns, empty, .. } = of;
+    [Block::Heading(heading), Block::Region(Region { id, label, shape: Shape::Table(columns), rows, empty }), shown]
 }
 
 fn form(observation: &Observation, set: &str) -> Form {
@@ -150,6 +171,15 @@ fn certificate(of: Option<&CertificateView>) -> Cell {
     cell(format!("▲ {}", certificate.expires)).tone(Tone::Attention)
 }
 
+/// Returns the remaining time of a lease, with a bar if the length of a lease is known.
+fn lease(alloc: &AllocView) -> String {
+    let left = age(alloc.lease_remaining_ms);
+    match alloc.lease_ms {
+        0 => left,
+        whole => format!("{} {left}", bar(alloc.lease_remaining_ms.min(whole), whole, BAR)),
+    }
+}
+
 fn alloc_row(alloc: &AllocView) -> Row {
     let state = match alloc.state {
         AllocState::Serves => cell("● serves").tone(Tone::Ok),
@@ -157,7 +187,7 @@ fn alloc_row(alloc: &AllocView) -> Row {
         state => cell(format!("▯ {}", state.name())).tone(Tone::Attention),
     };
     let lease = if alloc.lease_remaining_ms > 0 {
-        cell(format!("{} {}", bar(alloc.lease_remaining_ms, LEASE_MS, 8), age(alloc.lease_remaining_ms)))
+        cell(lease(alloc))
     } else if alloc.lease_ended_ms > 0 {
         cell(format!("✕ ended {} ago", age(alloc.lease_ended_ms))).tone(Tone::Fault)
     } else {

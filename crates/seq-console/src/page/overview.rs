@@ -49,7 +49,7 @@ pub(super) fn page(observation: &Observation, seen: &Seen) -> Page {
             Block::Region(Region { id: "sets", label: "Sets", shape: Shape::Table(SETS), rows: sets, empty: "no set" }),
             Block::Heading("Last events"),
             events::region(events),
-            missing(observation),
+            missing(&observation.missing),
         ],
     }
 }

@@ -7,9 +7,9 @@ use seq_command::utc;
 use seq_observe::Observation;
 use seq_observe::activity::{FiguresView, rate_text};
 use seq_observe::section::{self, Record};
-use seq_proto::v1::{DescribeSectionResponse, SectionInfo, SectionState, SkipCause};
+use seq_proto::v1::{DescribeSectionResponse, SectionInfo, SectionState};
 
-use super::events;
+use super::{events, missing};
 use crate::console::Console;
 use crate::staircase::Staircase;
 use crate::view::{Block, Column, Page, Region, Row, Shape, Tone, cell, link, number, text};
@@ -49,6 +49,7 @@ pub(super) async fn page(console: &Console, observation: &Observation, section: 
     }
     blocks.push(Block::Heading("Raises"));
     blocks.push(raises(described.as_ref().map_or(&[], |described| &described.raises)));
+    blocks.push(missing(&record.missing));
     blocks.extend([
         Block::Heading("Events that may concern it"),
         events::region(history(observation, &record.set, section)),
@@ -59,7 +60,7 @@ pub(super) async fn page(console: &Console, observation: &Observation, section: 
 
 /// Returns the facts about a section, from its record and its owner.
 pub(super) fn facts(record: &Record, described: &Result<DescribeSectionResponse, String>) -> Vec<Row> {
-    let Record { set, info } = record;
+    let Record { set, info, .. } = record;
     let SectionInfo { owner, epoch, ceiling, uid_start, uid_end, moved_to, .. } = info;
     let fact = |name: &'static str, value: String| Row::new(name, vec![cell(name), cell(value)]);
     let mut rows = Vec::new();
@@ -75,7 +76,7 @@ pub(super) fn facts(record: &Record, described: &Result<DescribeSectionResponse,
     rows.extend(section::beginning(info).map(|text| fact("ownership", text)));
     rows.push(fact("ceiling at the store", grouped(*ceiling)));
     match described {
-        Ok(described) => rows.extend(activity(described)),
+        Ok(described) => rows.extend(activity(info, described)),
         Err(error) => {
             let text = printable(error).into_owned();
             rows.push(Row::new("activity", vec![cell("activity"), cell(text)]).tone(Tone::Attention));
@@ -96,7 +97,7 @@ fn state(info: &SectionInfo) -> String {
 }
 
 /// Returns the facts that the owner reports.
-fn activity(described: &DescribeSectionResponse) -> Vec<Row> {
+fn activity(info: &SectionInfo, described: &DescribeSectionResponse) -> Vec<Row> {
     let figures = FiguresView::new(&described.figures.unwrap_or_default());
     let fact = |name: &'static str, value: String| Row::new(name, vec![cell(name), cell(value)]);
     let numbers = if described.in_ticks {
@@ -125,13 +126,9 @@ fn activity(described: &DescribeSectionResponse) -> Vec<Row> {
         ),
         fact("numbers of this ownership are above", grouped(described.base)),
     ];
-    let cause = match described.skip_cause() {
-        SkipCause::Unspecified => "",
-        SkipCause::Takeover => "a takeover",
-        SkipCause::Handover => "a handover without its copy",
-    };
     if described.skipped_at_begin > 0 {
         let most = grouped(described.skipped_at_begin);
+        let cause = section::skip_text(section::skip_word(info, described));
         let text = format!(
             "at most {most} by the highest uid, because of {cause}; each other uid began above {}",
             grouped(described.base)

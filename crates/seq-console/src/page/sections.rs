@@ -2,8 +2,7 @@
 
 use std::collections::HashMap;
 
-use futures::StreamExt;
-use futures::stream;
+use futures::FutureExt;
 use seq_command::output::grouped;
 use seq_command::selection::contents_text;
 use seq_observe::activity::{self, By, FiguresView, rate_text};
@@ -11,13 +10,11 @@ use seq_observe::cluster::AllocView;
 use seq_observe::{BusySection, Observation};
 use seq_proto::v1::SectionFigures;
 
+use super::collect::collect;
 use super::missing;
 use crate::console::Console;
 use crate::model::SECTIONS;
 use crate::view::{Block, Column, Field, Form, Page, Region, Row, Shape, cell, link, number, spark, text};
-
-/// Requests for activity in flight.
-const IN_FLIGHT: usize = 32;
 
 const COLUMNS: &[Column] = &[
     number("section"),
@@ -33,10 +30,11 @@ const COLUMNS: &[Column] = &[
 
 pub(super) async fn page(console: &Console, observation: &Observation, by_writes: bool) -> Page {
     let word = if by_writes { "writes" } else { "numbers" };
-    let rows = if by_writes {
-        most_writes(console, observation).await.iter().map(row).collect()
+    let (rows, failed) = if by_writes {
+        let (sections, failed) = most_writes(console, observation).await;
+        (sections.iter().map(row).collect(), failed)
     } else {
-        observation.sections.iter().map(row).collect()
+        (observation.sections.iter().map(row).collect(), Vec::new())
     };
     let choices = vec![("numbers".to_owned(), "numbers".to_owned()), ("writes".to_owned(), "writes".to_owned())];
     let field = Field { label: "Order", name: "by", value: word.to_owned(), choices };
@@ -51,7 +49,7 @@ pub(super) async fn page(console: &Console, observation: &Observation, by_writes
                 rows,
                 empty: "all sections are at rest",
             }),
-            missing(observation),
+            missing(observation.missing.iter().chain(&failed)),
             Block::Command {
                 text: "The same in a terminal:",
                 command: format!("seqsvr section list --top {word} --count {SECTIONS}"),
@@ -60,22 +58,33 @@ pub(super) async fn page(console: &Console, observation: &Observation, by_writes
     }
 }
 
-/// Requests the sections with the most writes from all allocators.
-async fn most_writes(console: &Console, observation: &Observation) -> Vec<BusySection> {
+/// Requests the sections with the most writes from all allocators. Returns them, and a text for each allocator that did
+/// not respond.
+async fn most_writes(console: &Console, observation: &Observation) -> (Vec<BusySection>, Vec<String>) {
     let cluster = &observation.cluster;
     let known: HashMap<u32, &BusySection> = observation.sections.iter().map(|busy| (busy.section, busy)).collect();
-    let owners: Vec<&AllocView> = cluster.allocs.iter().filter(|alloc| alloc.sections > 0).collect();
-    let addrs: Vec<(usize, String)> = owners.iter().map(|alloc| alloc.addr.clone()).enumerate().collect();
-    let requests = addrs.into_iter().map(|(owner, addr)| {
-        let (pool, timeout) = (console.pool.clone(), console.timeout);
-        async move { (owner, activity::request(&pool, &addr, By::Writes, SECTIONS, timeout).await) }
-    });
-    let responses: Vec<_> = stream::iter(requests).buffer_unordered(IN_FLIGHT).collect().await;
-    let found = responses.into_iter().flat_map(|(owner, figures)| {
-        figures.unwrap_or_default().into_iter().map(move |figures| (figures, owner)).collect::<Vec<_>>()
-    });
-    let busy = |(figures, owner): (SectionFigures, usize)| {
-        let alloc = owners[owner];
+    let owners: HashMap<&str, &AllocView> =
+        cluster.allocs.iter().filter(|alloc| alloc.sections > 0).map(|alloc| (&*alloc.addr, alloc)).collect();
+    let request = |addr: &&str| {
+        let (pool, addr, timeout) = (console.pool.clone(), (*addr).to_owned(), console.timeout);
+        let name = addr.clone();
+        (name, async move { activity::request(&pool, &addr, By::Writes, SECTIONS, timeout).await }.boxed())
+    };
+    let (responses, late) = collect(owners.keys().map(request).collect(), console.timeout).await;
+    let failed = |addr: &str, error: &str| {
+        let alloc = owners[addr];
+        format!("writes of {} of {}: {error}", alloc.name, alloc.set)
+    };
+    let mut missing: Vec<String> =
+        late.iter().map(|addr| failed(addr, "not requested in time, because many nodes do not respond")).collect();
+    let mut found = Vec::new();
+    for (addr, response) in &responses {
+        match response {
+            Ok(figures) => found.extend(figures.iter().map(|figures| (*figures, owners[&**addr]))),
+            Err(error) => missing.push(failed(addr, error)),
+        }
+    }
+    let busy = |(figures, alloc): (SectionFigures, &AllocView)| {
         let uids = cluster.uids_of(figures.section);
         BusySection {
             section: figures.section,
@@ -87,7 +96,8 @@ async fn most_writes(console: &Console, observation: &Observation) -> Vec<BusySe
             history: known.get(&figures.section).map(|busy| busy.history.clone()).unwrap_or_default(),
         }
     };
-    activity::merge(found, By::Writes).into_iter().take(SECTIONS as usize).map(busy).collect()
+    let sections = activity::merge(found, By::Writes).into_iter().take(SECTIONS as usize).map(busy).collect();
+    (sections, missing)
 }
 
 fn row(busy: &BusySection) -> Row {

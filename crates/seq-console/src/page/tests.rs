@@ -21,6 +21,7 @@ fn alloc(name: &str, state: AllocState) -> AllocView {
         state,
         incarnation: 3,
         sections: 45,
+        lease_ms: 2_000,
         lease_remaining_ms: if state == AllocState::NoLease { 0 } else { 1_500 },
         lease_ended_ms: if state == AllocState::NoLease { 4_000 } else { 0 },
         allocations: 1_000_000,
@@ -227,8 +228,14 @@ fn names_of_nodes_are_escaped() {
         sets::page(observation, &seen),
         map::page(observation),
     ] {
-        let frame =
-            crate::html::Frame { state: state(&seen), identity: "operator/<i>", path: "/", live: "/live".into() };
+        let frame = crate::html::Frame {
+            state: state(&seen),
+            age: crate::html::Age::of(&seen),
+            console: "0f",
+            identity: "operator/<i>",
+            path: "/",
+            live: "/live".into(),
+        };
         let html = crate::html::page(&page, &frame).into_string();
         assert!(!html.contains("<script>alert") && !html.contains("\" onload") && !html.contains("<i>"), "{html}");
     }
@@ -243,4 +250,68 @@ fn the_header_states_what_failed() {
     assert_eq!(text(&seen), ["▲ degraded", "90 of 90 sections served", "1 point needs attention"]);
     seen.error = Some("no node responds".to_owned());
     assert_eq!(text(&seen)[0], "✕ no node responds");
+}
+
+/// Returns the texts of a region.
+fn texts(page: &Page, id: &str) -> Vec<String> {
+    let region = page.blocks.iter().find_map(|block| match block {
+        Block::Region(region) if region.id == id => Some(region),
+        _ => None,
+    });
+    let rows = &region.unwrap_or_else(|| panic!("the page has {id}")).rows;
+    rows.iter().flat_map(|row| &row.cells).map(|cell| cell.text.clone()).collect()
+}
+
+#[test]
+fn a_table_that_is_cut_states_it() {
+    let mut observation = observation();
+    assert_eq!(texts(&nodes::page(&observation, ""), "allocs-cut"), Vec::<String>::new());
+    observation.cluster.allocs = (0..1_000).map(|place| alloc(&format!("a{place}"), AllocState::Serves)).collect();
+    let of = |set: &str| texts(&nodes::page(&observation, set), "allocs-cut");
+    assert_eq!(of(""), ["250 of 1,000 are shown: choose a set, or seqsvr status"]);
+    assert_eq!(of("im-a"), ["250 of 1,000 are shown: seqsvr status has all"]);
+
+    let event = observation.events[0].event.clone();
+    let event = |index| ClusterEvent { set: "im-a".to_owned(), event: SetEvent { index, ..event.clone() } };
+    observation.events = (1..=300).map(event).collect();
+    let page = events::page(&observation, &Filter::default());
+    let text = "200 of 300 are shown: choose a set or a kind, or seqsvr events list";
+    assert_eq!(texts(&page, "events-cut"), [text]);
+}
+
+#[test]
+fn the_bar_of_a_lease_is_relative_to_the_lease_of_its_node() {
+    let lease = |lease_ms| {
+        let mut observation = observation();
+        observation.cluster.allocs = vec![AllocView { lease_ms, ..alloc("a1", AllocState::Serves) }];
+        texts(&nodes::page(&observation, ""), "allocs")[6].clone()
+    };
+    assert_eq!([lease(2_000), lease(6_000), lease(0)], ["▓▓▓▓▓▓░░ 1.5 s", "▓▓░░░░░░ 1.5 s", "1.5 s"]);
+}
+
+#[tokio::test]
+async fn allocators_that_do_not_report_their_writes_are_named() {
+    let pool = seq_channel::Pool::with_dial(1, seq_channel::Dial::tcp());
+    let timeout = std::time::Duration::from_secs(20);
+    let (model, _) = crate::model::Model::new(seq_observe::Observer::new(pool.clone(), Vec::new(), true, timeout));
+    let console = Console {
+        id: String::new(),
+        model,
+        heat: crate::heat::Heat::new(pool.clone(), timeout),
+        pool,
+        timeout,
+        identity: String::new(),
+        access: crate::access::Access::new(([127, 0, 0, 1], 7150).into(), false),
+        streams: Arc::new(tokio::sync::Semaphore::new(1)),
+    };
+    let mut observation = observation();
+    // A port on which nothing listens, because the listener is dropped at once.
+    let closed = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a free port").local_addr();
+    let addr = closed.expect("an address").to_string();
+    observation.cluster.allocs = vec![AllocView { addr, ..alloc("a1", AllocState::Serves) }];
+    let missing = texts(&sections::page(&console, &observation, true).await, "missing");
+    assert_eq!(missing.len(), 2, "{missing:?}");
+    assert!(missing[0].starts_with("○ not known: activity of a2") && missing[1].contains("writes of a1 of im-a"));
+    let by_numbers = texts(&sections::page(&console, &observation, false).await, "missing");
+    assert_eq!(by_numbers.len(), 1, "they are of the observation: {by_numbers:?}");
 }

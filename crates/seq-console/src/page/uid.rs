@@ -7,8 +7,8 @@ use seq_observe::section;
 use seq_proto::v1::sequence_service_client::SequenceServiceClient;
 use seq_proto::v1::{CurrentRequest, CurrentResponse, Exactness};
 
-use super::events;
 use super::section::{facts, history};
+use super::{events, missing};
 use crate::console::Console;
 use crate::view::{Block, Column, Field, Form, Page, Region, Row, Shape, Tone, cell, link, text};
 
@@ -58,13 +58,15 @@ async fn of_uid(console: &Console, observation: &Observation, uid: u64) -> Vec<B
             (Err(error()), Err(error()))
         }
     };
-    let mut rows = vec![number(&current)];
+    let word = described.as_ref().map_or("", |described| section::skip_word(&record.info, described));
+    let mut rows = vec![number(&current, word)];
     rows.push(Row::new("section", vec![cell("section"), link(grouped(section.into()), format!("/section/{section}"))]));
     rows.extend(facts(&record, &described));
     vec![
         Block::Region(Region { id: "facts", label: "Number of the user", shape: Shape::Table(FACTS), rows, empty: "" }),
         Block::Heading("Events that may concern it"),
         events::region(history(observation, &record.set, section)),
+        missing(&record.missing),
         Block::Command { text: "The same in a terminal:", command: format!("seqsvr current {uid}") },
     ]
 }
@@ -75,12 +77,16 @@ async fn current(console: &Console, addr: &str, uid: u64) -> Result<CurrentRespo
     within(console.timeout, node.current(CurrentRequest { uid: Some(uid), ..CurrentRequest::default() })).await
 }
 
-fn number(current: &Result<CurrentResponse, String>) -> Row {
+/// Returns the last number of a uid. `word` is the cause for which the owner may not know it exactly.
+fn number(current: &Result<CurrentResponse, String>, word: &str) -> Row {
+    let why = match word {
+        "" | "takeover" => "the owner before was lost".to_owned(),
+        word => format!("because of {}", section::skip_text(word)),
+    };
     let (text, tone) = match current {
-        Ok(response) if response.exactness() == Exactness::UpperBound => (
-            format!("at most {}: the owner before was lost, and the next number is above it", grouped(response.value)),
-            Tone::Attention,
-        ),
+        Ok(response) if response.exactness() == Exactness::UpperBound => {
+            (format!("at most {}: {why}, and the next number is above it", grouped(response.value)), Tone::Attention)
+        }
         Ok(response) if response.value == 0 => ("none yet".to_owned(), Tone::Plain),
         Ok(response) => (format!("{} (exact)", grouped(response.value)), Tone::Plain),
         Err(error) => (printable(error).into_owned(), Tone::Attention),

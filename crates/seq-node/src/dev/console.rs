@@ -46,10 +46,6 @@ pub(super) fn start(listener: TcpListener, sets: &[&SetSpec], tasks: &TaskGroup)
     let server = Server::new(tokio::net::TcpListener::from_std(listener)?, options)?;
     let url = server.addresses().next();
     let token = tasks.token();
-    tasks.spawn("console", Kind::Disposable, async move {
-        if let Err(error) = server.serve(token.cancelled()).await {
-            tracing::warn!(%error, "the console ended; the cluster runs on");
-        }
-    });
+    tasks.spawn("console", Kind::Disposable, async move { server.serve(token.cancelled()).await });
     Ok(url)
 }

@@ -28,6 +28,11 @@ const USERS: u64 = 1_000_000;
 /// Interval of the operations.
 const OPERATION: Duration = Duration::from_secs(20);
 
+/// Attempts to let an allocator serve again after its drain, and the pause between two of them. Together they are
+/// longer than an election of the store's leader, which is a usual cause of a failure here.
+const UNDRAIN_ATTEMPTS: u32 = 20;
+const UNDRAIN_PAUSE: Duration = Duration::from_secs(1);
+
 /// The mode of the operations: each is made at once.
 const MAKE: Mode = Mode::Make(Fingerprint::NONE);
 
@@ -70,18 +75,25 @@ pub(super) async fn run(spec: SetSpec, rate: u32) -> anyhow::Result<()> {
     }
 }
 
-/// Repeats operations on a set without an end: drains one allocator after another and then lets it serve again, and
-/// transfers the leadership of the set's store between two drains. No request of a caller is refused because of these
-/// operations.
+/// Repeats operations on a set: drains one allocator after another and then lets it serve again, and transfers the
+/// leadership of the set's store between two drains. No request of a caller is refused because of these operations.
+/// They end only if an allocator cannot be made to serve again, because otherwise all allocators would be drained one
+/// by one.
 pub(super) async fn operate(spec: SetSpec) {
     for turn in 0.. {
         let alloc = &spec.allocs[turn % spec.allocs.len()].name;
-        for drained in [true, false] {
-            sleep(OPERATION).await;
-            let drain = async { store(&spec).await?.drain(alloc, drained, &[], MAKE).await };
-            if let Err(error) = drain.await {
-                note(format_args!("--chaos: the drain of {alloc} failed: {error:#}"));
-            }
+        sleep(OPERATION).await;
+        let drain = async |drained| store(&spec).await?.drain(alloc, drained, &[], MAKE).await;
+        // A drain that fails may have been made after all, so the allocator is let to serve again in any case.
+        if let Err(error) = drain(true).await {
+            note(format_args!("--chaos: the drain of {alloc} failed: {error:#}"));
+        }
+        sleep(OPERATION).await;
+        if let Err(error) = repeat(UNDRAIN_ATTEMPTS, UNDRAIN_PAUSE, async || drain(false).await).await {
+            note(format_args!(
+                "--chaos: {alloc} stays drained, so the operations end; `seqsvr node undrain {alloc}` lets it serve again: {error:#}"
+            ));
+            return;
         }
         sleep(OPERATION).await;
         let next = spec.stores[turn % spec.stores.len()].id;
@@ -90,6 +102,20 @@ pub(super) async fn operate(spec: SetSpec) {
             note(format_args!("--chaos: the transfer of the leadership failed: {error:#}"));
         }
     }
+}
+
+/// Repeats an operation until it succeeds, at most `attempts` times.
+///
+/// # Errors
+/// The error of the last attempt.
+async fn repeat<T, E>(attempts: u32, pause: Duration, operation: impl AsyncFn() -> Result<T, E>) -> Result<T, E> {
+    for _ in 1..attempts {
+        if let Ok(done) = operation().await {
+            return Ok(done);
+        }
+        sleep(pause).await;
+    }
+    operation().await
 }
 
 /// Returns a client of a set's store that has already requested the name of the set, because changes need this name.
@@ -102,6 +128,22 @@ async fn store(spec: &SetSpec) -> anyhow::Result<StoreClient> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn an_operation_that_fails_is_repeated_within_a_bound() {
+        let calls = std::cell::Cell::new(0);
+        let succeeds_at = async |call: u32| {
+            calls.set(0);
+            repeat(UNDRAIN_ATTEMPTS, UNDRAIN_PAUSE, async || {
+                calls.set(calls.get() + 1);
+                if calls.get() < call { Err(calls.get()) } else { Ok(calls.get()) }
+            })
+            .await
+        };
+        assert_eq!(succeeds_at(1).await, Ok(1));
+        assert_eq!(succeeds_at(UNDRAIN_ATTEMPTS).await, Ok(UNDRAIN_ATTEMPTS));
+        assert_eq!(succeeds_at(UNDRAIN_ATTEMPTS + 1).await, Err(UNDRAIN_ATTEMPTS), "the error of the last attempt");
+    }
 
     #[test]
     fn a_rate_may_be_in_thousands() {

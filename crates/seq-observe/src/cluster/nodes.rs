@@ -77,6 +77,10 @@ pub struct AllocView {
     pub sections: u32,
     /// Milliseconds left of its lease; 0 without a lease.
     pub lease_remaining_ms: u64,
+    /// Time for which the AllocSvr serves after a renewal of its lease, in milliseconds. It is 0 if the AllocSvr's
+    /// release does not report it.
+    #[serde(skip)]
+    pub lease_ms: u64,
     /// Milliseconds since the AllocSvr's lease expired. It is 0 if the AllocSvr has a lease or never had a lease.
     pub lease_ended_ms: u64,
     /// Numbers allocated since it started.

@@ -22,6 +22,9 @@ use crate::verdict::{Facts, State};
 /// the report concerns the process that ran before.
 pub(crate) const UNREACHED_AFTER_MS: u64 = 10_000;
 
+/// Cause in the place of the one that the leader of the store reports for a migration that does not move.
+const NO_LEADER: &str = "the leader of its store does not respond, so its progress is that of an earlier time";
+
 /// A set, merged from the responses of its nodes.
 #[derive(Debug, Default, Serialize)]
 pub struct SetView {
@@ -71,6 +74,10 @@ pub struct SetView {
     /// Raises per second since the previous view of the cluster. It is absent in the first view.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub raises_per_second: Option<f64>,
+    /// Whether the StoreSvr that leads the store with a majority responded. It alone reports the open migrations and
+    /// the pause of balancing.
+    #[serde(skip)]
+    pub(crate) is_led: bool,
     /// Number of sections that departed to another set and of which this set does not know yet that they have arrived.
     #[serde(skip)]
     pub(crate) on_their_way: u32,
@@ -99,7 +106,7 @@ pub struct SetView {
 }
 
 /// A pause of balancing.
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub struct Pause {
     by: String,
     at: String,
@@ -199,6 +206,26 @@ impl SetView {
         SetView { name: name.to_owned(), ..self }
     }
 
+    /// Adopts from an earlier view of the set the values that only StoreSvrs report, as far as no StoreSvr reported
+    /// them for this view. An open migration then states as its cause for not moving that its progress is old.
+    pub(super) fn adopt(&mut self, before: &SetView) {
+        if self.section_size == 0 {
+            (self.uid_start, self.uid_end) = (before.uid_start, before.uid_end);
+            (self.section_size, self.sections) = (before.section_size, before.sections);
+        }
+        if self.is_led || self.facts.closed {
+            return;
+        }
+        let is_old = |migration: &MigrationStatus| MigrationStatus {
+            stuck: NO_LEADER.to_owned(),
+            sections_per_second: 0.0,
+            ..migration.clone()
+        };
+        self.moves = before.moves.iter().map(is_old).collect();
+        self.migrations = self.moves.iter().map(MigrationView::new).collect();
+        (self.balancing_paused, self.sections_moved) = (before.balancing_paused.clone(), before.sections_moved);
+    }
+
     /// Adds the verdict.
     pub(crate) fn judge(&mut self) {
         self.sections_delayed = self.facts.delayed;
@@ -296,6 +323,7 @@ impl SetView {
             self.facts.disks.push((response.node.clone(), free, all));
         }
         if leads && store.quorum {
+            self.is_led = true;
             (self.facts.delayed, self.facts.delayed_ms) = (store.sections_delayed, store.delayed_ms);
             self.moves.clone_from(&store.migrations);
             (self.on_their_way, self.layout_sections) = (store.sections_on_their_way, store.layout_sections);
@@ -365,6 +393,7 @@ impl SetView {
             incarnation: alloc.incarnation,
             sections: alloc.sections,
             lease_remaining_ms: alloc.lease_remaining_ms,
+            lease_ms: alloc.lease_ms,
             lease_ended_ms: alloc.lease_ended_ms,
             allocations: alloc.allocations,
             numbers_per_second: None,

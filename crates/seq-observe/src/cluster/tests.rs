@@ -173,9 +173,33 @@ fn a_set_without_stores_keeps_the_uids_of_an_earlier_view() {
     let before = view([("h:1", store(1)), ("h:7", alloc("a1", 10))]);
     let mut after = view([("h:7", alloc("a1", 10))]);
     assert_eq!((after.sets[0].uid_end, after.sets[0].sections), (0, 0));
-    after.adopt_uids(&before);
+    after.adopt(&before);
     let set = &after.sets[0];
     assert_eq!((set.uid_start, set.uid_end, set.section_size, set.sections), (0, 1_000_000, 100_000, 10));
+}
+
+#[test]
+fn a_migration_stays_in_view_while_the_leader_does_not_respond() {
+    let with_migration = |status: &mut StoreStatus| {
+        let migration = seq_proto::v1::MigrationStatus { id: 4_711, arrived: 7, ..Default::default() };
+        status.migrations = vec![migration];
+        status.sections_moved = 3;
+    };
+    let moves = |view: &Cluster| -> Vec<(u64, u32, bool)> {
+        let old = |migration: &seq_proto::v1::MigrationStatus| migration.stuck.contains("does not respond");
+        view.sets[0].moves.iter().map(|one| (one.id, one.arrived, old(one))).collect()
+    };
+    let before = view([("h:1", store(1)), ("h:2", store_with(2, with_migration))]);
+    assert_eq!(moves(&before), [(4_711, 7, false)], "s2 leads");
+    let gone = || Err("no response within 1s".to_owned());
+    let mut without_leader = view([("h:1", store(1)), ("h:2", gone())]);
+    assert_eq!(moves(&without_leader), []);
+    without_leader.adopt(&before);
+    assert_eq!(moves(&without_leader), [(4_711, 7, true)]);
+    assert_eq!((without_leader.sets[0].migrations.len(), without_leader.sets[0].sections_moved), (1, 3));
+    let mut after = view([("h:1", store(1)), ("h:2", store(2))]);
+    after.adopt(&without_leader);
+    assert_eq!(moves(&after), [], "the leader reports that it is over");
 }
 
 fn registered((addr, name): (&str, &str)) -> AllocMember {
@@ -364,7 +388,7 @@ fn a_lost_quorum_is_the_verdict_and_no_section_counts_as_served() {
         s1           dev  h:1   silent  -    tcp connect error
         s3           dev  h:3   silent  -    tcp connect error
 
-        dev: NO QUORUM: 1 of 3 voters responds, no majority since 8.1 s; nothing can be committed; leases ended 6.0 s ago: every call is refused; next: start s1, s3 again; if their disks are lost: `seqsvr unsafe recover`
+        dev: NO QUORUM: 1 of 3 voters responds, no majority since 8.1 s; nothing can be committed; leases ended 6.0 s ago: every call is refused; next: start s1, s3 again; if their disks are lost, `seqsvr unsafe recover --set FILE --data DIR --out BACKUP`, then on each store `seqsvr restore --set FILE --id N --data NEW_DIR --from BACKUP`
     "#]]
     .assert_eq(&view.render(false));
     let json = serde_json::to_value(&view).unwrap();
@@ -407,7 +431,7 @@ fn each_state_has_its_sentence() {
         status.halted = "the store lost entries".to_owned();
         response
     });
-    expect!["ROLLED BACK: a2 serve nothing; a2: the store lost entries; next: stop all stores, keep their directories, and do not start these allocators again: `seqsvr unsafe recover`, then `seqsvr restore`"]
+    expect!["ROLLED BACK: a2 serve nothing; a2: the store lost entries; next: stop all stores, keep their directories, and do not start these allocators again: `seqsvr unsafe recover --set FILE --data DIR --out BACKUP`, then on each store `seqsvr restore --set FILE --id N --data NEW_DIR --from BACKUP`"]
         .assert_eq(&verdict(vec![("h:1", store(1)), ("h:2", store(2)), ("h:7", alloc("a1", 10)), ("h:8", halted)]));
     let with = |id, change: fn(&mut StoreStatus)| store_with(id, change);
     expect!["SPLIT: stores s1 of lineage 4294967301, and s2 of lineage 4294967305: they were restored from other files or under other counts, and may allocate the same numbers; next: stop the stores that were restored otherwise, and restore them as the others"].assert_eq(&verdict(vec![
@@ -415,7 +439,7 @@ fn each_state_has_its_sentence() {
         ("h:2", with(2, |status| (status.quorum, status.lineage) = (true, 1 << 32 | 9))),
         ("h:7", alloc("a1", 10)),
     ]));
-    expect!["ROLLED BACK: no allocator registers and no section gets another owner; committed entries of the store are gone; next: stop all stores, keep their directories: `seqsvr unsafe recover`, then `seqsvr restore`"].assert_eq(&verdict(vec![
+    expect!["ROLLED BACK: no allocator registers and no section gets another owner; committed entries of the store are gone; next: stop all stores, keep their directories: `seqsvr unsafe recover --set FILE --data DIR --out BACKUP`, then on each store `seqsvr restore --set FILE --id N --data NEW_DIR --from BACKUP`"].assert_eq(&verdict(vec![
         ("h:1", with(1, |status| status.entries_lost = "committed entries of the store are gone".to_owned())),
         ("h:2", store(2)),
         ("h:7", alloc("a1", 10)),

@@ -1,6 +1,6 @@
 //! Settings of running nodes, as the nodes report them.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures::future::join_all;
 use seq_channel::Pool;
@@ -26,7 +26,8 @@ pub struct Surveyed {
     pub outcome: Result<GetConfigResponse, Failure>,
 }
 
-/// Requests the settings of the node at `addr`.
+/// Requests the settings of the node at `addr`. If the node does not respond as a node of this release does, the rest
+/// of `timeout` is for finding out the kind of the server.
 ///
 /// # Errors
 /// The node does not respond within `timeout` or refuses the request, or its release does not know this kind of
@@ -34,7 +35,8 @@ pub struct Surveyed {
 pub async fn config_of(pool: &Pool, addr: &str, timeout: Duration) -> Result<GetConfigResponse, Failure> {
     let channel = pool.get(addr).map_err(|error| Failure::new(Exit::Usage, error.to_string()))?;
     let mut node = StatusServiceClient::new(channel);
-    let status = match tokio::time::timeout(timeout, node.get_config(GetConfigRequest {})).await {
+    let limit = Instant::now() + timeout;
+    let status = match tokio::time::timeout_at(limit.into(), node.get_config(GetConfigRequest {})).await {
         Ok(Ok(response)) => {
             let mut response = response.into_inner();
             response.settings.truncate(MAX_SETTINGS);
@@ -46,7 +48,7 @@ pub async fn config_of(pool: &Pool, addr: &str, timeout: Duration) -> Result<Get
     if let Some(reason) = status::reason(&status) {
         return Err(refused(addr, &reason, &status));
     }
-    let kind = port_kind::identify(addr).await;
+    let kind = port_kind::identify_until(addr, limit).await;
     if let Some(failure) = kind.and_then(|kind| kind.failure(addr, Needed::Node)) {
         return Err(failure);
     }
@@ -74,4 +76,34 @@ pub async fn survey(pool: &Pool, seeds: &[Node], timeout: Duration) -> Result<Ve
     let nodes = Cluster::sample(pool, seeds, false, timeout).await?.nodes();
     let outcomes = join_all(nodes.iter().map(|node| config_of(pool, &node.addr, timeout))).await;
     Ok(nodes.into_iter().zip(outcomes).map(|(node, outcome)| Surveyed { node, outcome }).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use seq_channel::Dial;
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn the_kind_of_a_server_is_found_out_within_the_same_timeout() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let addr = listener.local_addr().expect("an address").to_string();
+        // The request fails at once, and the server that is to be identified hangs.
+        let server = async {
+            drop(listener.accept().await);
+            let mut open = Vec::new();
+            loop {
+                open.push(listener.accept().await);
+            }
+        };
+        let (begin, timeout) = (tokio::time::Instant::now(), Duration::from_millis(200));
+        let pool = Pool::with_dial(1, Dial::tcp());
+        tokio::select! {
+            settings = config_of(&pool, &addr, timeout) => assert!(settings.is_err(), "{settings:?}"),
+            () = server => {}
+        }
+        // A timer may be a millisecond late; a probe alone would take a second.
+        assert!(begin.elapsed() < 2 * timeout, "{:?}", begin.elapsed());
+    }
 }

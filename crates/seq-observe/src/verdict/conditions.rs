@@ -11,6 +11,11 @@ const ELECTION_MS: u64 = 10_000;
 /// quotient. A write will then soon fail, and a StoreSvr exits if a write fails.
 pub(crate) const DISK_FULL: u64 = 100;
 
+/// Commands that restore a set from the data that its stores still have. Only the operator knows the words in capitals,
+/// because files and directories are on other machines.
+const RECOVER: &str = "`seqsvr unsafe recover --set FILE --data DIR --out BACKUP`, then on each store \
+                       `seqsvr restore --set FILE --id N --data NEW_DIR --from BACKUP`";
+
 /// The conditions in the order in which they are tested. The first is the condition of a closed set, and the others
 /// follow from the worst to the best. The first condition that holds determines the verdict.
 pub const CONDITIONS: [Condition; 20] = [
@@ -179,14 +184,13 @@ fn closed(facts: &Facts) -> Advice {
 fn halted(facts: &Facts) -> Advice {
     let (first, reason) = &facts.halted[0];
     let names: Vec<&str> = facts.halted.iter().map(|(name, _)| name.as_str()).collect();
-    let next = "stop all stores, keep their directories, and do not start these allocators again: `seqsvr unsafe recover`, \
-                then `seqsvr restore`";
+    let next = format!("stop all stores, keep their directories, and do not start these allocators again: {RECOVER}");
     Advice::new(format!("ROLLED BACK: {} serve nothing; {first}: {reason}", names.join(", "))).next(next)
 }
 
 fn entries_lost(facts: &Facts) -> Advice {
     let text = format!("ROLLED BACK: no allocator registers and no section gets another owner; {}", facts.entries_lost);
-    Advice::new(text).next("stop all stores, keep their directories: `seqsvr unsafe recover`, then `seqsvr restore`")
+    Advice::new(text).next(format!("stop all stores, keep their directories: {RECOVER}"))
 }
 
 fn copies(facts: &Facts) -> Advice {
@@ -273,7 +277,7 @@ fn no_majority(facts: &Facts) -> Advice {
     let gone: Vec<&str> =
         facts.voters.iter().filter(|(_, responds)| !responds).map(|(name, _)| name.as_str()).collect();
     Advice::new(without_leader(facts, "NO QUORUM"))
-        .next(format!("start {} again; if their disks are lost: `seqsvr unsafe recover`", gone.join(", ")))
+        .next(format!("start {} again; if their disks are lost, {RECOVER}", gone.join(", ")))
 }
 
 fn election(facts: &Facts) -> Advice {

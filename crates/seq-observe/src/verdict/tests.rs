@@ -197,8 +197,8 @@ fn each_condition_has_its_words() {
     expect![[r#"
         closed | closed: its users are in other sets; 5 of its processes respond, and can be stopped
         closed | closed: its users are in other sets; its processes need not run
-        rolled back, as an allocator saw | ROLLED BACK: a2 serve nothing; a2: entries are gone; next: stop all stores, keep their directories, and do not start these allocators again: `seqsvr unsafe recover`, then `seqsvr restore`
-        rolled back, as the store has it | ROLLED BACK: no allocator registers and no section gets another owner; entries are gone; next: stop all stores, keep their directories: `seqsvr unsafe recover`, then `seqsvr restore`
+        rolled back, as an allocator saw | ROLLED BACK: a2 serve nothing; a2: entries are gone; next: stop all stores, keep their directories, and do not start these allocators again: `seqsvr unsafe recover --set FILE --data DIR --out BACKUP`, then on each store `seqsvr restore --set FILE --id N --data NEW_DIR --from BACKUP`
+        rolled back, as the store has it | ROLLED BACK: no allocator registers and no section gets another owner; entries are gone; next: stop all stores, keep their directories: `seqsvr unsafe recover --set FILE --data DIR --out BACKUP`, then on each store `seqsvr restore --set FILE --id N --data NEW_DIR --from BACKUP`
         two processes are one store | CLONED: one store responds as two processes: s1 (h:1, h:11); a copy of the set runs, and gives out the same numbers; next: stop the copy, and name only the nodes of one of both
         two sets have one name | CLONED: sets with several ids have this name: s1 of set 7, and s1, s2 of set 9; next: name only the nodes of one of them
         two sets have one name | CLONED: sets with several ids have this name: s1 of set 7, and s1 of set 9; next: name only the nodes of one of them
@@ -208,7 +208,7 @@ fn each_condition_has_its_words() {
         no store responds | NO QUORUM: no store responds; nothing can be committed; leases end in 1.7 s; next: no address of its stores is known here: name one with --addr
         not formed | NO QUORUM: s1 responds, and the store is not formed yet; nothing can be committed; next: start the others: s2, s3
         not formed | NO QUORUM: s1, s2, s3 respond, and the store is not formed yet; nothing can be committed; next: repeat within seconds, then look at the logs of the stores
-        no majority responds | NO QUORUM: 1 of 3 voters responds, no majority since 8.1 s; nothing can be committed; leases ended 6.0 s ago: every call is refused; next: start s1, s3 again; if their disks are lost: `seqsvr unsafe recover`
+        no majority responds | NO QUORUM: 1 of 3 voters responds, no majority since 8.1 s; nothing can be committed; leases ended 6.0 s ago: every call is refused; next: start s1, s3 again; if their disks are lost, `seqsvr unsafe recover --set FILE --data DIR --out BACKUP`, then on each store `seqsvr restore --set FILE --id N --data NEW_DIR --from BACKUP`
         an election | ELECTION: 2 of 3 voters respond, no majority since 0.6 s; nothing can be committed; leases end in 1.7 s; next: an election is under way: repeat within seconds
         an election | ELECTION: 3 of 3 voters respond; nothing can be committed; next: an election is under way: repeat within seconds
         no leader | NO QUORUM: 3 of 3 voters respond, no majority since 12 s; nothing can be committed; leases end in 1.7 s; next: the voters do not reach each other, or have just started: repeat, then look at their logs

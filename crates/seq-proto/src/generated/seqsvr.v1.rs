@@ -2245,6 +2245,9 @@ pub struct AllocStatus {
     /// row; up to 64. A node that most others name hands its sections over.
     #[prost(string, repeated, tag = "18")]
     pub unreached: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// Time for which it serves after a renewal, a number of milliseconds; 0 from a release that does not report it.
+    #[prost(uint64, tag = "19")]
+    pub lease_ms: u64,
 }
 /// Requests the members.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]

@@ -23,6 +23,7 @@ fn alloc(name: &str, sections: u32, numbers: f64, lease_remaining_ms: u64) -> Al
         incarnation: 3,
         sections,
         lease_remaining_ms,
+        lease_ms: 2_000,
         lease_ended_ms: 0,
         allocations: 1_000_000,
         numbers_per_second: Some(numbers),

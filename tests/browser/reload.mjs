@@ -1,0 +1,112 @@
+// Pages that load themselves again: one of another console at the same address, and one whose parts are others now. Neither
+// cancels a click.
+import { args, check, checkQuiet, complaints, go, note, open, openAt, rows, scenario, step, until } from './browser.mjs';
+
+const sets = page => page.evaluate(() => [...document.querySelectorAll('[data-region=sets] tr')].map(row => row.dataset.key));
+
+/** Shows a message to a page as its stream does. */
+const send = (page, message) => page.evaluate(message => show({ data: JSON.stringify(message) }), message);
+
+const empty = page => page.evaluate(() => ({ console: document.body.dataset.console, as_of: '', regions: {} }));
+
+/** Holds requests for a path back until the returned function is called. */
+async function holdBack(page, path) {
+  const held = [];
+  await page.setRequestInterception(true);
+  page.on('request', request => {
+    if (new URL(request.url()).pathname === path) held.push(request); else request.continue();
+  });
+  return async () => {
+    while (held.length === 0) await new Promise(resolve => setTimeout(resolve, 5));
+    for (const request of held.splice(0)) await request.continue();
+  };
+}
+
+async function clickIsNotCancelled(browser) {
+  const page = await openAt(browser, '/');
+  const letGo = await holdBack(page, '/nodes');
+  await until(page, 'the page may load itself again', () => performance.now() > LEAST_RELOAD_MS);
+  const other = { ...await empty(page), layout: ['other'] };
+  const left = page.waitForNavigation();
+  await page.click('nav a[href="/nodes"]');
+  // The request of the next page is on its way.
+  await send(page, other);
+  await letGo();
+  await left;
+  check(page.url().endsWith('/nodes'), `the click led to ${page.url()}`);
+  await page.close();
+}
+
+async function pressHoldsUpdates(browser) {
+  const page = await openAt(browser, '/');
+  await until(page, 'the page may load itself again', () => performance.now() > LEAST_RELOAD_MS);
+  const messages = await empty(page);
+  const left = page.waitForNavigation();
+  // Within one task, so that no time passes between the press and the click.
+  const isKept = await page.evaluate(message => {
+    const link = document.querySelector('[data-region=sets] a');
+    const point = name => link.dispatchEvent(new PointerEvent(name, { bubbles: true }));
+    const receive = change => show({ data: JSON.stringify({ ...message, ...change }) });
+    point('pointerdown');
+    receive({ regions: { sets: { order: [], rows: {} } } });
+    receive({ layout: ['other'] });
+    const isKept = link.isConnected;
+    point('pointerup');
+    link.click();
+    return isKept;
+  }, messages);
+  check(isKept, 'the row stays under the pointer');
+  await left;
+  check(new URL(page.url()).pathname === '/nodes', `the click led to ${page.url()}`);
+  // A press that does not end holds nothing back for long.
+  await go(page, '/');
+  await page.evaluate(message => {
+    document.body.dispatchEvent(new PointerEvent('pointerdown', { bubbles: true }));
+    show({ data: JSON.stringify({ ...message, regions: { sets: { order: [], rows: {} } } }) });
+  }, messages);
+  await until(page, 'the update is shown', () => !document.querySelector('[data-empty-of=sets]').hidden);
+  await page.close();
+}
+
+async function typedTextStays(browser) {
+  const page = await openAt(browser, '/uid');
+  await until(page, 'the page may load itself again', () => performance.now() > LEAST_RELOAD_MS);
+  await page.evaluate(() => { window.isFirst = true; });
+  await page.type('input[name=uid]', '70');
+  await send(page, { ...await empty(page), layout: ['other'] });
+  await send(page, { ...await empty(page), console: 'other' });
+  check(await page.evaluate(() => window.isFirst && document.querySelector('input').value === '70'), 'the typed text stays');
+  const said = await page.evaluate(() => document.getElementById('age').textContent);
+  check(said.includes('another console'), said);
+  const left = page.waitForNavigation();
+  await page.evaluate(() => { document.querySelector('input').value = ''; });
+  await send(page, { ...await empty(page), console: 'other' });
+  await left;
+  check(!await page.evaluate(() => window.isFirst), 'the page was loaded again');
+  await page.close();
+}
+
+async function otherClusterIsShown(browser) {
+  const page = await open(browser);
+  const first = await page.goto(args.origin);
+  // The first rendering has the age of its values, before any script has run.
+  check(/id="age"[^>]*>as of \d\d:\d\d:\d\d UTC/.test(await first.text()), 'the age in the first rendering');
+  await until(page, 'values', () => updates.length > 0);
+  const before = await sets(page);
+  await page.evaluate(() => { window.isFirst = true; });
+  await step('one cluster');
+  await until(page, 'the page is loaded again', () => !window.isFirst && window.updates?.length > 0);
+  const after = await sets(page);
+  check(JSON.stringify(before) !== JSON.stringify(after), `${before}, then ${after}`);
+  note(`sets of the tab: ${before}, then ${after}`);
+  check(Object.keys(await rows(page, 'sets')).length === after.length, 'no row of the first cluster is left');
+  const others = (await complaints(page)).filter(text => !text.includes('Failed to load resource'));
+  check(others.length === 0, others.join('\n'));
+}
+
+scenario(async browser => {
+  await clickIsNotCancelled(browser);
+  await pressHoldsUpdates(browser);
+  await typedTextStays(browser);
+  await otherClusterIsShown(browser);
+});
