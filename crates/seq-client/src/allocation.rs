@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use seq_proto::v1;
 
-use crate::error::CallError;
+use crate::error::{CallError, NUMBERS_OUT_OF_ORDER};
 
 /// Numbers allocated for one uid: all numbers from [`Allocation::first`] to [`Allocation::value`]. No other request
 /// gets any of them.
@@ -67,7 +67,7 @@ impl Allocation {
         let fits =
             value <= seq_core::Seq::MAX.0 && prev.checked_add(u64::from(count)).is_some_and(|least| least <= value);
         if !fits {
-            return Err(CallError::BadAnswer { addr: addr.clone(), what: "numbers that do not follow each other" });
+            return Err(CallError::BadAnswer { addr: addr.clone(), what: NUMBERS_OUT_OF_ORDER });
         }
         Ok(Allocation { value, prev, epoch, count, lost: 0 })
     }

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use futures::stream::{FuturesUnordered, StreamExt};
+use metrics::Histogram;
 use seq_core::arbiter::{Plan, PlannedHandover};
 use seq_core::migration::{Armed, Coordinator, Effect, Proposal};
 use seq_core::state::{Arrival, Arrive, Complete, StartReturn, State};
@@ -45,6 +46,8 @@ pub(crate) struct Migrations {
     observed: BTreeMap<MigrationId, Observations>,
     /// Time at which progress was last published, and the number of each migration's sections that were in flight then.
     published: Option<(Instant, BTreeMap<MigrationId, usize>)>,
+    /// Pauses of the sections that arrived in other sets.
+    unserved: Histogram,
 }
 
 /// Request in progress. It returns its outcome, and the id of its trace for log lines.
@@ -88,10 +91,13 @@ impl Outcome {
 
 impl Migrations {
     /// Creates the task, a receiver of its planned departures, and a receiver of the progress that it observes.
-    pub(crate) fn new(between: Between) -> (Migrations, watch::Receiver<Departures>, watch::Receiver<Arc<Progress>>) {
+    pub(crate) fn new(
+        between: Between,
+        unserved: Histogram,
+    ) -> (Migrations, watch::Receiver<Departures>, watch::Receiver<Arc<Progress>>) {
         let (departures, planned) = watch::channel(Departures::default());
         let (progress, observed) = watch::channel(Arc::default());
-        let driver = Migrations { between, departures, progress, observed: BTreeMap::new(), published: None };
+        let driver = Migrations { between, departures, progress, observed: BTreeMap::new(), published: None, unserved };
         (driver, planned, observed)
     }
 
@@ -152,6 +158,7 @@ impl Migrations {
         });
         let now = Instant::now();
         for (migration, pause) in machine.take_arrived() {
+            self.unserved.record(pause);
             self.observed.entry(migration).or_default().arrived(now, pause);
         }
         effects
