@@ -255,7 +255,12 @@ impl Shared {
         let given = given(value, prev, epoch, lost);
         if given.is_none() && value <= prev {
             self.counters.faults.violated(Violation::Response);
-            tracing::error!(value, prev, epoch, "an owner responded with a number that is not above the number before it");
+            tracing::error!(
+                value,
+                prev,
+                epoch,
+                "an owner responded with a number that is not above the number before it"
+            );
         }
         given
     }

@@ -46,7 +46,8 @@ const DISK: &[f64] =
 
 /// Upper bounds of histogram buckets, in seconds, from the pause of a handover to an outage that an operator ends. The
 /// alert about sections that were unserved for long counts the samples above 10 s.
-const UNSERVED: &[f64] = &[0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1_800.0];
+const UNSERVED: &[f64] =
+    &[0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1_800.0];
 
 /// Upper bounds of histogram buckets, from one number for each write of a ceiling to a hundred default steps for each
 /// write.

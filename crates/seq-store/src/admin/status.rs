@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use seq_api::metrics::{
-    MIGRATION_SECTIONS, MIGRATIONS_STUCK, RAISES_APPLIED_TOTAL, ROUTE_VERSION, SECTIONS, SET_LINEAGE_BEGUN, SET_RESTORES,
+    MIGRATION_SECTIONS, MIGRATIONS_STUCK, RAISES_APPLIED_TOTAL, ROUTE_VERSION, SECTIONS, SET_LINEAGE_BEGUN,
+    SET_RESTORES,
 };
 use seq_core::state::{Closing, PeerSet, Residence, Rules, State};
 use seq_core::{RouteVersion, SectionId, limits};
