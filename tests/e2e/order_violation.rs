@@ -1,5 +1,5 @@
-//! A counter that falls in the memory of a running allocator, as it would after a fault of the memory or of the program:
-//! the allocator finds it, counts it in its metrics and logs it.
+//! A counter that falls in the memory of a running allocator, as it would after a fault of the memory or of the
+//! program: the allocator finds it, counts it in its metrics and logs it.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -23,9 +23,9 @@ const FALLEN: u64 = 123_000;
 /// Open files of an allocator.
 const FILES: usize = 4_096;
 
-/// Makes the counter of a user fall in the memory of `owner`, the process that owns the section. The process may dump its
-/// core, so that this process may read its memory, and the ownership of the section began at 0. `call` runs a command as
-/// a caller of the set.
+/// Makes the counter of a user fall in the memory of `owner`, the process that owns the section. The process may dump
+/// its core, so that this process may read its memory, and the ownership of the section began at 0. `call` runs a
+/// command as a caller of the set.
 pub(crate) fn make_counter_fall(owner: &Server, uid: &str, call: impl Fn(&[&str]) -> Value) {
     call(&["advance", uid, &ADVANCED_TO.to_string(), "--yes"]);
     let memory = Memory::of(owner);
@@ -107,9 +107,9 @@ fn a_counter_that_falls_in_memory_is_counted_and_logged() {
     let addr = format!("http://{}:7400", place.host);
     eventually("a number is allocated", || seqsvr(&["next", "1", "--addr", &addr]).status.success().then_some(()));
     let violations = |cause: &str| {
-        let line = format!("seqsvr_order_violation_total{{node=\"a1\",cause=\"{cause}\"}} ");
-        let metrics = get(&format!("{}:7480", place.host), "/metrics");
-        metrics.lines().find_map(|text| text.strip_prefix(&line)?.parse::<u64>().ok())
+        let line = ["seqsvr_order_violation_total{node=\"a1\",cause=\"", cause, "\"} "].concat();
+        let text = get(&format!("{}:7480", place.host), "/metrics");
+        text.lines().find_map(|text| text.strip_prefix(&line)?.parse::<u64>().ok())
     };
     for cause in ["fell", "above_ceiling", "response"] {
         assert_eq!(violations(cause), Some(0), "{cause}");

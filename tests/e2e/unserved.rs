@@ -1,5 +1,5 @@
-//! Sections that no node serves for a while: after handovers, without a lease, after a takeover and during a migration the
-//! metrics have one sample for each section. The metrics of a migration have its sections by state.
+//! Sections that no node serves for a while: after handovers, without a lease, after a takeover and during a migration
+//! the metrics have one sample for each section. The metrics of a migration have its sections by state.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -36,8 +36,8 @@ fn sum(place: &Place, ports: &[u16], name: &str, labels: &[&str]) -> f64 {
 /// Returns the number of sections that were unserved for this cause, and the sum of their seconds.
 fn unserved(place: &Place, cause: &str) -> (f64, f64) {
     let (ports, cause) = ([&STORES[..], &ALLOCS].concat(), format!("cause=\"{cause}\""));
-    let of = |name: &str| sum(place, &ports, &format!("seqsvr_section_unserved_seconds_{name}{{"), &[&cause]);
-    (of("count"), of("sum"))
+    let of = |name: &str| sum(place, &ports, name, &[&cause]);
+    (of("seqsvr_section_unserved_seconds_count{"), of("seqsvr_section_unserved_seconds_sum{"))
 }
 
 #[test]

@@ -68,8 +68,8 @@ pub(crate) struct Followup {
     pub(crate) changed: bool,
     /// Whether the lease was extended.
     pub(crate) extended: bool,
-    /// Time for which the lease had expired when it was extended, and the number of sections that this node owned during
-    /// that time and still owns. The time is zero if the lease had not expired.
+    /// Time for which the lease had expired when it was extended, and the number of sections that this node owned
+    /// during that time and still owns. The time is zero if the lease had not expired.
     pub(crate) unserved: (Duration, usize),
     /// Sections that entered or left.
     pub(crate) transitions: Transitions,
@@ -268,8 +268,8 @@ impl Ownership {
         followup
     }
 
-    /// Returns the time since the lease expired, and the number of sections that were owned then and still are. Both are
-    /// zero if the lease has not expired.
+    /// Returns the time since the lease expired, and the number of sections that were owned then and still are. Both
+    /// are zero if the lease has not expired.
     fn unserved(&self, now: Clocks) -> (Duration, usize) {
         let time = self.lease.expired_for(now);
         if time.is_zero() {

@@ -76,7 +76,7 @@ catalogue! {
     /// Distance from the highest ceiling (`seqsvr_ceiling_max`) to 2^53, above which JSON doubles and JavaScript round,
     /// and to 2^63, where the numbers end.
     CEILING_HEADROOM = "seqsvr_ceiling_headroom", Gauge, Count, ["set", "node", "below"];
-    /// Distance by which a committed raise moved a ceiling, that is, numbers that one write of a section allows to each
+    /// Distance by which a committed raise moved a ceiling, that is, numbers that a write of a section allows to each
     /// of its uids.
     ALLOCATIONS_PER_RAISE = "seqsvr_allocations_per_raise", Histogram, Count, ["set"], PER_RAISE;
     /// Sections in one raise request to the store.
@@ -100,8 +100,8 @@ catalogue! {
     MIGRATIONS_STUCK = "seqsvr_migrations_stuck", Gauge, Count, ["set", "node"];
     /// Connected watchers of a set's events.
     EVENT_WATCHERS = "seqsvr_event_watchers", Gauge, Count, ["set", "node"];
-    /// Events that were removed from a set's event log before a connected watcher had received them, because the watcher
-    /// reads too slowly. Events that the watcher did not request count too.
+    /// Events that were removed from a set's event log before a connected watcher had received them, because the
+    /// watcher reads too slowly. Events that the watcher did not request count too.
     EVENTS_LOST_TOTAL = "seqsvr_events_lost_total", Counter, Count, ["set", "node"];
     /// Version of the route table that a node holds.
     ROUTE_VERSION = "seqsvr_route_version", Gauge, Count, ["node"];
@@ -152,8 +152,9 @@ catalogue! {
     BURNED_SEQUENCES_TOTAL = "seqsvr_burned_sequences_total", Counter, Count, ["set", "cause"];
     /// Time for which a section was served by no node, one sample for each section, by cause. Handover: from the freeze
     /// at the source until the target serves the section. Lease: from the expiry of an AllocSvr's lease until a renewal
-    /// succeeded. Takeover: from the last renewal of the former owner that the leader saw, until the change of owner was
-    /// committed. Migration: from the departure to the arrival in the other set, as the leader of the source set saw it.
+    /// succeeded. Takeover: from the last renewal of the former owner that the leader saw, until the change of owner
+    /// was committed. Migration: from the departure to the arrival in the other set, as the leader of the source set
+    /// saw it.
     SECTION_UNSERVED_SECONDS = "seqsvr_section_unserved_seconds", Histogram, Seconds, ["set", "cause"], UNSERVED;
     /// Violations of the order of numbers that a node has found; must stay 0. Causes: a counter fell between two
     /// readings (fell); a number was above the committed ceiling of its section (above_ceiling); an owner responded to

@@ -193,8 +193,8 @@ impl Lease {
         Duration::from_nanos(boottime.min(raw).min(realtime))
     }
 
-    /// Returns the time since the lease expired; zero if it holds, if it was ended by [`Lease::end`], or if there was no
-    /// lease yet. The wall clock is not used, because a step of it is no time that has passed.
+    /// Returns the time since the lease expired; zero if it holds, if it was ended by [`Lease::end`], or if there was
+    /// no lease yet. The wall clock is not used, because a step of it is no time that has passed.
     #[must_use]
     pub fn expired_for(&self, now: Clocks) -> Duration {
         let since = |now: u64, end: &AtomicU64| match end.load(Acquire) {

@@ -48,7 +48,8 @@ pub(crate) struct ArbiterShell {
     unserved: Histogram,
 }
 
-/// Dead sessions that own sections, each with the time of its last sign of life. Times are measured from `origin`.
+/// Dead sessions that own sections, each with the time of the last change of its liveness counter. Times are measured
+/// from `origin`.
 struct Dead {
     origin: Clocks,
     since: BTreeMap<(NodeId, Incarnation), Duration>,

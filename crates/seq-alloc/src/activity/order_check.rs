@@ -1,9 +1,9 @@
 //! Check of the order of the numbers of an ownership, from the readings that the reader makes of its slots in any case.
 //!
 //! While an ownership lasts, no slot falls and the ceiling does not fall either. So of two successive readings, the
-//! later one has no lower sum, no lower highest distance and no fewer touched slots, also if it was made in slices: each
-//! slot is read after its reading in the pass before. A violation of this has no cause in a sound process. Memory that
-//! was overwritten is one.
+//! later one has no lower sum, no lower highest distance and no fewer touched slots, also if it was made in slices:
+//! each slot is read after its reading in the pass before. Nothing in a sound process violates this; memory that was
+//! overwritten does.
 //!
 //! The check does not find each violation: a slot that fell and was passed again between two readings is not noticed.
 
@@ -39,8 +39,8 @@ impl OrderCheck {
     }
 }
 
-/// Returns whether a sum is lower than an earlier sum. Both are modulo 2^64, and the sums of the slots of a section grow
-/// by far less than 2^63 within a pass: the store bounds the rise of a ceiling to 2^38 at once.
+/// Returns whether a sum is lower than an earlier sum. Both are modulo 2^64, and the sums of the slots of a section
+/// grow by far less than 2^63 within a pass: the store bounds the rise of a ceiling to 2^38 at once.
 fn is_lower(sum: u64, earlier: u64) -> bool {
     sum.wrapping_sub(earlier).cast_signed() < 0
 }

@@ -55,8 +55,8 @@ pub(crate) struct Reader {
     part: Option<(Arc<OwnedSection>, usize, Tally)>,
     /// Bytes of the touched pages in this pass.
     slot_bytes: u64,
-    /// Violations of the order that were found since the last call of [`Reader::take_violations`]. There are at most two
-    /// for each section that was read.
+    /// Violations of the order that were found since the last call of [`Reader::take_violations`]. There are at most
+    /// two for each section that was read.
     violations: Vec<(SectionId, Violation)>,
 }
 

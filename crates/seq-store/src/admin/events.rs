@@ -126,8 +126,8 @@ impl Drop for Watch {
     }
 }
 
-/// Events that a watcher still had to receive at the last reading of the log. With this count, the next reading finds how
-/// many of them, and of the events since, were removed from the log before the watcher received them.
+/// Events that a watcher still had to receive at the last reading of the log. With this count, the next reading finds
+/// how many of them, and of the events since, were removed from the log before the watcher received them.
 #[derive(Clone, Copy, Debug)]
 struct Backlog {
     /// Number of kept events after the watcher's change number, whether or not the watcher requested them.
