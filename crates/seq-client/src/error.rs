@@ -125,8 +125,8 @@ pub(crate) const NUMBERS_OUT_OF_ORDER: &str = "numbers that do not follow each o
 pub(crate) const IDS_OUT_OF_ORDER: &str = "runs that are no ascending ids";
 
 impl CallError {
-    /// Returns whether a server responded with numbers or ids that are not above the numbers or ids before them. A sound
-    /// server never does.
+    /// Returns whether a server responded with numbers or ids that are not above the numbers or ids before them. A
+    /// sound server never does.
     #[must_use]
     pub fn is_out_of_order(&self) -> bool {
         matches!(self, CallError::BadAnswer { what: NUMBERS_OUT_OF_ORDER | IDS_OUT_OF_ORDER, .. })

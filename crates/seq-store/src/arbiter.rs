@@ -13,6 +13,7 @@ use std::time::Duration;
 use futures::future::join_all;
 use metrics::Histogram;
 use seq_api::clock::Clock;
+use seq_api::metrics::section_unserved;
 use seq_core::arbiter::{Arbiter, ArbiterTimeouts, Declared, MAX_REASSIGNS, Plan};
 use seq_core::lease::Clocks;
 use seq_core::set_spec::AllocSpec;
@@ -56,14 +57,16 @@ struct Dead {
 }
 
 impl ArbiterShell {
-    /// Creates a shell, and a receiver of the arbiter's plan, which the shell updates after each evaluation.
+    /// Creates the shell of the set `name`, and a receiver of the arbiter's plan, which the shell updates after each
+    /// evaluation.
     pub(crate) fn new(
-        set: ReplicatedSet,
-        allocs: watch::Sender<Arc<[AllocSpec]>>,
+        set: &ReplicatedSet,
+        allocs: &watch::Sender<Arc<[AllocSpec]>>,
         (timeouts, clock): (ArbiterTimeouts, Clock),
-        unserved: Histogram,
+        name: &str,
     ) -> (ArbiterShell, watch::Receiver<Arc<Plan>>) {
         let (plan, published) = watch::channel(Arc::default());
+        let (set, allocs, unserved) = (set.clone(), allocs.clone(), section_unserved(name, "takeover"));
         (ArbiterShell { set, allocs, timeouts, clock, plan, unserved }, published)
     }
 

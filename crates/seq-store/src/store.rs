@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::future::BoxFuture;
-use seq_api::metrics::{connection_metrics, section_unserved};
+use seq_api::metrics::connection_metrics;
 use seq_core::set_spec::{AllocSpec, SetSpec, StoreSpec};
 use seq_core::state::Terms;
 use seq_kit::admission::{Admission, FewFiles, OwnFiles};
@@ -225,12 +225,9 @@ async fn start(config: StoreConfig, dial: Dial, tasks: &TaskGroup) -> Result<Sto
     services.leader.0.open(LeaderLink::new(loaded.handle().clone(), (&set.name, &name), options.commit_timeout));
     let (quarantine_awaits, awaited) = quarantine::awaited();
     let (allocs, declared) = watch::channel(Arc::from(spec.allocs.clone()));
-    let timing = (options.arbiter_timeouts(), clock);
-    let unserved = section_unserved(&set.name, "takeover");
-    let (arbiter, plan) = ArbiterShell::new(replicated.clone(), allocs.clone(), timing, unserved);
+    let (arbiter, plan) = ArbiterShell::new(&replicated, &allocs, (options.arbiter_timeouts(), clock), &set.name);
     let between = Between::new(&cluster, replicated.clone(), plan.clone());
-    let unserved = section_unserved(&set.name, "migration");
-    let (migrations, departures, progress) = Migrations::new(between.clone(), unserved);
+    let (migrations, departures, progress) = Migrations::new(between.clone(), &set.name);
     let view = View {
         replicated: replicated.clone(),
         set: set.clone(),

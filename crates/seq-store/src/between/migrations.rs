@@ -12,6 +12,7 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use futures::stream::{FuturesUnordered, StreamExt};
 use metrics::Histogram;
+use seq_api::metrics::section_unserved;
 use seq_core::arbiter::{Plan, PlannedHandover};
 use seq_core::migration::{Armed, Coordinator, Effect, Proposal};
 use seq_core::state::{Arrival, Arrive, Complete, StartReturn, State};
@@ -90,13 +91,15 @@ impl Outcome {
 }
 
 impl Migrations {
-    /// Creates the task, a receiver of its planned departures, and a receiver of the progress that it observes.
+    /// Creates the task of the set `name`, a receiver of its planned departures, and a receiver of the progress that it
+    /// observes.
     pub(crate) fn new(
         between: Between,
-        unserved: Histogram,
+        name: &str,
     ) -> (Migrations, watch::Receiver<Departures>, watch::Receiver<Arc<Progress>>) {
         let (departures, planned) = watch::channel(Departures::default());
         let (progress, observed) = watch::channel(Arc::default());
+        let unserved = section_unserved(name, "migration");
         let driver = Migrations { between, departures, progress, observed: BTreeMap::new(), published: None, unserved };
         (driver, planned, observed)
     }
