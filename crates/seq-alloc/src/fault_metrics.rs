@@ -61,3 +61,15 @@ impl FaultMetrics {
         self.unserved_without_lease.record_many(time, sections);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_violation_has_its_own_counter() {
+        for (place, violation) in Violation::ALL.into_iter().enumerate() {
+            assert_eq!(violation as usize, place, "{violation:?}");
+        }
+    }
+}

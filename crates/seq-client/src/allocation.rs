@@ -96,3 +96,19 @@ pub(crate) fn lost(lost: Option<&v1::LostAttempts>) -> impl Iterator<Item = (usi
     lost.into_iter()
         .flat_map(|lost| lost.indexes.iter().map(|index| *index as usize).zip(lost.attempts.iter().copied()))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_that_are_not_above_the_number_before_are_out_of_order() {
+        let checked = |value, prev, count| Allocation::checked(value, prev, 1, count, &"a:1".into());
+        assert_eq!(checked(6, 5, 1).unwrap().first(), 6);
+        assert_eq!(checked(7, 5, 2).unwrap().numbers(), 6..=7);
+        for (value, prev, count) in [(5, 5, 1), (4, 5, 1), (6, 5, 2), (1 << 63, 5, 1)] {
+            let error = checked(value, prev, count).unwrap_err();
+            assert!(error.is_out_of_order(), "{value} after {prev}, {count} numbers: {error}");
+        }
+    }
+}
