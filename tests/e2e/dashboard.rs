@@ -20,8 +20,9 @@ const PHASE: Duration = Duration::from_secs(40);
 /// Points per line.
 const POINTS: u64 = 120;
 
-/// Panels without data while no tenant is configured and no item is refused.
-const MAY_BE_EMPTY: [&str; 3] = ["Tenants: numbers", "Items refused", "Raises that failed or were refused"];
+/// Panels without data while no tenant and no collector of traces is configured, and no item is refused.
+const MAY_BE_EMPTY: [&str; 4] =
+    ["Tenants: numbers", "Items refused", "Raises that failed or were refused", "Spans lost"];
 
 /// Size of a panel and its plot, in pixels.
 const PANEL: (f64, f64) = (420.0, 210.0);

@@ -17,6 +17,7 @@ use seq_kit::report_limits::ReportLimits;
 use seq_proto::activity::{Extract, Times};
 use seq_proto::v1::ListActivityRequest;
 
+mod order_check;
 pub(crate) mod reader;
 
 /// Nanoseconds of a millisecond.

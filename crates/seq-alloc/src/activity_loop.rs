@@ -1,13 +1,17 @@
 //! Loop that reads the slots of all owned sections in repeated passes, slowly enough to use only one percent of a core.
 //! The loop reads 256 KiB in about 30 us and then waits, so that it does not delay the other tasks of the control
 //! runtime. A pass takes a second or longer. For 20 million uids that have used their slots, a pass takes 5 s.
+//!
+//! The readings also show whether a counter fell or is above its ceiling, which must never be.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use seq_core::SectionId;
 use tokio::time::{Instant, sleep_until};
 
 use crate::activity::reader::{self, Reader};
+use crate::fault_metrics::Violation;
 use crate::shared::Shared;
 
 /// Pace of the reader.
@@ -35,6 +39,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
                 bytes += slice.bytes;
                 slice.is_last
             };
+            report(&shared, reader.take_violations());
             let due = began + Duration::from_micros(bytes * 1_000_000 / BYTES_PER_SECOND);
             let due = if is_over { due.max(began + Duration::from_millis(reader::MIN_PASS_MS.into())) } else { due };
             tokio::select! {
@@ -48,5 +53,16 @@ pub(crate) async fn run(shared: Arc<Shared>) {
         }
         shared.activity.end_pass(reader.end_pass(), began.elapsed().as_millis() as u64);
         shared.counters.publish_slots(shared.activity.slot_bytes());
+    }
+}
+
+/// Counts and logs violations of the order. The node serves on: an operator decides whether it is stopped.
+fn report(shared: &Shared, violations: Vec<(SectionId, Violation)>) {
+    let (set, name) = (&shared.config.set, &shared.config.name);
+    for (section, violation) in violations {
+        shared.counters.faults.violated(violation);
+        let section = section.0;
+        let cause = violation.name();
+        tracing::error!(set, name, section, cause, "the order of numbers is violated: stop this process");
     }
 }

@@ -19,6 +19,7 @@ use seq_proto::Reason;
 use seq_proto::reason::code_name;
 use tonic::Code;
 
+use crate::fault_metrics::FaultMetrics;
 use crate::lane_metrics::LaneMetrics;
 
 /// Number of shards of counters. It is larger than the number of cores of usual machines. If there are more threads
@@ -59,6 +60,7 @@ pub(crate) struct Counters {
     renewals: [Count; 2],
     clamped: Count,
     pub(crate) lanes: LaneMetrics,
+    pub(crate) faults: FaultMetrics,
     raise_seconds: Histogram,
     raise_sections: Histogram,
     raise_distance: Histogram,
@@ -162,6 +164,7 @@ impl Counters {
         let burned = burned.map(|by| counter!(names::BURNED_SEQUENCES_TOTAL, "set" => set.clone(), "cause" => by));
         Counters {
             lanes: LaneMetrics::new(&set, &node),
+            faults: FaultMetrics::new(&set, &node),
             handovers: handovers.map(Count::new),
             handover_seconds: histogram!(names::HANDOVER_PAUSE_SECONDS, "set" => set.clone()),
             copies_lost: Count::new(counter!(names::HANDOVER_COPIES_LOST_TOTAL, "set" => set.clone())),

@@ -26,6 +26,7 @@ use tonic::transport::Channel;
 use tonic::{Request, Response, Status};
 
 use self::response::{Failure, given, read};
+use crate::fault_metrics::Violation;
 use crate::other_sets::OtherSet;
 use crate::pending_item::PendingItem;
 use crate::shared::Shared;
@@ -141,7 +142,7 @@ impl Shared {
                 to.on_response(None);
                 let reply = |(item, result): (&PendingItem, Result<Allocated, &v1::ItemError>)| match result {
                     Ok(Allocated { value, prev, epoch, lost }) => {
-                        Some(given(value, prev, epoch, lost).ok_or_else(|| timed_out(item.section, to)))
+                        Some(self.given(value, prev, epoch, lost).ok_or_else(|| timed_out(item.section, to)))
                     }
                     Err(error) if error.reason == Reason::WouldWait => None,
                     Err(error) => Some(Err(self.refusal(Failure::of_item(error), to, item))),
@@ -209,7 +210,8 @@ impl Shared {
         match response {
             Ok(response) => {
                 let lost = response.lost.unwrap_or(0);
-                given(response.value, response.prev, response.epoch, lost).ok_or(timed_out(item.section, to))
+                let given = self.given(response.value, response.prev, response.epoch, lost);
+                given.ok_or(timed_out(item.section, to))
             }
             Err(failure) => {
                 let above = above.map(|above| above.0);
@@ -240,11 +242,27 @@ impl Shared {
                 let lost: BTreeMap<_, _> = lost.indexes.into_iter().zip(lost.attempts).collect();
                 let lost = |at: usize| lost.get(&(at as u32)).copied().unwrap_or(0);
                 self.item_results(to, items, errors, |at| {
-                    given(*values.get(at)?, *prevs.get(at)?, *epochs.get(at)?, lost(at))
+                    self.given(*values.get(at)?, *prevs.get(at)?, *epochs.get(at)?, lost(at))
                 })
             }
             Err(failure) => self.failed(to, items, &failure),
         }
+    }
+
+    /// Returns the allocation in an owner's response, or `None` if its numbers contradict each other. Counts and logs a
+    /// number that is not above the number before it.
+    fn given(&self, value: u64, prev: u64, epoch: u64, lost: u32) -> Option<Allocation> {
+        let given = given(value, prev, epoch, lost);
+        if given.is_none() && value <= prev {
+            self.counters.faults.violated(Violation::Response);
+            tracing::error!(
+                value,
+                prev,
+                epoch,
+                "an owner responded with a number that is not above the number before it"
+            );
+        }
+        given
     }
 
     /// Advances one uid at its owner.

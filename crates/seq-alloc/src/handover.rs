@@ -237,7 +237,12 @@ impl Handovers {
                 self.spans.end(handover.section);
                 shared.counters.handover(HandoverOutcome::Made);
                 if let Some(since) = self.frozen.remove(&handover.section) {
-                    shared.counters.handover_paused(since.elapsed());
+                    let paused = since.elapsed();
+                    shared.counters.handover_paused(paused);
+                    // The store of the source set records the pauses of migrations.
+                    if handover.departure.is_none() {
+                        shared.counters.faults.handed_over(paused);
+                    }
                 }
                 // In its response to the renewal, the store may request further handovers.
                 shared.registration.request_renewal();

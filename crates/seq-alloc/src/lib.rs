@@ -30,6 +30,7 @@ mod clock_ahead;
 mod config;
 mod control_loop;
 mod counters;
+mod fault_metrics;
 mod forward;
 mod halt;
 mod handover;

@@ -68,6 +68,9 @@ pub(crate) struct Followup {
     pub(crate) changed: bool,
     /// Whether the lease was extended.
     pub(crate) extended: bool,
+    /// Time for which the lease had expired when it was extended, and the number of sections that this node owned
+    /// during that time and still owns. The time is zero if the lease had not expired.
+    pub(crate) unserved: (Duration, usize),
     /// Sections that entered or left.
     pub(crate) transitions: Transitions,
 }
@@ -239,7 +242,9 @@ impl Ownership {
                 }
                 Effect::Lease(LeaseEffect::Extend { sent }) => {
                     self.sections.change(std::mem::take(&mut changes));
-                    followup.changed |= !self.lease.holds(self.clock.now());
+                    let now = self.clock.now();
+                    followup.changed |= !self.lease.holds(now);
+                    followup.unserved = self.unserved(now);
                     followup.extended = true;
                     self.lease.extend(sent, self.served);
                     self.confirmed.fetch_max(sent.boottime, Release);
@@ -261,6 +266,17 @@ impl Ownership {
         }
         self.sections.change(changes);
         followup
+    }
+
+    /// Returns the time since the lease expired, and the number of sections that were owned then and still are. Both
+    /// are zero if the lease has not expired.
+    fn unserved(&self, now: Clocks) -> (Duration, usize) {
+        let time = self.lease.expired_for(now);
+        if time.is_zero() {
+            return (time, 0);
+        }
+        let expired = now.boottime.saturating_sub(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
+        (time, self.sections.load().iter().filter(|owned| owned.began < expired).count())
     }
 
     fn change_table(

@@ -77,12 +77,15 @@ impl Shared {
     }
 
     fn follow_up(&self, followup: Followup) {
-        let Followup { requests, renew_now, changed, extended, transitions } = followup;
+        let Followup { requests, renew_now, changed, extended, unserved: (time, sections), transitions } = followup;
         for request in requests {
             self.handovers.queue.push(request);
         }
         if renew_now {
             self.registration.request_grant();
+        }
+        if !time.is_zero() {
+            self.counters.faults.without_lease(time, sections);
         }
         self.counters.copies_lost(transitions.copies_lost);
         let of_each = transitions.skipped.checked_div(transitions.at_ceiling as u64).unwrap_or(0);

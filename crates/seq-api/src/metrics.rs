@@ -44,6 +44,11 @@ const LATENCY: &[f64] = &[
 const DISK: &[f64] =
     &[0.000_05, 0.000_1, 0.000_2, 0.000_3, 0.000_5, 0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0];
 
+/// Upper bounds of histogram buckets, in seconds, from the pause of a handover to an outage that an operator ends. The
+/// alert about sections that were unserved for long counts the samples above 10 s.
+const UNSERVED: &[f64] =
+    &[0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1_800.0];
+
 /// Upper bounds of histogram buckets, from one number for each write of a ceiling to a hundred default steps for each
 /// write.
 const PER_RAISE: &[f64] = &[1.0, 10.0, 100.0, 1_000.0, 2_500.0, 5_000.0, 10_000.0, 25_000.0, 100_000.0, 1_000_000.0];
@@ -71,7 +76,8 @@ catalogue! {
     /// Distance from the highest ceiling (`seqsvr_ceiling_max`) to 2^53, above which JSON doubles and JavaScript round,
     /// and to 2^63, where the numbers end.
     CEILING_HEADROOM = "seqsvr_ceiling_headroom", Gauge, Count, ["set", "node", "below"];
-    /// Distance by which a committed raise moved a ceiling, that is, numbers for each write of a section.
+    /// Distance by which a committed raise moved a ceiling, that is, numbers that a write of a section allows to each
+    /// of its uids.
     ALLOCATIONS_PER_RAISE = "seqsvr_allocations_per_raise", Histogram, Count, ["set"], PER_RAISE;
     /// Sections in one raise request to the store.
     RAISE_BATCH_SECTIONS = "seqsvr_raise_batch_sections", Histogram, Count, ["set"], BATCH;
@@ -87,6 +93,16 @@ catalogue! {
     SET_RESTORES = "seqsvr_set_restores", Gauge, Count, ["set", "node"];
     /// Number of restores in a set's lineage, if the set began this lineage by itself; otherwise 0.
     SET_LINEAGE_BEGUN = "seqsvr_set_lineage_begun", Gauge, Count, ["set", "node"];
+    /// Sections of the migrations that began in a set and are not completed or rolled back, by state (waiting: not
+    /// departed yet; departed: not known to have arrived in the other set; arrived).
+    MIGRATION_SECTIONS = "seqsvr_migration_sections", Gauge, Count, ["set", "node", "state"];
+    /// Migrations that began in a set and cannot move a section now, on the leader; 0 on other members.
+    MIGRATIONS_STUCK = "seqsvr_migrations_stuck", Gauge, Count, ["set", "node"];
+    /// Connected watchers of a set's events.
+    EVENT_WATCHERS = "seqsvr_event_watchers", Gauge, Count, ["set", "node"];
+    /// Events that were removed from a set's event log before a connected watcher had received them, because the
+    /// watcher reads too slowly. Events that the watcher did not request count too.
+    EVENTS_LOST_TOTAL = "seqsvr_events_lost_total", Counter, Count, ["set", "node"];
     /// Version of the route table that a node holds.
     ROUTE_VERSION = "seqsvr_route_version", Gauge, Count, ["node"];
     /// Items that a node forwarded to their owner.
@@ -134,6 +150,16 @@ catalogue! {
     /// Upper bound of the skipped numbers, by cause (takeover, handover, advance). A section that starts at its ceiling
     /// after a takeover or a handover counts as a step and a half, or as its ceiling if that is lower.
     BURNED_SEQUENCES_TOTAL = "seqsvr_burned_sequences_total", Counter, Count, ["set", "cause"];
+    /// Time for which a section was served by no node, one sample for each section, by cause. Handover: from the freeze
+    /// at the source until the target serves the section. Lease: from the expiry of an AllocSvr's lease until a renewal
+    /// succeeded. Takeover: from the last renewal of the former owner that the leader saw, until the change of owner
+    /// was committed. Migration: from the departure to the arrival in the other set, as the leader of the source set
+    /// saw it.
+    SECTION_UNSERVED_SECONDS = "seqsvr_section_unserved_seconds", Histogram, Seconds, ["set", "cause"], UNSERVED;
+    /// Violations of the order of numbers that a node has found; must stay 0. Causes: a counter fell between two
+    /// readings (fell); a number was above the committed ceiling of its section (above_ceiling); an owner responded to
+    /// an AllocSvr or a proxy with numbers that are not above the number before them (response).
+    ORDER_VIOLATION_TOTAL = "seqsvr_order_violation_total", Counter, Count, ["node", "cause"];
     /// Renewals of an AllocSvr's incarnation, by outcome (ok, failed).
     RENEWALS_TOTAL = "seqsvr_renewals_total", Counter, Count, ["set", "outcome"];
     /// Memory that holds counters of touched pages.
@@ -261,6 +287,17 @@ pub fn connection_metrics(node: &str) -> ConnectionMetrics {
 #[must_use]
 pub fn handshake_metrics(node: &str) -> HandshakeMetrics {
     HandshakeMetrics { failed: metrics::counter!(HANDSHAKES_FAILED_TOTAL, "node" => node.to_owned()) }
+}
+
+/// Returns the times for which sections of `set` were unserved, for one of the causes of [`SECTION_UNSERVED_SECONDS`].
+pub fn section_unserved(set: &str, cause: &'static str) -> metrics::Histogram {
+    metrics::histogram!(SECTION_UNSERVED_SECONDS, "set" => set.to_owned(), "cause" => cause)
+}
+
+/// Returns the counter of violations of the order that the process `node` finds, for one of the causes of
+/// [`ORDER_VIOLATION_TOTAL`].
+pub fn order_violations(node: &str, cause: &'static str) -> metrics::Counter {
+    metrics::counter!(ORDER_VIOLATION_TOTAL, "node" => node.to_owned(), "cause" => cause)
 }
 
 /// Returns the counters of the process' spans.

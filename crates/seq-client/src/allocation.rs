@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use seq_proto::v1;
 
-use crate::error::CallError;
+use crate::error::{CallError, NUMBERS_OUT_OF_ORDER};
 
 /// Numbers allocated for one uid: all numbers from [`Allocation::first`] to [`Allocation::value`]. No other request
 /// gets any of them.
@@ -67,7 +67,7 @@ impl Allocation {
         let fits =
             value <= seq_core::Seq::MAX.0 && prev.checked_add(u64::from(count)).is_some_and(|least| least <= value);
         if !fits {
-            return Err(CallError::BadAnswer { addr: addr.clone(), what: "numbers that do not follow each other" });
+            return Err(CallError::BadAnswer { addr: addr.clone(), what: NUMBERS_OUT_OF_ORDER });
         }
         Ok(Allocation { value, prev, epoch, count, lost: 0 })
     }
@@ -95,4 +95,20 @@ impl Current {
 pub(crate) fn lost(lost: Option<&v1::LostAttempts>) -> impl Iterator<Item = (usize, u32)> {
     lost.into_iter()
         .flat_map(|lost| lost.indexes.iter().map(|index| *index as usize).zip(lost.attempts.iter().copied()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_that_are_not_above_the_number_before_are_out_of_order() {
+        let checked = |value, prev, count| Allocation::checked(value, prev, 1, count, &"a:1".into());
+        assert_eq!(checked(6, 5, 1).unwrap().first(), 6);
+        assert_eq!(checked(7, 5, 2).unwrap().numbers(), 6..=7);
+        for (value, prev, count) in [(5, 5, 1), (4, 5, 1), (6, 5, 2), (1 << 63, 5, 1)] {
+            let error = checked(value, prev, count).unwrap_err();
+            assert!(error.is_out_of_order(), "{value} after {prev}, {count} numbers: {error}");
+        }
+    }
 }

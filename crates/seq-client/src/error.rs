@@ -120,7 +120,18 @@ pub struct Unreachable {
     pub source: Status,
 }
 
+/// Descriptions of responses whose numbers or ids are not in order.
+pub(crate) const NUMBERS_OUT_OF_ORDER: &str = "numbers that do not follow each other";
+pub(crate) const IDS_OUT_OF_ORDER: &str = "runs that are no ascending ids";
+
 impl CallError {
+    /// Returns whether a server responded with numbers or ids that are not above the numbers or ids before them. A
+    /// sound server never does.
+    #[must_use]
+    pub fn is_out_of_order(&self) -> bool {
+        matches!(self, CallError::BadAnswer { what: NUMBERS_OUT_OF_ORDER | IDS_OUT_OF_ORDER, .. })
+    }
+
     /// Returns whether the same call may succeed later. A retry never returns a number that was returned before. If
     /// [`CallError::may_have_applied`] returns `true`, a retry can skip numbers.
     #[must_use]

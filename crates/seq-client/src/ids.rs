@@ -8,7 +8,7 @@ use std::vec;
 use seq_ids::Id;
 use seq_proto::v1;
 
-use crate::error::CallError;
+use crate::error::{CallError, IDS_OUT_OF_ORDER};
 
 /// Ids that one call allocated, in ascending order. This iterator computes each id when it is requested. No other call
 /// gets any of these ids.
@@ -67,7 +67,7 @@ impl Ids {
             let end = run.count.checked_sub(1).and_then(|steps| step.checked_mul(steps.into())?.checked_add(run.first));
             match (left.checked_sub(run.count), end) {
                 (Some(others), Some(end)) if step > 0 && run.first > last => (left, last) = (others, end),
-                _ => return Err(CallError::BadAnswer { addr: addr.clone(), what: "runs that are no ascending ids" }),
+                _ => return Err(CallError::BadAnswer { addr: addr.clone(), what: IDS_OUT_OF_ORDER }),
             }
         }
         let mut runs = runs.into_iter();
@@ -153,6 +153,8 @@ mod tests {
         for (runs, step, count, after) in bad {
             assert!(matches!(ids(runs, step, count, after), Err(CallError::BadAnswer { .. })), "{runs:?}");
         }
+        let out_of_order = |runs: &[(u64, u32)], count| ids(runs, 1, count, 0).unwrap_err().is_out_of_order();
+        assert!(out_of_order(&[(5, 1), (5, 1)], 2) && !out_of_order(&[(5, 1)], 2));
         assert!(ids(&[(u64::MAX, 2)], u64::MAX, 2, 0).is_err());
     }
 }

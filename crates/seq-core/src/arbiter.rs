@@ -324,6 +324,13 @@ impl Arbiter {
         self.inputs.as_ref().is_some_and(|inputs| inputs.living.contains_key(&(node, incarnation)))
     }
 
+    /// Returns each dead session that still owns sections, as of the last evaluation, with the time when the last
+    /// change of its liveness counter was observed, on the arbiter's clock.
+    pub fn dead_since(&self) -> impl Iterator<Item = ((NodeId, Incarnation), Duration)> {
+        let dead = self.inputs.iter().flat_map(|inputs| &inputs.dead);
+        dead.filter_map(|session| Some((*session, self.observed.get(session)?.since)))
+    }
+
     /// Updates the observed liveness counters. There is one observation for the newest incarnation of each node, and
     /// one for each earlier incarnation that still owns sections.
     fn observe(&mut self, now: Duration, state: &State) {

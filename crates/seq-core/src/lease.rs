@@ -192,6 +192,17 @@ impl Lease {
         let realtime = self.realtime_end.load(Acquire).saturating_sub(now.realtime);
         Duration::from_nanos(boottime.min(raw).min(realtime))
     }
+
+    /// Returns the time since the lease expired; zero if it holds, if it was ended by [`Lease::end`], or if there was
+    /// no lease yet. The wall clock is not used, because a step of it is no time that has passed.
+    #[must_use]
+    pub fn expired_for(&self, now: Clocks) -> Duration {
+        let since = |now: u64, end: &AtomicU64| match end.load(Acquire) {
+            0 => 0,
+            end => now.saturating_sub(end),
+        };
+        Duration::from_nanos(since(now.boottime, &self.boottime_end).max(since(now.raw, &self.raw_end)))
+    }
 }
 
 #[cfg(all(test, not(loom)))]
@@ -216,6 +227,18 @@ mod tests {
             assert_eq!(lease.left(over), Duration::ZERO);
         }
         assert_eq!(lease.left(at(11, 20, 1_000)), Duration::from_secs(1));
+    }
+
+    #[test]
+    fn the_time_without_a_lease_is_that_of_the_clocks_that_do_not_step() {
+        let (lease, seconds) = (Lease::default(), Duration::from_secs);
+        assert_eq!(lease.expired_for(at(10, 20, 1_000)), Duration::ZERO, "nothing was granted yet");
+        lease.extend(at(10, 20, 1_000), seconds(2));
+        assert_eq!(lease.expired_for(at(11, 21, 1_001)), Duration::ZERO);
+        assert_eq!(lease.expired_for(at(15, 23, 1_003)), seconds(3));
+        assert_eq!(lease.expired_for(at(11, 21, 5_000)), Duration::ZERO, "the wall clock was set");
+        lease.end();
+        assert_eq!(lease.expired_for(at(15, 23, 1_003)), Duration::ZERO);
     }
 
     #[test]

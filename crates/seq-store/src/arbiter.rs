@@ -6,17 +6,19 @@
 //! arbiter does no harm, because each proposed change contains the section's epoch and the owner's liveness counter
 //! that were used to plan it, and the change is refused if either has changed.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::join_all;
+use metrics::Histogram;
 use seq_api::clock::Clock;
-use seq_core::NodeId;
+use seq_api::metrics::section_unserved;
 use seq_core::arbiter::{Arbiter, ArbiterTimeouts, Declared, MAX_REASSIGNS, Plan};
 use seq_core::lease::Clocks;
 use seq_core::set_spec::AllocSpec;
 use seq_core::state::{Note, Noted, Reassign};
+use seq_core::{Incarnation, NodeId};
 use seq_kit::repeats::Repeats;
 use seq_kit::telemetry::traces::{self, Span};
 use seq_raft::ProposeError;
@@ -43,17 +45,29 @@ pub(crate) struct ArbiterShell {
     clock: Clock,
     /// Sender of the arbiter's current plan. The plan is empty while this member does not lead.
     plan: watch::Sender<Arc<Plan>>,
+    /// Times for which sections of dead owners were served by no node.
+    unserved: Histogram,
+}
+
+/// Dead sessions that own sections, each with the time of the last change of its liveness counter. Times are measured
+/// from `origin`.
+struct Dead {
+    origin: Clocks,
+    since: BTreeMap<(NodeId, Incarnation), Duration>,
 }
 
 impl ArbiterShell {
-    /// Creates a shell, and a receiver of the arbiter's plan, which the shell updates after each evaluation.
+    /// Creates the shell of the set `name`, and a receiver of the arbiter's plan, which the shell updates after each
+    /// evaluation.
     pub(crate) fn new(
-        set: ReplicatedSet,
-        allocs: watch::Sender<Arc<[AllocSpec]>>,
+        set: &ReplicatedSet,
+        allocs: &watch::Sender<Arc<[AllocSpec]>>,
         (timeouts, clock): (ArbiterTimeouts, Clock),
+        name: &str,
     ) -> (ArbiterShell, watch::Receiver<Arc<Plan>>) {
         let (plan, published) = watch::channel(Arc::default());
-        (ArbiterShell { set, allocs, timeouts, clock, plan }, published)
+        let (set, allocs, unserved) = (set.clone(), allocs.clone(), section_unserved(name, "takeover"));
+        (ArbiterShell { set, allocs, timeouts, clock, plan, unserved }, published)
     }
 
     /// Evaluates the state after each change and proposes the planned changes of owner while this member leads. Runs
@@ -75,7 +89,8 @@ impl ArbiterShell {
                 self.publish(&plan);
                 let now = self.clock.now().at_least_since(origin);
                 evaluate_after = machine.next_deadline().map(|at| at.saturating_sub(now));
-                let (noted, proposed) = tokio::join!(self.note(&plan, noted_term), self.propose(&plan));
+                let dead = Dead { origin, since: machine.dead_since().collect() };
+                let (noted, proposed) = tokio::join!(self.note(&plan, noted_term), self.propose(&plan, &dead));
                 noted_term = noted;
                 if let Err(error) = proposed {
                     if let Some(repeated) = failures.admit() {
@@ -147,18 +162,45 @@ impl ArbiterShell {
         tokio::join!(leads, silent).0
     }
 
-    async fn propose(&self, plan: &Plan) -> Result<(), ProposeError> {
+    async fn propose(&self, plan: &Plan, dead: &Dead) -> Result<(), ProposeError> {
         for part in plan.reassigns.chunks(MAX_REASSIGNS) {
+            let owners = if dead.since.is_empty() { Vec::new() } else { self.owners(part) };
             let mut span = self.span(part);
             let outcome = span.scope(self.set.propose(part.to_vec())).await;
             span.fail_if(&outcome);
             let outcome = outcome?;
             let made = outcome.iter().flatten().count();
+            let taken_over = owners.iter().zip(&outcome).filter(|(_, outcome)| outcome.is_some());
+            self.record_unserved(dead, taken_over.filter_map(|(owner, _)| *owner));
             let overtaken = part.len() - made;
             span.set("seqsvr.overtaken", overtaken);
             tracing::info!(sections = made, overtaken, trace = span.trace(), "owners assigned");
         }
         Ok(())
+    }
+
+    /// Returns the present owner of each section in `part`.
+    fn owners(&self, part: &[Reassign]) -> Vec<Option<(NodeId, Incarnation)>> {
+        self.set.read(|state| {
+            let owner = |change: &Reassign| {
+                let record = state.sections.resident(change.section)?;
+                Some((record.owner?, record.incarnation))
+            };
+            part.iter().map(owner).collect()
+        })
+    }
+
+    /// Records how long the sections that were taken over were served by no node. `owners` are their former owners, one
+    /// for each section.
+    fn record_unserved(&self, dead: &Dead, owners: impl Iterator<Item = (NodeId, Incarnation)>) {
+        let mut sections: BTreeMap<(NodeId, Incarnation), usize> = BTreeMap::new();
+        owners.for_each(|owner| *sections.entry(owner).or_default() += 1);
+        let now = self.clock.now().at_least_since(dead.origin);
+        for (owner, count) in sections {
+            if let Some(since) = dead.since.get(&owner) {
+                self.unserved.record_many(now.saturating_sub(*since), count);
+            }
+        }
     }
 
     /// Begins the trace span of the changes of owner in `part`. It is named `takeover` if any of the sections had an

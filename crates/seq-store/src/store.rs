@@ -225,9 +225,9 @@ async fn start(config: StoreConfig, dial: Dial, tasks: &TaskGroup) -> Result<Sto
     services.leader.0.open(LeaderLink::new(loaded.handle().clone(), (&set.name, &name), options.commit_timeout));
     let (quarantine_awaits, awaited) = quarantine::awaited();
     let (allocs, declared) = watch::channel(Arc::from(spec.allocs.clone()));
-    let (arbiter, plan) = ArbiterShell::new(replicated.clone(), allocs.clone(), (options.arbiter_timeouts(), clock));
+    let (arbiter, plan) = ArbiterShell::new(&replicated, &allocs, (options.arbiter_timeouts(), clock), &set.name);
     let between = Between::new(&cluster, replicated.clone(), plan.clone());
-    let (migrations, departures, progress) = Migrations::new(between.clone());
+    let (migrations, departures, progress) = Migrations::new(between.clone(), &set.name);
     let view = View {
         replicated: replicated.clone(),
         set: set.clone(),
@@ -298,7 +298,7 @@ fn open_audit(
     let (recorder, ends) = audit::ends(replicated, services.leader.clone(), name);
     services.recorder.open(recorder);
     services.audit.0.open(AuditLog::new(set, replicated.clone()));
-    services.events.0.open(EventLog::new(set, replicated.clone()));
+    services.events.0.open(EventLog::new((set, name), replicated.clone()));
     spawn(tasks, "store audit", Kind::Critical, ends.run());
     if let DataDir::Path(dir) = data {
         let file = AuditFile::new(dir, replicated.clone());

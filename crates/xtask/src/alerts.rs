@@ -1,7 +1,7 @@
 //! Checks the Prometheus rules, the Alertmanager routes and the Grafana dashboards in `deploy/`. Each metric in them
 //! must be a metric of the catalogue, which is the list of the program's metrics, or the result of a recording rule.
-//! Every alert must have a runbook and a test case, and routes must name existing alerts. promtool and amtool must
-//! accept the files.
+//! The description of a dashboard's panel begins with the help of a metric in it. Every alert must have a runbook and a
+//! test case, and routes must name existing alerts. promtool and amtool must accept the files.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -13,6 +13,8 @@ use anyhow::Context;
 use crate::report::{self, Finding};
 use crate::source::{self, Source};
 use crate::tidy;
+
+mod descriptions;
 
 const RULES: &str = "deploy/prometheus/rules/";
 const CASES: &str = "deploy/prometheus/tests/";
@@ -90,7 +92,12 @@ fn check(sources: &[Source], findings: &mut Vec<Finding>) {
             }
         }
     }
+    let helps = tidy::metric_helps(catalogue);
+    let recorded = in_dir(sources, RULES).flat_map(|rules| descriptions::recorded(&rules.text)).collect();
     for dashboard in in_dir(sources, DASHBOARDS) {
+        for flaw in descriptions::flaws(&dashboard.text, &helps, &recorded) {
+            findings.push(Finding::new(&dashboard.path, 0, flaw));
+        }
         for (number, line) in (1..).zip(dashboard.text.lines()) {
             if let Some(flaw) = flaw_of_dashboard(line, |page| text(page).map(tidy::anchors)) {
                 findings.push(Finding::new(&dashboard.path, number, flaw));

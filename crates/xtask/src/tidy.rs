@@ -15,7 +15,7 @@ mod text;
 use std::path::Path;
 
 pub(crate) use docs::anchors;
-pub(crate) use metrics::names as metric_names;
+pub(crate) use metrics::{helps as metric_helps, names as metric_names};
 pub(crate) use proto::files as proto_files;
 pub(crate) use sentences::LIMITS as SENTENCE_LIMITS;
 

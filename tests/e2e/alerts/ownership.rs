@@ -1,6 +1,7 @@
-//! Alerts about old routes, and about handovers without a copy.
+//! Alerts about old routes, handovers without a copy, long takeovers, and numbers that are allocated twice.
 
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use seq_proto::v1::handover_service_client::HandoverServiceClient;
 use seq_proto::v1::{HandoverOffer, PrepareRequest};
@@ -8,9 +9,12 @@ use seq_proto::v1::{HandoverOffer, PrepareRequest};
 use super::disks::{end_tracers, slow_syncs};
 use super::{FILES, Scene, Setup};
 use crate::cluster::{digits, seqsvr, seqsvr_json};
+use crate::order_violation::make_counter_fall;
 
 pub(super) const ALERTS_OF_ROUTES: &[&str] = &["SeqsvrWrongOwner"];
 pub(super) const ALERTS_OF_COPIES: &[&str] = &["SeqsvrHandoverCopiesLost"];
+pub(super) const ALERTS_OF_TAKEOVERS: &[&str] = &["SeqsvrUnservedLong"];
+pub(super) const ALERTS_OF_ORDER: &[&str] = &["SeqsvrOrderViolation"];
 
 /// Connections that send forged offers, each with one offer in flight.
 const FORGERS: usize = 16;
@@ -57,6 +61,41 @@ fn alerts_of_copies_fire_and_resolve() {
             end_tracers(tracers);
         },
         |_| {},
+    );
+    scene.print();
+}
+
+#[test]
+#[ignore = "a quarter of an hour, with Prometheus; `just alerts`"]
+fn alerts_of_takeovers_fire_and_resolve() {
+    let mut scene = Scene::start(&Setup { alerts: ALERTS_OF_TAKEOVERS, ..Setup::default() });
+    scene.stage(
+        "both allocators are killed, and started again 15 s later",
+        ALERTS_OF_TAKEOVERS,
+        |scene| {
+            scene.allocs[1] = None;
+            scene.restart_alloc(0, Duration::from_secs(15));
+            scene.start_alloc(1, FILES);
+        },
+        |_| {},
+    );
+    scene.print();
+}
+
+#[test]
+#[ignore = "a minute, as root, with Prometheus; `just alerts`"]
+fn alerts_of_order_fire_and_resolve() {
+    let mut scene = Scene::start(&Setup { alerts: ALERTS_OF_ORDER, ..Setup::default() });
+    let (set, addr) = (scene.set.clone(), scene.addr(7400));
+    let call = |args: &[&str]| seqsvr_json(&[args, &["--addr", &addr]].concat());
+    let owner = || seqsvr_json(&["section", "show", "--uid", "1", "--set", &set])["owner"].clone();
+    let damaged = usize::from(owner() == "a2");
+    scene.stage(
+        "the counter of a user falls in the memory of its owner",
+        ALERTS_OF_ORDER,
+        |scene| make_counter_fall(scene.allocs[damaged].as_ref().unwrap(), "1", call),
+        // The section begins at its ceiling, above all numbers that the damaged process has allocated.
+        |scene| scene.restart_alloc(damaged, Duration::from_secs(5)),
     );
     scene.print();
 }

@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::{allocators, ceilings, disks, ids, ownership, security, stores, upgrades, writes};
 
 /// The alerts of all scenes.
-const SCENES: [&[&str]; 18] = [
+const SCENES: [&[&str]; 21] = [
     allocators::ALERTS,
     allocators::ALERTS_OF_FILES,
     allocators::ALERTS_OF_OVERLOAD,
@@ -18,12 +18,15 @@ const SCENES: [&[&str]; 18] = [
     disks::ALERTS,
     ids::ALERTS,
     ownership::ALERTS_OF_COPIES,
+    ownership::ALERTS_OF_ORDER,
     ownership::ALERTS_OF_ROUTES,
+    ownership::ALERTS_OF_TAKEOVERS,
     security::ALERTS,
     security::ALERTS_OF_HANDSHAKES,
     stores::ALERTS,
     stores::ALERTS_OF_STATES,
     stores::ALERTS_OF_LINEAGES,
+    stores::ALERTS_OF_MIGRATIONS,
     upgrades::ALERTS,
     writes::ALERTS,
     writes::ALERTS_OF_STEPS,

@@ -20,6 +20,8 @@ pub(super) const ALERTS_OF_STATES: &[&str] = &["SeqsvrStateDiffers"];
 
 pub(super) const ALERTS_OF_LINEAGES: &[&str] = &["SeqsvrLineageBegun"];
 
+pub(super) const ALERTS_OF_MIGRATIONS: &[&str] = &["SeqsvrMigrationStuck"];
+
 /// A second set of one store and one allocator, in addition to the three nodes.
 const SECOND: &str = r#"
 plaintext = true
@@ -125,18 +127,10 @@ fn alerts_of_states_fire_and_resolve() {
 fn alerts_of_lineages_fire() {
     let mut scene = Scene::start(&Setup { alerts: ALERTS_OF_LINEAGES, ..Setup::default() });
     let path = |scene: &Scene, name: &str| scene.place.path(name).display().to_string();
-    let (set, second) = (scene.set.clone(), path(&scene, "second.toml"));
-    std::fs::write(&second, SECOND.replace("HOST", &scene.place.host.to_string())).unwrap();
-    let store = |scene: &Scene, dir: &str, more: &[&str]| {
-        let args = ["store", "--set", &second, "--id", "1", "--data", &path(scene, dir)];
-        scene.place.server(dir, &[&args[..], more].concat())
-    };
-    let mut other = store(&scene, "im-b", &["--form"]);
+    let (set, second) = (scene.set.clone(), second_file(&scene));
+    let mut other = second_store(&scene, "im-b", &["--form"]);
     let _alloc = scene.place.server("im-b-a1", &["alloc", "--set", &second, "--name", "a1", "--cores", "1"]);
-    let join = scene.addr(7301);
-    eventually("the second set is created", || {
-        seqsvr(&["set", "create", "--set", &second, "--join", &join, "--yes"]).status.success().then_some(())
-    });
+    create_second(&scene);
     // Each backup has its own directory, so that the notes of one restore are not found with the other backup.
     let backups = [(&set, "first"), (&second, "second")].map(|(set, dir)| {
         std::fs::create_dir(scene.place.path(dir)).unwrap();
@@ -150,7 +144,7 @@ fn alerts_of_lineages_fire() {
     };
     other.kill();
     restore(&second, &backups[1], "1", &path(&scene, "im-b-again"), &["--count", "5"]);
-    let _other = store(&scene, "im-b-again", &[]);
+    let _other = second_store(&scene, "im-b-again", &[]);
     eventually("the second set is out of quarantine", || {
         seqsvr(&["status", "--set", &second]).status.success().then_some(())
     });
@@ -171,5 +165,49 @@ fn alerts_of_lineages_fire() {
         |_| {},
     );
     scene.stays("SeqsvrLineageBegun", "until a day later, or the next restore");
+    scene.print();
+}
+
+/// Writes the file of the second set; returns its path.
+fn second_file(scene: &Scene) -> String {
+    let path = scene.place.path("second.toml");
+    std::fs::write(&path, SECOND.replace("HOST", &scene.place.host.to_string())).unwrap();
+    path.display().to_string()
+}
+
+/// Starts the store of the second set in a directory of this name.
+fn second_store(scene: &Scene, dir: &str, more: &[&str]) -> Server {
+    let [file, data] = ["second.toml", dir].map(|name| scene.place.path(name).display().to_string());
+    let args = ["store", "--set", &file, "--id", "1", "--data", &data];
+    scene.place.server(dir, &[&args[..], more].concat())
+}
+
+/// Waits until the second set has joined the cluster of the first one.
+fn create_second(scene: &Scene) {
+    let (file, join) = (scene.place.path("second.toml").display().to_string(), scene.addr(7301));
+    eventually("the second set is created", || {
+        seqsvr(&["set", "create", "--set", &file, "--join", &join, "--yes"]).status.success().then_some(())
+    });
+}
+
+#[test]
+#[ignore = "two minutes, with Prometheus; `just alerts`"]
+fn alerts_of_migrations_fire_and_resolve() {
+    let mut scene = Scene::start(&Setup { alerts: ALERTS_OF_MIGRATIONS, ..Setup::default() });
+    let second = second_file(&scene);
+    let other = std::cell::Cell::new(Some(second_store(&scene, "im-b", &["--form"])));
+    let _alloc = scene.place.server("im-b-a1", &["alloc", "--set", &second, "--name", "a1", "--cores", "1"]);
+    create_second(&scene);
+    let first = scene.addr(7301);
+    eventually("a slow migration begins", || {
+        let split = ["set", "split", "im-a", "--at", "5000000", "--into", "im-b", "--rate", "1", "--yes"];
+        seqsvr(&[&split[..], &["--addr", &first]].concat()).status.success().then_some(())
+    });
+    scene.stage(
+        "the store of the other set is killed during a migration",
+        ALERTS_OF_MIGRATIONS,
+        |_| drop(other.take()),
+        |scene| other.set(Some(second_store(scene, "im-b", &[]))),
+    );
     scene.print();
 }

@@ -17,6 +17,8 @@ use seq_core::lease::Clocks;
 use seq_core::section::Tally;
 
 use super::NodeActivity;
+use super::order_check::OrderCheck;
+use crate::fault_metrics::Violation;
 use crate::ownership::{OwnedSection, Table};
 
 /// Shortest time from the begin of one pass to the begin of the next pass, in milliseconds.
@@ -53,6 +55,9 @@ pub(crate) struct Reader {
     part: Option<(Arc<OwnedSection>, usize, Tally)>,
     /// Bytes of the touched pages in this pass.
     slot_bytes: u64,
+    /// Violations of the order that were found since the last call of [`Reader::take_violations`]. There are at most
+    /// two for each section that was read.
+    violations: Vec<(SectionId, Violation)>,
 }
 
 /// Section under one ownership for which records have begun.
@@ -63,6 +68,7 @@ struct Seen {
     counted: u64,
     /// Time until which its numbers are recorded, in milliseconds since 1970.
     until_ms: u64,
+    order: OrderCheck,
 }
 
 impl Seen {
@@ -119,10 +125,17 @@ impl Reader {
         std::mem::take(&mut self.slot_bytes)
     }
 
+    /// Returns the violations of the order that were found since the last call of this function.
+    pub(crate) fn take_violations(&mut self) -> Vec<(SectionId, Violation)> {
+        std::mem::take(&mut self.violations)
+    }
+
     fn record(&mut self, activity: &NodeActivity, owned: &Arc<OwnedSection>, tally: Tally, now: Clocks) {
         self.slot_bytes += tally.bytes;
         self.enter(activity, owned, now);
         let seen = self.seen.get_mut(&owned.id).expect("entered above");
+        let violations = seen.order.check(tally, owned.base(), owned.ceiling());
+        self.violations.extend(violations.into_iter().flatten().map(|violation| (owned.id, violation)));
         let figures = seen.figures(owned.numbers(tally.sum), activity.ms(now.boottime));
         activity.record(owned.id, figures);
     }
@@ -133,11 +146,19 @@ impl Reader {
         if self.seen.get(&owned.id).is_some_and(|seen| Arc::ptr_eq(&seen.owned, owned)) {
             return;
         }
-        let seen = Seen { owned: owned.clone(), counted: 0, until_ms: activity.ms(owned.began) };
+        let (until_ms, order) = (activity.ms(owned.began), OrderCheck::default());
+        let seen = Seen { owned: owned.clone(), counted: 0, until_ms, order };
         if let Some(left) = self.seen.insert(owned.id, seen) {
-            activity.leave(left, now);
+            self.leave(activity, left, now);
         }
         activity.enter(owned);
+    }
+
+    /// Ends the records of an ownership.
+    fn leave(&mut self, activity: &NodeActivity, left: Seen, now: Clocks) {
+        let violation = left.owned.final_sum().and_then(|sum| left.order.check_final(sum));
+        self.violations.extend(violation.map(|violation| (left.owned.id, violation)));
+        activity.leave(left, now);
     }
 
     /// Compares the sections that have records with `table`. Ends the records of sections that left the table, and
@@ -146,8 +167,9 @@ impl Reader {
         if self.swept.replace(table.changes()) == Some(table.changes()) {
             return;
         }
-        let left = self.seen.extract_if(.., |_, seen| !table.has(&seen.owned));
-        left.for_each(|(_, left)| activity.leave(left, now));
+        let left: Vec<Seen> =
+            self.seen.extract_if(.., |_, seen| !table.has(&seen.owned)).map(|(_, left)| left).collect();
+        left.into_iter().for_each(|left| self.leave(activity, left, now));
         table.iter_from(SectionId(0)).for_each(|owned| self.enter(activity, owned, now));
     }
 }

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use seq_api::ids::{IdRequest, IdSeries};
+use seq_api::metrics::order_violations;
 use seq_api::service::{Allocation, Call, Current, DecodedItem, Item, ItemReply, SequenceService, Via};
 use seq_client::{CallError, Client, CurrentId, Id, Series, Shape};
 use seq_core::layout;
@@ -24,11 +25,14 @@ use tokio::time::Instant;
 #[derive(Clone)]
 pub(super) struct ProxyService {
     client: Client,
+    /// Count of responses of owners whose numbers are not in order.
+    violations: metrics::Counter,
 }
 
 impl ProxyService {
-    pub(super) fn new(client: Client) -> ProxyService {
-        ProxyService { client }
+    /// Creates the service of the proxy with this name.
+    pub(super) fn new(client: Client, name: &str) -> ProxyService {
+        ProxyService { client, violations: order_violations(name, "response") }
     }
 
     fn client(&self, call: Call) -> Client {
@@ -39,6 +43,10 @@ impl ProxyService {
     /// Returns the refusal that the caller gets for a call that failed with `error`. If the call was an advance, `to`
     /// is the number to which the uid was to be advanced.
     fn refusal(&self, error: &CallError, (uid, count): (Uid, u32), to: Option<u64>) -> Refusal {
+        if error.is_out_of_order() {
+            self.violations.increment(1);
+            tracing::error!(%error, "the order of numbers is violated");
+        }
         let view = self.client.section_of(uid.0);
         let of_lane = layout::locate(uid).map(|(section, _)| section);
         let section = view.map(|view| view.section).or(of_lane).unwrap_or(SectionId(0));

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::{Stream, stream};
+use metrics::{Counter, Gauge};
+use seq_api::metrics::{EVENT_WATCHERS, EVENTS_LOST_TOTAL};
 use seq_core::limits;
 use seq_core::state::{Event, EventRecord, Note, Replicated, Severity, State};
 use seq_core::{SectionId, SetId};
@@ -32,13 +34,26 @@ pub(crate) struct EventLog {
     set: String,
     replicated: ReplicatedSet,
     watchers: Arc<Semaphore>,
+    metrics: WatchMetrics,
 }
 
 impl EventLog {
-    pub(crate) fn new(set: &str, replicated: ReplicatedSet) -> EventLog {
+    pub(crate) fn new((set, node): (&str, &str), replicated: ReplicatedSet) -> EventLog {
         let watchers = Arc::new(Semaphore::new(limits::MAX_EVENT_WATCHERS));
-        EventLog { set: set.to_owned(), replicated, watchers }
+        let labels = [("set", set.to_owned()), ("node", node.to_owned())];
+        let metrics = WatchMetrics {
+            watchers: metrics::gauge!(EVENT_WATCHERS, &labels),
+            lost: metrics::counter!(EVENTS_LOST_TOTAL, &labels),
+        };
+        EventLog { set: set.to_owned(), replicated, watchers, metrics }
     }
+}
+
+/// Metrics of the watchers of a member.
+#[derive(Clone)]
+struct WatchMetrics {
+    watchers: Gauge,
+    lost: Counter,
 }
 
 /// Condition for the events that a caller requests.
@@ -99,8 +114,40 @@ struct Watch {
     filter: Filter,
     after: u64,
     changes: Changes,
+    backlog: Backlog,
+    metrics: WatchMetrics,
     /// Permit that counts against the maximum number of watchers until the watcher disconnects.
     _permit: OwnedSemaphorePermit,
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.metrics.watchers.decrement(1.0);
+    }
+}
+
+/// Events that a watcher still had to receive at the last reading of the log. With this count, the next reading finds
+/// how many of them, and of the events since, were removed from the log before the watcher received them.
+#[derive(Clone, Copy, Debug)]
+struct Backlog {
+    /// Number of kept events after the watcher's change number, whether or not the watcher requested them.
+    waiting: usize,
+    /// Index of the newest event.
+    last: u64,
+}
+
+impl Backlog {
+    /// Returns the backlog of a watcher that has received all changes up to `after`.
+    fn of(state: &State, after: u64) -> Backlog {
+        Backlog { waiting: state.events.changed_after(after).len(), last: state.events.last() }
+    }
+
+    /// Returns how many events of the backlog, and of the events since, are in the log no more. `now` is the backlog
+    /// now, for the same change number. An event that was received and has changed since hides one that was lost.
+    fn lost(&self, now: Backlog) -> u64 {
+        let waiting = (self.waiting as u64).saturating_add(now.last.saturating_sub(self.last));
+        waiting.saturating_sub(now.waiting as u64)
+    }
 }
 
 impl Watch {
@@ -108,8 +155,13 @@ impl Watch {
     async fn next(mut self) -> Option<(Result<WatchSetEventsResponse, Status>, Watch)> {
         loop {
             let (after, filter) = (self.after, &self.filter);
-            let (events, next, _) = self.replicated.read(|state| filter.page(state, after, PAGE));
-            self.after = next;
+            let (now, (events, next, _), backlog) = self.replicated.read(|state| {
+                let page = filter.page(state, after, PAGE);
+                let backlog = Backlog::of(state, page.1);
+                (Backlog::of(state, after), page, backlog)
+            });
+            self.metrics.lost.increment(self.backlog.lost(now));
+            (self.after, self.backlog) = (next, backlog);
             if !events.is_empty() {
                 return Some((Ok(WatchSetEventsResponse { events, next }), self));
             }
@@ -148,9 +200,13 @@ impl EventService for EventServer {
             Reason::TooManyConnections.status(text)
         })?;
         let replicated = log.replicated.clone();
-        let after = if after == 0 { replicated.read(|state| state.events.changes()) } else { after };
-        let changes = replicated.raft().changes();
-        let watch = Watch { replicated, filter, after, changes, _permit: permit };
+        let (after, backlog) = replicated.read(|state| {
+            let after = if after == 0 { state.events.changes() } else { after };
+            (after, Backlog::of(state, after))
+        });
+        let (changes, metrics) = (replicated.raft().changes(), log.metrics.clone());
+        metrics.watchers.increment(1.0);
+        let watch = Watch { replicated, filter, after, changes, backlog, metrics, _permit: permit };
         Ok(Response::new(Box::pin(stream::unfold(watch, Watch::next))))
     }
 }
@@ -222,4 +278,38 @@ fn message(event: &Event, state: &State) -> SetEvent {
 
 fn own_name(state: &State) -> String {
     state.set.as_ref().map(|set| set.name.clone()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use seq_core::state::{Command, Noted};
+
+    use super::*;
+
+    /// Adds events to the log, of leaders of the terms from `first` on.
+    fn note(state: &mut State, first: u64, count: u64) {
+        for term in first..first + count {
+            let note = Note { unix_ms: term, about: Noted::Leader { member: 1, term } };
+            drop(state.apply(&Command::Note(note)));
+        }
+    }
+
+    #[test]
+    fn a_watcher_that_reads_too_slowly_loses_the_events_that_were_removed() {
+        let mut state = State::default();
+        state.raise_format(Note::SINCE);
+        note(&mut state, 1, 300);
+        let filter = Filter::new(&[], 0, None).unwrap();
+        let (page, after, more) = filter.page(&state, 0, PAGE);
+        assert_eq!((page.len(), after, more), (PAGE, 200, true));
+        // The event of the format and 300 others: the watcher still has to receive 101.
+        let backlog = Backlog::of(&state, after);
+        assert_eq!((backlog.waiting, backlog.last), (101, 301));
+        let most = limits::MAX_EVENTS as u64;
+        note(&mut state, 301, most - 301);
+        assert_eq!(backlog.lost(Backlog::of(&state, after)), 0, "the log keeps as many");
+        // The oldest of the most frequent kind are removed: of 250, the watcher has received 199.
+        note(&mut state, most, 250);
+        assert_eq!(backlog.lost(Backlog::of(&state, after)), 51);
+    }
 }

@@ -3,7 +3,10 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use seq_api::metrics::{RAISES_APPLIED_TOTAL, ROUTE_VERSION, SECTIONS, SET_LINEAGE_BEGUN, SET_RESTORES};
+use seq_api::metrics::{
+    MIGRATION_SECTIONS, MIGRATIONS_STUCK, RAISES_APPLIED_TOTAL, ROUTE_VERSION, SECTIONS, SET_LINEAGE_BEGUN,
+    SET_RESTORES,
+};
 use seq_core::state::{Closing, PeerSet, Residence, Rules, State};
 use seq_core::{RouteVersion, SectionId, limits};
 use seq_kit::connection::{Peer, Tls};
@@ -185,6 +188,16 @@ impl View {
             (sections, unowned(state), restores, state.lineage, state.route_version)
         });
         let (delayed, _) = self.replicated.read(|state| self.on_their_way.delayed(state));
+        let migrations = self.replicated.read(|state| self.sets.migration_figures(state));
+        for (name, value) in
+            [("waiting", migrations.waiting), ("departed", migrations.departed), ("arrived", migrations.arrived)]
+        {
+            metrics::gauge!(MIGRATION_SECTIONS, "set" => set.clone(), "node" => node.clone(), "state" => name)
+                .set(f64::from(value));
+        }
+        // Only the leader sends the requests of migrations.
+        let stuck = if self.replicated.raft().is_leader() { migrations.stuck } else { 0 };
+        metrics::gauge!(MIGRATIONS_STUCK, "set" => set.clone(), "node" => node.clone()).set(f64::from(stuck));
         for (name, value) in [("owned", sections as u32 - unowned), ("unowned", unowned), ("delayed", delayed)] {
             metrics::gauge!(SECTIONS, "set" => set.clone(), "node" => node.clone(), "state" => name)
                 .set(f64::from(value));

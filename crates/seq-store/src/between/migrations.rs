@@ -11,6 +11,8 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use futures::stream::{FuturesUnordered, StreamExt};
+use metrics::Histogram;
+use seq_api::metrics::section_unserved;
 use seq_core::arbiter::{Plan, PlannedHandover};
 use seq_core::migration::{Armed, Coordinator, Effect, Proposal};
 use seq_core::state::{Arrival, Arrive, Complete, StartReturn, State};
@@ -45,6 +47,8 @@ pub(crate) struct Migrations {
     observed: BTreeMap<MigrationId, Observations>,
     /// Time at which progress was last published, and the number of each migration's sections that were in flight then.
     published: Option<(Instant, BTreeMap<MigrationId, usize>)>,
+    /// Pauses of the sections that arrived in other sets.
+    unserved: Histogram,
 }
 
 /// Request in progress. It returns its outcome, and the id of its trace for log lines.
@@ -87,11 +91,16 @@ impl Outcome {
 }
 
 impl Migrations {
-    /// Creates the task, a receiver of its planned departures, and a receiver of the progress that it observes.
-    pub(crate) fn new(between: Between) -> (Migrations, watch::Receiver<Departures>, watch::Receiver<Arc<Progress>>) {
+    /// Creates the task of the set `name`, a receiver of its planned departures, and a receiver of the progress that it
+    /// observes.
+    pub(crate) fn new(
+        between: Between,
+        name: &str,
+    ) -> (Migrations, watch::Receiver<Departures>, watch::Receiver<Arc<Progress>>) {
         let (departures, planned) = watch::channel(Departures::default());
         let (progress, observed) = watch::channel(Arc::default());
-        let driver = Migrations { between, departures, progress, observed: BTreeMap::new(), published: None };
+        let unserved = section_unserved(name, "migration");
+        let driver = Migrations { between, departures, progress, observed: BTreeMap::new(), published: None, unserved };
         (driver, planned, observed)
     }
 
@@ -152,6 +161,7 @@ impl Migrations {
         });
         let now = Instant::now();
         for (migration, pause) in machine.take_arrived() {
+            self.unserved.record(pause);
             self.observed.entry(migration).or_default().arrived(now, pause);
         }
         effects

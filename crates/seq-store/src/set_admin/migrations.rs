@@ -25,6 +25,8 @@ use super::{SetAdmin, name_of, refused};
 use crate::audit::services::migration_text;
 use crate::between::progress::MigrationProgress;
 
+mod figures;
+
 /// Default pace of a migration. With this pace, a migration moves 1,000 sections in five seconds, and each section
 /// pauses for so short a time that callers do not notice it.
 const DEFAULT_PACE: Pace = Pace { rate: 200, max_pause: Duration::from_millis(100), paused: false };
@@ -212,8 +214,7 @@ fn shown(
     let [p50, p99, max] = progress.pauses.map_or([0; 3], |pauses| pauses.map(us));
     let is_moving = matches!(phase, MigrationPhase::Open | MigrationPhase::RollingBack);
     let moves = is_moving && !migration.pace.paused;
-    let takes_none = state.sets.get(&migration.to).is_some_and(|peer| peer.closing) && here > 0;
-    let stuck = match takes_none {
+    let stuck = match takes_none(state, migration, here) {
         true if is_return => {
             Some(format!("set {} is closing and takes no more sections", name_of(state, migration.to)))
         }
@@ -249,6 +250,11 @@ fn shown(
         started_unix_ms: times.started,
         ended_unix_ms: if is_over(phase) { times.ended } else { 0 },
     }
+}
+
+/// Returns whether the target set is closing, so that it does not take the `here` sections that are still in this set.
+fn takes_none(state: &State, migration: &Migration, here: u32) -> bool {
+    state.sets.get(&migration.to).is_some_and(|peer| peer.closing) && here > 0
 }
 
 fn is_over(phase: MigrationPhase) -> bool {
@@ -312,10 +318,10 @@ mod tests {
     use super::*;
 
     const TO: SetId = SetId(2);
-    const MIGRATION: MigrationId = MigrationId(6);
+    pub(super) const MIGRATION: MigrationId = MigrationId(6);
 
     /// Returns a closing set with sections 0 to 3 in a migration, of which section 1 has departed.
-    fn closing_set() -> State {
+    pub(super) fn closing_set() -> State {
         let layout = Layout::new(0..400, 100).unwrap();
         let mut state = State::default();
         state.apply(&Command::DefineSet(SetDefinition::first("im-a", SetId(1), layout.clone())));

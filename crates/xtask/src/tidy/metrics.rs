@@ -1,6 +1,8 @@
 //! Checks the metrics. The table in docs/operations.md must have the same rows as the catalogue in the code, and the
 //! code must record every metric.
 
+use std::collections::BTreeMap;
+
 use crate::report::Finding;
 use crate::source::Source;
 
@@ -58,6 +60,16 @@ fn rows(catalogue: &str) -> Vec<String> {
     (0..lines.len()).filter_map(entry).collect()
 }
 
+/// Returns the help of each metric, by its name.
+pub(crate) fn helps(catalogue: &str) -> BTreeMap<String, String> {
+    let help = |row: String| {
+        let mut cells = row.trim_matches(['|', ' ']).splitn(3, " | ");
+        let name = cells.next()?.trim_matches('`').split('{').next()?.to_owned();
+        Some((name, cells.nth(1)?.to_owned()))
+    };
+    rows(catalogue).into_iter().filter_map(help).collect()
+}
+
 /// Returns the names of the metrics.
 pub(crate) fn names(catalogue: &str) -> impl Iterator<Item = &str> {
     let names = catalogue.lines().filter_map(|line| line.split_once(" = \"")?.1.split_once("\", "));
@@ -94,6 +106,14 @@ mod tests {
         let user = Source::planted("crates/x/src/a.rs", "counter!(A); histogram!(B);");
         check(&[Source::planted(CATALOGUE, CODE), Source::planted(TABLE, table), user], &mut findings);
         findings.into_iter().map(|finding| finding.message).collect()
+    }
+
+    #[test]
+    fn each_metric_has_its_help() {
+        let helps = helps(CODE);
+        let of = |name: &str| helps.get(name).map(String::as_str);
+        assert_eq!(of("seqsvr_a_total"), Some("Numbers allocated."));
+        assert_eq!((of("seqsvr_b_seconds"), helps.len()), (Some("Time of it, on two lines."), 2));
     }
 
     #[test]

@@ -112,6 +112,7 @@ proptest! {
             }
         }
         read_all(&mut reader, &activity, &table(&section), clocks(ms + 1));
+        prop_assert!(reader.take_violations().is_empty());
         activity.close_until(clocks(5_000));
         let figures = activity.recorded.lock().activity.figures(ID).unwrap();
         prop_assert_eq!((figures.numbers, figures.ms), (taken, 5_000));
