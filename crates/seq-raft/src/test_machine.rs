@@ -22,7 +22,7 @@ pub(crate) struct Journal<const NEWEST: u16 = OLDEST> {
 pub(crate) const OLDEST: u16 = 3;
 
 /// Returns an observer that only applies the commands.
-pub(crate) fn unobserved() -> Observer<Journal> {
+pub(crate) fn unobserved<const NEWEST: u16>() -> Observer<Journal<NEWEST>> {
     Box::new(StateMachine::apply)
 }
 
