@@ -105,7 +105,9 @@ impl Run {
         let before = self.records.count(Beginning::Takeover);
         self.allocs.get_mut(&("a", last)).unwrap().kill();
         self.start_alloc("a", last);
-        eventually("the process that is back is noticed", || (self.records.count(Beginning::Takeover) > before).then_some(()));
+        eventually("the process that is back is noticed", || {
+            (self.records.count(Beginning::Takeover) > before).then_some(())
+        });
         self.load.wait_served();
 
         self.cli(&["node", "drain", last, "--yes"]);
@@ -181,8 +183,7 @@ impl Run {
         let host = self.sets.place.host;
         let nodes = ALLOCS.map(|(name, port)| ("im-a", name, port)).into_iter();
         let nodes = nodes.chain(OTHERS.map(|(name, port)| ("im-b", name, port)));
-        let nodes: Vec<(&str, String)> =
-            nodes.map(|(set, _, port)| (set, format!("http://{host}:{port}"))).collect();
+        let nodes: Vec<(&str, String)> = nodes.map(|(set, _, port)| (set, format!("http://{host}:{port}"))).collect();
         let (ownerships, events, ceilings) = self.records.finish(&nodes);
         History { uids, ownerships, events, ceilings }
     }
@@ -212,10 +213,14 @@ fn print(history: &History, account: &Account) {
         account.raised,
         account.responded
     );
-    println!("{:<6} {:>5} {:<13} {:<5} {:>8} {:>6} {:>9} {:>8} {:>8}", "set", "event", "began by", "from", "sections", "jumps", "numbers", "largest", "at most");
+    println!(
+        "{:<6} {:>5} {:<13} {:<5} {:>8} {:>6} {:>9} {:>8} {:>8}",
+        "set", "event", "began by", "from", "sections", "jumps", "numbers", "largest", "at most"
+    );
     for (place, event) in history.events.iter().enumerate() {
         let is_of = |ownership: Option<usize>| ownership.is_some_and(|ownership| account.events[ownership] == place);
-        let jumps: Vec<u64> = account.jumps.iter().filter(|jump| is_of(jump.ownership)).map(|jump| jump.numbers).collect();
+        let jumps: Vec<u64> =
+            account.jumps.iter().filter(|jump| is_of(jump.ownership)).map(|jump| jump.numbers).collect();
         let most = event.most_skipped.map_or("?".to_owned(), |most| most.to_string());
         println!(
             "{:<6} {:>5} {:<13} {:<5} {:>8} {:>6} {:>9} {:>8} {most:>8}",

@@ -63,9 +63,10 @@ impl Surface<'_> {
 fn listed(place: &Place, command: &[&str], args: &[&str], rule: &str, words: &str) -> Option<String> {
     let output = place.seqsvr(&[command, args, &["-o", "json"]].concat());
     let page: Value = serde_json::from_slice(&output.stdout).ok()?;
-    let found = page["attention"].as_array()?.iter().find(|one| {
-        one["rule"] == rule && one["sentence"].as_str().is_some_and(|sentence| sentence.contains(words))
-    })?;
+    let found = page["attention"]
+        .as_array()?
+        .iter()
+        .find(|one| one["rule"] == rule && one["sentence"].as_str().is_some_and(|sentence| sentence.contains(words)))?;
     assert!(found["runbook"].as_str().is_some_and(|page| page.contains('#')), "{found:#}");
     Some(found["sentence"].as_str().unwrap().to_owned())
 }
@@ -97,9 +98,8 @@ impl Table {
         });
         let since = Instant::now();
         stage();
-        let sentence = eventually_within(LIMIT, &format!("{} names: {fault}", surface.name()), || {
-            surface.sentence(rule, words)
-        });
+        let sentence =
+            eventually_within(LIMIT, &format!("{} names: {fault}", surface.name()), || surface.sentence(rule, words));
         let after = since.elapsed();
         println!("{fault}: {} after {:.1} s: {sentence}", surface.name(), after.as_secs_f64());
         assert!(after < LIMIT, "{fault} was named after {after:?}");

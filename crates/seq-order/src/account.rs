@@ -333,7 +333,10 @@ impl fmt::Display for Discrepancy {
             }
             Discrepancy::NotRead(uid) => write!(f, "uid {uid}: it was not read at the end"),
             Discrepancy::Epoch { section, epoch } => {
-                write!(f, "section {section}: a call has epoch {epoch}, of which no ownership is known, or which was over")
+                write!(
+                    f,
+                    "section {section}: a call has epoch {epoch}, of which no ownership is known, or which was over"
+                )
             }
             Discrepancy::NoEvent(ownership) => write!(f, "no event has {ownership:?}"),
             Discrepancy::SeveralEvents(ownership, events) => write!(f, "the events {events:?} have {ownership:?}"),
@@ -384,9 +387,8 @@ fn settle_ceilings(history: &History, account: &mut Account, found: &mut Vec<Dis
         }
         // If a section came to a set only once, all its raises in other sets were made before.
         for one in of_section() {
-            let is_arrival = |way: &&Ownership| {
-                way.set == one.set && way.section == section && way.by == Beginning::Arrival
-            };
+            let is_arrival =
+                |way: &&Ownership| way.set == one.set && way.section == section && way.by == Beginning::Arrival;
             let arrivals: Vec<&Ownership> = history.ownerships.iter().filter(is_arrival).collect();
             let elsewhere: u64 = of_section().filter(|other| other.set != one.set).map(|other| other.raised).sum();
             if let [arrival] = arrivals[..]

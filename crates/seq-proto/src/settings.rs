@@ -97,7 +97,8 @@ mod tests {
 
     #[test]
     fn a_digest_is_of_the_values_that_nodes_have_in_common() {
-        let digest = |rows: &[(&str, &str)]| NodeSettings::new(rows.iter().map(|(key, value)| row(key, value))).digest();
+        let digest =
+            |rows: &[(&str, &str)]| NodeSettings::new(rows.iter().map(|(key, value)| row(key, value))).digest();
         let one = digest(&[("alloc.cores", "0"), ("node.name", "\"a1\"")]);
         assert_eq!(one, digest(&[("alloc.cores", "0"), ("node.name", "\"a2\"")]));
         assert_eq!(one, digest(&[("alloc.cores", "0")]));

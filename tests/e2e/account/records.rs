@@ -100,8 +100,15 @@ impl Records {
         self.stopped.store(true, SeqCst);
         self.thread.take().unwrap().join().expect("the records are read");
         let runtime = runtime();
-        let owned: Vec<u32> =
-            self.seen.lock().last.iter().map(|((_, section), _)| *section).collect::<BTreeSet<u32>>().into_iter().collect();
+        let owned: Vec<u32> = self
+            .seen
+            .lock()
+            .last
+            .iter()
+            .map(|((_, section), _)| *section)
+            .collect::<BTreeSet<u32>>()
+            .into_iter()
+            .collect();
         // Raises that have a response were applied before the stores are read.
         let responded = runtime.block_on(responded(nodes, &owned));
         let (mut events, mut ceilings) = (Vec::new(), Vec::new());

@@ -159,11 +159,8 @@ fn staged() -> [Cluster; 4] {
         status.migrations = vec![stuck, paused];
     };
     let lost = |status: &mut StoreStatus| status.sections = 8;
-    let proxy = StatusResponse {
-        node: "p1".to_owned(),
-        certificate_not_after: Some(NOW + 3_600),
-        ..StatusResponse::default()
-    };
+    let proxy =
+        StatusResponse { node: "p1".to_owned(), certificate_not_after: Some(NOW + 3_600), ..StatusResponse::default() };
     let gone = || Err("refused".to_owned());
     [
         view([("h:1", store(1)), ("h:2", store_with(2, migrations)), ("h:7", alloc("a1", 10))]),
@@ -178,7 +175,9 @@ fn each_rule_beside_conditions_and_remarks_is_staged() {
     let mut found = BTreeMap::new();
     for attention in staged().into_iter().flat_map(|cluster| cluster.attention) {
         let next = attention.next.unwrap_or_default();
-        found.entry(attention.rule).or_insert(format!("{:?}: {}; next: {next}", attention.severity, attention.sentence));
+        found
+            .entry(attention.rule)
+            .or_insert(format!("{:?}: {}; next: {next}", attention.severity, attention.sentence));
     }
     let mut text = String::new();
     for rule in attention::RULES {

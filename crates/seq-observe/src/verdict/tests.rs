@@ -188,7 +188,10 @@ fn remarked() -> Vec<(&'static str, Facts)> {
                     [release("0.1.0 (3f1c2aa)", &["s1", "a1"]), release("0.2.0 (77b01fe)", &["s2"])].into();
             }),
         ),
-        ("settings", with(|facts| facts.settings = settings(&[("allocators", 7, &["a1", "a3"]), ("allocators", 8, &["a2"])]))),
+        (
+            "settings",
+            with(|facts| facts.settings = settings(&[("allocators", 7, &["a1", "a3"]), ("allocators", 8, &["a2"])])),
+        ),
         ("settings", with(|facts| facts.settings = settings(&[("stores", 7, &["s1"]), ("stores", 8, &["s2"])]))),
     ]
 }

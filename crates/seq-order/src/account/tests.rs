@@ -165,10 +165,7 @@ fn prev_and_the_last_read_are_compared() {
 #[test]
 fn raises_of_two_sets_add_up_where_a_section_arrives() {
     let mut run = history();
-    run.ownerships.push(Ownership {
-        set: "im-b".into(),
-        ..ownership(5, Beginning::Arrival, "", "b1", 400, 20_000)
-    });
+    run.ownerships.push(Ownership { set: "im-b".into(), ..ownership(5, Beginning::Arrival, "", "b1", 400, 20_000) });
     run.events.push(OwnershipEvent {
         set: "im-b".into(),
         ..event(2, Beginning::Arrival, "", "b1", Some(0), (20_000, 20_000))

@@ -75,8 +75,9 @@ pub(super) fn settle(
 impl<'a> Followed<'a> {
     fn new(history: &'a History, events: &[Option<usize>], calls: &'a UidCalls) -> Followed<'a> {
         let of_section = history.ownerships.iter().enumerate().filter(|(_, one)| one.section == calls.section);
-        let mut ahead: Vec<_> =
-            of_section.map(|(place, one)| (place, one, loses(one, events[place].map(|at| &history.events[at])))).collect();
+        let mut ahead: Vec<_> = of_section
+            .map(|(place, one)| (place, one, loses(one, events[place].map(|at| &history.events[at]))))
+            .collect();
         ahead.sort_by_key(|(_, one, _)| std::cmp::Reverse(one.epoch));
         Followed {
             history,

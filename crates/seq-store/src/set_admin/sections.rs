@@ -115,7 +115,8 @@ mod tests {
         let mut state = State::default();
         state.apply(&Command::DefineSet(SetDefinition::only("im-a", Layout::new(0..300, 100).unwrap())));
         state.apply(&Command::Register(Registration::new("a1", "h:1", 7)));
-        let known = Beginning { at_unix_ms: 5_000, by: BeganBy::Takeover, ceiling: Seq(90), skipped: None };
+        let known =
+            Beginning { at_unix_ms: 5_000, by: BeganBy::Takeover, ceiling: Seq(90), skipped: None, floor: None };
         for (section, began) in [(0, known), (1, Beginning::default())] {
             let (owner, incarnation) = (Some(NodeId(1)), Incarnation(1));
             let residence =
