@@ -3,8 +3,8 @@
 //!
 //! For each uid, the last number is the sum of the numbers given, the numbers of lost responses, and the jumps; each
 //! jump belongs to one event of the event log, or to one advance. For each section, the ceiling is the sum of the
-//! raises that the stores applied. `seq_order::account` has the rules and the check, and its tests show that an error of
-//! one number, a missing event and a second event are found.
+//! raises that the stores applied. `seq_order::account` has the rules and the check; its tests show that the check finds
+//! an error of one number, a missing event and a second event.
 //!
 //! The account is exact because one caller has each uid to itself: it repeats a call until it gets numbers, notes each
 //! attempt whose outcome it does not know, and reads the uid at the end. `E2E_ACCOUNT_ROUNDS` repeats the faults.
@@ -62,9 +62,8 @@ impl Run {
             let mut text = text.replace("step = 10_000", &format!("step = {STEP}"));
             if set == "a" {
                 let host = sets.place.host;
-                text += &format!(
-                    "\n[[alloc]]\nname = \"a3\"\naddr = \"{host}:7402\"\npeer = \"{host}:7406\"\nhttp = \"{host}:7414\"\n"
-                );
+                text += &format!("\n[[alloc]]\nname = \"a3\"\naddr = \"{host}:7402\"\n");
+                text += &format!("peer = \"{host}:7406\"\nhttp = \"{host}:7414\"\n");
             }
             fs::write(sets.file(set), text).unwrap();
         }
@@ -74,7 +73,8 @@ impl Run {
         eventually("the sets are defined", || {
             sets.place.seqsvr(&["set", "apply", &dir, "--yes"]).status.success().then_some(())
         });
-        // The records begin before the first allocator registers, so that they have the first ownership of each section.
+        // The records begin before the first allocator registers, so that they have the first ownership of each
+        // section.
         let host = sets.place.host;
         let admin = |ports: [u16; 3]| ports.map(|port| format!("http://{host}:{port}")).to_vec();
         let records = Records::start(&[("im-a", admin([7304, 7305, 7306])), ("im-b", admin([7324, 7325, 7326]))]);
