@@ -153,17 +153,21 @@ struct One<'a> {
 
 impl One<'_> {
     fn start_alloc(&mut self, index: usize, more: &[&str]) {
+        self.allocs[index] = self.alloc(index, more);
+    }
+
+    fn alloc(&self, index: usize, more: &[&str]) -> Server {
         let name = ["a1", "a2"][index];
         let args = [&["alloc", "--set", &*self.set.file, "--name", name, "--cores", "1"], more].concat();
         let place = self.set.place;
-        self.allocs[index] = match (index, self.clock) {
+        match (index, self.clock) {
             (1, Some(clock)) => clock.server(place, "n-a2", &args),
             (0, _) if rustix::process::geteuid().is_root() => {
                 let group = ["--regid", GROUP, "--clear-groups", env!("CARGO_BIN_EXE_seqsvr")];
                 place.server_of("setpriv".as_ref(), "n-a1", &[&group[..], &args].concat())
             }
             _ => place.server(&format!("n-{name}"), &args),
-        };
+        }
     }
 
     fn cli(&self, args: &[&str]) {
@@ -199,9 +203,8 @@ fn one_set(table: &mut Table) {
     let (disk, clock) = (Disk::mount(place.path("n-s3"), "size=64m,mode=700"), WrongClock::new(&place));
     let set = Set { place: &place, file: file.clone(), dirs: "n" };
     let stores = set.stores();
-    let allocs = ["a1", "a2"].map(|name| place.server(name, &["version"])).into();
-    let mut one = One { set, stores, allocs, clock: clock.as_ref() };
-    (0..2).for_each(|index| one.start_alloc(index, &[]));
+    let mut one = One { set, stores, allocs: Vec::new(), clock: clock.as_ref() };
+    one.allocs = (0..2).map(|index| one.alloc(index, &[])).collect();
     one.well();
     let console = Console::start(&place, &["--set", &file]);
     let args = ["--set", &*file];
@@ -304,6 +307,9 @@ fn two_sets(table: &mut Table) {
     let addr = pair.0.addr(7301);
     let args = ["--addr", &*addr];
     let (status, top) = (Surface::Status(&pair.0.place, &args), Surface::Top(&pair.0.place, &args));
+    eventually("both sets are well", || {
+        pair.0.place.seqsvr(&["status", "--addr", &addr]).status.success().then_some(())
+    });
     let id = pair.migrate("0..50", "1");
     let paused = format!("migration {id} to im-b is paused");
     table.named("a migration is paused and forgotten", top, ("paused migration", &paused), || {

@@ -180,8 +180,9 @@ fn settings(facts: &Facts) -> Option<Advice> {
     let of_kind = |(kind, nodes): (&&str, &BTreeMap<u64, Vec<String>>)| {
         let all: usize = nodes.values().map(Vec::len).sum();
         let is_majority = |names: &&Vec<String>| names.len() * 2 > all;
-        let others: Vec<&str> =
+        let mut others: Vec<&str> =
             nodes.values().filter(|names| !is_majority(names)).flatten().map(String::as_str).collect();
+        others.sort_unstable();
         match nodes.values().find(is_majority) {
             _ if nodes.len() < 2 => None,
             Some(_) => Some(format!("{} has other settings than most {kind}", others.join(", "))),
