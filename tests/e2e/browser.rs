@@ -121,17 +121,17 @@ impl Drop for Script {
 }
 
 /// A console of a cluster.
-struct Console {
+pub(crate) struct Console {
     server: Server,
     /// URL of its port, without a path.
-    origin: String,
+    pub(crate) origin: String,
     /// URL that it printed for a browser.
     url: String,
 }
 
 impl Console {
     /// Starts a console for the nodes that the arguments name.
-    fn start(place: &Place, args: &[&str]) -> Console {
+    pub(crate) fn start(place: &Place, args: &[&str]) -> Console {
         Console::at(place, "127.0.0.1:0", args)
     }
 

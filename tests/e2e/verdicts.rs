@@ -3,7 +3,7 @@
 //! Short conditions, such as an election, are rows of the table in `status_table`.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use seq_testkit::eventually;
@@ -254,6 +254,22 @@ impl Set<'_> {
 
 pub(crate) fn copy(from: &Path, to: &Path) {
     assert!(Command::new("cp").args(["-a".as_ref(), from, to]).status().unwrap().success());
+}
+
+/// Copies the program and changes its revision.
+pub(crate) fn other_build(place: &Place) -> PathBuf {
+    let version = place.seqsvr_json(&["version"]);
+    let revision = version["revision"].as_str().unwrap().as_bytes().to_vec();
+    let mut program = fs::read(env!("CARGO_BIN_EXE_seqsvr")).unwrap();
+    let found: Vec<usize> =
+        (0..program.len() - revision.len()).filter(|at| program[*at..].starts_with(&revision)).collect();
+    for at in found {
+        program[at..at + revision.len()].fill(b'0');
+    }
+    let path = place.path("seqsvr-other");
+    fs::copy(env!("CARGO_BIN_EXE_seqsvr"), &path).unwrap();
+    fs::write(&path, program).unwrap();
+    path
 }
 
 #[test]

@@ -150,6 +150,10 @@ pub(crate) struct SectionView {
     /// Committed ceiling when it began; absent like `began_by`.
     #[serde(serialize_with = "optional_digits", skip_serializing_if = "Option::is_none")]
     began_ceiling: Option<u64>,
+    /// Sum of the distances by which raises moved the ceiling, as the store's leader has applied them since its start;
+    /// absent for several sections, or if the release of the store does not count it.
+    #[serde(serialize_with = "optional_digits", skip_serializing_if = "Option::is_none")]
+    raised: Option<u64>,
 }
 
 /// A section with its activity, as JSON.
@@ -185,6 +189,7 @@ impl SectionView {
             began_at: section::began_at(record),
             began_by: record.began_by.clone(),
             began_ceiling: record.began_ceiling,
+            raised: record.raised,
         }
     }
 }

@@ -326,6 +326,7 @@ impl NodeView for View {
             admin_addrs: Vec::new(),
             instance: self.instance,
             clock_ms: utc::now_ms(),
+            settings_digest: self.settings.digest(),
             role: None,
         }
     }

@@ -88,6 +88,11 @@ impl Cluster {
             set.facts.expiry.add(&response.node, certificate.as_ref());
             set.facts.clocks.extend(clocks.get(&**addr).map(|ahead| (response.node.clone(), *ahead)));
             let kind = if matches!(role, Role::Store(_)) { NodeRole::Store } else { NodeRole::Alloc };
+            if response.settings_digest != 0 {
+                let named = if kind == NodeRole::Store { "stores" } else { "allocators" };
+                let nodes = set.facts.settings.entry(named).or_default().entry(response.settings_digest).or_default();
+                nodes.push(response.node.clone());
+            }
             set.responding.entry((kind, response.node.clone())).or_default().insert(addr.clone());
             match role {
                 Role::Store(store) => view.stores.push(StoreView { certificate, ..set.store(addr, response, store) }),

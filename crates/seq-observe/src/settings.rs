@@ -4,13 +4,11 @@ mod differences;
 mod survey;
 
 pub use differences::{Difference, Report, ValueOfNode, differences};
+pub use seq_proto::settings::OWN;
 pub use survey::{Surveyed, config_of, survey};
 
 /// The text in place of a value that a node withholds.
 pub const WITHHELD: &str = "(set)";
-
-/// Begin of the keys in which nodes differ by nature.
-pub const OWN: &str = "node.";
 
 /// Parses the value of a setting as TOML, for output as JSON. If the text is not valid TOML because the node withheld
 /// or shortened the value, returns the text as a string.

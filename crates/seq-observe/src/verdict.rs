@@ -190,6 +190,9 @@ pub(crate) struct Facts {
     pub(crate) drained: Vec<(String, u32)>,
     /// Names of the nodes that respond, by the version and source revision of their program.
     pub(crate) releases: BTreeMap<String, Vec<String>>,
+    /// Names of the nodes that respond, by their kind, `stores` or `allocators`, and the digest of the settings that
+    /// nodes of a kind should have in common.
+    pub(crate) settings: BTreeMap<&'static str, BTreeMap<u64, Vec<String>>>,
     /// Names of the AllocSvrs whose leases expired in the last ten minutes, each with the number of expiries.
     pub(crate) lapses: Vec<(String, u32)>,
 }

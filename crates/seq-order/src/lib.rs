@@ -36,6 +36,7 @@
 
 use std::time::Duration;
 
+pub mod account;
 mod cold;
 mod ids;
 mod runs;

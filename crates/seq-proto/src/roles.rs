@@ -227,13 +227,13 @@ pub fn sees_whole_status(caller: Option<&Identity>) -> bool {
     caller.is_none_or(|caller| matches!(caller.role(), Operator | Viewer))
 }
 
-/// Removes the ids of processes and nodes, and the incarnations, from a node's status, unless the caller is a StoreSvr,
+/// Removes the ids of processes and nodes, the incarnations, and the digest of the settings from a node's status, unless the caller is a StoreSvr,
 /// an AllocSvr, an operator or a viewer, or the port has no TLS.
 pub fn narrow(status: &mut v1::StatusResponse, caller: Option<&Identity>) {
     if caller.is_none_or(|caller| matches!(caller.role(), Store | Alloc | Operator | Viewer)) {
         return;
     }
-    status.pid = 0;
+    (status.pid, status.settings_digest) = (0, 0);
     match &mut status.role {
         Some(v1::status_response::Role::Store(store)) => {
             for alloc in &mut store.allocs {

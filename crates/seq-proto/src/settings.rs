@@ -7,6 +7,9 @@ use crate::v1::{GetConfigResponse, Setting};
 /// Limit on the settings in a response. It is several times the number of settings of any node.
 pub const MAX_SETTINGS: usize = 256;
 
+/// Begin of the keys in which nodes differ by nature.
+pub const OWN: &str = "node.";
+
 /// Limit on the bytes of a setting's text. Only lists of networks have longer texts, and for them the beginning of the
 /// list is enough.
 const MAX_TEXT: usize = 4_096;
@@ -43,6 +46,20 @@ impl NodeSettings {
         let settings = self.0.read().unwrap_or_else(PoisonError::into_inner).clone();
         GetConfigResponse { set: set.to_owned(), node: node.to_owned(), kind: kind.to_owned(), settings }
     }
+
+    /// Returns the digest of the settings that nodes of a set and kind should have in common. Nodes of one release with
+    /// the same values have the same digest, which is never 0.
+    #[must_use]
+    pub fn digest(&self) -> u64 {
+        let settings = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let common = settings.iter().filter(|row| !row.key.starts_with(OWN));
+        let bytes = common.flat_map(|row| [&*row.key, "\0", &*row.value, "\0"]).flat_map(str::bytes);
+        // FNV-1a. The digest only has to differ if an operator's change does.
+        let digest = bytes.fold(0xcbf2_9ce4_8422_2325, |digest: u64, byte| {
+            (digest ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+        });
+        digest.max(1)
+    }
 }
 
 fn bounded(row: Setting) -> Setting {
@@ -76,6 +93,18 @@ mod tests {
         let response = settings.response("im-a", "a1", "alloc");
         assert_eq!(response.settings, [row("log.filter", "\"debug\""), row("alloc.cores", "0")]);
         assert_eq!((&*response.set, &*response.node, &*response.kind), ("im-a", "a1", "alloc"));
+    }
+
+    #[test]
+    fn a_digest_is_of_the_values_that_nodes_have_in_common() {
+        let digest =
+            |rows: &[(&str, &str)]| NodeSettings::new(rows.iter().map(|(key, value)| row(key, value))).digest();
+        let one = digest(&[("alloc.cores", "0"), ("node.name", "\"a1\"")]);
+        assert_eq!(one, digest(&[("alloc.cores", "0"), ("node.name", "\"a2\"")]));
+        assert_eq!(one, digest(&[("alloc.cores", "0")]));
+        assert_ne!(one, digest(&[("alloc.cores", "1")]));
+        assert_ne!(digest(&[("a", "12")]), digest(&[("a1", "2")]));
+        assert_ne!(digest(&[]), 0);
     }
 
     #[test]

@@ -104,7 +104,7 @@ async fn messages<M: StateMachine>(mut data: &[u8]) {
 
 async fn filled<M: StateMachine>() -> (LogStore, Arc<dyn Replica>) {
     let prepared = storage::prepare(&DataDir::Memory(MemoryDisk::new()), "fuzz", 2).expect("an empty disk");
-    let opened = prepared.open::<M>(Box::new(|_, _| {})).expect("an empty disk");
+    let opened = prepared.open::<M>(Box::new(M::apply)).expect("an empty disk");
     let (mut log, replica) = (opened.log, opened.state.replica());
     let leader_id = LeaderId { term: 3, node_id: 1 };
     log.save_vote(&Vote { leader_id, committed: true }).await.expect("memory");

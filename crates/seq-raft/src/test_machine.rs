@@ -21,9 +21,9 @@ pub(crate) struct Journal<const NEWEST: u16 = OLDEST> {
 /// order.
 pub(crate) const OLDEST: u16 = 3;
 
-/// Returns an observer of applied commands that does nothing.
-pub(crate) fn unobserved() -> Observer<Journal> {
-    Box::new(|_, _| {})
+/// Returns an observer that only applies the commands.
+pub(crate) fn unobserved<const NEWEST: u16>() -> Observer<Journal<NEWEST>> {
+    Box::new(StateMachine::apply)
 }
 
 impl<const NEWEST: u16> StateMachine for Journal<NEWEST> {

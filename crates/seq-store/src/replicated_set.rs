@@ -8,7 +8,7 @@ use seq_core::state::{Answer, ClaimStoreId, Command, Note, Noted, Replicated, Ru
 use seq_kit::telemetry::traces::{self, Span};
 use seq_raft::{AppliedState, Malformed, Observer, ProposeError, RaftHandle, StateMachine};
 
-use crate::section_writes::SectionWrites;
+use crate::section_writes::{self, SectionWrites};
 use crate::{encoding, preconditions};
 
 /// Replicated state of a set: [`State`] as the state machine of the Raft log. Benches, simulations and fuzzers also use
@@ -81,11 +81,15 @@ impl RaisesApplied {
     /// Returns an observer of applied commands that counts the accepted raises in each command's output.
     pub(crate) fn observer(&self) -> Observer<SetState> {
         let RaisesApplied { count, writes } = self.clone();
-        Box::new(move |command, answer| {
-            writes.applied(command, answer);
-            if let Answer::Raised(Ok(ceilings)) = answer {
+        Box::new(move |state, command| {
+            let Command::Raise(raises) = command else { return state.apply(command) };
+            let before = section_writes::ceilings_of(&state.0, raises);
+            let answer = state.apply(command);
+            if let Answer::Raised(Ok(ceilings)) = &answer {
+                writes.applied(raises, &before, ceilings);
                 count.fetch_add(ceilings.iter().flatten().count() as u64, Ordering::Relaxed);
             }
+            answer
         })
     }
 

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use seq_core::activity::{Activity, Figures};
-use seq_core::state::{Answer, Command, State};
+use seq_core::state::{RaiseCeilings, State};
 use seq_core::{SectionId, Seq};
 use seq_kit::report_limits::{Listing, ReportLimits, TooManyReports};
 use seq_kit::wall_clock;
@@ -33,13 +33,22 @@ struct Inner {
     /// Time on the wall clock at the member's start, in milliseconds since 1970. Later times are computed as this value
     /// plus the time since the start.
     started_ms: u64,
-    /// Number of raises of each section since the writes were last recorded, indexed by section. It is an array, so
-    /// that an applied raise is counted fast.
-    applied: Mutex<Vec<u32>>,
+    /// Raises of each section, indexed by section. It is an array, so that an applied raise is counted fast.
+    applied: Mutex<Vec<Applied>>,
     activity: Mutex<Activity>,
     /// Time between the last two recordings, in milliseconds.
     interval_ms: AtomicU32,
     limits: ReportLimits,
+}
+
+/// The raises of one section that this member has applied.
+#[derive(Clone, Copy, Debug, Default)]
+struct Applied {
+    /// Number of raises since the writes were last recorded.
+    writes: u32,
+    /// Sum of the distances by which raises moved the ceiling since this member's start. It is at most the ceiling, so
+    /// it does not overflow.
+    raised: u64,
 }
 
 impl Default for SectionWrites {
@@ -56,18 +65,27 @@ impl Default for SectionWrites {
 }
 
 impl SectionWrites {
-    /// Counts the accepted raises of an applied command.
-    pub(crate) fn applied(&self, command: &Command, answer: &Answer) {
-        let (Command::Raise(raises), Answer::Raised(Ok(ceilings))) = (command, answer) else { return };
+    /// Counts the accepted raises of an applied command. `before` has the ceilings of its sections before the command,
+    /// and `after` the ceilings in its answer, which has none for a refused raise.
+    pub(crate) fn applied(&self, command: &RaiseCeilings, before: &[Seq], after: &[Option<Seq>]) {
         let mut applied = self.0.applied.lock();
-        for (raise, _) in raises.raises.iter().zip(ceilings).filter(|(_, ceiling)| ceiling.is_some()) {
+        for ((raise, before), after) in command.raises.iter().zip(before).zip(after) {
+            let Some(after) = after else { continue };
             // The state has accepted the raise, so the section is in the layout and its number is bounded.
             let section = raise.section.0 as usize;
             if applied.len() <= section {
-                applied.resize(section + 1, 0);
+                applied.resize(section + 1, Applied::default());
             }
-            applied[section] = applied[section].saturating_add(1);
+            let Applied { writes, raised } = &mut applied[section];
+            *writes = writes.saturating_add(1);
+            *raised += after.0 - before.0;
         }
+    }
+
+    /// Returns the sum of the distances by which the raises that this member has applied since its start moved the
+    /// ceiling of a section.
+    pub(crate) fn raised(&self, section: SectionId) -> u64 {
+        self.0.applied.lock().get(section.0 as usize).map_or(0, |applied| applied.raised)
     }
 
     /// Records the writes once in each interval until the future is dropped. `read` returns the [`ceilings`] in the
@@ -102,7 +120,8 @@ impl SectionWrites {
     /// Records the writes between two readings of all ceilings, `before` and `now`, which are `ms` milliseconds apart.
     /// `now_ms` is the time of the second reading.
     fn step(&self, before: &BTreeMap<SectionId, Seq>, now: &BTreeMap<SectionId, Seq>, now_ms: u64, ms: u32) {
-        let applied = std::mem::take(&mut *self.0.applied.lock());
+        let applied: Vec<u32> =
+            self.0.applied.lock().iter_mut().map(|applied| std::mem::take(&mut applied.writes)).collect();
         let mut activity = self.0.activity.lock();
         for section in before.keys().filter(|section| !now.contains_key(section)) {
             activity.leave(*section);
@@ -150,6 +169,13 @@ impl SectionWrites {
     }
 }
 
+/// Returns the ceilings of the sections of a command in `state`, in the order of its raises. The ceiling of a section
+/// that is not in the set is 0.
+pub(crate) fn ceilings_of(state: &State, command: &RaiseCeilings) -> Vec<Seq> {
+    let ceiling = |section| state.sections.resident(section).map_or(Seq::ZERO, |record| record.max_seq);
+    command.raises.iter().map(|raise| ceiling(raise.section)).collect()
+}
+
 /// Returns the ceilings of at most [`AT_ONCE`] sections of the set, beginning with the section `first`.
 pub(crate) fn ceilings(state: &State, first: SectionId) -> Vec<(SectionId, Seq)> {
     state.sections.residents_from(first).take(AT_ONCE).map(|(section, record)| (section, record.max_seq)).collect()
@@ -158,22 +184,24 @@ pub(crate) fn ceilings(state: &State, first: SectionId) -> Vec<(SectionId, Seq)>
 #[cfg(test)]
 mod tests {
     use seq_core::activity::Layer;
-    use seq_core::state::{Raise, RaiseCeilings};
+    use seq_core::state::Raise;
     use seq_core::{Epoch, Incarnation, NodeId};
 
     use super::*;
 
-    fn raise(writes: &SectionWrites, raises: &[(u32, Option<u64>)]) {
+    /// Applies raises of sections from one ceiling to another; a raise without the other one is refused.
+    fn raise(writes: &SectionWrites, raises: &[(u32, u64, Option<u64>)]) {
         let command = RaiseCeilings {
             node: NodeId(1),
             incarnation: Incarnation(1),
             raises: raises
                 .iter()
-                .map(|(section, to)| Raise { section: SectionId(*section), epoch: Epoch(1), to: Seq(to.unwrap_or(1)) })
+                .map(|(section, ..)| Raise { section: SectionId(*section), epoch: Epoch(1), to: Seq(1) })
                 .collect(),
         };
-        let ceilings = raises.iter().map(|(_, to)| to.map(Seq)).collect();
-        writes.applied(&Command::Raise(command), &Answer::Raised(Ok(ceilings)));
+        let before: Vec<Seq> = raises.iter().map(|(_, from, _)| Seq(*from)).collect();
+        let after: Vec<Option<Seq>> = raises.iter().map(|(.., to)| to.map(Seq)).collect();
+        writes.applied(&command, &before, &after);
     }
 
     #[test]
@@ -181,11 +209,12 @@ mod tests {
         let writes = SectionWrites::default();
         let ceilings = |all: &[(u32, u64)]| all.iter().map(|(id, to)| (SectionId(*id), Seq(*to))).collect();
         writes.step(&BTreeMap::new(), &ceilings(&[(1, 10), (2, 10), (3, 5)]), 1_000, 0);
-        raise(&writes, &[(1, Some(20)), (2, None)]);
-        raise(&writes, &[(1, Some(30))]);
+        raise(&writes, &[(1, 10, Some(20)), (2, 10, None)]);
+        raise(&writes, &[(1, 20, Some(30))]);
         // Section 3 departed, and 4 arrived with a ceiling of its own.
         let before = ceilings(&[(1, 10), (2, 10), (3, 5)]);
         writes.step(&before, &ceilings(&[(1, 30), (2, 10), (4, 900)]), 6_000, 5_000);
+        assert_eq!([1, 2, 9].map(|section| writes.raised(SectionId(section))), [20, 0, 0], "since the start");
         let found = writes.0.activity.lock().all_figures(Layer::Writes);
         assert_eq!(found, [(SectionId(1), Figures { writes: 2, raised: 20, ms: 5_000, numbers: 0 })]);
         let request = ListActivityRequest { layer: 2, top: 9, ..ListActivityRequest::default() };

@@ -7,7 +7,7 @@ use seq_testkit::eventually;
 use super::{Scene, Table};
 use crate::backup_disk::Disk;
 use crate::cluster::{Place, Server};
-use crate::verdicts::{Set, copy};
+use crate::verdicts::{Set, copy, other_build};
 use crate::wrong_clock::WrongClock;
 
 const OK: &str = "im-a: ok: 100 of 100 sections are served; 3 of 3 voters respond";
@@ -161,22 +161,6 @@ fn operators(scene: &mut Scene<'_>, nodes: &mut Nodes<'_>) {
     nodes.stores[2].terminate();
     nodes.start_store(2);
     scene.over(&[OK]);
-}
-
-/// Copies the program and changes its revision.
-fn other_build(place: &Place) -> std::path::PathBuf {
-    let version = place.seqsvr_json(&["version"]);
-    let revision = version["revision"].as_str().unwrap().as_bytes().to_vec();
-    let mut program = fs::read(env!("CARGO_BIN_EXE_seqsvr")).unwrap();
-    let found: Vec<usize> =
-        (0..program.len() - revision.len()).filter(|at| program[*at..].starts_with(&revision)).collect();
-    for at in found {
-        program[at..at + revision.len()].fill(b'0');
-    }
-    let path = place.path("seqsvr-other");
-    fs::copy(env!("CARGO_BIN_EXE_seqsvr"), &path).unwrap();
-    fs::write(&path, program).unwrap();
-    path
 }
 
 fn disks(scene: &mut Scene<'_>, disk: &Disk) {

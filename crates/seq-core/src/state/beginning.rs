@@ -60,10 +60,15 @@ pub struct Beginning {
     /// know the uids' previous numbers. 0 if the owner was to start from an exact copy, even if it lost the copy before
     /// it started.
     pub skipped: Option<u64>,
+    /// Lower bound of the numbers of all uids of the section at the beginning. It is the ceiling, or another bound, at
+    /// which the last owner without an exact copy started, because owners with a copy do not move idle uids. `None` if
+    /// this set does not know it, for example because the section arrived with an exact copy. **Invariant:** at most
+    /// `ceiling`.
+    pub floor: Option<Seq>,
 }
 
 impl Beginning {
     /// The beginning of a section that was in no set before.
     pub(super) const FIRST: Beginning =
-        Beginning { at_unix_ms: 0, by: BeganBy::First, ceiling: Seq::ZERO, skipped: Some(0) };
+        Beginning { at_unix_ms: 0, by: BeganBy::First, ceiling: Seq::ZERO, skipped: Some(0), floor: Some(Seq::ZERO) };
 }

@@ -11,7 +11,7 @@ use super::beginning::Beginning;
 use super::record::{Residence, SectionRecord};
 use crate::id::{RouteVersion, SectionId};
 
-/// Number of sections in a page. A page has 26 KiB of records, and the largest layout has 4,096 pages.
+/// Number of sections in a page. A page has 30 KiB of records, and the largest layout has 4,096 pages.
 const PAGE: usize = 256;
 
 /// The records of neighbouring sections.
@@ -183,7 +183,10 @@ impl SectionRecords {
     #[must_use]
     pub fn put_beginnings(&mut self, began: &[Beginning]) -> bool {
         let is_as_many = self.residents().count() == began.len();
-        let fits = is_as_many && self.residents().zip(began).all(|((_, one), began)| began.ceiling <= one.max_seq);
+        let fits = |((_, one), began): ((SectionId, &Residence), &Beginning)| {
+            began.ceiling <= one.max_seq && began.floor <= Some(began.ceiling)
+        };
+        let fits = is_as_many && self.residents().zip(began).all(fits);
         for (residence, began) in self.residents_mut().zip(began) {
             residence.began = *began;
         }

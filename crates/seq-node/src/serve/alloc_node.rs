@@ -338,6 +338,7 @@ impl NodeView for View {
             admin_addrs: identity.admin_addrs.clone(),
             instance: *instance,
             clock_ms: utc::now_ms(),
+            settings_digest: self.settings.digest(),
             role: Some(v1::status_response::Role::Alloc(status)),
         }
     }

@@ -1,9 +1,11 @@
 //! The list of faults and remarks of a cluster, which commands and pages show.
 
+use seq_command::output::grouped;
 use serde::Serialize;
 
 use super::{Cluster, SetView};
 use crate::advice::{Advice, Severity};
+use crate::migration::{self, Phase};
 use crate::verdict::State;
 
 /// A fault of a cluster or a remark on it, with the next step for an operator.
@@ -42,9 +44,12 @@ const PROXIES: Rule = Rule {
 const STUCK: Rule =
     Rule { name: "stuck migration", severity: Severity::Attention, runbook: "sets.md#a-migration-does-not-move" };
 
+const PAUSED: Rule =
+    Rule { name: "paused migration", severity: Severity::Info, runbook: "sets.md#drained-paused-or-moved" };
+
 /// The rules that are neither conditions nor remarks of a set.
 #[cfg(test)]
-pub(crate) const RULES: [&Rule; 4] = [&UNPLACED, &UNKNOWN, &PROXIES, &STUCK];
+pub(crate) const RULES: [&Rule; 5] = [&UNPLACED, &UNKNOWN, &PROXIES, &STUCK, &PAUSED];
 
 impl Rule {
     fn of(&self, set: Option<&SetView>, advice: Advice) -> Attention {
@@ -88,7 +93,12 @@ fn of_set(set: &SetView) -> Vec<Attention> {
         let text = format!("migration {} to {} does not move: {}", migration.id, migration.to, migration.stuck);
         STUCK.of(Some(set), Advice::new(text).next(format!("`seqsvr migration watch {}`", migration.id)))
     });
-    verdict.into_iter().chain(remarks).chain(stuck).collect()
+    let paused = set.moves.iter().filter(|migration| Phase::of(migration) == Phase::Paused).map(|migration| {
+        let (done, all) = (grouped(migration::done(migration).into()), grouped(migration.sections.into()));
+        let text = format!("migration {} to {} is paused at {done} of {all} sections", migration.id, migration.to);
+        PAUSED.of(Some(set), Advice::new(text).next(format!("`seqsvr migration resume {}`", migration.id)))
+    });
+    verdict.into_iter().chain(remarks).chain(stuck).chain(paused).collect()
 }
 
 #[cfg(test)]

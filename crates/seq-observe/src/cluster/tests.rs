@@ -3,7 +3,8 @@ use std::collections::BTreeSet;
 use expect_test::expect;
 
 use seq_proto::v1::{
-    AllocMember, AllocStatus, RouteSet, Routes, SetInfo, SetState, StatusResponse, StoreMember, StoreStatus,
+    AllocMember, AllocStatus, MigrationPace, MigrationStatus, RouteSet, Routes, SetInfo, SetState, StatusResponse,
+    StoreMember, StoreStatus,
 };
 
 use super::*;
@@ -146,6 +147,74 @@ fn faults_are_listed_with_the_next_step_and_a_page() {
         {"severity":"attention","set":"dev","rule":"stuck migration","sentence":"migration 4711 to im-c does not move: set im-c has no majority","next":"`seqsvr migration watch 4711`","runbook":"sets.md#a-migration-does-not-move"}
         {"severity":"info","set":"dev","rule":"drained","sentence":"a1 is draining, 10 sections are left","runbook":"sets.md#drained-paused-or-moved"}
     "#]].assert_eq(&text);
+}
+
+/// Returns staged faults of the cluster as a whole and of migrations, which are neither conditions nor remarks of a set.
+fn staged() -> [Cluster; 4] {
+    let migrations = |status: &mut StoreStatus| {
+        let stuck = MigrationStatus { id: 4_711, stuck: "set im-c has no majority".to_owned(), ..Default::default() };
+        let pace = Some(MigrationPace { paused: true, ..MigrationPace::default() });
+        let (to, sections, arrived) = ("im-b".to_owned(), 1_200, 12);
+        let paused = MigrationStatus { id: 4_712, to, pace, sections, arrived, ..Default::default() };
+        status.migrations = vec![stuck, paused];
+    };
+    let lost = |status: &mut StoreStatus| status.sections = 8;
+    let proxy =
+        StatusResponse { node: "p1".to_owned(), certificate_not_after: Some(NOW + 3_600), ..StatusResponse::default() };
+    let gone = || Err("refused".to_owned());
+    [
+        view([("h:1", store(1)), ("h:2", store_with(2, migrations)), ("h:7", alloc("a1", 10))]),
+        view([("h:1", store_with(1, lost)), ("h:2", store_with(2, lost)), ("h:7", alloc("a1", 8))]),
+        view([("h:2", store(2)), ("h:9", Ok(proxy))]),
+        view_of([("h:2", store(2)), ("h:9", gone())], ["h:9"]),
+    ]
+}
+
+#[test]
+fn each_rule_beside_conditions_and_remarks_is_staged() {
+    let mut found = BTreeMap::new();
+    for attention in staged().into_iter().flat_map(|cluster| cluster.attention) {
+        let next = attention.next.unwrap_or_default();
+        found
+            .entry(attention.rule)
+            .or_insert(format!("{:?}: {}; next: {next}", attention.severity, attention.sentence));
+    }
+    let mut text = String::new();
+    for rule in attention::RULES {
+        let sentence = found.get(rule.name).unwrap_or_else(|| panic!("{} is not staged: {found:#?}", rule.name));
+        text.push_str(&format!("{}: {sentence}\n", rule.name));
+        let row = format!("| {} | ", rule.name);
+        assert!(include_str!("../../../../docs/operations.md").contains(&row), "docs/operations.md has no row {row:?}");
+    }
+    expect![[r#"
+        unplaced: Fault: UNPLACED: 2 of 10 sections are in no set: their users get no numbers; next: keep all data directories, and compare `seqsvr section list` of each set: the set that had them was restored without the records of another
+        unknown nodes: Attention: no response from h:9, which no set lists; next: check the address
+        certificates of proxies: Attention: certificate expires soon: p1 (within a day); next: `seqsvr cert rotate`
+        stuck migration: Attention: migration 4711 to  does not move: set im-c has no majority; next: `seqsvr migration watch 4711`
+        paused migration: Info: migration 4712 to im-b is paused at 12 of 1,200 sections; next: `seqsvr migration resume 4712`
+    "#]].assert_eq(&text);
+}
+
+/// Nodes of one release whose settings differ are named, and a node of a release without the digest is not compared.
+#[test]
+fn settings_are_compared_by_their_digests() {
+    let with = |status: StatusResult, digest: u64| {
+        status.map(|response| StatusResponse { settings_digest: digest, ..response })
+    };
+    let verdict = |digests: [u64; 3]| {
+        let [a1, a2, a3] = digests;
+        view([
+            ("h:1", with(store(1), 5)),
+            ("h:2", with(store(2), 5)),
+            ("h:7", with(alloc("a1", 5), a1)),
+            ("h:8", with(alloc("a2", 5), a2)),
+            ("h:9", with(alloc("a3", 0), a3)),
+        ])
+        .verdict
+    };
+    let named = verdict([7, 7, 8]);
+    assert!(named.contains("a3 has other settings than most allocators; next: `seqsvr config diff`"), "{named}");
+    assert!(!verdict([7, 7, 7]).contains("settings") && !verdict([7, 7, 0]).contains("settings"));
 }
 
 #[test]

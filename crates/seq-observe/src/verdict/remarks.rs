@@ -1,5 +1,7 @@
 //! Remarks that are appended to the verdict on a set and do not change its state.
 
+use std::collections::BTreeMap;
+
 use super::conditions::DISK_FULL;
 use super::{Advice, Facts, Severity, State, age, listed};
 
@@ -20,7 +22,7 @@ pub struct Remark {
 
 /// The kinds of remarks, in the order in which the remarks follow a verdict. If the verdict is `DEGRADED`, the first
 /// three kinds name the faulty nodes.
-pub const REMARKS: [Remark; 15] = [
+pub const REMARKS: [Remark; 16] = [
     Remark {
         name: "no lease",
         severity: Severity::Attention,
@@ -101,6 +103,12 @@ pub const REMARKS: [Remark; 15] = [
         text: |facts| if_any(releases(facts)),
     },
     Remark {
+        name: "settings",
+        severity: Severity::Info,
+        runbook: "process.md#settings-differ",
+        text: |facts| if_any(settings(facts)),
+    },
+    Remark {
         name: "certificates",
         severity: Severity::Attention,
         runbook: "../security.md#a-certificate-expires",
@@ -164,6 +172,26 @@ fn releases(facts: &Facts) -> Option<Advice> {
     let releases: Vec<String> = facts.releases.iter().map(text).collect();
     (releases.len() > 1)
         .then(|| Advice::new(format!("different releases run: {}", releases.join("; "))).next("end the upgrade"))
+}
+
+/// Returns a remark that names the nodes whose settings are not those of most nodes of their kind. Nodes of different
+/// releases are not compared, because their releases have different settings.
+fn settings(facts: &Facts) -> Option<Advice> {
+    let of_kind = |(kind, nodes): (&&str, &BTreeMap<u64, Vec<String>>)| {
+        let all: usize = nodes.values().map(Vec::len).sum();
+        let is_majority = |names: &&Vec<String>| names.len() * 2 > all;
+        let mut others: Vec<&str> =
+            nodes.values().filter(|names| !is_majority(names)).flatten().map(String::as_str).collect();
+        others.sort_unstable();
+        match nodes.values().find(is_majority) {
+            _ if nodes.len() < 2 => None,
+            Some(_) => Some(format!("{} has other settings than most {kind}", others.join(", "))),
+            None => Some(format!("the {kind} {} have different settings", others.join(", "))),
+        }
+    };
+    let found: Vec<String> = facts.settings.iter().filter_map(of_kind).collect();
+    let applies = !found.is_empty() && facts.releases.len() < 2;
+    applies.then(|| Advice::new(found.join("; ")).next("`seqsvr config diff` names the settings"))
 }
 
 fn balancing(facts: &Facts) -> Option<Advice> {

@@ -150,6 +150,16 @@ fn unreached(facts: &mut Facts) {
     facts.unreached = pairs.map(|(name, by)| (name.to_owned(), by.to_owned())).into();
 }
 
+/// Returns the nodes of each kind by the digest of their settings.
+fn settings(nodes: &[(&'static str, u64, &[&str])]) -> BTreeMap<&'static str, BTreeMap<u64, Vec<String>>> {
+    let mut settings: BTreeMap<&'static str, BTreeMap<u64, Vec<String>>> = BTreeMap::new();
+    for (kind, digest, names) in nodes {
+        let names = names.iter().map(ToString::to_string).collect();
+        settings.entry(kind).or_default().insert(*digest, names);
+    }
+    settings
+}
+
 /// Returns every staged remark by its name, in a set whose state stays.
 fn remarked() -> Vec<(&'static str, Facts)> {
     let mut expiry = Expiry::default();
@@ -178,6 +188,11 @@ fn remarked() -> Vec<(&'static str, Facts)> {
                     [release("0.1.0 (3f1c2aa)", &["s1", "a1"]), release("0.2.0 (77b01fe)", &["s2"])].into();
             }),
         ),
+        (
+            "settings",
+            with(|facts| facts.settings = settings(&[("allocators", 7, &["a1", "a3"]), ("allocators", 8, &["a2"])])),
+        ),
+        ("settings", with(|facts| facts.settings = settings(&[("stores", 7, &["s1"]), ("stores", 8, &["s2"])]))),
     ]
 }
 
@@ -249,6 +264,8 @@ fn each_remark_follows_a_verdict_that_it_does_not_change() {
         drained | ok: 10 of 10 sections are served; 3 of 3 voters respond; a1 is draining, 12 sections are left; a2 is drained; next: stop it, or `seqsvr node undrain a2`; a3 is draining, 1 section is left
         unreached | ok: 10 of 10 sections are served; 3 of 3 voters respond; a1 is not reached by a3 at its address for callers, a3 is not reached by a1, a2 at its address for callers; next: check firewalls and routes between their hosts
         releases | ok: 10 of 10 sections are served; 3 of 3 voters respond; different releases run: 0.1.0 (3f1c2aa) on s1, a1; 0.2.0 (77b01fe) on s2; next: end the upgrade
+        settings | ok: 10 of 10 sections are served; 3 of 3 voters respond; a2 has other settings than most allocators; next: `seqsvr config diff` names the settings
+        settings | ok: 10 of 10 sections are served; 3 of 3 voters respond; the stores s1, s2 have different settings; next: `seqsvr config diff` names the settings
     "#]].assert_eq(&shown(remarked()));
 }
 

@@ -446,6 +446,10 @@ pub struct SectionInfo {
     /// Committed ceiling when the present ownership began, 0 ..= ceiling; set where began_by is not empty.
     #[prost(uint64, optional, tag = "13")]
     pub began_ceiling: ::core::option::Option<u64>,
+    /// Sum of the distances, in numbers, by which raises moved the ceiling that the responding member has applied since its
+    /// start, 0 ..= ceiling. It misses raises that came with a snapshot. Absent: summarized, or an older release.
+    #[prost(uint64, optional, tag = "14")]
+    pub raised: ::core::option::Option<u64>,
 }
 /// Records of sections.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -1989,6 +1993,10 @@ pub struct StatusResponse {
     /// Clock of the node's machine, a number of milliseconds since 1970; 0: unknown. For people alone.
     #[prost(uint64, tag = "13")]
     pub clock_ms: u64,
+    /// Digest of the settings that nodes of a set and kind should have in common, those of GetConfig that are not below
+    /// "node."; equal if they are. 0: of a release without it, or hidden as `pid`.
+    #[prost(fixed64, tag = "14")]
+    pub settings_digest: u64,
     /// The part that fits the node's role.
     #[prost(oneof = "status_response::Role", tags = "6, 7")]
     pub role: ::core::option::Option<status_response::Role>,

@@ -27,8 +27,10 @@ use crate::types::{
 /// The Raft library's handle on a running member, with this module's state machine.
 pub(crate) type Raft = openraft::Raft<TypeConfig, Machine>;
 
-/// Function that is called on every member with each applied command and its output.
-pub type Observer<M> = Box<dyn Fn(&<M as StateMachine>::Command, &<M as StateMachine>::Output) + Send + Sync>;
+/// Function that applies each command to the state on every member, and returns the output. It may read the state before
+/// and after the command. **Invariant:** it changes the state by one call of [`StateMachine::apply`] and in no other way,
+/// because otherwise the members' states would differ.
+pub type Observer<M> = Box<dyn Fn(&mut M, &<M as StateMachine>::Command) -> <M as StateMachine>::Output + Send + Sync>;
 
 /// Handle with which the applied state is read. Clones read the same state.
 pub struct AppliedState<M: StateMachine>(Arc<Shared<M>>);
@@ -178,11 +180,7 @@ impl<M: StateMachine> Replica for Shared<M> {
             Record::Command { format, .. } if format < applied.format && applied.format >= M::STRICT_FORMAT => {
                 Output::OVERTAKEN
             }
-            Record::Command { command, .. } => {
-                let output = applied.state.apply(&command);
-                (self.observe)(&command, &output);
-                Output::of(output)
-            }
+            Record::Command { command, .. } => Output::of((self.observe)(&mut applied.state, &command)),
             // Two leaders may have raised the format to the same value.
             Record::RaiseFormat(to) => {
                 marked = true;

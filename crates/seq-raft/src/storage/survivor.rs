@@ -87,7 +87,7 @@ fn replay<M: StateMachine>(contents: Contents<M>, loaded: Loaded) -> AppliedStat
     // The first index is 0, so an option is needed to represent "nothing".
     let covered = contents.last_applied.map(|last| last.index);
     let committed = loaded.committed.map(|last| last.index);
-    let state = AppliedState::new(contents, Box::new(|_, _| {}));
+    let state = AppliedState::new(contents, Box::new(M::apply));
     let replica = state.replica();
     let is_next = |index: u64| Some(index) > covered && Some(index) <= committed;
     for entry in loaded.entries.into_iter().filter(|entry| is_next(entry.log_id.index)) {

@@ -244,6 +244,7 @@ impl StatusService for StatusServer {
             admin_addrs: if is_shown { view.admin_addrs.clone() } else { Vec::new() },
             instance: view.instance,
             clock_ms: wall_clock::now_ms(),
+            settings_digest: view.settings.digest(),
             role: Some(Role::Store(view.status(is_shown))),
         };
         roles::narrow(&mut status, caller);

@@ -17,11 +17,18 @@ const MAX_READ: u32 = 65_536;
 impl SetAdmin {
     pub(super) async fn list_sections(&self, request: ListSectionsRequest) -> Result<ListSectionsResponse, Status> {
         self.check_leads()?;
-        self.read(|state, set| list(state, set, &request))
+        // The sums are read together with the state, so that they belong to the same entry as the ceilings.
+        let writes = self.between.replicated.writes();
+        self.read(|state, set| list((state, set), &request, |section| writes.raised(section)))
     }
 }
 
-fn list(state: &State, set: &SetDefinition, request: &ListSectionsRequest) -> ListSectionsResponse {
+/// Lists the records of sections. `raised` returns the sum of the distances of a section's raises.
+fn list(
+    (state, set): (&State, &SetDefinition),
+    request: &ListSectionsRequest,
+    raised: impl Fn(SectionId) -> u64,
+) -> ListSectionsResponse {
     let (first, count) = (request.first_section, set.layout.sections());
     let limit = if request.limit == 0 { MAX_RUNS } else { request.limit.min(MAX_RUNS) } as usize;
     let end = first.saturating_add(MAX_READ).min(count);
@@ -30,7 +37,7 @@ fn list(state: &State, set: &SetDefinition, request: &ListSectionsRequest) -> Li
     while next < end {
         let section = SectionId(next);
         let record = state.sections.get(section).copied().unwrap_or_default();
-        let mut info = info(state, set, section, record);
+        let mut info = SectionInfo { raised: Some(raised(section)), ..info(state, set, section, record) };
         if request.summarize {
             let SectionInfo { range, state, set, uid_start, uid_end, .. } = info;
             info = SectionInfo { range, state, set, uid_start, uid_end, ..SectionInfo::default() };
@@ -88,6 +95,7 @@ fn info(state: &State, set: &SetDefinition, section: SectionId, record: SectionR
         began_at_unix_ms: began.map_or(0, |began| began.at_unix_ms),
         began_by: began.map_or_else(String::new, |began| began.by.kind().to_owned()),
         began_ceiling: began.map(|began| began.ceiling.0),
+        raised: None,
     }
 }
 
@@ -107,7 +115,8 @@ mod tests {
         let mut state = State::default();
         state.apply(&Command::DefineSet(SetDefinition::only("im-a", Layout::new(0..300, 100).unwrap())));
         state.apply(&Command::Register(Registration::new("a1", "h:1", 7)));
-        let known = Beginning { at_unix_ms: 5_000, by: BeganBy::Takeover, ceiling: Seq(90), skipped: None };
+        let known =
+            Beginning { at_unix_ms: 5_000, by: BeganBy::Takeover, ceiling: Seq(90), skipped: None, floor: None };
         for (section, began) in [(0, known), (1, Beginning::default())] {
             let (owner, incarnation) = (Some(NodeId(1)), Incarnation(1));
             let residence =
@@ -120,7 +129,7 @@ mod tests {
     /// Returns the fields of the beginning of each listed run.
     fn beginnings(state: &State, summarize: bool) -> Vec<(u64, String, Option<u64>)> {
         let request = ListSectionsRequest { summarize, ..ListSectionsRequest::default() };
-        let listed = list(state, state.set.as_ref().unwrap(), &request);
+        let listed = list((state, state.set.as_ref().unwrap()), &request, |section| u64::from(section.0));
         let one = |info: SectionInfo| (info.began_at_unix_ms, info.began_by, info.began_ceiling);
         listed.sections.into_iter().map(one).collect()
     }
@@ -131,5 +140,16 @@ mod tests {
         let (known, unknown) = ((5_000, "takeover".to_owned(), Some(90)), (0, String::new(), None));
         assert_eq!(beginnings(&state, false), [known, unknown.clone(), unknown.clone()], "section 2 has no owner");
         assert_eq!(beginnings(&state, true), [unknown], "neighbours are one run, without owners");
+    }
+
+    #[test]
+    fn each_section_is_listed_with_the_sum_of_its_raises() {
+        let state = state();
+        let sums = |summarize| {
+            let request = ListSectionsRequest { summarize, ..ListSectionsRequest::default() };
+            let listed = list((&state, state.set.as_ref().unwrap()), &request, |section| u64::from(section.0) + 7);
+            listed.sections.into_iter().map(|info| info.raised).collect::<Vec<_>>()
+        };
+        assert_eq!((sums(false), sums(true)), (vec![Some(7), Some(8), Some(9)], vec![None]));
     }
 }

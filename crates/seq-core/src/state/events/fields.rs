@@ -74,7 +74,7 @@ by_fields! {
     Event { index, change, at_unix_ms, until_unix_ms, record }
     Ownerships { by, from, silent_ms, to, others, sections, most_skipped, routed }
     SectionCount { count, first, last }
-    Beginning { at_unix_ms, by, ceiling, skipped }
+    Beginning { at_unix_ms, by, ceiling, skipped, floor }
 }
 
 /// One byte, the number of the way.

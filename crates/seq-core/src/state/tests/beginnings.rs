@@ -101,6 +101,8 @@ fn a_section_of_another_set_has_the_time_of_its_first_owner_here() {
     assert_eq!(began(state, 1), Some((BeganBy::Arrival, 2_000, 700)));
     let skipped = |section| record(state, section).began.skipped;
     assert_eq!((skipped(0), skipped(1)), (Some(0), None));
+    // Idle uids of section 0 are where they were in the other set, which this set does not know.
+    assert_eq!((record(state, 0).began.floor, record(state, 1).began.floor), (None, Some(Seq(700))));
 }
 
 #[test]

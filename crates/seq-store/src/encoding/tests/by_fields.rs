@@ -139,7 +139,8 @@ fn a_state_with_series() {
     append(&mut state, "a", None, false);
     append(&mut state, "b", Some(TickClock { epoch_ms: 1, unit_ms: 2, seq_bits: 3, lead_ms: 4 }), true);
     let record = *state.sections.residents().next().unwrap().1;
-    let began = Beginning { at_unix_ms: 5, by: BeganBy::Takeover, ceiling: Seq(6), skipped: Some(7) };
+    let began =
+        Beginning { at_unix_ms: 5, by: BeganBy::Takeover, ceiling: Seq(6), skipped: Some(7), floor: Some(Seq(6)) };
     state.sections.put(SectionId(first + 4), SectionRecord::Resident(Residence { began, ..record }));
     state.nodes[0].reads_lanes = true;
     state.restored_ms = Some(0x0304);
@@ -202,7 +203,7 @@ fn a_state_with_series() {
 #[test]
 fn beginnings_are_of_this_format_alone() {
     let state = State { rules: Rules::of_format(SERIES), ..state() };
-    let began = Beginning { at_unix_ms: 5, by: BeganBy::Takeover, ceiling: Seq(10_000), skipped: None };
+    let began = Beginning { at_unix_ms: 5, by: BeganBy::Takeover, ceiling: Seq(10_000), skipped: None, floor: None };
     let with = |began: Beginning| {
         let mut state = state.clone();
         let (section, record) = state.sections.residents().next().map(|(section, one)| (section, *one)).unwrap();
