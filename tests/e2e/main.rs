@@ -39,6 +39,7 @@ mod impostors;
 mod kill;
 mod layout_writer;
 mod load;
+mod node_events;
 mod numbers;
 mod open_calls;
 mod overload;
