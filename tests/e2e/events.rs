@@ -24,13 +24,13 @@ struct Cluster {
 }
 
 /// A process that watches events; ended on drop.
-struct Watch {
+pub(crate) struct Watch {
     child: Child,
     lines: Arc<Mutex<Vec<Value>>>,
 }
 
 impl Watch {
-    fn start(set: &str) -> Watch {
+    pub(crate) fn start(set: &str) -> Watch {
         let args = ["events", "watch", "--set", set, "-o", "json"];
         let mut child = Command::new(env!("CARGO_BIN_EXE_seqsvr")).args(args).stdout(Stdio::piped()).spawn().unwrap();
         let stdout = BufReader::new(child.stdout.take().unwrap());
@@ -45,8 +45,13 @@ impl Watch {
     }
 
     /// Waits for an event.
-    fn see(&self, what: &str, is: impl Fn(&Value) -> bool) -> Value {
-        eventually(&format!("the watch shows {what}"), || self.lines.lock().iter().rev().find(|one| is(one)).cloned())
+    pub(crate) fn see(&self, what: &str, is: impl Fn(&Value) -> bool) -> Value {
+        eventually(&format!("the watch shows {what}"), || self.seen(&is))
+    }
+
+    /// Returns the last matching event that the watch has shown.
+    pub(crate) fn seen(&self, is: impl Fn(&Value) -> bool) -> Option<Value> {
+        self.lines.lock().iter().rev().find(|one| is(one)).cloned()
     }
 }
 

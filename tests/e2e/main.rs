@@ -42,6 +42,7 @@ mod kill;
 mod layout_writer;
 mod load;
 mod named_faults;
+mod node_events;
 mod numbers;
 mod open_calls;
 mod order_violation;

@@ -41,6 +41,15 @@ impl Stores {
         path
     }
 
+    /// Returns the voters in the events of the set, once there are two such events.
+    fn noted_voters(&self, set: &str) -> Vec<Value> {
+        eventually("the new voters are an event", || {
+            let events = seqsvr_json(&["events", "list", "--kind", "members", "--set", set]);
+            let voters: Vec<Value> = events["items"].as_array()?.iter().map(|event| event["voters"].clone()).collect();
+            (voters.len() > 1).then_some(voters)
+        })
+    }
+
     fn members(&self, set: &str) -> Value {
         seqsvr_json(&["store", "members", "--set", set])
     }
@@ -90,6 +99,7 @@ fn a_killed_store_is_replaced_while_a_trace_is_replayed() {
     assert!(stderr(&unconfirmed).contains("remove store 3 from set"), "{}", stderr(&unconfirmed));
     let changed = seqsvr_json(&["store", "replace", "3", "4", "--set", &new, "--yes"]);
     assert_eq!((&changed["voters"], &changed["changed"]), (&serde_json::json!([1, 2, 4]), &Value::Bool(true)));
+    assert_eq!(cluster.noted_voters(&new), [["1", "2", "3"], ["1", "2", "4"]].map(|ids| serde_json::json!(ids)));
     let again = seqsvr_json(&["store", "replace", "3", "4", "--set", &new, "--yes"]);
     assert_eq!((&again["voters"], &again["changed"]), (&serde_json::json!([1, 2, 4]), &Value::Bool(false)));
 

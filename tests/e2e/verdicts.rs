@@ -172,6 +172,12 @@ fn allocators_that_are_dead(pair: &Pair, allocs: &mut Vec<Server>) {
     let stuck = |shown: &Shown| shown.set("im-a")["migrations"][0]["stuck"].as_str().is_some_and(|why| !why.is_empty());
     let stuck = pair.wait("the migration is stuck", stuck);
     assert_eq!(stuck.set("im-a")["migrations"][0]["id"], *id);
+    let noted = eventually("the stuck migration is an event", || {
+        let args = ["events", "list", "--kind", "migration_stuck", "-o", "json", "--addr", &pair.0.addr(7301)];
+        let events: Value = serde_json::from_slice(&pair.0.place.seqsvr(&args).stdout).ok()?;
+        events["items"].as_array()?.iter().find(|event| event["migration"] == *id).cloned()
+    });
+    assert!(noted["severity"] == "attention" && !noted["detail"].as_str().unwrap().is_empty(), "{noted:#}");
     let listed = pair.migrations().pop().unwrap();
     assert!(
         listed["started"].as_str().is_some_and(|at| at.ends_with('Z')) && listed.get("ended").is_none(),

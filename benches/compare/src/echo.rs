@@ -145,4 +145,11 @@ impl StatusService for Echo {
     async fn get_config(&self, _: Request<v1::GetConfigRequest>) -> Result<Response<v1::GetConfigResponse>, Status> {
         unimplemented()
     }
+
+    async fn list_node_events(
+        &self,
+        _: Request<v1::ListNodeEventsRequest>,
+    ) -> Result<Response<v1::ListNodeEventsResponse>, Status> {
+        unimplemented()
+    }
 }

@@ -138,6 +138,7 @@ pub(crate) async fn start_store(
         revision: "growth".to_owned(),
         cpu_us: || 0,
         settings: Default::default(),
+        events: Default::default(),
     };
     let store = Store::start(config, tasks.clone()).await.expect("the store starts");
     store.ready().await;
@@ -154,6 +155,7 @@ pub(crate) fn start_allocator(spec: &SetSpec, alloc: &AllocSpec, tasks: &TaskGro
         replace: false,
         options: AllocOptions::DEFAULTS,
         clock: Clock::System,
+        events: Default::default(),
     };
     Allocator::start(config, tasks).expect("the allocator starts")
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use seq_api::clock::Clock;
+use seq_api::node_events::NodeEvents;
 use seq_core::lease::{LeaseTerms, TermsError};
 use seq_core::raises::RaiseOptions;
 use seq_core::renewals::RenewalOptions;
@@ -29,6 +30,8 @@ pub struct AllocConfig {
     pub options: AllocOptions,
     /// Clocks of the lease.
     pub clock: Clock,
+    /// Event log of the node.
+    pub events: NodeEvents,
 }
 
 /// Identity of a node and its configuration, checked.

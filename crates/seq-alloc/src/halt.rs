@@ -5,7 +5,9 @@
 //! removed. The reason is that a store which lost committed entries looks intact again after other processes have
 //! written to it. If this process then served again, it would allocate numbers twice.
 
+use seq_api::node_events::NodeEvents;
 use seq_core::high_water::{Refused, StoreBehind};
+use seq_core::node_events::Fact;
 use seq_core::owner::Session;
 use seq_core::{Incarnation, RenewSeq};
 use seq_proto::Reason;
@@ -54,12 +56,13 @@ pub(crate) struct HaltLatch {
     /// the kind [`Halt::StoreBehind`] does not begin it, so that the process keeps running and its status shows the
     /// loss.
     shutdown: CancellationToken,
+    events: NodeEvents,
 }
 
 impl HaltLatch {
     /// Creates a latch that is not set.
-    pub(crate) fn new(shutdown: CancellationToken) -> HaltLatch {
-        HaltLatch { set: watch::Sender::new(None), shutdown }
+    pub(crate) fn new(shutdown: CancellationToken, events: NodeEvents) -> HaltLatch {
+        HaltLatch { set: watch::Sender::new(None), shutdown, events }
     }
 
     /// Sets the cause, unless a cause is set.
@@ -69,6 +72,7 @@ impl HaltLatch {
             let first = current.is_none();
             if first {
                 tracing::error!(reason = %halt, "this process no longer serves");
+                self.events.note(Fact::Halted { cause: &halt.to_string() });
                 *current = Some(halt);
             }
             first
@@ -185,7 +189,7 @@ mod tests {
 
     #[test]
     fn a_target_in_an_earlier_incarnation_than_reported_is_a_loss() {
-        let latch = HaltLatch::new(CancellationToken::new());
+        let latch = HaltLatch::new(CancellationToken::new(), NodeEvents::default());
         for current in [3, 4] {
             assert!(!latch.judge_target(Incarnation(3), Incarnation(current), "m".into()));
             assert_eq!(latch.get(), None);

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use arc_swap::Guard;
 use seq_api::clock::Clock;
+use seq_api::node_events::NodeEvents;
 use seq_api::service::Via;
 use seq_core::layout;
 use seq_core::owner::{Effects, Owner, OwnershipUpdate, Session};
@@ -62,6 +63,8 @@ pub(crate) struct Shared {
     /// Numbers and raises of the owned sections over time.
     pub(crate) activity: NodeActivity,
     pub(crate) counters: Counters,
+    /// Event log of this node.
+    pub(crate) events: NodeEvents,
     /// Cause for which this process no longer serves, which is set at most once, and the token of the allocator's
     /// shutdown.
     pub(crate) halt: HaltLatch,

@@ -7,10 +7,13 @@
 use std::time::Instant;
 
 use metrics_process::Collector;
+use seq_core::node_events::Refusals;
 use seq_kit::admission::ConnectionMetrics;
 use seq_kit::connection::HandshakeMetrics;
 use seq_kit::metrics::{InstallError, Kind, Metric, Recorder, Unit};
 use seq_kit::telemetry::traces::SpanCounts;
+
+use crate::node_events::NodeEvents;
 
 /// Defines a constant for every metric's name, with the metric's help as its documentation, and [`CATALOGUE`].
 macro_rules! catalogue {
@@ -273,20 +276,35 @@ pub fn build_info(version: &'static str, revision: &'static str) {
     metrics::gauge!(BUILD_INFO, "version" => version, "revision" => revision).set(1.0);
 }
 
-/// Returns the metrics of a node's connections.
+/// Returns the metrics of a node's connections. Refused connections are also counted in the node's `events`.
 #[must_use]
-pub fn connection_metrics(node: &str) -> ConnectionMetrics {
+pub fn connection_metrics(node: &str, events: &NodeEvents) -> ConnectionMetrics {
+    let counted = |counter| events.counted(Refusals::Connections, counter);
     ConnectionMetrics {
         open: metrics::gauge!(CONNECTIONS, "node" => node.to_owned()),
-        refused: metrics::counter!(CONNECTIONS_REFUSED_TOTAL, "node" => node.to_owned()),
-        flooded: metrics::counter!(CONNECTIONS_FLOODED_TOTAL, "node" => node.to_owned()),
+        refused: counted(metrics::counter!(CONNECTIONS_REFUSED_TOTAL, "node" => node.to_owned())),
+        flooded: counted(metrics::counter!(CONNECTIONS_FLOODED_TOTAL, "node" => node.to_owned())),
     }
 }
 
-/// Returns the metrics of a node's handshakes.
+/// Returns the metrics of a node's handshakes. Failed handshakes are also counted in the node's `events`.
 #[must_use]
-pub fn handshake_metrics(node: &str) -> HandshakeMetrics {
-    HandshakeMetrics { failed: metrics::counter!(HANDSHAKES_FAILED_TOTAL, "node" => node.to_owned()) }
+pub fn handshake_metrics(node: &str, events: &NodeEvents) -> HandshakeMetrics {
+    let failed = metrics::counter!(HANDSHAKES_FAILED_TOTAL, "node" => node.to_owned());
+    HandshakeMetrics { failed: events.counted(Refusals::Handshakes, failed) }
+}
+
+/// Returns the counter of a node's requests with a wrong password or token. They are also counted in the node's
+/// `events` as denied requests.
+pub fn auth_failures(node: &str, events: &NodeEvents) -> metrics::Counter {
+    let failures = metrics::counter!(AUTH_FAILURES_TOTAL, "node" => node.to_owned());
+    events.counted(Refusals::Denied, failures)
+}
+
+/// Returns the counter of the requests that a node denies. They are also counted in the node's `events`.
+pub fn denied_requests(node: &str, events: &NodeEvents) -> metrics::Counter {
+    let denied = metrics::counter!(REQUESTS_DENIED_TOTAL, "node" => node.to_owned());
+    events.counted(Refusals::Denied, denied)
 }
 
 /// Returns the times for which sections of `set` were unserved, for one of the causes of [`SECTION_UNSERVED_SECONDS`].

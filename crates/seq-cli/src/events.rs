@@ -1,27 +1,31 @@
-//! The command `events`, which lists the events of a set or watches for new ones.
+//! The command `events`, which lists the events of a set and of its nodes, or watches for new ones.
+//!
+//! The events of the set come from the event log that its store replicates. Each node has the events of its own process
+//! in memory, and is requested for them.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand, ValueEnum};
-use seq_command::exit::{Exit, Failure};
+use seq_command::exit::Exit;
 use seq_command::output::{Output, Table, note};
-use seq_command::signals::Interrupts;
 use seq_command::store_client::{SetAddress, StoreClient, TimeoutArgs};
 use seq_command::time_limit::time;
 use seq_command::{client_runtime, utc};
-use seq_core::state::EventRecord;
-use seq_observe::events::{EventView, row};
-use seq_proto::v1::{EventSeverity, ListSetEventsRequest, SetEvent, WatchSetEventsRequest};
+use seq_observe::{ClusterEvent, events};
 
-/// Pause before `events watch` connects again.
-const RECONNECT: Duration = Duration::from_millis(500);
+use filter::Filter;
+use nodes::Nodes;
 
-/// The commands for the event log.
+mod filter;
+mod nodes;
+mod watch;
+
+/// The commands for events.
 #[derive(Debug, Subcommand)]
 pub enum EventsCommand {
-    /// Lists the events of a set that its store still keeps, the newest last.
+    /// Lists the events of a set and of its nodes that are still kept, the newest last.
     List(ListArgs),
     /// Prints events as they happen, until it is interrupted.
     Watch(WatchArgs),
@@ -30,7 +34,7 @@ pub enum EventsCommand {
 #[derive(Debug, Args)]
 struct FilterArgs {
     /// Only events of this kind. Repeat the flag for more kinds.
-    #[arg(long = "kind", value_name = "KIND", value_parser = PossibleValuesParser::new(EventRecord::KINDS),
+    #[arg(long = "kind", value_name = "KIND", value_parser = PossibleValuesParser::new(filter::kinds()),
           hide_possible_values = true)]
     kinds: Vec<String>,
     /// Only events of this severity or above.
@@ -39,6 +43,9 @@ struct FilterArgs {
     /// Only events in whose range of sections this section lies.
     #[arg(long, value_name = "SECTION")]
     section: Option<u32>,
+    /// Only events of this node's process, and events of the set about this node.
+    #[arg(long, value_name = "NAME")]
+    node: Option<String>,
     #[command(flatten)]
     target: SetAddress,
     #[command(flatten)]
@@ -49,9 +56,12 @@ struct FilterArgs {
 #[command(after_help = "Examples:\n  seqsvr events list --set three-node.toml\n  \
                         seqsvr events list --since 1h --severity attention\n  \
                         seqsvr events list --kind takeover --kind silent -o json | jq '.items[].most_skipped'\n\n\
-                        An event of many sections is one line: a takeover has the owner before, the next owners, and the most numbers \
-                        that it skipped for any uid. The store keeps the newest 4,096 events, and removes events of the most \
-                        frequent kind first. Times are of the clocks of the store's members, to the second.\n\n\
+                        The source `log` is the event log of the set: an event of many sections is one line, and a takeover has the owner \
+                        before, the next owners, and the most numbers that it skipped for any uid. The store keeps the newest 4,096 \
+                        events, and removes events of the most frequent kind first. Its times are of the clocks of the store's \
+                        members, to the second.\n\n\
+                        Other sources are nodes: each process keeps up to 512 events about itself until it ends, such as a lost lease, \
+                        or requests that it denied, which are one event a minute. Nodes that do not respond are named on stderr.\n\n\
                         Exit codes: 0 listed, 2 a wrong kind, file or address, 3 the store has no majority, 4 no node responded, 7 not \
                         done within --timeout.")]
 pub struct ListArgs {
@@ -69,7 +79,7 @@ pub struct ListArgs {
 #[command(after_help = "Examples:\n  seqsvr events watch --set three-node.toml\n  \
                         seqsvr events watch --severity attention -o json\n\n\
                         An event is printed again when a change continues it, with the same number. The command connects again when the \
-                        leader of the store changes, and misses nothing that the store still keeps.\n\n\
+                        leader of the store changes, and misses nothing that the store still keeps. Nodes are requested every second.\n\n\
                         Exit codes: 1 the store keeps no events, 2 a wrong kind, file or address, 4 no node responded at the start, \
                         130 interrupted.")]
 pub struct WatchArgs {
@@ -88,112 +98,77 @@ enum SeverityArg {
     Fault,
 }
 
-impl From<SeverityArg> for EventSeverity {
-    fn from(arg: SeverityArg) -> EventSeverity {
-        match arg {
-            SeverityArg::Info => EventSeverity::Info,
-            SeverityArg::Attention => EventSeverity::Attention,
-            SeverityArg::Fault => EventSeverity::Fault,
-        }
-    }
-}
-
-impl FilterArgs {
-    fn page_after(&self, after: u64) -> ListSetEventsRequest {
-        let min_severity = EventSeverity::from(self.severity).into();
-        ListSetEventsRequest { after, limit: 0, kinds: self.kinds.clone(), min_severity, section: self.section }
-    }
-}
-
 pub fn run(command: &EventsCommand, output: &Output) -> anyhow::Result<Exit> {
     match command {
         EventsCommand::List(args) => client_runtime()?.block_on(list(args, output)),
-        EventsCommand::Watch(args) => client_runtime()?.block_on(watch(args, output)),
+        EventsCommand::Watch(args) => client_runtime()?.block_on(watch::run(args, output)),
     }
 }
 
 async fn list(args: &ListArgs, output: &Output) -> anyhow::Result<Exit> {
+    let filter = Filter::new(&args.filter);
     let mut store = args.filter.target.client(args.filter.timeout.duration())?;
-    let (events, recorded, _) = fetch(&mut store, &args.filter).await?;
-    let since = args.since.map(|since| utc::now_ms().saturating_sub(u64::try_from(since.as_millis()).unwrap_or(0)));
-    let mut events: Vec<SetEvent> =
-        events.into_iter().filter(|event| since.is_none_or(|since| event.until_unix_ms >= since)).collect();
+    let mut nodes = Nodes::new(&args.filter)?;
+    let mut events = if filter.wants_nodes() { nodes.all().await } else { Vec::new() };
+    nodes.name_failures();
+    // The events of the nodes are listed even if the store does not respond, because they may have the cause.
+    let log = fetch(&mut store, &filter).await;
+    let recorded = log.as_ref().is_ok_and(|log| log.recorded);
+    let failure = log.map(|log| events.extend(log.events)).err();
+    events.retain(|event| filter.wants(event));
+    if let Some(since) = args.since {
+        let since = utc::now_ms().saturating_sub(u64::try_from(since.as_millis()).unwrap_or(u64::MAX));
+        events.retain(|event| event.until_unix_ms() >= since);
+    }
+    events::sort(&mut events);
     if let Some(limit) = args.limit {
         events.drain(..events.len().saturating_sub(limit as usize));
     }
+    match failure {
+        Some(failure) if events.is_empty() => return Err(failure),
+        _ => print(&events, output)?,
+    }
+    if failure.is_none() && !recorded && !output.is_json() {
+        note("events of the set are not kept in this format of the store: `seqsvr store upgrade` raises it");
+    }
+    failure.map_or(Ok(Exit::Ok), Err)
+}
+
+fn print(events: &[ClusterEvent], output: &Output) -> anyhow::Result<()> {
     if output.is_json() {
-        let views: Vec<EventView> = events.iter().map(EventView::new).collect();
-        output.json_items(&views)?;
-        return Ok(Exit::Ok);
+        return Ok(output.json_items(events)?);
     }
-    if !recorded {
-        note("events are not kept in this format of the store: `seqsvr store upgrade` raises it");
-    }
-    let mut table = Table::new(&["number", "time", "kind", "event"]).right(&[0]);
-    events.iter().for_each(|event| table.row(row(event)));
-    Ok(output.table(&table)?).map(|()| Exit::Ok)
+    let mut table = Table::new(&["number", "time", "source", "kind", "event"]).right(&[0]);
+    events.iter().for_each(|event| table.row(event.row()));
+    Ok(output.table(&table)?)
 }
 
-/// Requests all events that the store still keeps and that match the filter. Returns them in the order of their
-/// indexes, whether the store records events, and the number of the newest change that they include.
-async fn fetch(store: &mut StoreClient, filter: &FilterArgs) -> anyhow::Result<(Vec<SetEvent>, bool, u64)> {
+/// The events in the event log of a set.
+struct SetLog {
+    /// Name of the set; empty if nothing was requested.
+    set: String,
+    /// The events, in the order of their indexes.
+    events: Vec<ClusterEvent>,
+    /// Whether the store records events.
+    recorded: bool,
+    /// Number of the newest change that the events include.
+    after: u64,
+}
+
+/// Requests all events that the store still keeps and that match the filter. If no event of a set can match it, nothing
+/// is requested.
+async fn fetch(store: &mut StoreClient, filter: &Filter) -> anyhow::Result<SetLog> {
+    let mut log = SetLog { set: String::new(), events: Vec::new(), recorded: true, after: 0 };
     // The map removes duplicates. If an event is changed while the pages are requested, it is in two pages.
-    let (mut events, mut after) = (BTreeMap::new(), 0);
-    loop {
-        let page = store.set_events(&filter.page_after(after)).await?;
+    let mut events = BTreeMap::new();
+    while let Some(request) = filter.page_after(log.after) {
+        let page = store.set_events(&request).await?;
         events.extend(page.events.into_iter().map(|event| (event.index, event)));
-        after = page.next;
+        (log.set, log.after, log.recorded) = (page.set, page.next, page.recorded);
         if !page.more {
-            return Ok((events.into_values().collect(), page.recorded, after));
+            break;
         }
     }
-}
-
-async fn watch(args: &WatchArgs, output: &Output) -> anyhow::Result<Exit> {
-    let filter = &args.filter;
-    let mut interrupts = Interrupts::new()?;
-    let mut store = filter.target.client(filter.timeout.duration())?;
-    let (_, recorded, mut after) = fetch(&mut store, filter).await?;
-    if !recorded {
-        let hint = "`seqsvr store upgrade` raises the format";
-        return Err(Failure::new(Exit::Failed, "the store keeps no events in its format").hint(hint).into());
-    }
-    if !output.is_json() {
-        note("events are printed as they happen; Ctrl-C ends the watch");
-    }
-    loop {
-        tokio::select! {
-            followed = follow(&mut store, filter, &mut after, output) => followed?,
-            _ = interrupts.next() => return Ok(Exit::Interrupted),
-        }
-        store.restart_time();
-        tokio::time::sleep(RECONNECT).await;
-    }
-}
-
-/// Prints new and changed events until the connection to the store's member ends. If the store does not respond, e.g.
-/// because it has no leader, prints a note instead of returning an error, because the caller tries again.
-async fn follow(store: &mut StoreClient, filter: &FilterArgs, after: &mut u64, output: &Output) -> anyhow::Result<()> {
-    let ListSetEventsRequest { kinds, min_severity, section, .. } = filter.page_after(0);
-    let request = WatchSetEventsRequest { after: *after, kinds, min_severity, section };
-    let mut stream = match store.watch_set_events(&request).await {
-        Ok(stream) => stream,
-        Err(error) if error.downcast_ref::<Failure>().is_some_and(|one| one.exit() == Exit::Usage) => {
-            return Err(error);
-        }
-        Err(error) => {
-            note(format_args!("the store does not respond at the moment: {error}"));
-            return Ok(());
-        }
-    };
-    while let Ok(Some(response)) = stream.message().await {
-        *after = response.next;
-        for event in &response.events {
-            match output.is_json() {
-                true => output.json(&EventView::new(event))?,
-                false => output.line(row(event).join("  "))?,
-            }
-        }
-    }
-    Ok(())
+    log.events = events.into_values().map(|event| ClusterEvent::of_set(&log.set, event)).collect();
+    Ok(log)
 }

@@ -11,6 +11,7 @@ use std::sync::OnceLock;
 
 use clap::Args;
 use seq_api::metrics::handshake_metrics;
+use seq_api::node_events::NodeEvents;
 use seq_auth::{Authorities, ClientCertificate, Credentials, CredentialsError, Files, Identity, Role, Trust};
 use seq_channel::{Access, Bearer, Dial, Pool};
 use seq_kit::config::Origin;
@@ -232,18 +233,22 @@ fn unusable(error: &CredentialsError, exit: Exit, hint: &str) -> Failure {
 }
 
 /// Returns the TLS for a port that accepts only connections with a certificate. Returns `None` if `credentials` is
-/// `None`.
-pub fn certified(credentials: Option<&Credentials>, node: &str) -> Option<Tls> {
-    tls(credentials, ClientCertificate::Required, node)
+/// `None`. Failed handshakes are counted in the node's `events`.
+pub fn certified(credentials: Option<&Credentials>, node: &str, events: &NodeEvents) -> Option<Tls> {
+    tls(credentials, ClientCertificate::Required, (node, events))
 }
 
 /// Returns the TLS for a port that also accepts connections without a certificate, for example of probes. Returns
-/// `None` if `credentials` is `None`.
-pub fn open(credentials: Option<&Credentials>, node: &str) -> Option<Tls> {
-    tls(credentials, ClientCertificate::Optional, node)
+/// `None` if `credentials` is `None`. Failed handshakes are counted in the node's `events`.
+pub fn open(credentials: Option<&Credentials>, node: &str, events: &NodeEvents) -> Option<Tls> {
+    tls(credentials, ClientCertificate::Optional, (node, events))
 }
 
-fn tls(credentials: Option<&Credentials>, clients: ClientCertificate, node: &str) -> Option<Tls> {
-    let metrics = handshake_metrics(node);
+fn tls(
+    credentials: Option<&Credentials>,
+    clients: ClientCertificate,
+    (node, events): (&str, &NodeEvents),
+) -> Option<Tls> {
+    let metrics = handshake_metrics(node, events);
     credentials.map(|credentials| Tls::new(credentials.clone(), clients, metrics))
 }

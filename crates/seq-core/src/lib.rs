@@ -20,6 +20,7 @@
 //! * [`leader_reach`] decides when a leader that no AllocSvr reaches transfers leadership.
 //! * [`plan`] computes the fingerprint of the facts on which an operator's plan is based.
 //! * [`activity`] records how busy each section was.
+//! * [`node_events`] decides which facts about a process are events for operators.
 //!
 //! **Architecture Invariant:** nothing in this crate reads a clock, a file, a socket or a random number, and nothing in
 //! it iterates a map in random order. All such inputs are arguments.
@@ -42,6 +43,7 @@ pub mod leader_reach;
 pub mod lease;
 pub mod limits;
 pub mod migration;
+pub mod node_events;
 pub mod owner;
 pub mod peer_reach;
 pub mod placement;

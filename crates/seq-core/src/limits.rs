@@ -100,6 +100,9 @@ pub const EVENT_PAUSE_MS: u64 = 10_000;
 /// Maximum number of nodes that an event lists as next owners, so that the event stays below 256 bytes.
 pub const MAX_EVENT_NODES: usize = 16;
 
+/// Maximum number of bytes of the cause in an event, so that the event stays below 256 bytes.
+pub const MAX_EVENT_CAUSE_BYTES: usize = 96;
+
 /// Maximum number of clients that watch a set's events at one member of the store. Each of them takes a connection, and
 /// memory for a copy of one page of events.
 pub const MAX_EVENT_WATCHERS: usize = 1_024;

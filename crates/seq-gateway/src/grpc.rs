@@ -9,7 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use metrics::counter;
-use seq_api::metrics::{REQUEST_LIMIT_LOWERED_TOTAL, REQUESTS_DENIED_TOTAL};
+use seq_api::metrics::{REQUEST_LIMIT_LOWERED_TOTAL, denied_requests};
+use seq_api::node_events::NodeEvents;
 use seq_api::service::SequenceService;
 use seq_auth::Identity;
 use seq_core::{SectionId, limits};
@@ -23,7 +24,7 @@ use seq_proto::roles::Called;
 use seq_proto::settings::NodeSettings;
 use seq_proto::v1;
 use seq_proto::v1::status_service_server::{StatusService, StatusServiceServer};
-use seq_proto::{ports, roles};
+use seq_proto::{node_events, ports, roles};
 use seq_tenant::Tenants;
 use tonic::service::Routes;
 use tonic::{Request, Response, Status};
@@ -94,6 +95,11 @@ pub trait NodeView: Send + Sync {
     fn settings(&self) -> NodeSettings {
         NodeSettings::default()
     }
+
+    /// Returns the event log of the node. The default implementation returns a new log.
+    fn events(&self) -> NodeEvents {
+        NodeEvents::default()
+    }
 }
 
 const NO_SECTIONS: &str = "this node owns no sections: request it from an AllocSvr";
@@ -147,7 +153,7 @@ pub fn serve<F: SequenceService>(
     let Node { admin, ready, beside, admission, allocate_on_get, tenants, memory } = node;
     let port = Port {
         name: "grpc endpoint",
-        guard: guard(admission.node(), admin.status().set, tenants.is_some()),
+        guard: guard((admission.node(), &admin.events()), admin.status().set, tenants.is_some()),
         lowered: Some(counter!(REQUEST_LIMIT_LOWERED_TOTAL, "node" => admission.node().to_owned())),
         admission,
         bounds: BOUNDS,
@@ -167,16 +173,15 @@ pub fn serve<F: SequenceService>(
 /// Returns the guard of a node's port for callers. It refuses gRPC requests with a gRPC status, and other requests with
 /// an error in JSON. If `tokens` is true, because the node has tenants, a caller may present a token instead of a
 /// certificate.
-fn guard(node: &str, set: String, tokens: bool) -> Guard {
+fn guard((node, events): (&str, &NodeEvents), set: String, tokens: bool) -> Guard {
     let respond: Respond = |request, status| {
         if is_grpc(request) { status.clone().into_http() } else { http::refused(status) }
     };
-    let denied = counter!(REQUESTS_DENIED_TOTAL, "node" => node.to_owned());
     let decide = move |path: &str, caller: Option<&Identity>| {
         let called = Called::by_path(path);
         if tokens && caller.is_none() && called.admits_tokens() { Ok(()) } else { called.check(caller, &set) }
     };
-    Guard::new(decide, respond, denied)
+    Guard::new(decide, respond, denied_requests(node, events))
 }
 
 pub(crate) struct Admin {
@@ -228,6 +233,15 @@ impl StatusService for Admin {
             None => "proxy",
         };
         Ok(Response::new(self.view.settings().response(&status.set, &status.node, kind)))
+    }
+
+    async fn list_node_events(
+        &self,
+        request: Request<v1::ListNodeEventsRequest>,
+    ) -> Result<Response<v1::ListNodeEventsResponse>, Status> {
+        let (status, request) = (self.view.status(), request.into_inner());
+        let page = self.view.events().page(request.after, request.limit);
+        Ok(Response::new(node_events::response(page, (&status.set, &status.node), status.instance)))
     }
 }
 

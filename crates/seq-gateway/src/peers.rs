@@ -5,8 +5,7 @@
 use std::io;
 use std::time::Duration;
 
-use metrics::counter;
-use seq_api::metrics::REQUESTS_DENIED_TOTAL;
+use seq_api::metrics::denied_requests;
 use seq_core::limits;
 use seq_kit::admission::Admission;
 use seq_kit::connection::Listener;
@@ -46,7 +45,7 @@ pub struct PeerNode {
 /// Outside of a tokio runtime.
 pub fn serve(node: PeerNode, listener: impl Into<Listener>, group: &TaskGroup) -> io::Result<()> {
     let PeerNode { services, admin, ready, admission } = node;
-    let (denied, set) = (counter!(REQUESTS_DENIED_TOTAL, "node" => admission.node().to_owned()), admin.status().set);
+    let (denied, set) = (denied_requests(admission.node(), &admin.events()), admin.status().set);
     let port = Port {
         name: "peer endpoint",
         guard: Guard::new(

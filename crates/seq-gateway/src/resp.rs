@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Release};
 use std::time::Duration;
 
-use metrics::counter;
-use seq_api::metrics::REQUESTS_DENIED_TOTAL;
+use seq_api::metrics::denied_requests;
+use seq_api::node_events::NodeEvents;
 use seq_api::service::SequenceService;
 use seq_core::RouteVersion;
 use seq_kit::admission::Admission;
@@ -199,17 +199,18 @@ struct Node {
 
 impl RespNode {
     /// Creates the state of a node. `admission` counts the node's connections on all ports, and `memory` their memory.
-    /// If there are `tenants`, each client must belong to one of them.
+    /// If there are `tenants`, each client must belong to one of them. Denied requests and wrong passwords are counted
+    /// in the node's `events`.
     #[must_use]
     pub fn new(
         config: RespConfig,
-        admission: Admission,
+        (admission, events): (Admission, &NodeEvents),
         tenants: Option<Tenants>,
         memory: MemoryBudget,
         departure: Departure,
     ) -> RespNode {
-        let auth_failures = auth::AuthFailures::new(admission.node());
-        let denied = counter!(REQUESTS_DENIED_TOTAL, "node" => admission.node().to_owned());
+        let auth_failures = auth::AuthFailures::new(admission.node(), events);
+        let denied = denied_requests(admission.node(), events);
         let respond: Respond = |_, status| status.clone().into_http();
         // The name of the set is empty, because the rights of the Redis port do not depend on the set.
         let guard = Guard::new(|_, caller| Called::REDIS.check(caller, ""), respond, denied);

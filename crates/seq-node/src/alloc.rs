@@ -59,6 +59,8 @@ pub fn run(args: &AllocArgs) -> anyhow::Result<Exit> {
     }
     let reported = NodeSettings::new(table::rows(&keys).into_iter().chain(of_node::of_alloc(&set, &args.name)));
     let (set_name, running) = (set.spec.name.clone(), set.spec.clone());
+    let (mut process, recorder) =
+        Process::new(settings.clone(), &Banner { role: "alloc", set: &set_name, node: &args.name, data: None })?;
     let config = AllocConfig {
         name: args.name.clone(),
         advertise: spec.addr.clone(),
@@ -67,17 +69,16 @@ pub fn run(args: &AllocArgs) -> anyhow::Result<Exit> {
         options: settings.alloc,
         spec: set.spec,
         clock: Clock::System,
+        events: process.events(),
     };
     let threads = settings.serving_threads();
-
-    let (mut process, recorder) =
-        Process::new(settings.clone(), &Banner { role: "alloc", set: &set_name, node: &args.name, data: None })?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let exit = runtime.block_on(async {
         let (at, http) = (spec.listening(), bind_one(&spec.listening().http)?);
         let ports = Ports::of_alloc(&spec, credentials.as_ref(), threads, &settings)?;
         let dial = process.secure(credentials.as_ref(), &args.name);
-        let ports = ports.secured(credentials.as_ref(), &args.name, process.tenants(&args.name)?);
+        let (events, tenants) = (process.events(), process.tenants(&args.name)?);
+        let ports = ports.secured(credentials.as_ref(), (&args.name, &events), tenants);
         process.watch_signals()?;
         let hangups = signals::hangups()?;
         let (mut background, mut endpoints) = (Stage::new("allocator"), Stage::new("endpoints"));

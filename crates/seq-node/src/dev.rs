@@ -10,6 +10,7 @@ use anyhow::Context;
 use clap::{Args, ValueEnum};
 use seq_alloc::{AllocConfig, Allocator};
 use seq_api::clock::Clock;
+use seq_api::node_events::NodeEvents;
 use seq_api::service::SequenceService;
 use seq_channel::Dial;
 use seq_command::exit::{Exit, Failure};
@@ -25,7 +26,7 @@ use seq_proto::settings::NodeSettings;
 use seq_store::{DataDir, Store, StoreConfig};
 
 use crate::member::start_failure;
-use crate::serve::{Process, Stage, alloc_node, bind_one};
+use crate::serve::{Process, Stage, alloc_node, bind_one, events};
 use crate::settings::{Loaded, Settings, SettingsArgs, table};
 
 mod banner;
@@ -351,6 +352,7 @@ async fn start(
             replace: false,
             options: settings.alloc,
             clock: Clock::System,
+            events: NodeEvents::default(),
         };
         let allocator = alloc_node::start(
             config,
@@ -422,8 +424,10 @@ async fn start_stores(
             revision: revision().to_owned(),
             cpu_us: process::cpu_us,
             settings: reported.clone(),
+            events: NodeEvents::default(),
         };
         let tasks = stage.tasks().clone();
+        events::tick(config.events.clone(), &tasks);
         async {
             Store::start_with(config, Dial::tcp(), tasks).await.map_err(|error| start_failure(&store.name, &error))
         }

@@ -8,9 +8,10 @@ use seq_api::metrics::unfinished_dropped;
 use seq_auth::Role;
 use seq_command::exit::{Exit, Failure};
 use seq_command::process;
+use seq_command::set_file::SetFile;
 use seq_command::version::revision;
 use seq_command::{security, set_file, signals};
-use seq_core::set_spec::SetSpec;
+use seq_core::set_spec::{SetSpec, StoreSpec};
 use seq_kit::connection::Listener;
 use seq_kit::unfinished::{CALLERS, FEW, Unfinished};
 use seq_load::outcome::Chain;
@@ -18,7 +19,7 @@ use seq_proto::settings::NodeSettings;
 use seq_store::{DataDir, RaftStartError, Sockets, StartError, Store, StoreConfig};
 
 use crate::serve::reload::{LiveSet, Reload};
-use crate::serve::{Banner, Process, Stage, bind_one};
+use crate::serve::{Banner, Process, Stage, bind_one, events};
 use crate::settings::{Loaded, Settings, SettingsArgs, of_node, table};
 
 /// Number of threads of the runtime. With two, one thread can respond to heartbeats while the other is blocked by the
@@ -54,11 +55,7 @@ pub fn run(args: MemberArgs) -> anyhow::Result<Exit> {
     let load = move || args.settings.load(&Settings::default(), Ok);
     let Loaded { value: settings, keys, .. } = load()?;
     let set = set_file::load_for_server(&file)?;
-    let Some(spec) = set.spec.stores.iter().find(|store| store.id == id) else {
-        let known: Vec<String> = set.spec.stores.iter().map(|store| store.id.to_string()).collect();
-        let message = format!("{}: set {} has no store with id {}", file.display(), set.spec.name, id);
-        return Err(Failure::new(Exit::Config, message).hint(format!("it has {}", known.join(", "))).into());
-    };
+    let spec = entry(&set, id)?;
     let (at, name) = (spec.listening(), spec.name.clone());
     let (options, running) = (settings.store.clone(), set.spec.clone());
     let credentials = security::of_node(&set, Role::Store, &name)?;
@@ -71,7 +68,8 @@ pub fn run(args: MemberArgs) -> anyhow::Result<Exit> {
         let (listener, http) = (bind_one(&at.addr)?, bind_one(&at.http)?);
         let raft = bind_one(&at.raft)?;
         let admin = at.admin.as_deref().map(bind_one).transpose()?;
-        let tls = security::certified(credentials.as_ref(), &name);
+        let events = process.events();
+        let tls = security::certified(credentials.as_ref(), &name, &events);
         let known: Vec<_> = set.spec.ips().collect();
         let unfinished = |most| Unfinished::new(most, known.iter().copied(), unfinished_dropped(&name));
         process.watch_signals()?;
@@ -93,8 +91,10 @@ pub fn run(args: MemberArgs) -> anyhow::Result<Exit> {
             revision:revision().to_owned(),
             cpu_us: process::cpu_us,
             settings: reported.clone(),
+            events: events.clone(),
         };
         let mut stage = Stage::new("store");
+        events::tick(events, stage.tasks());
         let dial = process.secure(credentials.as_ref(), &name);
         let handle = Store::start_with(config, dial, stage.tasks().clone())
             .await
@@ -121,6 +121,15 @@ pub fn run(args: MemberArgs) -> anyhow::Result<Exit> {
     runtime.shutdown_timeout(process.shutdown_timeout());
     process.join();
     Ok(exit)
+}
+
+/// Returns the entry of the store with this id in a set file.
+fn entry(set: &SetFile, id: u64) -> Result<&StoreSpec, Failure> {
+    set.spec.stores.iter().find(|store| store.id == id).ok_or_else(|| {
+        let known: Vec<String> = set.spec.stores.iter().map(|store| store.id.to_string()).collect();
+        let message = format!("{}: set {} has no store with id {}", set.path.display(), set.spec.name, id);
+        Failure::new(Exit::Config, message).hint(format!("it has {}", known.join(", ")))
+    })
 }
 
 /// Converts an error of starting a member to a failure with an exit code. Errors that a restart cannot remove have

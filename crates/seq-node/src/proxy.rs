@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use clap::Args;
 use seq_api::metrics::connection_metrics;
+use seq_api::node_events::NodeEvents;
 use seq_auth::Credentials;
 use seq_channel::Dial;
 use seq_client::{Client, ConnectError};
@@ -30,7 +31,7 @@ use seq_proto::v1;
 
 use crate::serve::alloc_node::{Ports, Sockets};
 use crate::serve::reload::Reload;
-use crate::serve::{Banner, Process, Stage, bind_one, run_until_shutdown};
+use crate::serve::{Banner, Process, Stage, bind_one, events, run_until_shutdown};
 use crate::settings::{Loaded, Settings, SettingsArgs, of_node, table};
 
 mod readiness;
@@ -168,7 +169,8 @@ pub fn run(args: &ProxyArgs) -> anyhow::Result<Exit> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let exit = runtime.block_on(async {
         let ports = Ports::bind(&args.listen, args.redis.as_deref(), threads, &settings)?;
-        let ports = ports.secured(credentials.as_ref(), &args.name, process.tenants(&args.name)?);
+        let events = process.events();
+        let ports = ports.secured(credentials.as_ref(), (&args.name, &events), process.tenants(&args.name)?);
         let http = bind_one(&args.http)?;
         let dial = process.secure(credentials.as_ref(), &args.name);
         process.watch_signals()?;
@@ -180,7 +182,9 @@ pub fn run(args: &ProxyArgs) -> anyhow::Result<Exit> {
         let (backends, mut endpoints) = (Stage::new("backends"), Stage::new("endpoints"));
         let watch = readiness::watch(readiness.clone(), (seeds.clone(), dial.clone()), backends.tasks().clone());
         backends.tasks().spawn("backend probe", Kind::Critical, watch);
-        let node = Node { name: args.name.clone(), seeds, dial, readiness, checks: checks.clone(), settings: reported };
+        let (name, checks_of_node) = (args.name.clone(), checks.clone());
+        let node =
+            Node { name, seeds, dial, readiness, checks: checks_of_node, settings: reported, events };
         start(&node, ports, &mut endpoints, timeout)?;
         process.push(backends);
         process.push(endpoints);
@@ -203,25 +207,28 @@ struct Node {
     readiness: Arc<Readiness>,
     checks: Checks,
     settings: NodeSettings,
+    events: NodeEvents,
 }
 
 /// Starts one serving thread for each socket of a port. A thread accepts connections only after its client has routes.
 /// Until then, connections wait in the queue of the socket.
 fn start(node: &Node, ports: Ports, endpoints: &mut Stage, timeout: Duration) -> anyhow::Result<()> {
     let threads = ports.grpc.len();
+    events::tick(node.events.clone(), endpoints.tasks());
     // Each serving thread has one connection to each node, and so has the task that probes the nodes.
     let own = OwnFiles { dials: PLANNED_NODES * (threads + 1), threads };
-    let admission = Admission::new(&node.name, own, connection_metrics(&node.name))
+    let admission = Admission::new(&node.name, own, connection_metrics(&node.name, &node.events))
         .map_err(|few| Failure::new(Exit::Config, few.to_string()))?;
     let (allocate_on_get, tenants, tls) = (ports.allocate_on_get, ports.tenants.clone(), ports.tls.clone());
-    let memory = ports.memory(&admission, endpoints.tasks());
+    let memory = ports.memory(&admission, &node.events, endpoints.tasks());
     let (sockets, resp) = ports.by_thread(&node.name, &[]);
     let departure = node.checks.departure();
-    let of_redis =
-        |config| RespNode::new(config, admission.clone(), tenants.clone(), memory.clone(), departure.clone());
+    let of_redis = |config| {
+        RespNode::new(config, (admission.clone(), &node.events), tenants.clone(), memory.clone(), departure.clone())
+    };
     let resp = resp.map(of_redis);
     let grpc_node = grpc::Node {
-        admin: admin_view(node.name.clone(), node.settings.clone(), tls),
+        admin: admin_view(node, tls),
         ready: node.checks.clone(),
         beside: tonic::service::Routes::default(),
         admission,
@@ -302,14 +309,17 @@ async fn connect(seeds: &[String], dial: &Dial, failed: impl Fn(&ConnectError)) 
 struct View {
     node: String,
     settings: NodeSettings,
+    events: NodeEvents,
     tls: Option<Tls>,
     started: Instant,
     /// Random number that distinguishes this start of the process from other starts.
     instance: u64,
 }
 
-fn admin_view(node: String, settings: NodeSettings, tls: Option<Tls>) -> grpc::AdminView {
-    Arc::new(View { node, settings, tls, started: Instant::now(), instance: process::draw_instance() })
+fn admin_view(node: &Node, tls: Option<Tls>) -> grpc::AdminView {
+    let (started, instance) = (Instant::now(), process::draw_instance());
+    let Node { name, settings, events, .. } = node.clone();
+    Arc::new(View { node: name, settings, events, tls, started, instance })
 }
 
 impl NodeView for View {
@@ -333,5 +343,9 @@ impl NodeView for View {
 
     fn settings(&self) -> NodeSettings {
         self.settings.clone()
+    }
+
+    fn events(&self) -> NodeEvents {
+        self.events.clone()
     }
 }

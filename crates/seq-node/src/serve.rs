@@ -16,6 +16,7 @@ use std::time::Duration;
 use anyhow::Context;
 use seq_alloc::{Allocator, Halt};
 use seq_api::metrics;
+use seq_api::node_events::NodeEvents;
 use seq_auth::Credentials;
 use seq_channel::Dial;
 use seq_command::exit::{Exit, Failure};
@@ -41,6 +42,7 @@ use crate::settings::{Settings, TraceOptions};
 
 pub(crate) mod alloc_node;
 mod credentials;
+pub(crate) mod events;
 mod memory;
 pub(crate) mod reload;
 mod supervisor;
@@ -155,6 +157,8 @@ pub(crate) struct Process {
     stages: Vec<Stage>,
     /// The exporter of traces. It ends after all tasks whose trace spans it exports.
     traces: Option<Traces>,
+    /// Event log of the process' node. In `dev`, which has several nodes with their own logs, no node has this log.
+    events: NodeEvents,
 }
 
 impl Process {
@@ -175,8 +179,14 @@ impl Process {
         let traces = start_traces(&settings.traces, is)?;
         let (root, probes, signals) = (TaskGroup::new(), TaskGroup::new(), TaskGroup::new());
         let departure = Departure::at(root.token());
-        let (wait, stages) = (Wait::default(), Vec::new());
-        Ok((Process { settings, filter, root, departure, wait, probes, signals, stages, traces }, recorder))
+        let (wait, stages, events) = (Wait::default(), Vec::new(), NodeEvents::default());
+        let process = Process { settings, filter, root, departure, wait, probes, signals, stages, traces, events };
+        Ok((process, recorder))
+    }
+
+    /// Returns the event log of the process' node.
+    pub(crate) fn events(&self) -> NodeEvents {
+        self.events.clone()
     }
 
     /// Timeout of each step of the shutdown.
@@ -207,7 +217,7 @@ impl Process {
     /// Starts a task on the current runtime that reloads the settings and the set file whenever `hangups` receives
     /// SIGHUP.
     pub(crate) fn reload_at(&self, hangups: Signal, reload: Reload) {
-        let (end, reloading) = (self.signals.token(), reload.watch(hangups, self.filter.clone()));
+        let (end, reloading) = (self.signals.token(), reload.watch(hangups, self.filter.clone(), self.events()));
         self.signals.spawn("reload", Kind::Disposable, async move {
             end.run_until_cancelled(reloading).await;
         });
@@ -222,7 +232,7 @@ impl Process {
     /// a task on the current runtime that reloads them when their files change.
     pub(crate) fn secure(&self, credentials: Option<&Credentials>, node: &str) -> Dial {
         let Some(credentials) = credentials else { return Dial::tcp() };
-        let renewing = credentials::renew(credentials.clone(), node.to_owned());
+        let renewing = credentials::renew(credentials.clone(), node.to_owned(), self.events());
         let stopping = self.root.token();
         self.root.spawn("credentials", Kind::Disposable, async move {
             stopping.run_until_cancelled(renewing).await;
@@ -236,8 +246,8 @@ impl Process {
         let (Some(path), Some(specs)) = (self.settings.tenants.path(), self.settings.tenants.load()?) else {
             return Ok(None);
         };
-        let tenants = Tenants::new(node, specs.clone());
-        let renewing = tenants::renew(tenants.clone(), path.to_owned(), specs, node.to_owned());
+        let tenants = Tenants::new(node, specs.clone(), &self.events);
+        let renewing = tenants::renew(tenants.clone(), path.to_owned(), specs, (node.to_owned(), self.events()));
         let stopping = self.root.token();
         self.root.spawn("tenants", Kind::Disposable, async move {
             stopping.run_until_cancelled(renewing).await;
@@ -258,8 +268,10 @@ impl Process {
         self.signals.spawn("supervisor", Kind::Disposable, async move {
             end.run_until_cancelled(notifying).await;
         });
-        let connections = (metrics::connection_metrics(http::NODE), metrics::unfinished_dropped(http::NODE));
-        http::serve(sockets, security::open(credentials, http::NODE), recorder, checks, connections, &self.probes)
+        let of_port = metrics::connection_metrics(http::NODE, &self.events);
+        let (connections, tls) =
+            ((of_port, metrics::unfinished_dropped(http::NODE)), security::open(credentials, http::NODE, &self.events));
+        http::serve(sockets, tls, recorder, checks, connections, &self.probes)
             .context("cannot serve metrics and probes")
     }
 

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
+use seq_core::node_events::CERTIFICATE_WARNING_SECONDS;
 use seq_proto::v1::StatusResponse;
 use serde::Serialize;
 
@@ -9,9 +10,8 @@ use crate::advice::Advice;
 
 const DAY: Duration = Duration::from_secs(86_400);
 
-/// Remaining validity of a certificate below which the verdict on its set contains a warning. Two weeks leave an
-/// operator enough time to replace the certificate by hand.
-const WARN_BELOW: Duration = Duration::from_secs(14 * 86_400);
+/// Remaining validity of a certificate below which the verdict on its set contains a warning.
+const WARN_BELOW: Duration = Duration::from_secs(CERTIFICATE_WARNING_SECONDS);
 
 /// Last second of the year 9999, in seconds since 1970. It is the latest time that can be converted to text.
 const LAST_SECOND: u64 = 253_402_300_799;

@@ -1,18 +1,206 @@
-//! Converts an event of a set to the forms that commands and pages show, which are a sentence, a row of a table, and
-//! JSON.
+//! Events of the sets and nodes of a cluster, in the forms that commands and pages show: a sentence, a row of a table,
+//! and JSON. An event is either in the event log of a set, which its store replicates, or in the log of one process.
+
+use std::iter;
 
 use seq_command::utc;
-use seq_proto::v1::SetEvent;
+use seq_proto::v1::{EventSeverity, NodeEvent, SetEvent};
+use serde::Serialize;
 
+mod node_text;
+mod node_view;
 mod text;
 mod view;
 
-pub use text::text;
-pub use view::EventView;
+use node_view::NodeEventView;
+use view::EventView;
 
-/// Returns the cells of an event's row in a table, which are the number, the time, the kind and the text of the event.
-#[must_use]
-pub fn row(event: &SetEvent) -> [String; 4] {
-    let time = if event.at_unix_ms > 0 { utc::text_of_ms(event.at_unix_ms) } else { "-".to_owned() };
-    [event.index.to_string(), time, event.kind.clone(), text(event)]
+/// Source of the events in the event log of a set, as it is shown next to the names of nodes.
+pub const LOG: &str = "log";
+
+/// An event of a cluster.
+#[derive(Clone, Debug)]
+pub struct ClusterEvent {
+    /// Name of the set; empty for an event of a proxy, which belongs to no set.
+    pub set: String,
+    /// The event.
+    pub recorded: Recorded,
+}
+
+/// An event, as its source recorded it.
+#[derive(Clone, Debug)]
+pub enum Recorded {
+    /// An event in the event log of the set.
+    Set(SetEvent),
+    /// An event in the log of a process.
+    Node {
+        /// Name of the node.
+        node: String,
+        /// Random number of the run of the process.
+        instance: u64,
+        /// The event.
+        event: NodeEvent,
+    },
+}
+
+impl ClusterEvent {
+    /// Creates an event of the event log of a set.
+    #[must_use]
+    pub fn of_set(set: &str, event: SetEvent) -> ClusterEvent {
+        ClusterEvent { set: set.to_owned(), recorded: Recorded::Set(event) }
+    }
+
+    /// Creates an event of the process of a node, which belongs to a set. `instance` is the random number of the run of
+    /// the process.
+    #[must_use]
+    pub fn of_node((set, node): (&str, &str), instance: u64, event: NodeEvent) -> ClusterEvent {
+        ClusterEvent { set: set.to_owned(), recorded: Recorded::Node { node: node.to_owned(), instance, event } }
+    }
+
+    /// Returns the name of the node whose process recorded the event, or [`LOG`].
+    #[must_use]
+    pub fn source(&self) -> &str {
+        match &self.recorded {
+            Recorded::Set(_) => LOG,
+            Recorded::Node { node, .. } => node,
+        }
+    }
+
+    /// Returns the event if it is in the event log of the set.
+    #[must_use]
+    pub fn set_event(&self) -> Option<&SetEvent> {
+        match &self.recorded {
+            Recorded::Set(event) => Some(event),
+            Recorded::Node { .. } => None,
+        }
+    }
+
+    /// Returns a text that no other event of the cluster has. It stays the same if the event is continued.
+    #[must_use]
+    pub fn key(&self) -> String {
+        match &self.recorded {
+            Recorded::Set(event) => format!("{} {}", self.set, event.index),
+            Recorded::Node { node, instance, event } => {
+                format!("{} {node} {instance:x} {}", self.set, event.index)
+            }
+        }
+    }
+
+    /// Returns the index of the event at its source.
+    #[must_use]
+    pub fn index(&self) -> u64 {
+        match &self.recorded {
+            Recorded::Set(event) => event.index,
+            Recorded::Node { event, .. } => event.index,
+        }
+    }
+
+    /// Returns the time of the event, in milliseconds since 1970; 0 if it is unknown.
+    #[must_use]
+    pub fn at_unix_ms(&self) -> u64 {
+        match &self.recorded {
+            Recorded::Set(event) => event.at_unix_ms,
+            Recorded::Node { event, .. } => event.at_unix_ms,
+        }
+    }
+
+    /// Returns the time of the last change of the event, in milliseconds since 1970; 0 if it is unknown.
+    #[must_use]
+    pub fn until_unix_ms(&self) -> u64 {
+        match &self.recorded {
+            Recorded::Set(event) => event.until_unix_ms,
+            Recorded::Node { event, .. } => event.until_unix_ms,
+        }
+    }
+
+    /// Returns the kind of the event. The kinds of sets and those of nodes have different names.
+    #[must_use]
+    pub fn kind(&self) -> &str {
+        match &self.recorded {
+            Recorded::Set(event) => &event.kind,
+            Recorded::Node { event, .. } => &event.kind,
+        }
+    }
+
+    /// Returns the severity of the event.
+    #[must_use]
+    pub fn severity(&self) -> EventSeverity {
+        match &self.recorded {
+            Recorded::Set(event) => event.severity(),
+            Recorded::Node { event, .. } => event.severity(),
+        }
+    }
+
+    /// Returns the event in one sentence.
+    #[must_use]
+    pub fn text(&self) -> String {
+        match &self.recorded {
+            Recorded::Set(event) => text::text(event),
+            Recorded::Node { event, .. } => node_text::text(event),
+        }
+    }
+
+    /// Returns the names of the nodes that the event is about.
+    pub fn nodes(&self) -> impl Iterator<Item = &str> {
+        let (node, owners) = match &self.recorded {
+            Recorded::Set(event) => (&event.node, &*event.moved_to),
+            Recorded::Node { node, .. } => (node, &[][..]),
+        };
+        iter::once(&**node).chain(owners.iter().map(|owner| &*owner.node))
+    }
+
+    /// Returns whether the section lies in the range of sections that the event is about.
+    #[must_use]
+    pub fn is_around(&self, section: u32) -> bool {
+        let is_in =
+            |event: &SetEvent| event.sections > 0 && (event.first_section..=event.last_section).contains(&section);
+        self.set_event().is_some_and(is_in)
+    }
+
+    /// Returns the cells of the event's row in a table, which are the number, the time, the source, the kind and the
+    /// text of the event.
+    #[must_use]
+    pub fn row(&self) -> [String; 5] {
+        let at = self.at_unix_ms();
+        let time = if at > 0 { utc::text_of_ms(at) } else { "-".to_owned() };
+        [self.index().to_string(), time, self.source().to_owned(), self.kind().to_owned(), self.text()]
+    }
+}
+
+impl Serialize for ClusterEvent {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        /// Fields that all events have, with the fields of the event.
+        #[derive(Serialize)]
+        struct Flat<'a, E> {
+            of: &'a str,
+            source: &'a str,
+            #[serde(flatten)]
+            event: E,
+        }
+        let (of, source) = (&*self.set, self.source());
+        match &self.recorded {
+            Recorded::Set(event) => Flat { of, source, event: EventView::new(event) }.serialize(serializer),
+            Recorded::Node { instance, event, .. } => {
+                Flat { of, source, event: NodeEventView::new(*instance, event) }.serialize(serializer)
+            }
+        }
+    }
+}
+
+/// Sorts events by their times, the oldest first. Events of a set that have the same time are in the order of their
+/// indexes.
+pub fn sort(events: &mut [ClusterEvent]) {
+    events.sort_by(|one, other| {
+        let place = |event: &ClusterEvent| (event.at_unix_ms(), event.set_event().is_none(), event.index());
+        place(one).cmp(&place(other)).then_with(|| (&one.set, one.source()).cmp(&(&other.set, other.source())))
+    });
+}
+
+/// Returns the name of a severity.
+fn severity_name(severity: EventSeverity) -> &'static str {
+    match severity {
+        EventSeverity::Unspecified | EventSeverity::Info => "info",
+        EventSeverity::Attention => "attention",
+        EventSeverity::Fault => "fault",
+    }
 }

@@ -10,13 +10,12 @@ use seq_channel::Pool;
 use seq_load::outcome::Chain;
 use seq_proto::v1::event_service_client::EventServiceClient;
 use seq_proto::v1::{ListSetEventsRequest, SetEvent, WatchSetEventsRequest};
-use serde::Serialize;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
 use crate::Cluster;
 use crate::activity::within;
-use crate::events::EventView;
+use crate::events::{self, ClusterEvent};
 
 /// Maximum number of events that a feed keeps in memory. It suffices for a page. The store keeps more events.
 const KEPT: usize = 512;
@@ -30,27 +29,6 @@ const RECONNECT: Duration = Duration::from_millis(500);
 
 /// Time limit of a request to a member.
 const TIMEOUT: Duration = Duration::from_secs(5);
-
-/// An event of a set of the cluster.
-#[derive(Clone, Debug)]
-pub struct ClusterEvent {
-    /// Name of the set whose store recorded the event.
-    pub set: String,
-    /// The event.
-    pub event: SetEvent,
-}
-
-impl Serialize for ClusterEvent {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        #[derive(Serialize)]
-        struct Flat<'a> {
-            of: &'a str,
-            #[serde(flatten)]
-            event: EventView<'a>,
-        }
-        Flat { of: &self.set, event: EventView::new(&self.event) }.serialize(serializer)
-    }
-}
 
 /// The events of a set.
 #[derive(Debug, Default)]
@@ -112,23 +90,14 @@ impl Feeds {
         self.added.notified().await;
     }
 
-    /// Returns the events of all sets, the newest first.
+    /// Returns the newest [`KEPT`] events of all sets, the newest last.
     pub(crate) fn newest(&self) -> Vec<ClusterEvent> {
-        let of_set = |(set, log): (&String, &Arc<Mutex<Log>>)| {
-            let events = log.lock().events.values().cloned().collect::<Vec<_>>();
-            let set = set.clone();
-            events.into_iter().map(move |event| ClusterEvent { set: set.clone(), event })
+        let of_set = |(set, log): (&String, &Arc<Mutex<Log>>)| -> Vec<ClusterEvent> {
+            log.lock().events.values().map(|event| ClusterEvent::of_set(set, event.clone())).collect()
         };
         let mut events: Vec<ClusterEvent> = self.logs.iter().flat_map(of_set).collect();
-        // Events of a set that have the same time are ordered by their indexes.
-        events.sort_by(|one, other| {
-            (other.event.at_unix_ms, &other.set, other.event.index).cmp(&(
-                one.event.at_unix_ms,
-                &one.set,
-                one.event.index,
-            ))
-        });
-        events.truncate(KEPT);
+        events::sort(&mut events);
+        events.drain(..events.len().saturating_sub(KEPT));
         events
     }
 
@@ -211,8 +180,8 @@ mod tests {
         let mut feeds = Feeds::default();
         feeds.logs.insert("im-a".to_owned(), log(&[(1, 10), (2, 30)]));
         feeds.logs.insert("im-b".to_owned(), log(&[(7, 20), (8, 30)]));
-        let order: Vec<(String, u64)> = feeds.newest().into_iter().map(|one| (one.set, one.event.index)).collect();
+        let order: Vec<(String, u64)> = feeds.newest().into_iter().map(|one| (one.set.clone(), one.index())).collect();
         let of = |set: &str, index| (set.to_owned(), index);
-        assert_eq!(order, [of("im-b", 8), of("im-a", 2), of("im-b", 7), of("im-a", 1)]);
+        assert_eq!(order, [of("im-a", 1), of("im-b", 7), of("im-a", 2), of("im-b", 8)]);
     }
 }

@@ -14,6 +14,7 @@ pub mod cluster;
 pub mod events;
 mod feed;
 pub mod migration;
+pub mod node_log;
 pub mod observer;
 mod query;
 mod sample;
@@ -23,5 +24,5 @@ pub mod verdict;
 
 pub use certificate::CertificateView;
 pub use cluster::{Cluster, attention};
-pub use feed::ClusterEvent;
+pub use events::ClusterEvent;
 pub use observer::{BusySection, Observation, Observer};

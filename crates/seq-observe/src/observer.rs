@@ -1,7 +1,7 @@
 //! Observes a cluster repeatedly. Each observation contains the status of the cluster, the rates since the previous
 //! observation, the busiest sections, and the events of the sets.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -17,7 +17,9 @@ use serde::Serialize;
 use crate::Cluster;
 use crate::activity::{self, By, FiguresView};
 use crate::cluster::AllocView;
-use crate::feed::{ClusterEvent, Feeds};
+use crate::events::{self, ClusterEvent};
+use crate::feed::Feeds;
+use crate::node_log::{NodeLogs, Source};
 
 /// Maximum number of requests for the activity of sections that are in flight at the same time. It limits the sockets
 /// and the load of one observer.
@@ -30,9 +32,19 @@ const MOST_AGE: Duration = Duration::from_secs(60);
 /// Maximum number of rates that an observer keeps for a section. Each observation adds one rate.
 pub const HISTORY: usize = 32;
 
+/// Maximum number of events that an observer keeps of one node. The node keeps more.
+const KEPT_OF_NODE: usize = 64;
+
+/// Maximum number of events of nodes in an observation.
+const NODE_EVENTS: usize = 512;
+
+/// Maximum number of events of nodes of one kind in an observation. So requests that all nodes refuse every minute do
+/// not push out the loss of a lease.
+const NODE_EVENTS_OF_KIND: usize = 128;
+
 /// Reader of a cluster's status. Each call of [`Observer::observe`] returns an [`Observation`]: the status, the rates
-/// since the previous call, the busiest sections and the newest events of the sets. Background tasks read these events.
-/// Dropping the observer ends the tasks.
+/// since the previous call, the busiest sections and the newest events of the sets and nodes. Background tasks read the
+/// events of the sets. Dropping the observer ends the tasks.
 pub struct Observer {
     pool: Pool,
     seeds: Vec<Node>,
@@ -45,6 +57,7 @@ pub struct Observer {
     /// **Invariant:** for each section there are at most [`HISTORY`] rates.
     rates: HashMap<u32, VecDeque<f64>>,
     feeds: Feeds,
+    nodes: NodeLogs,
 }
 
 /// A cluster at one moment.
@@ -57,10 +70,10 @@ pub struct Observation {
     pub cluster: Cluster,
     /// The busiest sections, with the highest rate first.
     pub sections: Vec<BusySection>,
-    /// The newest events of all sets, the newest first.
+    /// The newest events of all sets and nodes, the newest first.
     pub events: Vec<ClusterEvent>,
-    /// Texts about the AllocSvrs that did not report the activity of their sections, and about the sets whose events
-    /// cannot be read. Each text states the cause.
+    /// Texts about the AllocSvrs that did not report the activity of their sections, and about the sets and nodes whose
+    /// events cannot be read. Each text states the cause.
     pub missing: Vec<String>,
 }
 
@@ -92,7 +105,16 @@ impl Observer {
     /// their cluster. An observation lists a node as unreachable if the node does not respond within `timeout`.
     #[must_use]
     pub fn new(pool: Pool, seeds: Vec<Node>, all_sets: bool, timeout: Duration) -> Observer {
-        Observer { pool, seeds, all_sets, timeout, before: None, rates: HashMap::new(), feeds: Feeds::default() }
+        Observer {
+            pool,
+            seeds,
+            all_sets,
+            timeout,
+            before: None,
+            rates: HashMap::new(),
+            feeds: Feeds::default(),
+            nodes: NodeLogs::new(KEPT_OF_NODE),
+        }
     }
 
     /// Makes one observation of the cluster, with the `count` busiest sections in the order `by`. Rates of nodes and
@@ -114,10 +136,23 @@ impl Observer {
             cluster.adopt(&before.cluster);
             cluster.add_rates(&before.cluster, now - *at);
         }
-        let (sections, mut missing) = self.sections(&cluster, by, count).await;
+        // The logs are taken out, so that both requests are in flight at the same time. If this future is dropped, the
+        // next observation requests all events of the nodes again.
+        let mut nodes = std::mem::replace(&mut self.nodes, NodeLogs::new(KEPT_OF_NODE));
+        let (pool, timeout) = (self.pool.clone(), self.timeout);
+        let polled = nodes.poll(&pool, Source::all(&cluster), timeout);
+        let ((sections, mut missing), _) = tokio::join!(self.sections(&cluster, by, count), polled);
+        self.nodes = nodes;
         self.feeds.follow(&self.pool, &cluster);
         missing.extend(self.feeds.failures());
-        let events = self.feeds.newest();
+        missing.extend(self.nodes.failures().iter().map(|(source, cause)| {
+            let of = if source.set.is_empty() { String::new() } else { format!(" of {}", source.set) };
+            format!("events of {}{of}: {cause}", source.node)
+        }));
+        let mut events = self.feeds.newest();
+        events.extend(newest_of_nodes(self.nodes.events().collect()));
+        events::sort(&mut events);
+        events.reverse();
         let observation = Arc::new(Observation { unix_ms: utc::now_ms(), cluster, sections, events, missing });
         self.before = Some((now, Arc::clone(&observation)));
         Ok(observation)
@@ -127,6 +162,7 @@ impl Observer {
     /// The next observation is like a first one.
     pub fn rest(&mut self) {
         (self.feeds, self.before) = (Feeds::default(), None);
+        self.nodes = NodeLogs::new(KEPT_OF_NODE);
         self.rates.clear();
         self.pool.retain(|_| false);
     }
@@ -181,5 +217,37 @@ impl Observer {
             self.rates.insert(figures.section, history);
         }
         (sections, missing)
+    }
+}
+
+/// Returns the newest of the events of nodes, at most [`NODE_EVENTS`], and at most [`NODE_EVENTS_OF_KIND`] of each
+/// kind.
+fn newest_of_nodes(mut events: Vec<ClusterEvent>) -> Vec<ClusterEvent> {
+    events::sort(&mut events);
+    let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+    let is_kept = |event: &ClusterEvent| {
+        let count = counts.entry(event.kind().to_owned()).or_default();
+        *count += 1;
+        *count <= NODE_EVENTS_OF_KIND
+    };
+    events.into_iter().rev().filter(is_kept).take(NODE_EVENTS).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use seq_proto::v1::NodeEvent;
+
+    use super::*;
+
+    #[test]
+    fn refusals_of_all_nodes_do_not_push_out_the_loss_of_a_lease() {
+        let event = |index: u64, kind: &str| {
+            let event = NodeEvent { index, at_unix_ms: index, kind: kind.to_owned(), ..NodeEvent::default() };
+            ClusterEvent::of_node(("im-a", "a1"), 7, event)
+        };
+        let denied = (2..=2_000).map(|index| event(index, "denied"));
+        let newest = newest_of_nodes(denied.chain([event(1, "lease_lost")]).collect());
+        assert_eq!((newest.len(), newest[0].index()), (NODE_EVENTS_OF_KIND + 1, 2_000));
+        assert_eq!(newest.last().map(ClusterEvent::kind), Some("lease_lost"));
     }
 }

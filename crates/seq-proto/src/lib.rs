@@ -13,6 +13,7 @@ pub mod convert;
 pub mod dial;
 pub mod inter_set;
 mod json;
+pub mod node_events;
 pub mod owners;
 pub mod ports;
 pub mod reason;

@@ -101,7 +101,7 @@ pub const TABLE: &[Row] = &[
     Row { service: "seqsvr.v1.StatusService", methods: &["Status"], allowed: EVERYONE },
     Row {
         service: "seqsvr.v1.StatusService",
-        methods: &["ListCeilings", "ListActivity", "DescribeSection"],
+        methods: &["ListCeilings", "ListActivity", "DescribeSection", "ListNodeEvents"],
         allowed: VIEWERS,
     },
     Row { service: "seqsvr.v1.StatusService", methods: &["GetConfig"], allowed: OPERATORS },

@@ -1,5 +1,6 @@
 //! Configuration of one member.
 
+use seq_api::node_events::NodeEvents;
 use seq_proto::dial::Dial;
 
 use crate::options::RaftOptions;
@@ -31,4 +32,6 @@ pub struct RaftConfig {
     pub auto_upgrade: bool,
     /// Connector to other members.
     pub dial: Dial,
+    /// Event log of this member's node.
+    pub events: NodeEvents,
 }

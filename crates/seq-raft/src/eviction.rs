@@ -18,5 +18,18 @@ pub(crate) enum Eviction {
     Removed(String),
 }
 
+impl Eviction {
+    /// Returns the description of the reason.
+    pub(crate) fn cause(&self) -> &str {
+        match self {
+            Eviction::OtherDataDirectory(cause)
+            | Eviction::AcknowledgedDataLost(cause)
+            | Eviction::Contradicted(cause)
+            | Eviction::Outvoted(cause)
+            | Eviction::Removed(cause) => cause,
+        }
+    }
+}
+
 /// Sender of the reason why this member must stop; `None` as long as it may run.
 pub(crate) type Evictions = watch::Sender<Option<Eviction>>;

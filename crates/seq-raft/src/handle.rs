@@ -112,6 +112,17 @@ impl<M: StateMachine> RaftHandle<M> {
         Some((leader, self.proposer.addr(leader, member)?))
     }
 
+    /// Returns the Raft ids of the voters, in ascending order; `None` while the group is changing its voters.
+    #[must_use]
+    pub fn voters(&self) -> Option<Vec<u64>> {
+        let metrics = self.raft.server_metrics();
+        let metrics = metrics.borrow_watched();
+        match &**metrics.membership_config.membership().get_joint_config() {
+            [voters] => Some(voters.iter().copied().collect()),
+            _ => None,
+        }
+    }
+
     /// Returns the addresses of all members' ports for peers. The first address is this member's own.
     #[must_use]
     pub fn member_addrs(&self) -> Vec<String> {

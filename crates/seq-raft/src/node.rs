@@ -19,6 +19,8 @@ use std::marker::PhantomData;
 use std::time::Duration;
 
 use openraft::async_runtime::WatchReceiver;
+use seq_api::node_events::NodeEvents;
+use seq_core::node_events::Fact;
 use seq_kit::tasks::{Hung, Kind, TaskGroup};
 use tokio::sync::watch::Receiver;
 use tokio_util::sync::CancellationToken;
@@ -124,7 +126,7 @@ impl<M: StateMachine> RaftNode<M> {
         let (proposer, batches) =
             Proposer::new(raft.clone(), &config.set, addrs, config.options.commit_timeout, stopping);
         let names = (&*config.set, &*config.node);
-        let quorum = Quorum::new(raft.clone(), names, &config.options, network.round_trips());
+        let quorum = Quorum::new(raft.clone(), names, &config.options, network.round_trips(), config.events.clone());
         let prober = Prober { me: me.clone(), dial: config.dial.clone() };
         let replica = state.replica();
         let formats = Formats { mine: M::FORMAT, reported: network.formats() };
@@ -199,7 +201,8 @@ impl<M: StateMachine> LoadedNode<M> {
             membership: network.membership(),
             evictions,
         };
-        spawn(tasks, "store raft", Kind::Critical, watch(raft.clone(), evicted.clone(), tasks.clone()));
+        let watching = watch(raft.clone(), evicted.clone(), tasks.clone(), config.events.clone());
+        spawn(tasks, "store raft", Kind::Critical, watching);
         spawn(tasks, "store proposals", Kind::Critical, batches.run());
         spawn(tasks, "store quorum", Kind::Critical, quorum.clone().watch());
         spawn(tasks, "store probe", Kind::Critical, probe.run());
@@ -208,7 +211,8 @@ impl<M: StateMachine> LoadedNode<M> {
             spawn(tasks, "store format", Kind::Critical, format::raise_when_read(changes.clone()));
         }
         spawn(tasks, "store members", Kind::Critical, changes.clone().complete_joint_changes());
-        spawn(tasks, "store disk", Kind::Critical, slow_disk::watch(raft.clone(), stall, proposer));
+        let disk = slow_disk::watch(raft.clone(), stall, proposer, config.events);
+        spawn(tasks, "store disk", Kind::Critical, disk);
         spawn(
             tasks,
             "store raft gauges",
@@ -309,10 +313,14 @@ fn spawn(tasks: &TaskGroup, name: &'static str, kind: Kind, task: impl Future<Ou
 
 /// Waits until this member cannot continue, because the Raft library has stopped or `evicted` gives a reason to stop
 /// permanently. Logs the reason.
-async fn watch(raft: Raft, mut evicted: Receiver<Option<Eviction>>, tasks: TaskGroup) {
+async fn watch(raft: Raft, mut evicted: Receiver<Option<Eviction>>, tasks: TaskGroup, events: NodeEvents) {
     let mut metrics = raft.server_metrics();
     loop {
-        match &*evicted.borrow_and_update() {
+        let eviction = evicted.borrow_and_update().clone();
+        if let Some(eviction) = &eviction {
+            events.note(Fact::Halted { cause: eviction.cause() });
+        }
+        match eviction {
             Some(Eviction::OtherDataDirectory(why)) => {
                 tracing::error!(why, "this data directory is not the one in the list of members");
                 return;

@@ -65,6 +65,7 @@ async fn main() -> Result<(), Error> {
             revision: "example".to_owned(),
             cpu_us: || 0,
             settings: Default::default(),
+            events: Default::default(),
         };
         let tasks = TaskGroup::new();
         async move { Store::start(config, tasks.clone()).await.map(|handle| (handle, tasks)) }

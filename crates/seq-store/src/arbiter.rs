@@ -56,6 +56,15 @@ struct Dead {
     since: BTreeMap<(NodeId, Incarnation), Duration>,
 }
 
+/// Notes for the event log that are committed.
+#[derive(Debug, Default)]
+struct Noting {
+    /// The term in which this member leads.
+    term: Option<u64>,
+    /// The voters of the store; empty for none.
+    voters: Vec<u64>,
+}
+
 impl ArbiterShell {
     /// Creates the shell of the set `name`, and a receiver of the arbiter's plan, which the shell updates after each
     /// evaluation.
@@ -80,7 +89,7 @@ impl ArbiterShell {
         let mut machine: Option<Arbiter> = None;
         let mut failures = Repeats::default();
         let origin = self.clock.now();
-        let mut noted_term = None;
+        let mut noted = Noting::default();
         loop {
             let mut evaluate_after = None;
             if self.set.raft().is_leader() {
@@ -90,8 +99,7 @@ impl ArbiterShell {
                 let now = self.clock.now().at_least_since(origin);
                 evaluate_after = machine.next_deadline().map(|at| at.saturating_sub(now));
                 let dead = Dead { origin, since: machine.dead_since().collect() };
-                let (noted, proposed) = tokio::join!(self.note(&plan, noted_term), self.propose(&plan, &dead));
-                noted_term = noted;
+                let ((), proposed) = tokio::join!(self.note(&plan, &mut noted), self.propose(&plan, &dead));
                 if let Err(error) = proposed {
                     if let Some(repeated) = failures.admit() {
                         tracing::info!(%error, repeated, "owners could not be assigned yet");
@@ -139,27 +147,33 @@ impl ArbiterShell {
         });
     }
 
-    /// Proposes notes for the event log. One note states that this member leads, unless `noted_term` is already the
-    /// term in which it leads. Each of the other notes names a silent node whose sections will be reassigned. Returns
-    /// the term whose note is committed. If the note of a term fails, the next evaluation proposes it again. The caller
-    /// polls this future before it proposes the reassignments, so that the notes come before the reassignments in the
-    /// log.
-    async fn note(&self, plan: &Plan, noted_term: Option<u64>) -> Option<u64> {
+    /// Proposes notes for the event log: that this member leads, the voters of the store if they have changed, and the
+    /// silent nodes whose sections will be reassigned. `noted` has the notes that are committed, and is updated. If a
+    /// note fails, the next evaluation proposes it again. The caller polls this future before it proposes the
+    /// reassignments, so that the notes come before the reassignments in the log.
+    async fn note(&self, plan: &Plan, noted: &mut Noting) {
         let raft = self.set.raft();
-        let Some(term) = raft.leads().filter(|_| self.set.keeps_events()) else { return noted_term };
+        let Some(term) = raft.leads().filter(|_| self.set.keeps_events()) else { return };
         let unix_ms = raft.clock_ms();
         let silent =
             if plan.silent.is_empty() { Vec::new() } else { self.set.read(|state| plan.notes(state, unix_ms)) };
         let silent = join_all(silent.into_iter().map(|note| self.set.propose(note)));
+        let Noting { term: noted_term, voters: noted_voters } = noted;
         let leads = async {
-            if noted_term == Some(term) {
-                return noted_term;
-            }
             let about = Noted::Leader { member: raft.id(), term };
-            let noted = self.set.propose(Note { unix_ms, about }).await;
-            if noted.is_ok() { Some(term) } else { noted_term }
+            if *noted_term != Some(term) && self.set.propose(Note { unix_ms, about }).await.is_ok() {
+                *noted_term = Some(term);
+            }
         };
-        tokio::join!(leads, silent).0
+        let members = async {
+            let Some(voters) = raft.voters().filter(|voters| noted_voters != voters) else { return };
+            let about = Noted::Members { voters: voters.clone() };
+            let is_known = self.set.read(|state| state.events.voters() == Some(&*voters));
+            if is_known || self.set.propose(Note { unix_ms, about }).await.is_ok() {
+                *noted_voters = voters;
+            }
+        };
+        tokio::join!(leads, members, silent);
     }
 
     async fn propose(&self, plan: &Plan, dead: &Dead) -> Result<(), ProposeError> {

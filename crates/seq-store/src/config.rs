@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use seq_api::clock::Clock;
+use seq_api::node_events::NodeEvents;
 use seq_core::arbiter::ArbiterTimeouts;
 use seq_core::layout::LayoutError;
 use seq_core::lease::LeaseTerms;
@@ -52,6 +53,8 @@ pub struct StoreConfig {
     pub cpu_us: fn() -> u64,
     /// Settings of the process, shown to operators.
     pub settings: NodeSettings,
+    /// Event log of the node, shown to operators.
+    pub events: NodeEvents,
 }
 
 /// Listeners of a member's gRPC ports.

@@ -4,8 +4,8 @@
 use std::io;
 use std::time::Duration;
 
-use metrics::counter;
-use seq_api::metrics::REQUESTS_DENIED_TOTAL;
+use seq_api::metrics::denied_requests;
+use seq_api::node_events::NodeEvents;
 use seq_auth::Identity;
 use seq_core::limits;
 use seq_kit::admission::Admission;
@@ -62,6 +62,8 @@ const BOUNDS: Bounds = Bounds {
 #[derive(Clone)]
 pub(crate) struct Services {
     pub(crate) admission: Admission,
+    /// Event log of the node, which counts denied requests.
+    pub(crate) node_events: NodeEvents,
     pub(crate) raft: RaftServer,
     pub(crate) control: ControlForward,
     pub(crate) admin: StatusServer,
@@ -81,10 +83,11 @@ pub(crate) struct Services {
 impl Services {
     /// Returns the services of a member that is not loaded yet. Such a member responds only to the probes of other
     /// members.
-    pub(crate) fn closed(node: &RaftNode<SetState>, admission: Admission) -> Services {
+    pub(crate) fn closed(node: &RaftNode<SetState>, admission: Admission, node_events: NodeEvents) -> Services {
         let leader = LeaderHop(Gate::closed());
         Services {
             admission,
+            node_events,
             raft: node.server(),
             control: ControlForward { local: ControlServer(Gate::closed()), leader: leader.clone() },
             admin: StatusServer(Gate::closed()),
@@ -145,7 +148,7 @@ impl Services {
         };
         Port {
             name,
-            guard: guard(self.admission.node(), set.to_owned()),
+            guard: guard((self.admission.node(), &self.node_events), set.to_owned()),
             admission,
             lowered: None,
             bounds: BOUNDS,
@@ -209,8 +212,8 @@ impl Services {
 
 /// Returns the guard of a member's ports, which decides from the caller's identity whether the caller may call a
 /// method.
-fn guard(node: &str, set: String) -> Guard {
-    let denied = counter!(REQUESTS_DENIED_TOTAL, "node" => node.to_owned());
+fn guard((node, events): (&str, &NodeEvents), set: String) -> Guard {
+    let denied = denied_requests(node, events);
     let decide = move |path: &str, caller: Option<&Identity>| Called::by_path(path).check(caller, &set);
     Guard::new(decide, |_, status| status.clone().into_http(), denied)
 }

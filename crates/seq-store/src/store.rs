@@ -192,10 +192,8 @@ pub enum StartError {
 
 async fn start(config: StoreConfig, dial: Dial, tasks: &TaskGroup) -> Result<StoreHandle, StartError> {
     let started = Instant::now();
-    let set = Arc::new(config.validate()?);
-    let name = config.me()?.name.clone();
-    let StoreConfig { spec, cluster, id, data, join, form, sockets, options, clock, revision, cpu_us, settings } =
-        config;
+    let (set, name) = (Arc::new(config.validate()?), config.me()?.name.clone());
+    let StoreConfig { spec, cluster, id, data, join, form, sockets, options, clock, events, .. } = config;
     let raft = RaftConfig {
         cluster: cluster.clone(),
         set: set.name.clone(),
@@ -207,11 +205,12 @@ async fn start(config: StoreConfig, dial: Dial, tasks: &TaskGroup) -> Result<Sto
         options: options.raft(),
         auto_upgrade: options.auto_upgrade,
         dial: dial.expecting(ExpectedServer::store().of_set(&set.name)),
+        events: events.clone(),
     };
     let node = RaftNode::<SetState>::prepare(raft, tasks)?;
     check_form(&node, &data, &spec, form)?;
-    let admission = Admission::new(&name, own_files(&spec), connection_metrics(&name))?;
-    let services = Services::closed(&node, admission);
+    let admission = Admission::new(&name, own_files(&spec), connection_metrics(&name, &events))?;
+    let services = Services::closed(&node, admission, events.clone());
     let tls = sockets.peers.tls().cloned();
     // The port is served before the data is loaded, because other members that start at the same time probe this
     // member.
@@ -234,9 +233,10 @@ async fn start(config: StoreConfig, dial: Dial, tasks: &TaskGroup) -> Result<Sto
         awaited: awaited.clone(),
         node: name.as_str().into(),
         admin_addrs: admin_addrs(&spec, id),
-        revision: revision.into(),
-        cpu_us,
-        settings,
+        revision: config.revision.into(),
+        cpu_us: config.cpu_us,
+        settings: config.settings,
+        events,
         tls,
         started,
         instance: definition::draw_nonce(),

@@ -6,9 +6,10 @@ use std::fmt;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use metrics::{Counter, counter};
+use metrics::Counter;
 use parking_lot::Mutex;
-use seq_api::metrics::AUTH_FAILURES_TOTAL;
+use seq_api::metrics::auth_failures;
+use seq_api::node_events::NodeEvents;
 use seq_auth::{Identity, Role};
 use seq_kit::connection::Peer;
 use seq_kit::repeats::Repeats;
@@ -54,13 +55,13 @@ enum Proof {
 }
 
 impl Tenants {
-    /// Creates the tenants of `node`.
+    /// Creates the tenants of `node`. Requests with an invalid token are counted in the node's `events`.
     #[must_use]
-    pub fn new(node: &str, specs: Vec<TenantSpec>) -> Tenants {
+    pub fn new(node: &str, specs: Vec<TenantSpec>, events: &NodeEvents) -> Tenants {
         let tenants = Tenants(Arc::new(Inner {
             node: node.to_owned(),
             current: ArcSwap::default(),
-            failures: counter!(AUTH_FAILURES_TOTAL, "node" => node.to_owned()),
+            failures: auth_failures(node, events),
             logged: Mutex::default(),
         }));
         tenants.replace(specs);

@@ -286,9 +286,11 @@ fn name(input: &mut Input<'_>) -> Result<String> {
 
 fn note(input: &mut Input<'_>) -> Result<Command> {
     let (node, incarnation) = (NodeId(input.around_small(1)?), Incarnation(input.around(1)?));
-    let about = match input.below(3)? {
+    let about = match input.below(5)? {
         0 => Noted::Time,
         1 => Noted::Leader { member: input.around(1)?, term: input.around(1)? },
+        2 => Noted::Stuck { migration: MigrationId(input.around(1)?), cause: name(input)? },
+        3 => Noted::Members { voters: vec![input.around(1)?, input.around(2)?] },
         _ => Noted::Silent { node, incarnation, silent_ms: input.around(0)? },
     };
     Ok(Command::Note(Note { unix_ms: input.around(1)?, about }))

@@ -55,6 +55,7 @@ pub(crate) const MESSAGES: &[(&str, Turn)] = turns!(turn,
     ListEventsRequest ListEventsResponse ListSetEventsRequest ListSetEventsResponse WatchSetEventsRequest WatchSetEventsResponse
     SetEvent NodeSections ListCeilingsRequest ListCeilingsResponse SectionCeiling
     ListActivityRequest ListActivityResponse ActivityColumn SectionFigures DescribeSectionRequest DescribeSectionResponse CeilingRaise
+    ListNodeEventsRequest ListNodeEventsResponse NodeEvent
     GetConfigRequest GetConfigResponse Setting
     NextIdsRequest NextIdsResponse IdRun CurrentIdRequest CurrentIdResponse AdvanceIdRequest AdvanceIdResponse
     DecodeIdRequest DecodeIdResponse ListSeriesRequest ListSeriesResponse Series StoredSeries Shape CounterShape TimedShape

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use seq_alloc::{AllocConfig, AllocOptions, Allocator};
 use seq_api::clock::Clock;
+use seq_api::node_events::NodeEvents;
 use seq_channel::Dial;
 use seq_core::set_spec::SetSpec;
 use seq_gateway::grpc;
@@ -94,8 +95,16 @@ pub async fn run(node: Node) -> turmoil::Result {
     let listener = net::listen().await?;
     // One listener for callers and peers, because a host of the simulated network has only one.
     let (advertise, advertise_to_peers) = (net::addr(&name), None);
-    let config =
-        AllocConfig { spec, name: name.clone(), advertise, advertise_to_peers, replace: false, options, clock };
+    let config = AllocConfig {
+        spec,
+        name: name.clone(),
+        advertise,
+        advertise_to_peers,
+        replace: false,
+        options,
+        events: NodeEvents::new(clock.clone()),
+        clock,
+    };
     let allocator = Allocator::start_with(config, &Dial::new(net::dial), &tasks)?;
     let (view, node) = (allocator.clone(), name.clone());
     let admin = move || v1::StatusResponse {

@@ -56,6 +56,7 @@ pub async fn run(member: Member) -> turmoil::Result {
         revision: "simulated".to_owned(),
         cpu_us: || 0,
         settings: Default::default(),
+        events: Default::default(),
     };
     let tasks = TaskGroup::new();
     let handle = Store::start_with(config, Dial::new(net::dial), tasks.clone()).await?;

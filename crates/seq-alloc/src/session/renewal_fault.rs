@@ -1,5 +1,6 @@
 //! Log lines about renewals that fail.
 
+use seq_core::node_events::Fact;
 use seq_core::owner::Session;
 use seq_kit::repeats::Repeats;
 use seq_kit::telemetry::traces::Span;
@@ -32,6 +33,7 @@ impl RenewalFault {
             self.lease_lost = true;
             shared.counters.lease_expired(shared.clock.now().boottime);
             let sections = shared.ownership.owned().iter().count();
+            note_event(shared);
             tracing::warn!(set, name, incarnation, sections, "lease lost: no call is served until a renewal succeeds");
         }
     }
@@ -40,8 +42,16 @@ impl RenewalFault {
         let (set, name, incarnation) = (&shared.config.set, &shared.config.name, session.incarnation.0);
         let (failed, lease_lost) = (self.repeats.end(), std::mem::take(&mut self.lease_lost));
         self.renewed = true;
+        note_event(shared);
         if failed > 0 || lease_lost {
             tracing::info!(set, name, incarnation, failed, lease_lost, "renewed again");
         }
     }
+}
+
+/// Reports to the event log whether the lease holds. The sections are counted only if it does not.
+fn note_event(shared: &Shared) {
+    let holds = shared.is_leased();
+    let sections = if holds { 0 } else { shared.ownership.owned().iter().count() };
+    shared.events.note(Fact::Lease { holds, sections: u32::try_from(sections).unwrap_or(u32::MAX) });
 }

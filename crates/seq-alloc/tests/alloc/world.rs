@@ -109,6 +109,7 @@ impl World {
             replace: false,
             options,
             clock: Clock::System,
+            events: Default::default(),
         };
         let allocator = Allocator::start_with(config, dial, &group).unwrap();
         let admin = Arc::new(v1::StatusResponse::default);

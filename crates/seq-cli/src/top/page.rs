@@ -7,7 +7,6 @@ use seq_command::utc::time_of_day;
 use seq_observe::activity::{By, rate_text};
 use seq_observe::advice::Severity;
 use seq_observe::attention::Attention;
-use seq_observe::events;
 use seq_observe::verdict::age;
 
 use super::columns::cut;
@@ -160,7 +159,7 @@ fn body(seen: &Seen, screen: &Screen, width: usize, height: usize) -> Vec<Row> {
         }
         _ if screen.tab == Tab::Sections => {
             let event = |one: &seq_observe::ClusterEvent| {
-                format!("{} {} {}", time_of_day(one.event.at_unix_ms), one.set, events::text(&one.event))
+                format!("{} {} {}: {}", time_of_day(one.at_unix_ms()), one.set, one.source(), one.text())
             };
             below.extend(seen.observation.events.iter().take(EVENTS).map(|one| row(event(one), Look::Plain)));
         }

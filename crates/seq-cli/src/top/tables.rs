@@ -6,7 +6,7 @@ use seq_observe::activity::rate_text;
 use seq_observe::cluster::{AllocView, StoreView};
 use seq_observe::migration::{Phase, details, done, speed};
 use seq_observe::verdict::{age, uptime};
-use seq_observe::{BusySection, ClusterEvent, Observation, events};
+use seq_observe::{BusySection, ClusterEvent, Observation};
 use seq_proto::v1::{EventSeverity, MigrationStatus};
 
 use super::columns::{Column, cut, sparkline, table};
@@ -226,21 +226,22 @@ fn of_migrations(seen: &Observation, screen: &Screen, width: usize) -> (String, 
 }
 
 fn changes<'a>(seen: &'a Observation, screen: &Screen) -> Vec<&'a ClusterEvent> {
-    let leaves = |one: &&ClusterEvent| screen.leaves(&[&one.set, &one.event.kind, &events::text(&one.event)]);
+    let leaves = |one: &&ClusterEvent| screen.leaves(&[&one.set, one.source(), one.kind(), &one.text()]);
     seen.events.iter().filter(leaves).collect()
 }
 
 fn of_events(seen: &Observation, screen: &Screen, width: usize) -> (String, Vec<(String, Look)>) {
     let rows = changes(seen, screen);
     // The text of the event takes the rest of the line.
-    let columns: [Column<'_, &ClusterEvent>; 4] = [
-        Column::text("time", 8, 0, |one: &&ClusterEvent| time_of_day(one.event.at_unix_ms)),
+    let columns: [Column<'_, &ClusterEvent>; 5] = [
+        Column::text("time", 8, 0, |one: &&ClusterEvent| time_of_day(one.at_unix_ms())),
         Column::text("set", 8, 0, |one: &&ClusterEvent| one.set.clone()),
-        Column::text("kind", 14, 80, |one: &&ClusterEvent| one.event.kind.clone()),
-        Column::text("event", width, 0, |one: &&ClusterEvent| events::text(&one.event)),
+        Column::text("source", 8, 0, |one: &&ClusterEvent| one.source().to_owned()),
+        Column::text("kind", 14, 80, |one: &&ClusterEvent| one.kind().to_owned()),
+        Column::text("event", width, 0, |one: &&ClusterEvent| one.text()),
     ];
     let (heading, lines) = table(&columns, &rows, width);
-    let look = |one: &&ClusterEvent| match one.event.severity() {
+    let look = |one: &&ClusterEvent| match one.severity() {
         EventSeverity::Fault => Look::Fault,
         EventSeverity::Attention => Look::Attention,
         EventSeverity::Info | EventSeverity::Unspecified => Look::Plain,

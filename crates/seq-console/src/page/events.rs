@@ -1,10 +1,10 @@
-//! Events of the sets, the newest first.
+//! Events of the sets and of the processes of nodes, the newest first.
 
 use std::collections::BTreeSet;
 
 use seq_command::output::printable;
 use seq_command::utc;
-use seq_observe::{ClusterEvent, Observation, events};
+use seq_observe::{ClusterEvent, Observation};
 use seq_proto::v1::EventSeverity;
 
 use super::{cut, missing};
@@ -14,7 +14,7 @@ use crate::view::{Block, Column, Field, Form, Page, Region, Row, Shape, Tone, ce
 /// Events of the page. `seqsvr events list` has all that the stores keep.
 const EVENTS: usize = 200;
 
-const COLUMNS: &[Column] = &[text("time"), text("set"), text("kind"), text("event")];
+const COLUMNS: &[Column] = &[text("time"), text("set"), text("source"), text("kind"), text("event")];
 
 pub(super) fn page(observation: &Observation, filter: &Filter) -> Page {
     let found: Vec<&ClusterEvent> = observation.events.iter().filter(|event| matches(event, filter)).collect();
@@ -46,7 +46,7 @@ fn form(observation: &Observation, filter: &Filter) -> Form {
         all.chain(names.into_iter().map(|name| (name.to_owned(), name.to_owned()))).collect()
     };
     let sets = observation.cluster.sets.iter().map(|set| set.name.as_str()).collect();
-    let mut kinds: BTreeSet<&str> = observation.events.iter().map(|one| one.event.kind.as_str()).collect();
+    let mut kinds: BTreeSet<&str> = observation.events.iter().map(ClusterEvent::kind).collect();
     // The choice stays when its last event is no longer kept.
     kinds.extend(Some(filter.kind.as_str()).filter(|kind| !kind.is_empty()));
     let field = |label, name, value: &str, choices| Field { label, name, value: value.to_owned(), choices };
@@ -62,34 +62,34 @@ fn form(observation: &Observation, filter: &Filter) -> Form {
 }
 
 fn matches(one: &ClusterEvent, filter: &Filter) -> bool {
-    let event = &one.event;
     let is = |wanted: &str, given: &str| wanted.is_empty() || wanted == given;
-    let names = || std::iter::once(&event.node).chain(event.moved_to.iter().map(|owner| &owner.node));
     let section = filter.section.replace([',', '_'], "");
-    let is_around = |section: u32| event.sections > 0 && (event.first_section..=event.last_section).contains(&section);
     is(&filter.set, &one.set)
-        && is(&filter.kind, &event.kind)
-        && (filter.node.is_empty() || names().any(|name| *name == filter.node))
-        && (section.is_empty() || section.parse().is_ok_and(is_around))
+        && is(&filter.kind, one.kind())
+        && (filter.node.is_empty() || one.nodes().any(|name| name == filter.node))
+        && (section.is_empty() || section.parse().is_ok_and(|section| one.is_around(section)))
 }
 
 /// Returns the row of an event.
 pub(super) fn row(one: &ClusterEvent) -> Row {
-    let event = &one.event;
-    let (mark, tone) = match event.severity() {
+    let (mark, tone) = match one.severity() {
         EventSeverity::Fault => ("✕ ", Tone::Fault),
         EventSeverity::Attention => ("▲ ", Tone::Attention),
         EventSeverity::Info | EventSeverity::Unspecified => ("", Tone::Plain),
     };
-    let time = if event.at_unix_ms > 0 { utc::text_of_ms(event.at_unix_ms) } else { "-".to_owned() };
-    let kind = printable(&event.kind).into_owned();
-    let text = format!("{mark}{}", printable(&events::text(event)));
+    let time = if one.at_unix_ms() > 0 { utc::text_of_ms(one.at_unix_ms()) } else { "-".to_owned() };
+    let text = format!("{mark}{}", printable(&one.text()));
+    let source = match one.set_event() {
+        Some(_) => cell(one.source()),
+        None => link(printable(one.source()).into_owned(), format!("/events?node={}", escaped(one.source()))),
+    };
     Row::new(
-        format!("{} {}", one.set, event.index),
+        one.key(),
         vec![
             cell(time),
             link(&*one.set, format!("/events?set={}", escaped(&one.set))),
-            link(kind, format!("/events?kind={}", escaped(&event.kind))),
+            source,
+            link(printable(one.kind()).into_owned(), format!("/events?kind={}", escaped(one.kind()))),
             cell(text).tone(tone),
         ],
     )

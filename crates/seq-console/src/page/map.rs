@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use seq_command::output::printable;
 use seq_command::store_client::NodeRole;
-use seq_observe::{ClusterEvent, Observation, events};
+use seq_observe::{ClusterEvent, Observation};
 
 use super::missing;
 use crate::map_view::{self, MapView};
@@ -16,7 +16,7 @@ use crate::view::{Block, Cell, Page, Region, Row, Shape, cell, link};
 const MARKS: usize = 40;
 
 /// Kinds of events that explain a change of the map, and are not part of each start.
-const MARKED: [&str; 14] = [
+const MARKED: [&str; 19] = [
     "takeover",
     "silent",
     "leader",
@@ -31,6 +31,11 @@ const MARKED: [&str; 14] = [
     "quarantine_ended",
     "entries_lost",
     "format",
+    "clock_step",
+    "disk_slow",
+    "halted",
+    "lease_lost",
+    "quorum_lost",
 ];
 
 pub(super) fn page(observation: &Observation) -> Page {
@@ -40,7 +45,7 @@ pub(super) fn page(observation: &Observation) -> Page {
     let silent = silent.filter_map(|node| node.set.clone().zip(node.name.clone()));
     let owners: BTreeSet<(String, String)> =
         cluster.allocs.iter().map(|alloc| (alloc.set.clone(), alloc.name.clone())).chain(silent).collect();
-    let is_marked = |one: &&ClusterEvent| MARKED.contains(&&*one.event.kind) && one.event.at_unix_ms > 0;
+    let is_marked = |one: &&ClusterEvent| MARKED.contains(&one.kind()) && one.at_unix_ms() > 0;
     let marks = observation.events.iter().filter(is_marked).take(MARKS).map(mark).collect();
     let marks =
         Region { id: "marks", label: "Events in the time of the map", shape: Shape::List, rows: marks, empty: "" };
@@ -65,12 +70,12 @@ pub(super) fn page(observation: &Observation) -> Page {
 
 /// Returns the mark of an event: its kind, its time for the script, and its text.
 fn mark(one: &ClusterEvent) -> Row {
-    let event = &one.event;
-    let to = format!("/events?kind={}&set={}", escaped(&event.kind), escaped(&one.set));
-    let time: Cell = cell(event.at_unix_ms.to_string());
-    let text = printable(&events::text(event)).into_owned();
+    let to = format!("/events?kind={}&set={}", escaped(one.kind()), escaped(&one.set));
+    let time: Cell = cell(one.at_unix_ms().to_string());
+    let text = printable(&one.text()).into_owned();
+    let of = if one.set_event().is_some() { one.set.clone() } else { format!("{} {}", one.set, one.source()) };
     Row::new(
-        format!("{} {}", one.set, event.index),
-        vec![link(format!("▾ {}", printable(&event.kind)), to), time, cell(format!("{}: {text}", one.set))],
+        one.key(),
+        vec![link(format!("▾ {}", printable(one.kind())), to), time, cell(format!("{}: {text}", printable(&of)))],
     )
 }

@@ -134,7 +134,7 @@ fn silent_row(node: &Unreachable, observation: &Observation) -> Row {
         None => "-",
     };
     // The last event about the node tells since when it is silent, unless the node has registered after it.
-    let event = observation.events.iter().map(|one| (&one.set, &one.event)).find(|(set, event)| {
+    let event = observation.events.iter().filter_map(|one| Some((&one.set, one.set_event()?))).find(|(set, event)| {
         node.set.as_ref() == Some(set)
             && event.node == name
             && event.at_unix_ms > 0

@@ -3,13 +3,14 @@
 
 use seq_command::output::{grouped, printable};
 use seq_command::store_client::NodeRole;
-use seq_observe::Observation;
 use seq_observe::activity::rate_text;
 use seq_observe::advice::Severity;
 use seq_observe::alloc_state::AllocState;
 use seq_observe::attention::Attention;
 use seq_observe::cluster::{AllocView, Cluster, SetView, Unreachable};
 use seq_observe::verdict::age;
+use seq_observe::{ClusterEvent, Observation};
+use seq_proto::v1::EventSeverity;
 
 use super::{events, missing, rate, state_cell};
 use crate::model::Seen;
@@ -38,7 +39,9 @@ const SETS: &[Column] = &[
 pub(super) fn page(observation: &Observation, seen: &Seen) -> Page {
     let cluster = &observation.cluster;
     let sets = cluster.sets.iter().map(|set| set_row(set, cluster, seen)).collect();
-    let events = observation.events.iter().take(EVENTS).map(events::row).collect();
+    // Counts of refused requests are on the page of events only: strangers cause them at any time.
+    let is_shown = |one: &&ClusterEvent| one.set_event().is_some() || one.severity() > EventSeverity::Info;
+    let events = observation.events.iter().filter(is_shown).take(EVENTS).map(events::row).collect();
     Page {
         title: "Overview".to_owned(),
         blocks: vec![

@@ -165,9 +165,6 @@ fn raises(raises: &[seq_proto::v1::CeilingRaise]) -> Block {
 
 /// Returns the events whose sections lie around the section, and so may include it.
 pub(super) fn history(observation: &Observation, set: &str, section: u32) -> Vec<Row> {
-    let may_concern = |one: &&seq_observe::ClusterEvent| {
-        let event = &one.event;
-        one.set == set && event.sections > 0 && (event.first_section..=event.last_section).contains(&section)
-    };
+    let may_concern = |one: &&seq_observe::ClusterEvent| one.set == set && one.is_around(section);
     observation.events.iter().filter(may_concern).take(EVENTS).map(events::row).collect()
 }

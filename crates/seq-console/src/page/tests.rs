@@ -92,7 +92,7 @@ fn observation() -> Observation {
         unix_ms: 1_795_804_802_000,
         cluster,
         sections: Vec::new(),
-        events: vec![ClusterEvent { set: "im-a".to_owned(), event }],
+        events: vec![ClusterEvent::of_set("im-a", event)],
         missing: vec!["activity of a2 of im-a: no response".to_owned()],
     }
 }
@@ -142,7 +142,7 @@ fn the_overview_begins_with_what_needs_attention() {
             0.0 s |  least lease left
             im-a | ▲ degraded | 0..9,000,000 | 90/90 | 561 |  | 0.5 | 0.0 s |  | 1 of 2 serve ▮✕
             == Last events
-            2026-11-27T18:40:00Z | im-a | takeover | ▲ a3 (incarnation 2) was silent for 2.5 s: 45 sections (3 to 88) were taken over by a1, at most 10,000 numbers skipped for each uid
+            2026-11-27T18:40:00Z | im-a | log | takeover | ▲ a3 (incarnation 2) was silent for 2.5 s: 45 sections (3 to 88) were taken over by a1, at most 10,000 numbers skipped for each uid
             ○ not known: activity of a2 of im-a: no response
         "#]],
     );

@@ -126,6 +126,18 @@ pub enum EventRecord {
         /// The migration.
         migration: MigrationId,
     },
+    /// No section of a migration has arrived for some time, because requests to the other set fail.
+    MigrationStuck {
+        /// The migration.
+        migration: MigrationId,
+        /// Error of the last request; at most [`limits::MAX_EVENT_CAUSE_BYTES`] bytes.
+        cause: String,
+    },
+    /// The store has other voters than before, or this is the first event about them.
+    Members {
+        /// Raft ids of the voters, in ascending order.
+        voters: Vec<u64>,
+    },
     /// The set was defined.
     SetDefined {
         /// The set.
@@ -232,7 +244,7 @@ pub struct Events {
 
 /// Command that notes the time, and optionally a fact that only a leader of the store knows. Notes are only shown to
 /// people, and no decision depends on them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Note {
     /// Milliseconds since 1970 by the clock of the leader.
     pub unix_ms: u64,
@@ -241,7 +253,7 @@ pub struct Note {
 }
 
 /// The fact in a [`Note`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Noted {
     /// No fact. The note only gives the time of the events that follow it.
     Time,
@@ -261,6 +273,18 @@ pub enum Noted {
         incarnation: Incarnation,
         /// Milliseconds since the leader saw its last renewal.
         silent_ms: u64,
+    },
+    /// A migration that the leader coordinates does not advance.
+    Stuck {
+        /// The migration.
+        migration: MigrationId,
+        /// Error of the last request; at most [`limits::MAX_EVENT_CAUSE_BYTES`] bytes.
+        cause: String,
+    },
+    /// The voters of the store, if they differ from those in the newest event about them.
+    Members {
+        /// Raft ids of the voters, in ascending order.
+        voters: Vec<u64>,
     },
 }
 
@@ -317,6 +341,15 @@ impl Events {
     #[must_use]
     pub fn now_ms(&self) -> u64 {
         self.now_ms
+    }
+
+    /// Returns the voters of the store in the newest event about them; `None` if no such event is kept.
+    #[must_use]
+    pub fn voters(&self) -> Option<&[u64]> {
+        self.kept.iter().rev().find_map(|event| match &event.record {
+            EventRecord::Members { voters } => Some(&**voters),
+            _ => None,
+        })
     }
 
     /// Returns the time in milliseconds for which an incarnation did not renew its lease, as the store's leader noted

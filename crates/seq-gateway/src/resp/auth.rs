@@ -8,8 +8,9 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use metrics::{Counter, counter};
-use seq_api::metrics::AUTH_FAILURES_TOTAL;
+use metrics::Counter;
+use seq_api::metrics::auth_failures;
+use seq_api::node_events::NodeEvents;
 use seq_tenant::Token;
 use subtle::ConstantTimeEq;
 use tokio::sync::{Mutex, Semaphore};
@@ -83,9 +84,9 @@ struct Log {
 }
 
 impl AuthFailures {
-    pub(super) fn new(node: &str) -> AuthFailures {
+    pub(super) fn new(node: &str, events: &NodeEvents) -> AuthFailures {
         AuthFailures {
-            failures: counter!(AUTH_FAILURES_TOTAL, "node" => node.to_owned()),
+            failures: auth_failures(node, events),
             waiting: Semaphore::new(MAX_WAITING),
             turn: Mutex::new(()),
             logged: Mutex::new(Log::default()),
@@ -147,7 +148,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn wrong_passwords_of_all_connections_are_delayed_one_by_one() {
-        let (failures, stop) = (AuthFailures::new("a1"), CancellationToken::new());
+        let (failures, stop) = (AuthFailures::new("a1", &NodeEvents::default()), CancellationToken::new());
         let began = Instant::now();
         let tries = (0..100).map(|_| failures.delay_reply(None, 1, &stop));
         let admitted = futures::future::join_all(tries).await.into_iter().filter(|may_retry| *may_retry).count();

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use seq_api::node_events::NodeEvents;
 use seq_ids::{Shape, preset};
 use seq_tenant::{Tenants, file, token};
 use serde_json::json;
@@ -15,7 +16,7 @@ use crate::twin::TestServer;
 fn tenant(lines: &str) -> (Tenants, String) {
     let (token, hash) = token::generate("im").unwrap();
     let text = format!("[[tenant]]\nname = \"im\"\ntokens = [\"{hash}\"]\n{lines}");
-    (Tenants::new("a1", file::parse(&text).unwrap()), token.to_string())
+    (Tenants::new("a1", file::parse(&text).unwrap(), &NodeEvents::default()), token.to_string())
 }
 
 /// A server with one tenant, and the token of the tenant.

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use expect_test::{Expect, expect};
+use seq_api::node_events::NodeEvents;
 use seq_gateway::resp::{self, RespConfig, RespNode};
 use seq_kit::admission::{Admission, ConnectionMetrics};
 use seq_kit::departure::Departure;
@@ -69,7 +70,7 @@ impl Port {
             twin.clone(),
             &RespNode::new(
                 config,
-                Admission::of("a1", connections, ConnectionMetrics::none()),
+                (Admission::of("a1", connections, ConnectionMetrics::none()), &NodeEvents::default()),
                 tenants,
                 memory,
                 Departure::default(),

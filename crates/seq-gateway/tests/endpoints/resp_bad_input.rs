@@ -163,7 +163,7 @@ fn pipe() -> (Twin, TaskGroup, DuplexStream) {
         twin.clone(),
         &RespNode::new(
             RespConfig::defaults(),
-            Admission::of("a1", 1, ConnectionMetrics::none()),
+            (Admission::of("a1", 1, ConnectionMetrics::none()), &seq_api::node_events::NodeEvents::default()),
             None,
             seq_kit::memory::MemoryBudget::unlimited(),
             seq_kit::departure::Departure::default(),

@@ -12,12 +12,14 @@ use anyhow::Context;
 use metrics::{counter, gauge};
 use seq_alloc::{AllocConfig, Allocator};
 use seq_api::metrics::{REQUEST_MEMORY_BYTES, REQUESTS_OUT_OF_MEMORY_TOTAL, connection_metrics, unfinished_dropped};
+use seq_api::node_events::NodeEvents;
 use seq_auth::Credentials;
 use seq_channel::Dial;
 use seq_command::exit::{Exit, Failure};
 use seq_command::version::{VERSION, revision};
 use seq_command::{process, security, utc};
 use seq_core::SectionId;
+use seq_core::node_events::Refusals;
 use seq_core::set_spec::AllocSpec;
 use seq_gateway::grpc::{self, AdminView, NodeView, Report};
 use seq_gateway::peers::{self, PeerNode};
@@ -37,7 +39,7 @@ use seq_tenant::Tenants;
 use tonic::Status;
 use tonic::service::Routes;
 
-use crate::serve::{Stage, bind, run_until_shutdown};
+use crate::serve::{Stage, bind, events, run_until_shutdown};
 use crate::settings::Settings;
 
 /// Interval at which the gauge of the memory that requests hold is updated.
@@ -111,18 +113,24 @@ impl Ports {
 
     /// Returns the same ports, with TLS if the node has credentials. Peers must present a certificate. Callers must
     /// present one too, unless there are tenants.
-    pub(crate) fn secured(self, credentials: Option<&Credentials>, node: &str, tenants: Option<Tenants>) -> Ports {
-        let peer_tls = security::certified(credentials, node);
-        let tls = if tenants.is_some() { security::open(credentials, node) } else { peer_tls.clone() };
+    pub(crate) fn secured(
+        self,
+        credentials: Option<&Credentials>,
+        (node, events): (&str, &NodeEvents),
+        tenants: Option<Tenants>,
+    ) -> Ports {
+        let peer_tls = security::certified(credentials, node, events);
+        let tls = if tenants.is_some() { security::open(credentials, node, events) } else { peer_tls.clone() };
         Ports { tls, peer_tls, tenants, ..self }
     }
 
-    /// Returns the budget for the memory that requests may hold. A task in `tasks` updates the gauge of this memory.
-    pub(crate) fn memory(&self, admission: &Admission, tasks: &TaskGroup) -> MemoryBudget {
+    /// Returns the budget for the memory that requests may hold. Requests that do not fit are counted in the node's
+    /// `events`. A task in `tasks` updates the gauge of this memory.
+    pub(crate) fn memory(&self, admission: &Admission, events: &NodeEvents, tasks: &TaskGroup) -> MemoryBudget {
         let node = admission.node();
         let metrics = MemoryMetrics {
             used: gauge!(REQUEST_MEMORY_BYTES, "node" => node.to_owned()),
-            refused: counter!(REQUESTS_OUT_OF_MEMORY_TOTAL, "node" => node.to_owned()),
+            refused: events.counted(Refusals::Shed, counter!(REQUESTS_OUT_OF_MEMORY_TOTAL, "node" => node.to_owned())),
         };
         let memory = MemoryBudget::new(self.memory, admission.most_callers(), metrics);
         let (published, stopping) = (memory.clone(), tasks.token());
@@ -190,8 +198,9 @@ pub(crate) fn start(
     (background, endpoints): (&mut Stage, &mut Stage),
     timeout: Duration,
 ) -> anyhow::Result<Allocator> {
-    let (node, set) = (config.name.clone(), config.spec.name.clone());
-    let admission = Admission::new(&node, own_files(&config, ports.grpc.len()), connection_metrics(&node))
+    let (node, set, events) = (config.name.clone(), config.spec.name.clone(), config.events.clone());
+    events::tick(events.clone(), endpoints.tasks());
+    let admission = Admission::new(&node, own_files(&config, ports.grpc.len()), connection_metrics(&node, &events))
         .map_err(|few| Failure::new(Exit::Config, few.to_string()))?;
     let known: Vec<IpAddr> = config.spec.ips().collect();
     let identity = Identity {
@@ -202,16 +211,17 @@ pub(crate) fn start(
     };
     let (tls, own_dial) = (ports.tls.clone(), ports.own_dial.clone());
     let allocator = start_background(config, dial.clone(), background, timeout)?;
-    let admin = admin_view(allocator.clone(), identity, settings, ports.tls.clone());
+    let admin = admin_view(allocator.clone(), identity, (settings, events.clone()), ports.tls.clone());
     allocator.add_checks(&mut ready);
     let services = allocator.handover_service();
     let of_peers = PeerNode { services, admin: admin.clone(), ready: ready.clone(), admission: admission.clone() };
     let (allocate_on_get, tenants) = (ports.allocate_on_get, ports.tenants.clone());
-    let memory = ports.memory(&admission, endpoints.tasks());
+    let memory = ports.memory(&admission, &events, endpoints.tasks());
     let (sockets, resp) = ports.by_thread(&node, &known);
     let departure = ready.departure();
-    let of_redis =
-        |config| RespNode::new(config, admission.clone(), tenants.clone(), memory.clone(), departure.clone());
+    let of_redis = |config| {
+        RespNode::new(config, (admission.clone(), &events), tenants.clone(), memory.clone(), departure.clone())
+    };
     let resp = resp.map(of_redis);
     let grpc_node = grpc::Node { admin, ready, beside: Routes::default(), admission, allocate_on_get, tenants, memory };
     let (tasks, serving) = (endpoints.tasks().clone(), allocator.clone());
@@ -307,15 +317,21 @@ struct View {
     allocator: Allocator,
     identity: Identity,
     settings: NodeSettings,
+    events: NodeEvents,
     tls: Option<Tls>,
     started: Instant,
     /// Random number that distinguishes this start of the process from other starts.
     instance: u64,
 }
 
-fn admin_view(allocator: Allocator, identity: Identity, settings: NodeSettings, tls: Option<Tls>) -> AdminView {
+fn admin_view(
+    allocator: Allocator,
+    identity: Identity,
+    (settings, events): (NodeSettings, NodeEvents),
+    tls: Option<Tls>,
+) -> AdminView {
     let (started, instance) = (Instant::now(), process::draw_instance());
-    Arc::new(View { allocator, identity, settings, tls, started, instance })
+    Arc::new(View { allocator, identity, settings, events, tls, started, instance })
 }
 
 impl NodeView for View {
@@ -360,5 +376,9 @@ impl NodeView for View {
 
     fn settings(&self) -> NodeSettings {
         self.settings.clone()
+    }
+
+    fn events(&self) -> NodeEvents {
+        self.events.clone()
     }
 }

@@ -4,7 +4,9 @@ use std::time::{Duration, SystemTime};
 
 use metrics::{counter, gauge};
 use seq_api::metrics::{CERTIFICATE_EXPIRY_SECONDS, CERTIFICATE_RELOADS_TOTAL};
+use seq_api::node_events::NodeEvents;
 use seq_auth::Credentials;
+use seq_core::node_events::Fact;
 
 /// Interval between checks of the files. A certificate that was copied to the files is in use after this time at the
 /// latest.
@@ -13,7 +15,7 @@ const INTERVAL: Duration = Duration::from_secs(2);
 /// Reads the files of the credentials again whenever they have changed, until the future is dropped. The certificate in
 /// use is kept if a file is damaged, or if the new certificate has expired, is not valid yet or belongs to another
 /// holder. A lasting fault is logged only once.
-pub(super) async fn renew(credentials: Credentials, node: String) {
+pub(super) async fn renew(credentials: Credentials, node: String, events: NodeEvents) {
     let mut fault = None;
     let reloads = |outcome| counter!(CERTIFICATE_RELOADS_TOTAL, "node" => node.clone(), "outcome" => outcome);
     let expiry = gauge!(CERTIFICATE_EXPIRY_SECONDS, "node" => node.clone());
@@ -28,6 +30,7 @@ pub(super) async fn renew(credentials: Credentials, node: String) {
                 let certificate = credentials.certificate();
                 let at = certificate.not_after.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
                 expiry.set(at.as_secs_f64());
+                events.note(Fact::Certificate { not_after: at.as_secs(), is_new: changed });
                 if changed {
                     loaded.increment(1);
                     let (identity, serial) = (certificate.identity, certificate.serial);
@@ -38,6 +41,7 @@ pub(super) async fn renew(credentials: Credentials, node: String) {
                 failed.increment(1);
                 let lasting = Some(std::mem::discriminant(&error));
                 if fault != lasting {
+                    events.note(Fact::ReloadFailed { error: &error.to_string() });
                     tracing::warn!(%error, "certificate not reloaded; the certificate in use stays");
                 }
                 fault = lasting;

@@ -2,8 +2,10 @@
 
 use std::path::PathBuf;
 
+use seq_api::node_events::NodeEvents;
 use seq_command::exit::Failure;
 use seq_command::set_file;
+use seq_core::node_events::Fact;
 use seq_core::set_spec::SetSpec;
 use seq_kit::config::Key;
 use seq_kit::telemetry::LogFilter;
@@ -41,13 +43,19 @@ pub(crate) struct LiveSet {
 
 impl Reload {
     /// Reads and applies the settings and the set file at each SIGHUP, until the future is dropped. If a file is wrong,
-    /// the settings or the set in use are kept.
-    pub(super) async fn watch(self, mut hangups: Signal, filter: LogFilter) {
+    /// the settings or the set in use are kept. Each reload is an event of the node, which lists the changes.
+    pub(super) async fn watch(self, mut hangups: Signal, filter: LogFilter, events: NodeEvents) {
         let mut live = self.running.clone();
+        let mut live_set = self.set.as_ref().map(|set| set.running.clone());
         while hangups.recv().await.is_some() {
+            let (mut changes, mut is_read) = (Vec::new(), true);
             match (self.load)() {
                 Ok(loaded) => {
                     apply(&live, &loaded, &filter, &self.reported);
+                    changes.extend(changed(&live, &loaded.keys).map(|name| match name {
+                        LIVE => LIVE.to_owned(),
+                        name => format!("{name} (needs a restart)"),
+                    }));
                     let pending: Vec<&str> =
                         changed(&self.running, &loaded.keys).filter(|name| *name != LIVE).collect();
                     if !pending.is_empty() {
@@ -55,21 +63,34 @@ impl Reload {
                     }
                     live = loaded.keys;
                 }
-                Err(error) => tracing::error!(%error, "settings not reloaded; the settings in use stay"),
+                Err(error) => {
+                    tracing::error!(%error, "settings not reloaded; the settings in use stay");
+                    events.note(Fact::ReloadFailed { error: &error.to_string() });
+                    is_read = false;
+                }
             }
-            if let Some(set) = &self.set {
-                set.reload(&self.reported);
+            if let Some((set, live)) = self.set.as_ref().zip(live_set.as_mut()) {
+                match set.reload(live, &self.reported) {
+                    Ok(of_set) => changes.extend(of_set),
+                    Err(error) => {
+                        tracing::error!(%error, "set file not reloaded; the set file in use stays");
+                        events.note(Fact::ReloadFailed { error: &error.to_string() });
+                        is_read = false;
+                    }
+                }
+            }
+            if is_read || !changes.is_empty() {
+                events.note(Fact::Reloaded { changes: &changes.join(", ") });
             }
         }
     }
 }
 
 impl LiveSet {
-    fn reload(&self, reported: &NodeSettings) {
-        let file = match set_file::load_for_server(&self.path) {
-            Ok(file) => file,
-            Err(error) => return tracing::error!(%error, "set file not reloaded; the set file in use stays"),
-        };
+    /// Reads the set file and applies its changes. Returns texts about the changes since the set `live`, which was read
+    /// last.
+    fn reload(&self, live: &mut SetSpec, reported: &NodeSettings) -> Result<Vec<String>, Failure> {
+        let file = set_file::load_for_server(&self.path)?;
         let (spec, path) = (&file.spec, self.path.display());
         if (self.fixed)(spec) != (self.fixed)(&self.running) {
             tracing::warn!(%path, "the set file has changes that need a restart");
@@ -77,6 +98,18 @@ impl LiveSet {
         (self.apply)(spec);
         reported.update(of_node::step(&file));
         tracing::info!(%path, step = spec.step, allocs = spec.allocs.len(), "set file reloaded");
+        let mut changes = Vec::new();
+        if spec.step != live.step {
+            changes.push(format!("step {}", spec.step));
+        }
+        if spec.allocs != live.allocs {
+            changes.push("allocators of the set file".to_owned());
+        }
+        if (self.fixed)(spec) != (self.fixed)(live) {
+            changes.push("set file (needs a restart)".to_owned());
+        }
+        *live = file.spec;
+        Ok(changes)
     }
 }
 

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use metrics::counter;
 use seq_api::metrics::TENANT_RELOADS_TOTAL;
+use seq_api::node_events::NodeEvents;
 use seq_command::set_file;
+use seq_core::node_events::Fact;
 use seq_kit::repeats::Repeats;
 use seq_tenant::{TenantSpec, Tenants};
 
@@ -16,7 +18,12 @@ const INTERVAL: Duration = Duration::from_secs(2);
 
 /// Reads the tenants file at intervals, and replaces the tenants when the file has changed, until the future is
 /// dropped. If the file is damaged, the tenants in use are kept.
-pub(super) async fn renew(tenants: Tenants, path: PathBuf, mut loaded: Vec<TenantSpec>, node: String) {
+pub(super) async fn renew(
+    tenants: Tenants,
+    path: PathBuf,
+    mut loaded: Vec<TenantSpec>,
+    (node, events): (String, NodeEvents),
+) {
     let mut failures = Repeats::default();
     let reloads = |outcome| counter!(TENANT_RELOADS_TOTAL, "node" => node.clone(), "outcome" => outcome);
     let (replaced, failed) = (reloads("loaded"), reloads("failed"));
@@ -30,6 +37,7 @@ pub(super) async fn renew(tenants: Tenants, path: PathBuf, mut loaded: Vec<Tenan
                 failures.end();
                 replaced.increment(1);
                 tracing::info!(tenants = specs.len(), "tenants reloaded");
+                events.note(Fact::Reloaded { changes: &format!("{}, {} tenants", path.display(), specs.len()) });
                 tenants.replace(specs.clone());
                 loaded = specs;
             }
@@ -37,6 +45,7 @@ pub(super) async fn renew(tenants: Tenants, path: PathBuf, mut loaded: Vec<Tenan
                 failed.increment(1);
                 let error = set_file::lines(&problems);
                 if let Some(suppressed) = failures.admit() {
+                    events.note(Fact::ReloadFailed { error: &error });
                     tracing::error!(error, suppressed, "tenants not reloaded; the tenants in use stay");
                 }
             }

@@ -1,5 +1,5 @@
-//! The text of an event. It is computed from the fields that the store recorded, so that a release can improve the text
-//! without changing the recorded events.
+//! The text of an event of a set. It is computed from the fields that the store recorded, so that a release can improve
+//! the text without changing the recorded events.
 
 use std::time::Duration;
 
@@ -10,8 +10,7 @@ use seq_proto::v1::SetEvent;
 const OWNERS_SHOWN: usize = 3;
 
 /// Returns the event in one sentence.
-#[must_use]
-pub fn text(event: &SetEvent) -> String {
+pub(super) fn text(event: &SetEvent) -> String {
     let SetEvent { node, incarnation, .. } = event;
     let other = || if event.set.is_empty() { format!("{:016x}", event.set_id) } else { event.set.clone() };
     match event.kind.as_str() {
@@ -50,6 +49,8 @@ pub fn text(event: &SetEvent) -> String {
         "migration_paused" => format!("migration {} is paused", event.migration_id),
         "migration_rolled_back" => format!("migration {} is rolled back", event.migration_id),
         "migration_completed" => format!("migration {} is completed", event.migration_id),
+        "migration_stuck" => format!("migration {} does not advance: {}", event.migration_id, event.detail),
+        "members" => format!("the voters of the store are {}", listed(&event.voters)),
         "set_defined" => format!("set {} was defined", other()),
         "closing" => "the set takes no more sections, and is to be closed".to_owned(),
         "closed" => "the set is closed permanently".to_owned(),
@@ -93,6 +94,10 @@ fn owners(event: &SetEvent) -> String {
     }
 }
 
+fn listed(ids: &[u64]) -> String {
+    ids.iter().map(u64::to_string).collect::<Vec<_>>().join(", ")
+}
+
 fn skipped(event: &SetEvent) -> String {
     match event.most_skipped {
         Some(0) => ", no number skipped".to_owned(),
@@ -134,6 +139,8 @@ mod tests {
             member: 1,
             term: 2,
             format: 11,
+            voters: vec![1, 2, 4],
+            detail: "no response".into(),
             ..SetEvent::default()
         }
     }
@@ -157,11 +164,13 @@ mod tests {
             handover: a1 handed 45 sections (12 to 41,990) over to a2
             leader: store 1 leads in term 2
             leaving: a1 is about to exit
+            members: the voters of the store are 1, 2, 4
             migration_completed: migration 7 is completed
             migration_paced: the pace of migration 7 was changed
             migration_paused: migration 7 is paused
             migration_rolled_back: migration 7 is rolled back
             migration_started: migration 7 to set im-b has started
+            migration_stuck: migration 7 does not advance: no response
             quarantine_ended: the quarantine of the restored set ended
             registered: a1 registered, incarnation 3
             release: 45 sections (12 to 41,990) of allocators that stopped were given to a2, at most 10,000 numbers skipped for each uid

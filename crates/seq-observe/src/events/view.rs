@@ -1,15 +1,16 @@
-//! The JSON form of an event. It omits the fields that do not apply to the kind of the event.
+//! The JSON form of an event of a set. It omits the fields that do not apply to the kind of the event.
 
 use seq_command::output::{digits, optional_digits};
 use seq_command::utc;
-use seq_proto::v1::{EventSeverity, SetEvent};
+use seq_proto::v1::SetEvent;
 use serde::Serialize;
 
-use super::text;
+use super::severity_name;
+use super::text::text;
 
-/// An event as JSON.
+/// An event of a set as JSON.
 #[derive(Serialize)]
-pub struct EventView<'a> {
+pub(super) struct EventView<'a> {
     #[serde(serialize_with = "digits")]
     number: u64,
     /// Number of the event's last change, which grows each time a change continues the event.
@@ -52,6 +53,11 @@ pub struct EventView<'a> {
     series: &'a str,
     #[serde(skip_serializing_if = "is_none_of_32")]
     format: u32,
+    /// Raft ids of the store's voters.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    voters: Vec<String>,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    detail: &'a str,
 }
 
 /// The sections of an event.
@@ -71,8 +77,7 @@ struct OwnerView<'a> {
 
 impl EventView<'_> {
     /// Converts an event to its JSON form.
-    #[must_use]
-    pub fn new(event: &SetEvent) -> EventView<'_> {
+    pub(super) fn new(event: &SetEvent) -> EventView<'_> {
         let time = |ms: u64| (ms > 0).then(|| utc::text_of_ms(ms));
         let SetEvent { sections: count, first_section: first, last_section: last, .. } = *event;
         EventView {
@@ -81,11 +86,7 @@ impl EventView<'_> {
             time: time(event.at_unix_ms),
             until: time(event.until_unix_ms),
             kind: &event.kind,
-            severity: match event.severity() {
-                EventSeverity::Unspecified | EventSeverity::Info => "info",
-                EventSeverity::Attention => "attention",
-                EventSeverity::Fault => "fault",
-            },
+            severity: severity_name(event.severity()),
             text: text(event),
             node: &event.node,
             incarnation: event.incarnation,
@@ -101,6 +102,8 @@ impl EventView<'_> {
             lasted_ms: event.lasted_ms,
             series: &event.series,
             format: event.format,
+            voters: event.voters.iter().map(u64::to_string).collect(),
+            detail: &event.detail,
         }
     }
 }

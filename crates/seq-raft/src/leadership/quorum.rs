@@ -15,6 +15,8 @@ use openraft::Instant as _;
 use openraft::async_runtime::WatchReceiver;
 use openraft::metrics::RaftMetrics;
 use parking_lot::Mutex;
+use seq_api::node_events::NodeEvents;
+use seq_core::node_events::Fact;
 use seq_kit::repeats::Repeats;
 
 use crate::options::RaftOptions;
@@ -105,6 +107,7 @@ pub(crate) struct Quorum {
     round_trips: Arc<RoundTrips>,
     /// Longest round trip between two members with which the configured timeouts work.
     max_round_trip: Duration,
+    events: NodeEvents,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -121,10 +124,11 @@ impl Quorum {
         (set, node): (&str, &str),
         options: &RaftOptions,
         round_trips: Arc<RoundTrips>,
+        events: NodeEvents,
     ) -> Quorum {
         let (set, node) = (set.into(), node.into());
         let (within, max_round_trip) = (options.election_max, options.max_round_trip());
-        Quorum { raft, set, node, within, noted: Arc::default(), round_trips, max_round_trip }
+        Quorum { raft, set, node, within, noted: Arc::default(), round_trips, max_round_trip, events }
     }
 
     /// Returns the member's current status.
@@ -280,6 +284,7 @@ impl Log {
         let status = status_of(metrics, *quorum.noted.lock(), quorum.within);
         if status.has_quorum() != self.quorum && status != QuorumStatus::Begins {
             self.quorum = status.has_quorum();
+            quorum.events.note(Fact::Quorum { holds: self.quorum, status: &status.to_string() });
             match self.quorum {
                 true => tracing::info!(set, node, term, leader, "quorum won"),
                 false => tracing::warn!(set, node, term, leader, "quorum lost: {status}"),

@@ -13,6 +13,8 @@
 
 use std::time::Duration;
 
+use seq_api::node_events::NodeEvents;
+use seq_core::node_events::Fact;
 use tokio::time::Instant;
 
 use super::transfer::{STEP_DOWN_TIMEOUT, transfer_leader, transfer_target};
@@ -31,7 +33,7 @@ const TRANSFER_RETRY: Duration = Duration::from_secs(2);
 
 /// Watches the disk of this member. If the disk does not respond and this member leads, transfers leadership and
 /// redirects proposals until the disk responds again. Runs until the future is dropped.
-pub(crate) async fn watch(raft: Raft, stall: Stall, proposer: Proposer) {
+pub(crate) async fn watch(raft: Raft, stall: Stall, proposer: Proposer, events: NodeEvents) {
     let mut transferred: Option<Instant> = None;
     let mut hung_since: Option<Instant> = None;
     let mut tick = tokio::time::interval(POLL_INTERVAL);
@@ -43,6 +45,7 @@ pub(crate) async fn watch(raft: Raft, stall: Stall, proposer: Proposer) {
             if let Some(since) = hung_since.take() {
                 transferred = None;
                 proposer.redirect(None);
+                events.note(Fact::Disk { responds: true });
                 tracing::warn!(seconds = since.elapsed().as_secs_f64(), "the disk responds again");
             }
             continue;
@@ -53,6 +56,7 @@ pub(crate) async fn watch(raft: Raft, stall: Stall, proposer: Proposer) {
                 leads = raft.is_leader(),
                 "the disk does not respond; no write is acknowledged until it does"
             );
+            events.note(Fact::Disk { responds: false });
             hung_since = Some(Instant::now());
         }
         if raft.is_leader() && transferred.is_none_or(|at| at.elapsed() >= TRANSFER_RETRY) {

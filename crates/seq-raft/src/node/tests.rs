@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::net::TcpListener;
 
 use openraft::raft::{Precondition, VoteRequest};
+use seq_api::node_events::NodeEvents;
 use seq_proto::v1::raft_service_server::RaftService;
 use seq_proto::v1::raft_service_server::RaftServiceServer;
 use tonic::Request;
@@ -66,6 +67,7 @@ fn prepare<const NEWEST: u16>(
         join: false,
         auto_upgrade: false,
         options: RaftOptions { comparison_interval: Duration::from_millis(100), ..RaftOptions::DEFAULTS },
+        events: NodeEvents::default(),
         dial: Dial::tcp(),
     };
     RaftNode::prepare(config, tasks).unwrap()

@@ -220,11 +220,7 @@ fn message(event: &Event, state: &State) -> SetEvent {
         at_unix_ms: *at_unix_ms,
         until_unix_ms: *until_unix_ms,
         kind: record.kind().to_owned(),
-        severity: match record.severity() {
-            Severity::Info => EventSeverity::Info.into(),
-            Severity::Attention => EventSeverity::Attention.into(),
-            Severity::Fault => EventSeverity::Fault.into(),
-        },
+        severity: EventSeverity::from(record.severity()).into(),
         ..SetEvent::default()
     };
     if let Some(sections) = record.sections() {
@@ -262,6 +258,11 @@ fn message(event: &Event, state: &State) -> SetEvent {
         EventRecord::MigrationPaced { migration, paused: _ }
         | EventRecord::MigrationRolledBack { migration }
         | EventRecord::MigrationCompleted { migration } => message.migration_id = migration.0,
+        EventRecord::MigrationStuck { migration, cause } => {
+            message.migration_id = migration.0;
+            message.detail.clone_from(cause);
+        }
+        EventRecord::Members { voters } => message.voters.clone_from(voters),
         EventRecord::SetDefined { set } => (message.set_id, message.set) = (set.0, own_name(state)),
         EventRecord::Closing { closed: _ } | EventRecord::QuarantineEnded | EventRecord::Balancing { paused: _ } => {}
         EventRecord::Restored { lineage } => message.lineage = lineage.0,

@@ -7,21 +7,22 @@ use seq_api::metrics::{
     MIGRATION_SECTIONS, MIGRATIONS_STUCK, RAISES_APPLIED_TOTAL, ROUTE_VERSION, SECTIONS, SET_LINEAGE_BEGUN,
     SET_RESTORES,
 };
+use seq_api::node_events::NodeEvents;
 use seq_core::state::{Closing, PeerSet, Residence, Rules, State};
 use seq_core::{RouteVersion, SectionId, limits};
 use seq_kit::connection::{Peer, Tls};
 use seq_kit::http::Checks;
 use seq_kit::wall_clock;
 use seq_proto::reason::Reason;
-use seq_proto::roles;
 use seq_proto::settings::NodeSettings;
 use seq_proto::v1::status_response::Role;
 use seq_proto::v1::status_service_server::StatusService;
 use seq_proto::v1::{
     AllocMember, DescribeSectionRequest, DescribeSectionResponse, GetConfigRequest, GetConfigResponse,
-    ListActivityRequest, ListActivityResponse, ListCeilingsRequest, ListCeilingsResponse, SectionCeiling,
-    StatusRequest, StatusResponse, StoreMember, StoreStatus,
+    ListActivityRequest, ListActivityResponse, ListCeilingsRequest, ListCeilingsResponse, ListNodeEventsRequest,
+    ListNodeEventsResponse, SectionCeiling, StatusRequest, StatusResponse, StoreMember, StoreStatus,
 };
+use seq_proto::{node_events, roles};
 use seq_raft::{Gate, MemberStatus};
 use tonic::{Request, Response, Status};
 
@@ -58,6 +59,8 @@ pub(crate) struct View {
     pub(crate) cpu_us: fn() -> u64,
     /// Settings of the process, as they are shown to operators.
     pub(crate) settings: NodeSettings,
+    /// Event log of the node.
+    pub(crate) events: NodeEvents,
     /// TLS state of the member's port for peers.
     pub(crate) tls: Option<Tls>,
     /// Random number that identifies this run of the process.
@@ -284,6 +287,15 @@ impl StatusService for StatusServer {
     async fn get_config(&self, _: Request<GetConfigRequest>) -> Result<Response<GetConfigResponse>, Status> {
         let view = self.0.get()?;
         Ok(Response::new(view.settings.response(&view.set.name, &view.node, "store")))
+    }
+
+    async fn list_node_events(
+        &self,
+        request: Request<ListNodeEventsRequest>,
+    ) -> Result<Response<ListNodeEventsResponse>, Status> {
+        let (view, ListNodeEventsRequest { after, limit }) = (self.0.get()?, request.into_inner());
+        let page = view.events.page(after, limit);
+        Ok(Response::new(node_events::response(page, (&view.set.name, &view.node), view.instance)))
     }
 }
 

@@ -14,10 +14,11 @@ use futures::stream::{FuturesUnordered, StreamExt};
 use metrics::Histogram;
 use seq_api::metrics::section_unserved;
 use seq_core::arbiter::{Plan, PlannedHandover};
+use seq_core::limits;
 use seq_core::migration::{Armed, Coordinator, Effect, Proposal};
-use seq_core::state::{Arrival, Arrive, Complete, StartReturn, State};
+use seq_core::state::{Arrival, Arrive, Complete, Note, Noted, StartReturn, State};
 use seq_core::{Incarnation, Lineage, MigrationId, NodeId, SectionId, SetId};
-use seq_kit::telemetry::traces::TraceId;
+use seq_kit::telemetry::traces::{Span, TraceId};
 use seq_proto::{inter_set, v1};
 use seq_raft::ProposeError;
 use tokio::sync::watch;
@@ -49,6 +50,8 @@ pub(crate) struct Migrations {
     published: Option<(Instant, BTreeMap<MigrationId, usize>)>,
     /// Pauses of the sections that arrived in other sets.
     unserved: Histogram,
+    /// Migrations that do not advance, each with the cause, for which the event log is to get an event.
+    stuck: Vec<(MigrationId, String)>,
 }
 
 /// Request in progress. It returns its outcome, and the id of its trace for log lines.
@@ -100,7 +103,15 @@ impl Migrations {
         let (departures, planned) = watch::channel(Departures::default());
         let (progress, observed) = watch::channel(Arc::default());
         let unserved = section_unserved(name, "migration");
-        let driver = Migrations { between, departures, progress, observed: BTreeMap::new(), published: None, unserved };
+        let driver = Migrations {
+            between,
+            departures,
+            progress,
+            observed: BTreeMap::new(),
+            published: None,
+            unserved,
+            stuck: Vec::new(),
+        };
         (driver, planned, observed)
     }
 
@@ -147,6 +158,7 @@ impl Migrations {
                     while let Some(Some(outcome)) = futures::FutureExt::now_or_never(under_way.next()) {
                         under_way.extend(self.on_outcome(machine, outcome, now));
                     }
+                    under_way.extend(self.notes());
                 }
             }
         }
@@ -225,7 +237,25 @@ impl Migrations {
     fn stuck(&mut self, migration: MigrationId, status: &Status, trace: Option<TraceId>) {
         let trace = trace.map(tracing::field::display);
         tracing::debug!(migration = migration.0, status = status.message(), trace, "a migration does not advance");
-        self.observed.entry(migration).or_default().stuck = Some(status.message().to_owned());
+        if self.observed.entry(migration).or_default().failed(Instant::now(), status.message()) {
+            self.stuck.push((migration, status.message().to_owned()));
+        }
+    }
+
+    /// Begins the proposals of notes about migrations that do not advance. A note that fails is not repeated, because
+    /// the next leader makes its own observations.
+    fn notes(&mut self) -> Vec<Underway> {
+        let stuck = std::mem::take(&mut self.stuck).into_iter().filter(|_| self.between.replicated.keeps_events());
+        let note = |(migration, mut cause): (MigrationId, String)| {
+            cause.truncate(cause.floor_char_boundary(limits::MAX_EVENT_CAUSE_BYTES));
+            let (set, about) = (self.between.replicated.clone(), Noted::Stuck { migration, cause });
+            let propose = async move {
+                let unix_ms = set.raft().clock_ms();
+                Outcome::Proposed(set.propose(Note { unix_ms, about }).await.map(drop))
+            };
+            spans::follow(Span::none(), Box::pin(propose), Outcome::failure)
+        };
+        stuck.map(note).collect()
     }
 
     /// Begins the request or the proposal that an effect of the coordinator requires. Returns `None` if the request

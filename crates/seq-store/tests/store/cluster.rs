@@ -179,6 +179,7 @@ impl Cluster {
             revision: "test".into(),
             cpu_us: || 0,
             settings: Default::default(),
+            events: Default::default(),
         }
     }
 

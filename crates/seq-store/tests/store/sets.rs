@@ -59,11 +59,10 @@ pub(crate) async fn waits(cluster: &Cluster, command: &str) {
         (list.format == list.members[0].newest_format).then_some(())
     })
     .await;
-    until("the event log has the leader", async || {
-        let request = ListSetEventsRequest { kinds: vec!["leader".to_owned()], ..ListSetEventsRequest::default() };
+    until("the event log has the leader and the members", async || {
         let mut events = EventServiceClient::new(channel(cluster.admin_addr(1)));
-        let listed = events.list_set_events(request).await.ok()?.into_inner();
-        (!listed.events.is_empty()).then_some(())
+        let listed = events.list_set_events(ListSetEventsRequest::default()).await.ok()?.into_inner().events;
+        ["leader", "members"].iter().all(|kind| listed.iter().any(|event| event.kind == *kind)).then_some(())
     })
     .await;
 }

@@ -1,3 +1,5 @@
+use seq_api::node_events::NodeEvents;
+
 use super::*;
 use crate::file;
 use crate::token;
@@ -18,7 +20,7 @@ fn reason(caller: Result<Caller, Status>) -> String {
 #[tokio::test]
 async fn a_caller_is_found_by_its_token_or_its_certificate() {
     let (secret, hash) = token::generate("im").unwrap();
-    let tenants = Tenants::new("a1", specs(&hash, ""));
+    let tenants = Tenants::new("a1", specs(&hash, ""), &NodeEvents::default());
     let token = Token::parse(&secret);
     let is_im = |caller: Caller| matches!(caller, Caller::Tenant(tenant) if tenant.spec().name == "im");
     assert!(is_im(tenants.caller(None, token).unwrap()));
@@ -42,7 +44,7 @@ async fn a_caller_is_found_by_its_token_or_its_certificate() {
 async fn a_proxy_is_of_the_tenant_that_names_it_and_else_unlimited() {
     let spec =
         |certificate: &str| file::parse(&format!("[[tenant]]\nname = \"im\"\ncertificates = [{certificate}]")).unwrap();
-    let tenants = Tenants::new("a1", spec("\"proxy/p1\""));
+    let tenants = Tenants::new("a1", spec("\"proxy/p1\""), &NodeEvents::default());
     let is_limited = |caller: &Caller| matches!(caller, Caller::Tenant(tenant) if tenant.spec().name == "im");
     let mut session = tenants.session(Some(&peer(Role::Proxy, "p1")), None).unwrap();
     assert!(is_limited(session.caller()));
@@ -60,7 +62,7 @@ async fn a_proxy_is_of_the_tenant_that_names_it_and_else_unlimited() {
 async fn replaced_tenants_count_for_open_sessions_and_keep_unchanged_quotas() {
     let (secret, hash) = token::generate("im").unwrap();
     let rate = "calls_per_s = 1";
-    let tenants = Tenants::new("a1", specs(&hash, rate));
+    let tenants = Tenants::new("a1", specs(&hash, rate), &NodeEvents::default());
     let mut session = tenants.session(None, Token::parse(&secret)).unwrap();
     assert_eq!([session.caller().admit_read().is_ok(), session.caller().admit_read().is_ok()], [true, false]);
     tenants.replace(specs(&hash, rate));
@@ -76,7 +78,7 @@ async fn replaced_tenants_count_for_open_sessions_and_keep_unchanged_quotas() {
 #[tokio::test]
 async fn a_connection_counts_for_its_first_tenant_until_it_ends() {
     let (secret, hash) = token::generate("im").unwrap();
-    let tenants = Tenants::new("a1", specs(&hash, "connections = 1"));
+    let tenants = Tenants::new("a1", specs(&hash, "connections = 1"), &NodeEvents::default());
     let (first, second) = (peer(Role::Client, "chat"), peer(Role::Client, "chat"));
     for _ in 0..3 {
         tenants.caller(Some(&first), None).unwrap();

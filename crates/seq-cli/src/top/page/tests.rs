@@ -71,7 +71,7 @@ fn takeover() -> ClusterEvent {
         most_skipped: Some(10_000),
         ..SetEvent::default()
     };
-    ClusterEvent { set: "im-a".to_owned(), event }
+    ClusterEvent::of_set("im-a", event)
 }
 
 /// Returns a set in which an allocator is lost, a migration moves, and a hostile name is a node's.
@@ -144,7 +144,7 @@ fn sections_at_80_columns() {
         >    31,140 im-a     a7            1,420        12 ▁▄█
                   0 im-a     a4            1,388        12 ██████████
                   7 im-a     a7              3.0        12 █
-        03:12:44 im-a a12 (incarnation 3) was silent for 2.5 s: 45 sections (12 to 41,9…
+        03:12:44 im-a log: a12 (incarnation 3) was silent for 2.5 s: 45 sections (12 to…
     "#]]
     .assert_eq(&shown(&seen(), &on(Tab::Sections), 80, 24));
 }
@@ -159,7 +159,7 @@ fn sections_at_160_columns_have_the_nodes_beside_them() {
         >    31,140 im-a     a7            1,420        12 ▁▄█              10,000                        │ a12        im-a     silent           -          -       -
                   0 im-a     a4            1,388        12 ██████████       10,000                        │ a\u{1b}[2J im-a     no lease         3        7.2    none
                   7 im-a     a7              3.0        12 █                10,000                        │ a7         im-a     serves          44        561   1.5 s
-        03:12:44 im-a a12 (incarnation 3) was silent for 2.5 s: 45 sections (12 to 41,990) were taken over by a7, at most 10,000 numbers skipped for each uid
+        03:12:44 im-a log: a12 (incarnation 3) was silent for 2.5 s: 45 sections (12 to 41,990) were taken over by a7, at most 10,000 numbers skipped for each uid
     "#]].assert_eq(&shown(&seen(), &on(Tab::Sections), 160, 24));
 }
 
@@ -190,8 +190,8 @@ fn migrations_and_events_at_60_columns() {
         ▲ im-a: no response of allocator a12 (10.3.0.12:7045)
           next: start it again, or if it is to stay away, `seqsvr n…
         1 nodes  2 sections  3 migrations  4 EVENTS  sort: numbers …
-          time     set      event
-        > 03:12:44 im-a     a12 (incarnation 3) was silent for 2.5 …
+          time     set      source   event
+        > 03:12:44 im-a     log      a12 (incarnation 3) was silent…
     "#]]
     .assert_eq(&text);
 }

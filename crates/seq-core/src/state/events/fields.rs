@@ -53,6 +53,8 @@ records! {
     20 SeriesCreated { name }
     21 SeriesRetired { name }
     22 Balancing { paused }
+    23 MigrationStuck { migration, cause }
+    24 Members { voters }
 }
 
 /// Implements the encoding of each struct in a list as the encodings of its fields, in the order of the list.
@@ -104,6 +106,15 @@ impl Fields for Noted {
                 incarnation.put(body);
                 silent_ms.put(body);
             }
+            Noted::Stuck { migration, cause } => {
+                3_u8.put(body);
+                migration.put(body);
+                cause.put(body);
+            }
+            Noted::Members { voters } => {
+                4_u8.put(body);
+                voters.put(body);
+            }
         }
     }
 
@@ -116,6 +127,8 @@ impl Fields for Noted {
                 incarnation: Fields::take(body)?,
                 silent_ms: Fields::take(body)?,
             },
+            3 => Noted::Stuck { migration: Fields::take(body)?, cause: Fields::take(body)? },
+            4 => Noted::Members { voters: Fields::take(body)? },
             _ => return None,
         })
     }

@@ -47,11 +47,13 @@ impl EventRecord {
         "handover",
         "leader",
         "leaving",
+        "members",
         "migration_completed",
         "migration_paced",
         "migration_paused",
         "migration_rolled_back",
         "migration_started",
+        "migration_stuck",
         "quarantine_ended",
         "registered",
         "release",
@@ -84,6 +86,8 @@ impl EventRecord {
             EventRecord::MigrationPaced { paused: false, .. } => "migration_paced",
             EventRecord::MigrationRolledBack { .. } => "migration_rolled_back",
             EventRecord::MigrationCompleted { .. } => "migration_completed",
+            EventRecord::MigrationStuck { .. } => "migration_stuck",
+            EventRecord::Members { .. } => "members",
             EventRecord::SetDefined { .. } => "set_defined",
             EventRecord::Closing { closed: false } => "closing",
             EventRecord::Closing { closed: true } => "closed",
@@ -120,9 +124,10 @@ impl EventRecord {
     pub fn severity(&self) -> Severity {
         match self {
             EventRecord::EntriesLost { .. } => Severity::Fault,
-            EventRecord::Silent { .. } | EventRecord::Restored { .. } | EventRecord::Fenced { .. } => {
-                Severity::Attention
-            }
+            EventRecord::Silent { .. }
+            | EventRecord::MigrationStuck { .. }
+            | EventRecord::Restored { .. }
+            | EventRecord::Fenced { .. } => Severity::Attention,
             EventRecord::Began { ownerships: Ownerships { most_skipped: Some(0), .. } } => Severity::Info,
             EventRecord::Began { .. } => Severity::Attention,
             _ => Severity::Info,

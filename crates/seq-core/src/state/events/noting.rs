@@ -141,15 +141,19 @@ impl State {
 
     /// Applies a note of a leader.
     pub(in crate::state) fn note(&mut self, note: &Note) {
-        let Note { unix_ms, about } = *note;
-        self.events.now_ms = unix_ms;
-        match about {
+        let Note { unix_ms, about } = note;
+        self.events.now_ms = *unix_ms;
+        match about.clone() {
             Noted::Time => {}
             Noted::Leader { member, term } => self.note_event(EventRecord::Leader { member, term }),
             Noted::Silent { node, incarnation, silent_ms } => {
                 let node = self.node_name(node);
                 self.note_event(EventRecord::Silent { node, incarnation, silent_ms });
             }
+            Noted::Stuck { migration, cause } => self.note_event(EventRecord::MigrationStuck { migration, cause }),
+            // Two leaders may note the same change.
+            Noted::Members { voters } if self.events.voters() == Some(&*voters) => {}
+            Noted::Members { voters } => self.note_event(EventRecord::Members { voters }),
         }
     }
 

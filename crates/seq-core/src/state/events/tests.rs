@@ -3,7 +3,7 @@ use alloc::vec;
 use proptest::prelude::*;
 
 use super::*;
-use crate::id::{Epoch, HandoverId, Liveness, RenewSeq, Seq};
+use crate::id::{Epoch, HandoverId, Liveness, MigrationId, RenewSeq, Seq};
 use crate::layout::Layout;
 use crate::state::{
     Answer, BeganBy, Beginning, Command, CopyPart, Drain, Fields, Raise, RaiseCeilings, Reassign, Registration, Renew,
@@ -316,4 +316,26 @@ proptest! {
         kept.put(&mut body);
         prop_assert_eq!(Vec::<Event>::take(&mut &*body), Some(kept));
     }
+}
+
+#[test]
+fn voters_are_an_event_only_if_they_changed() {
+    let state = &mut state();
+    let note = |state: &mut State, voters: &[u64]| {
+        state.apply(&Command::Note(Note { unix_ms: 2_000, about: Noted::Members { voters: voters.to_vec() } }));
+        state.events.iter().filter(|event| event.record.kind() == "members").count()
+    };
+    assert_eq!(state.events.voters(), None);
+    assert_eq!([note(state, &[1, 2, 3]), note(state, &[1, 2, 3]), note(state, &[1, 2, 4])], [1, 1, 2]);
+    assert_eq!(state.events.voters(), Some(&[1, 2, 4][..]));
+}
+
+#[test]
+fn a_migration_that_does_not_advance_needs_attention() {
+    let state = &mut state();
+    let about = Noted::Stuck { migration: MigrationId(3), cause: "no response".into() };
+    state.apply(&Command::Note(Note { unix_ms: 2_000, about }));
+    let event = state.events.iter().next_back().unwrap();
+    assert_eq!((event.record.kind(), event.record.severity()), ("migration_stuck", Severity::Attention));
+    assert_eq!(event.at_unix_ms, 2_000);
 }

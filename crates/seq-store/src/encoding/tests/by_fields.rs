@@ -73,6 +73,16 @@ fn commands_about_series() {
         Command::Note(Note { unix_ms: 0x0102, about: leader }),
         expect!["07000201000000000000010100000000000000020000000000000005"],
     );
+    let stuck = Noted::Stuck { migration: MigrationId(1), cause: "no".into() };
+    checked(
+        Command::Note(Note { unix_ms: 0x0102, about: stuck }),
+        expect!["07000201000000000000030100000000000000020000006e6f05"],
+    );
+    let members = Noted::Members { voters: vec![1, 2] };
+    checked(
+        Command::Note(Note { unix_ms: 0x0102, about: members }),
+        expect!["0700020100000000000004020000000100000000000000020000000000000005"],
+    );
     checked(Command::Note(Note { unix_ms: 0x0102, about: Noted::Time }), expect!["070002010000000000000005"]);
     let note = NoteReadsLanes { node: NodeId(1), incarnation: Incarnation(2) };
     checked(Command::NoteReadsLanes(note), expect!["040001000000020000000000000005"]);
@@ -116,9 +126,11 @@ fn events() -> Events {
         EventRecord::SeriesCreated { name: name() },
         EventRecord::SeriesRetired { name: name() },
         EventRecord::Balancing { paused: false },
+        EventRecord::MigrationStuck { migration, cause: name() },
+        EventRecord::Members { voters: vec![1, 2] },
     ];
     let event = |(index, record)| Event { index, change: index + 1, at_unix_ms: 9, until_unix_ms: 10, record };
-    Events::from_parts((22, 23), 11, (1..).zip(records).map(event).collect()).unwrap()
+    Events::from_parts((24, 25), 11, (1..).zip(records).map(event).collect()).unwrap()
 }
 
 /// Appends a series with lanes to a state.
@@ -159,7 +171,7 @@ fn a_state_with_series() {
         0000000000000c000000000000000d000000000000000e0000000f0000000103
         0000000000000000000000000000000000000000000000000000000000000000
         0000000000000005000000000000000306000000000000000107000000000000
-        00160000000000000017000000000000000b0000000000000016000000010000
+        00180000000000000019000000000000000b0000000000000018000000010000
         0000000000020000000000000009000000000000000a00000000000000010100
         0000000000000200000000000000020000000000000003000000000000000900
         0000000000000a00000000000000020200000061310200000000000000030000
@@ -191,7 +203,10 @@ fn a_state_with_series() {
         00000000000009000000000000000a0000000000000014010000007315000000
         00000000160000000000000009000000000000000a0000000000000015010000
         00731600000000000000170000000000000009000000000000000a0000000000
-        0000160004050000"#]]
+        000016001700000000000000180000000000000009000000000000000a000000
+        0000000017030000000000000001000000731800000000000000190000000000
+        000009000000000000000a000000000000001802000000010000000000000002
+        0000000000000067050000"#]]
     .assert_eq(&hex(&encoded[earlier.len()..]));
     assert_eq!(decode_state(SERIES, &encoded).unwrap(), state);
     assert!(decode_state(BALANCING, &earlier).is_err(), "a section of lanes that the layout lacks");

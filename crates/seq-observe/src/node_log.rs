@@ -1,0 +1,230 @@
+//! Events of the processes of nodes. A process keeps its events in memory only, so a reader requests them at intervals,
+//! and keeps those of a process that has ended.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use futures::{StreamExt, stream};
+use seq_channel::Pool;
+use seq_load::outcome::Chain;
+use seq_proto::v1::status_service_client::StatusServiceClient;
+use seq_proto::v1::{ListNodeEventsRequest, ListNodeEventsResponse, NodeEvent};
+use tonic::{Code, Status};
+
+use crate::Cluster;
+use crate::events::ClusterEvent;
+
+/// Maximum number of nodes from which events are requested at the same time. It limits the sockets and the load of one
+/// reader.
+const IN_FLIGHT: usize = 32;
+
+/// Maximum number of pages that are requested from a node at a time. It is above the number of pages that a node keeps,
+/// because a wrong server could state that more follow forever.
+const MAX_PAGES: usize = 8;
+
+/// Number of logs above which those of nodes that no longer respond are removed. It is above the number of nodes of any
+/// cluster.
+const MAX_LOGS: usize = 1_024;
+
+/// A node whose events are read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Source {
+    /// Name of the node's set; empty for a proxy.
+    pub set: String,
+    /// Name of the node.
+    pub node: String,
+    /// Address of a gRPC port of the node.
+    pub addr: String,
+}
+
+impl Source {
+    /// Returns the nodes of a cluster that respond.
+    #[must_use]
+    pub fn all(cluster: &Cluster) -> Vec<Source> {
+        let source = |set: &str, node: &str, addr: &str| Source {
+            set: set.to_owned(),
+            node: node.to_owned(),
+            addr: addr.to_owned(),
+        };
+        let stores = cluster.stores.iter().map(|store| source(&store.set, &store.name, &store.addr));
+        let allocs = cluster.allocs.iter().map(|alloc| source(&alloc.set, &alloc.name, &alloc.addr));
+        let proxies = cluster.proxies.iter().map(|proxy| source("", &proxy.name, &proxy.addr));
+        stores.chain(allocs).chain(proxies).collect()
+    }
+}
+
+/// The events of nodes that were read so far.
+#[derive(Debug)]
+pub struct NodeLogs {
+    /// Maximum number of events that are kept of one node.
+    kept: usize,
+    /// Logs by the address of the node.
+    logs: BTreeMap<String, Log>,
+    /// Errors of the last requests: the node, and the cause.
+    failures: Vec<(Source, String)>,
+}
+
+/// The events of a node.
+#[derive(Debug, Default)]
+struct Log {
+    set: String,
+    node: String,
+    /// Random number of the run of the process that responded last.
+    instance: u64,
+    /// Number of the last change of an event of this run that was received.
+    after: u64,
+    /// Events by the number of the run, counted by this reader, and by their index. The value has the random number of
+    /// the run.
+    events: BTreeMap<(u32, u64), (u64, NodeEvent)>,
+    run: u32,
+}
+
+impl Log {
+    /// Adds a page of events. An added event replaces the event of the same run with the same index. Returns the added
+    /// events.
+    fn add(&mut self, page: ListNodeEventsResponse, kept: usize) -> Vec<ClusterEvent> {
+        let ListNodeEventsResponse { instance, events, next, .. } = page;
+        if self.instance != instance {
+            self.instance = instance;
+            self.run += 1;
+        }
+        self.after = next;
+        let added = events.iter().cloned();
+        let added = added.map(|event| ClusterEvent::of_node((&self.set, &self.node), instance, event)).collect();
+        self.events.extend(events.into_iter().map(|event| ((self.run, event.index), (instance, event))));
+        while self.events.len() > kept {
+            self.events.pop_first();
+        }
+        added
+    }
+}
+
+impl NodeLogs {
+    /// Creates a reader that keeps the newest `kept` events of each node.
+    #[must_use]
+    pub fn new(kept: usize) -> NodeLogs {
+        NodeLogs { kept, logs: BTreeMap::new(), failures: Vec::new() }
+    }
+
+    /// Requests the newer events of the nodes `sources`, each request within `timeout`. Returns the events that are new
+    /// or continued. The events of a node that no longer responds are kept, because they may have the cause.
+    pub async fn poll(&mut self, pool: &Pool, sources: Vec<Source>, timeout: Duration) -> Vec<ClusterEvent> {
+        let current: BTreeSet<String> = sources.iter().map(|source| source.addr.clone()).collect();
+        let requests = sources.into_iter().map(|source| {
+            let known = self.logs.get(&source.addr).map(|log| (log.instance, log.after));
+            let pool = pool.clone();
+            async move {
+                let pages = request(&pool, &source.addr, known, timeout).await;
+                (source, pages)
+            }
+        });
+        let responses: Vec<_> = stream::iter(requests).buffer_unordered(IN_FLIGHT).collect().await;
+        self.failures.clear();
+        let mut changed = Vec::new();
+        for (source, pages) in responses {
+            match pages {
+                Ok(pages) => {
+                    let log = self.logs.entry(source.addr).or_default();
+                    (log.set, log.node) = (source.set, source.node);
+                    pages.into_iter().for_each(|page| changed.extend(log.add(page, self.kept)));
+                }
+                Err(cause) => self.failures.push((source, cause)),
+            }
+        }
+        if self.logs.len() > MAX_LOGS {
+            self.logs.retain(|addr, _| current.contains(addr));
+        }
+        self.failures.sort_by(|(one, _), (other, _)| (&one.set, &one.node).cmp(&(&other.set, &other.node)));
+        changed
+    }
+
+    /// Returns all kept events, in no order.
+    pub fn events(&self) -> impl Iterator<Item = ClusterEvent> + '_ {
+        self.logs.values().flat_map(|log| {
+            let of_node = |(instance, event): &(u64, NodeEvent)| {
+                ClusterEvent::of_node((&log.set, &log.node), *instance, event.clone())
+            };
+            log.events.values().map(of_node)
+        })
+    }
+
+    /// Returns the nodes whose events could not be read by the last [`NodeLogs::poll`], each with the cause.
+    #[must_use]
+    pub fn failures(&self) -> &[(Source, String)] {
+        &self.failures
+    }
+}
+
+/// Requests the events of the node at `addr`. `known` are the last run of the process and its last change of an event
+/// that the caller knows. If the process was started anew since then, all events of the new run are requested.
+async fn request(
+    pool: &Pool,
+    addr: &str,
+    known: Option<(u64, u64)>,
+    timeout: Duration,
+) -> Result<Vec<ListNodeEventsResponse>, String> {
+    let mut node = StatusServiceClient::new(pool.get(addr).map_err(|error| error.to_string())?);
+    let (mut run, mut after) = known.map_or((None, 0), |(run, after)| (Some(run), after));
+    let mut pages = Vec::new();
+    for _ in 0..MAX_PAGES {
+        let request = ListNodeEventsRequest { after, limit: 0 };
+        let page = match tokio::time::timeout(timeout, node.list_node_events(request)).await {
+            Ok(Ok(response)) => response.into_inner(),
+            Ok(Err(status)) => return Err(cause(&status)),
+            Err(_) => return Err(format!("no response within {timeout:?}")),
+        };
+        if run.is_some_and(|run| run != page.instance) && after > 0 {
+            (run, after) = (Some(page.instance), 0);
+            continue;
+        }
+        (run, after) = (Some(page.instance), page.next);
+        let more = page.more;
+        pages.push(page);
+        if !more {
+            break;
+        }
+    }
+    Ok(pages)
+}
+
+fn cause(status: &Status) -> String {
+    match status.code() {
+        Code::Unimplemented => "its release keeps no events".to_owned(),
+        _ => Chain(status).to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn page(instance: u64, indexes: &[u64]) -> ListNodeEventsResponse {
+        let event = |index: &u64| NodeEvent { index: *index, change: *index, ..NodeEvent::default() };
+        let events: Vec<NodeEvent> = indexes.iter().map(event).collect();
+        let next = indexes.iter().copied().max().unwrap_or(0);
+        ListNodeEventsResponse { instance, events, next, ..ListNodeEventsResponse::default() }
+    }
+
+    fn kept(log: &Log) -> Vec<(u64, u64)> {
+        log.events.values().map(|(instance, event)| (*instance, event.index)).collect()
+    }
+
+    #[test]
+    fn the_events_of_a_process_that_ended_are_kept_before_those_of_the_next() {
+        let mut log = Log::default();
+        assert_eq!(log.add(page(7, &[1, 2]), 4).len(), 2);
+        log.add(page(7, &[2, 3]), 4);
+        assert_eq!((kept(&log), log.after), (vec![(7, 1), (7, 2), (7, 3)], 3));
+        log.add(page(5, &[1, 2]), 4);
+        assert_eq!((kept(&log), log.after), (vec![(7, 2), (7, 3), (5, 1), (5, 2)], 2));
+    }
+
+    #[test]
+    fn events_of_runs_have_keys_of_their_own() {
+        let mut log = Log { set: "im-a".into(), node: "a1".into(), ..Log::default() };
+        let one = log.add(page(7, &[1]), 4).remove(0);
+        let next = log.add(page(8, &[1]), 4).remove(0);
+        assert_eq!((one.source(), one.index(), next.index()), ("a1", 1, 1));
+        assert_ne!(one.key(), next.key());
+    }
+}
