@@ -289,6 +289,13 @@ impl StatusService for Node {
         Ok(Response::new(ListActivityResponse { sections: sections.clone(), columns, ..response }))
     }
 
+    async fn list_node_events(
+        &self,
+        _: Request<ListNodeEventsRequest>,
+    ) -> Result<Response<ListNodeEventsResponse>, Status> {
+        Ok(Response::new(ListNodeEventsResponse::default()))
+    }
+
     async fn list_ceilings(&self, _: Request<ListCeilingsRequest>) -> Result<Response<ListCeilingsResponse>, Status> {
         Err(unused())
     }
