@@ -191,9 +191,10 @@ function move(x, y) {
 }
 
 // The newest request wins: a response to an older one is dropped.
-let latest = 0;
+let latest = 0, loading = 0;
 async function load() {
   const mine = ++latest;
+  loading++;
   try {
     const levels = await fetchLevels();
     if (mine !== latest) return;
@@ -206,6 +207,8 @@ async function load() {
     if (mine !== latest) return;
     canvas.classList.add('muted');
     $('cell').textContent = `The map could not be read: ${error.message}`;
+  } finally {
+    loading--;
   }
 }
 
@@ -274,13 +277,14 @@ canvas.addEventListener('keydown', event => {
   event.preventDefault();
 });
 for (const query of [dark, forced]) query.addEventListener('change', () => { colours = null; draw(); });
-// The levels follow the observations of the page, at most one request in the time of half a column.
+// The levels follow the observations of the page, at most one request in the time of half a column, and none while one is
+// in flight: a slow response would always be dropped for the next.
 const pause = () => Math.min(30000, (data?.columnMs || 5000) / 2);
 let loaded = performance.now();
 document.addEventListener('values', () => {
   // New events get their places at once.
   if (data?.rows) marks();
-  if (performance.now() < loaded + pause()) return;
+  if (loading > 0 || performance.now() < loaded + pause()) return;
   loaded = performance.now();
   load();
 });
