@@ -7,6 +7,7 @@ use seq_observe::advice::Severity;
 use seq_observe::alloc_state::AllocState;
 use seq_observe::attention::Attention;
 use seq_observe::cluster::{AllocView, SetView};
+use seq_observe::events::Recorded;
 use seq_observe::{Cluster, ClusterEvent};
 use seq_proto::v1::{EventSeverity, MigrationPhase, MigrationStatus, NodeSections, SectionRange, SetEvent};
 
@@ -271,8 +272,12 @@ fn a_table_that_is_cut_states_it() {
     assert_eq!(of(""), ["250 of 1,000 are shown: choose a set, or seqsvr status"]);
     assert_eq!(of("im-a"), ["250 of 1,000 are shown: seqsvr status has all"]);
 
-    let event = observation.events[0].event.clone();
-    let event = |index| ClusterEvent { set: "im-a".to_owned(), event: SetEvent { index, ..event.clone() } };
+    let event = observation.events.iter().find_map(|event| match &event.recorded {
+        Recorded::Set(event) => Some(event.clone()),
+        Recorded::Node { .. } => None,
+    });
+    let event = event.expect("the set has an event");
+    let event = |index| ClusterEvent::of_set("im-a", SetEvent { index, ..event.clone() });
     observation.events = (1..=300).map(event).collect();
     let page = events::page(&observation, &Filter::default());
     let text = "200 of 300 are shown: choose a set or a kind, or seqsvr events list";
