@@ -311,8 +311,7 @@ async fn a_call_that_comes_before_the_grant_is_answered_with_it() {
         let (from, to) = if attempt % 2 == 1 { (&old, "a2") } else { (&old, "a1") };
         world.store.commit(0, to, attempt);
         world.routed(&[from]).await;
-        let began = Instant::now();
-        from.next(3).await.unwrap();
-        assert!(began.elapsed() < Duration::from_millis(200), "attempt {attempt}: {:?}", began.elapsed());
+        // The deadline of the call is before the next renewal without a cause.
+        from.next(3).await.unwrap_or_else(|refusal| panic!("attempt {attempt}: {refusal:?}"));
     }
 }
