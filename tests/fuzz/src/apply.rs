@@ -13,7 +13,8 @@ use seq_core::state::{
     Transfer,
 };
 use seq_core::{
-    Epoch, HandoverId, Incarnation, Layout, Lineage, Liveness, NodeId, RenewSeq, Revision, SectionId, Seq, SetId,
+    Epoch, HandoverId, Incarnation, Layout, Lineage, Liveness, MigrationId, NodeId, RenewSeq, Revision, SectionId, Seq,
+    SetId,
 };
 
 use crate::input::Input;
