@@ -3,8 +3,8 @@
 //!
 //! For each uid, the last number is the sum of the numbers given, the numbers of lost responses, and the jumps; each
 //! jump belongs to one event of the event log, or to one advance. For each section, the ceiling is the sum of the
-//! raises that the stores applied. `seq_order::account` has the rules and the check; its tests show that the check finds
-//! an error of one number, a missing event and a second event.
+//! raises that the stores applied. `seq_order::account` has the rules and the check; its tests show that the check
+//! finds an error of one number, a missing event and a second event.
 //!
 //! The account is exact because one caller has each uid to itself: it repeats a call until it gets numbers, notes each
 //! attempt whose outcome it does not know, and reads the uid at the end. `E2E_ACCOUNT_ROUNDS` repeats the faults.

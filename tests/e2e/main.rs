@@ -1,8 +1,8 @@
 //! End-to-end tests with clusters of real processes, through the binary, its files and its ports.
 //!
 //! Every test has its own loopback address (Linux accepts all of 127.0.0.0/8), so the ports of the real set files never
-//! clash. The environment configures longer runs of the same tests: `E2E_KILLS`, `E2E_ACCOUNT_ROUNDS`, and `E2E_TRACE` for
-//! another trace.
+//! clash. The environment configures longer runs of the same tests: `E2E_KILLS`, `E2E_ACCOUNT_ROUNDS`, and `E2E_TRACE`
+//! for another trace.
 
 mod account;
 mod activity;

@@ -113,7 +113,7 @@ impl ClusterEvent {
         }
     }
 
-    /// Returns the kind of the event. The kinds of sets and those of nodes have different names.
+    /// Returns the kind of the event. No kind of a set has the name of a kind of a node.
     #[must_use]
     pub fn kind(&self) -> &str {
         match &self.recorded {

@@ -1,5 +1,5 @@
 //! Events of the processes of nodes. A process keeps its events in memory only, so a reader requests them at intervals,
-//! and keeps those of a process that has ended.
+//! and keeps the events of a process that has ended.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

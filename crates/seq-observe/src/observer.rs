@@ -159,7 +159,7 @@ impl Observer {
     }
 
     /// Ends the streams of events and closes the connections to nodes, because no observation is needed for some time.
-    /// The next observation is like a first one.
+    /// The next observation is like the first.
     pub fn rest(&mut self) {
         (self.feeds, self.before) = (Feeds::default(), None);
         self.nodes = NodeLogs::new(KEPT_OF_NODE);

@@ -50,20 +50,20 @@ pub struct UidCalls {
     pub section: u32,
     /// Count of the numbers that each of its calls takes, 1 or above.
     pub count: u64,
-    /// The calls, in order. The last one is a read.
+    /// The calls, in order. The last call is a read.
     pub steps: Vec<Step>,
 }
 
 /// A call, or an attempt of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// A call got numbers, and the last one is `last`.
+    /// A call got numbers, up to `last`.
     Given {
         /// Epoch of the ownership that gave them.
         epoch: u64,
         /// The last number.
         last: u64,
-        /// The number before the first one as the response states it; 0 if the response does not state it.
+        /// The number before the first number, as the response states it; 0 if the response does not state it.
         prev: u64,
     },
     /// An attempt of a call for numbers got no response, or a response without its outcome.
@@ -191,7 +191,7 @@ pub struct Ceiling {
 pub struct Jump {
     /// The uid.
     pub uid: u64,
-    /// Count of the numbers, without those of lost responses.
+    /// Count of the numbers, without the numbers of lost responses.
     pub numbers: u64,
     /// Count of the numbers of lost responses in the same hole.
     pub lost: u64,

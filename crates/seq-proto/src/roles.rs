@@ -227,8 +227,8 @@ pub fn sees_whole_status(caller: Option<&Identity>) -> bool {
     caller.is_none_or(|caller| matches!(caller.role(), Operator | Viewer))
 }
 
-/// Removes the ids of processes and nodes, the incarnations, and the digest of the settings from a node's status, unless the caller is a StoreSvr,
-/// an AllocSvr, an operator or a viewer, or the port has no TLS.
+/// Removes the ids of processes and nodes, the incarnations, and the digest of the settings from a node's status,
+/// unless the caller is a StoreSvr, an AllocSvr, an operator or a viewer, or the port has no TLS.
 pub fn narrow(status: &mut v1::StatusResponse, caller: Option<&Identity>) {
     if caller.is_none_or(|caller| matches!(caller.role(), Store | Alloc | Operator | Viewer)) {
         return;

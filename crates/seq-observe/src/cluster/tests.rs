@@ -149,7 +149,8 @@ fn faults_are_listed_with_the_next_step_and_a_page() {
     "#]].assert_eq(&text);
 }
 
-/// Returns staged faults of the cluster as a whole and of migrations, which are neither conditions nor remarks of a set.
+/// Returns staged faults of the cluster as a whole and of migrations, which are neither conditions nor remarks of a
+/// set.
 fn staged() -> [Cluster; 4] {
     let migrations = |status: &mut StoreStatus| {
         let stuck = MigrationStatus { id: 4_711, stuck: "set im-c has no majority".to_owned(), ..Default::default() };

@@ -16,7 +16,7 @@ pub enum Discrepancy {
         epoch: u64,
         /// The last number that is accounted for.
         after: u64,
-        /// The number before the next one that was given.
+        /// The number before the next given number.
         before: u64,
         /// Count of the attempts without a response that explain no other hole.
         attempts: usize,
@@ -30,13 +30,13 @@ pub enum Discrepancy {
         /// The last number that is accounted for.
         last: u64,
     },
-    /// The `prev` of a response is not the number before its first one.
+    /// The `prev` of a response is not the number before its first number.
     Prev {
         /// The uid.
         uid: u64,
         /// The `prev` in the response.
         stated: u64,
-        /// The number before the first one; 0 if the owner cannot know it.
+        /// The number before the first number; 0 if the owner cannot know it.
         expected: u64,
     },
     /// The last step of a uid is no read.
@@ -52,7 +52,7 @@ pub enum Discrepancy {
     NoEvent(Ownership),
     /// Several events have the beginning of an ownership.
     SeveralEvents(Ownership, Vec<u64>),
-    /// The beginnings that belong to an event are not those that it states.
+    /// An event states other counts than the beginnings that belong to it.
     EventCounts {
         /// The event.
         event: OwnershipEvent,

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{Discrepancy, History, Ownership, OwnershipEvent};
 
 /// Returns for each ownership the place of its event. Adds a discrepancy for each ownership that does not have exactly
-/// one event, and for each event whose counts are not those of its ownerships.
+/// one event, and for each event whose counts differ from its ownerships.
 pub(super) fn assign(history: &History, found: &mut Vec<Discrepancy>) -> Vec<Option<usize>> {
     let mut indexes = BTreeSet::new();
     for event in &history.events {

@@ -44,7 +44,7 @@ pub(super) fn settle(
     let mut followed = Followed::new(history, events, calls);
     for step in &calls.steps {
         if let Err(discrepancy) = followed.follow(*step) {
-            found.push(discrepancy);
+            found.push(*discrepancy);
             return;
         }
     }
@@ -94,7 +94,7 @@ impl<'a> Followed<'a> {
         }
     }
 
-    fn follow(&mut self, step: Step) -> Result<(), Discrepancy> {
+    fn follow(&mut self, step: Step) -> Result<(), Box<Discrepancy>> {
         let uid = self.calls.uid;
         match step {
             Step::Lost => {
@@ -108,7 +108,7 @@ impl<'a> Followed<'a> {
                 self.fill(before)?;
                 let expected = if self.is_stated { before } else { 0 };
                 if prev != expected {
-                    return Err(Discrepancy::Prev { uid, stated: prev, expected });
+                    return Err(Discrepancy::Prev { uid, stated: prev, expected }.into());
                 }
                 self.given += self.calls.count;
                 (self.last, self.is_stated) = (last, true);
@@ -116,14 +116,14 @@ impl<'a> Followed<'a> {
             Step::Advanced { epoch, to } => {
                 self.enter(epoch)?;
                 if to < self.last {
-                    return Err(Discrepancy::Repeated { uid, number: to, last: self.last });
+                    return Err(Discrepancy::Repeated { uid, number: to, last: self.last }.into());
                 }
                 self.jump(to, None);
             }
             Step::Read { epoch, value, exact } => {
                 self.enter(epoch)?;
                 if value < self.last || (!exact && value != self.last) {
-                    return Err(Discrepancy::Repeated { uid, number: value, last: self.last });
+                    return Err(Discrepancy::Repeated { uid, number: value, last: self.last }.into());
                 }
                 self.fill(value)?;
             }
@@ -133,11 +133,11 @@ impl<'a> Followed<'a> {
     }
 
     /// Begins all ownerships up to that of `epoch`.
-    fn enter(&mut self, epoch: u64) -> Result<(), Discrepancy> {
+    fn enter(&mut self, epoch: u64) -> Result<(), Box<Discrepancy>> {
         let section = self.calls.section;
         let is_known = self.history.ownerships.iter().any(|one| one.section == section && one.epoch == epoch);
         if epoch < self.epoch || !is_known {
-            return Err(Discrepancy::Epoch { section, epoch });
+            return Err(Discrepancy::Epoch { section, epoch }.into());
         }
         self.epoch = epoch;
         while let Some((place, ownership, loses)) = self.ahead.pop_if(|(_, ownership, _)| ownership.epoch <= epoch) {
@@ -146,7 +146,7 @@ impl<'a> Followed<'a> {
             }
             if ownership.ceiling < self.last {
                 let (uid, number) = (self.calls.uid, ownership.ceiling);
-                return Err(Discrepancy::Repeated { uid, number, last: self.last });
+                return Err(Discrepancy::Repeated { uid, number, last: self.last }.into());
             }
             self.jump(ownership.ceiling, Some(place));
         }
@@ -168,7 +168,7 @@ impl<'a> Followed<'a> {
     }
 
     /// Explains the numbers after the last one, up to `before`, by attempts without a response.
-    fn fill(&mut self, before: u64) -> Result<(), Discrepancy> {
+    fn fill(&mut self, before: u64) -> Result<(), Box<Discrepancy>> {
         let hole = before - self.last;
         if hole == 0 {
             return Ok(());
@@ -177,7 +177,7 @@ impl<'a> Followed<'a> {
         let needed = usize::try_from(hole / self.calls.count).unwrap_or(usize::MAX);
         if !hole.is_multiple_of(self.calls.count) || needed > open.len() {
             let (uid, epoch, after) = (self.calls.uid, self.epoch, self.last);
-            return Err(Discrepancy::Hole { uid, epoch, after, before, attempts: open.len() });
+            return Err(Discrepancy::Hole { uid, epoch, after, before, attempts: open.len() }.into());
         }
         open[..needed].iter().for_each(|place| self.attempts[*place] = true);
         self.lost += hole;

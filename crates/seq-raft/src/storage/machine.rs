@@ -27,9 +27,9 @@ use crate::types::{
 /// The Raft library's handle on a running member, with this module's state machine.
 pub(crate) type Raft = openraft::Raft<TypeConfig, Machine>;
 
-/// Function that applies each command to the state on every member, and returns the output. It may read the state before
-/// and after the command. **Invariant:** it changes the state by one call of [`StateMachine::apply`] and in no other way,
-/// because otherwise the members' states would differ.
+/// Function that applies each command to the state on every member, and returns the output. It may read the state
+/// before and after the command. **Invariant:** it changes the state by one call of [`StateMachine::apply`] and in no
+/// other way, because otherwise the members' states would differ.
 pub type Observer<M> = Box<dyn Fn(&mut M, &<M as StateMachine>::Command) -> <M as StateMachine>::Output + Send + Sync>;
 
 /// Handle with which the applied state is read. Clones read the same state.
