@@ -1074,8 +1074,8 @@ pub struct SectionInfo {
     /// Committed ceiling when the present ownership began, 0 ..= ceiling; set where began_by is not empty.
     #[prost(uint64, optional, tag = "13")]
     pub began_ceiling: ::core::option::Option<u64>,
-    /// Sum of the distances, in numbers, by which raises moved the ceiling that the responding member has applied since its
-    /// start, 0 ..= ceiling. It misses raises that came with a snapshot. Absent: summarized, or an older release.
+    /// Sum of the distances, in numbers, by which raises moved the ceiling that the responding member has applied since
+    /// its start, 0 ..= ceiling. It misses raises that came with a snapshot. Absent: summarized, or an older release.
     #[prost(uint64, optional, tag = "14")]
     pub raised: ::core::option::Option<u64>,
 }

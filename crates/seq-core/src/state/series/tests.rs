@@ -42,7 +42,7 @@ fn a_series_has_sections_of_its_own_from_its_start_on() {
     let sections = SectionRun { first: SectionId(SECTIONS), sections: 3 };
     assert_eq!(applied(&mut state, tweets.clone()), Ok(sections));
     assert!(state.route_version > version);
-    let began = Beginning { ceiling: Seq(7), ..Beginning::FIRST };
+    let began = Beginning { ceiling: Seq(7), floor: Some(Seq(7)), ..Beginning::FIRST };
     let expected = Residence { max_seq: Seq(7), routed: state.route_version, began, ..Residence::default() };
     for section in sections.iter() {
         assert_eq!(state.sections.resident(section), Some(&expected));
