@@ -30,10 +30,10 @@ scenario(async browser => {
     'page of a section': await firstSeen(taken, 'events', 'takeover'),
     'marks of the map': await firstSeen(map, 'marks', 'takeover'),
   };
-  const event = Object.values(await rows(events, 'events')).find(([, , kind]) => kind === 'takeover');
-  check(event[3].includes(node), event.join(' '));
+  const event = Object.values(await rows(events, 'events')).find(([, , , kind]) => kind === 'takeover');
+  check(event[4].includes(node), event.join(' '));
   const at = Date.parse(event[0]);
-  note(`the takeover is an event ${at - killed} ms after the end of ${node}: ${event[3]}`);
+  note(`the takeover is an event ${at - killed} ms after the end of ${node}: ${event[4]}`);
   for (const [place, time] of Object.entries(seen)) note(`${place}: ${(time - at).toFixed(0)} ms after the event`);
 
   await firstSeen(nodes, 'silent', node);
@@ -49,7 +49,7 @@ scenario(async browser => {
   await go(nodes, `/uid?uid=${uid}`);
   await until(nodes, 'the last number is a bound', () =>
     /at most [\d,]+: the owner before was lost/.test(document.querySelector('[data-key=number]')?.textContent));
-  check(Object.values(await rows(nodes, 'events')).some(([, , kind]) => kind === 'takeover'), await text(nodes));
+  check(Object.values(await rows(nodes, 'events')).some(([, , , kind]) => kind === 'takeover'), await text(nodes));
   await picture(nodes, 'takeover-uid');
   for (const [name, page] of Object.entries(pages)) {
     await checkQuiet(page, name);
