@@ -100,7 +100,7 @@ fn mixed(number: u64) -> u64 {
 /// a time.
 fn level(section: u32, period: u64) -> u8 {
     let base = mixed(section.into());
-    let busy = (base % 97 == 0 && (period / 8 + base) % 5 == 0) as u64;
+    let busy = (base.is_multiple_of(97) && (period / 8 + base).is_multiple_of(5)) as u64;
     if base % 10 < 3 { 0 } else { (1 + base % 14 + mixed(base ^ period) % 4 + 20 * busy) as u8 }
 }
 
@@ -366,14 +366,14 @@ impl EventService for Node {
             index,
             change: index,
             at_unix_ms: self.layout.began_ms - (EVENTS - index) * 60_000 - self.set as u64 * 1_000,
-            kind: if index % 10 == 0 { "takeover" } else { "handover" }.to_owned(),
+            kind: if index.is_multiple_of(10) { "takeover" } else { "handover" }.to_owned(),
             node: format!("a{}", index % ALLOCS as u64 + 1),
             incarnation: 1,
             sections: 43,
             first_section,
             last_section: first_section + SECTIONS - 1,
             moved_to: vec![NodeSections { node: "a7".to_owned(), sections: 43 }],
-            most_skipped: Some(if index % 10 == 0 { 10_000 } else { 0 }),
+            most_skipped: Some(if index.is_multiple_of(10) { 10_000 } else { 0 }),
             lasted_ms: 2_500,
             severity: EventSeverity::Info.into(),
             ..SetEvent::default()
