@@ -56,8 +56,9 @@ impl Records {
         let (stopping, noted, stores) = (stopped.clone(), seen.clone(), sets.clone());
         let thread = std::thread::spawn(move || {
             let runtime = runtime();
-            let channels: Vec<(&'static str, Vec<Channel>)> = runtime
-                .block_on(async { stores.iter().map(|one| (one.set, one.addrs.iter().map(lazy).collect())).collect() });
+            let channels: Vec<(&'static str, Vec<Channel>)> = runtime.block_on(async {
+                stores.iter().map(|one| (one.set, one.addrs.iter().map(|addr| lazy(addr)).collect())).collect()
+            });
             while !stopping.load(SeqCst) {
                 for (set, channels) in &channels {
                     if let Some(records) = runtime.block_on(sections(channels)) {
@@ -115,7 +116,7 @@ impl Records {
         for SetStores { set, addrs } in &self.sets {
             let (of_set, records) = eventually("a store responds", || {
                 runtime.block_on(async {
-                    let channels: Vec<Channel> = addrs.iter().map(lazy).collect();
+                    let channels: Vec<Channel> = addrs.iter().map(|addr| lazy(addr)).collect();
                     Some((set_events(&channels[0]).await?, sections(&channels).await?))
                 })
             });
@@ -171,8 +172,8 @@ fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
 }
 
-fn lazy(addr: &String) -> Channel {
-    Endpoint::from_shared(addr.clone()).unwrap().timeout(TIMEOUT).connect_timeout(TIMEOUT).connect_lazy()
+fn lazy(addr: &str) -> Channel {
+    Endpoint::from_shared(addr.to_owned()).unwrap().timeout(TIMEOUT).connect_timeout(TIMEOUT).connect_lazy()
 }
 
 /// Returns the records of all sections from the store that leads; `None` if none leads.
