@@ -186,6 +186,11 @@ impl Ownership {
         self.lease.left(now)
     }
 
+    /// Returns the time since the lease expired, which is zero if it holds.
+    pub(crate) fn lease_expired_for(&self, now: Clocks) -> Duration {
+        self.lease.expired_for(now)
+    }
+
     /// Returns the send time of the newest request to the store whose response was adopted, in nanoseconds of the boot
     /// clock; 0 before the first response.
     pub(crate) fn confirmed(&self) -> u64 {
@@ -271,7 +276,7 @@ impl Ownership {
     /// Returns the time since the lease expired, and the number of sections that were owned then and still are. Both
     /// are zero if the lease has not expired.
     fn unserved(&self, now: Clocks) -> (Duration, usize) {
-        let time = self.lease.expired_for(now);
+        let time = self.lease_expired_for(now);
         if time.is_zero() {
             return (time, 0);
         }

@@ -86,6 +86,9 @@ pub enum Fact<'a> {
     Lease {
         /// Whether the lease holds.
         holds: bool,
+        /// Time since the lease expired, in nanoseconds; 0 if it holds, or if it was ended. A process that was
+        /// suspended learns of the loss late.
+        expired: u64,
         /// Number of sections that the AllocSvr owns.
         sections: u32,
     },
@@ -190,11 +193,13 @@ impl NodeEventLog {
         self.check_clock(now);
         match fact {
             Fact::Time => {}
-            Fact::Lease { holds, sections } => match self.lease.note(holds, now.boottime) {
-                Some(Change::Lost) => self.append(NodeEventKind::LeaseLost, |event| event.sections = sections),
-                Some(Change::Regained { lasted_ms }) => self.regained(NodeEventKind::LeaseRegained, lasted_ms),
-                None => {}
-            },
+            Fact::Lease { holds, expired, sections } => {
+                match self.lease.note(holds, now.boottime.saturating_sub(expired)) {
+                    Some(Change::Lost) => self.append(NodeEventKind::LeaseLost, |event| event.sections = sections),
+                    Some(Change::Regained { lasted_ms }) => self.regained(NodeEventKind::LeaseRegained, lasted_ms),
+                    None => {}
+                }
+            }
             Fact::Quorum { holds, status } => match self.quorum.note(holds, now.boottime) {
                 Some(Change::Lost) => self.detailed(NodeEventKind::QuorumLost, status),
                 Some(Change::Regained { lasted_ms }) => self.regained(NodeEventKind::QuorumRegained, lasted_ms),

@@ -154,6 +154,10 @@ impl ArbiterShell {
     async fn note(&self, plan: &Plan, noted: &mut Noting) {
         let raft = self.set.raft();
         let Some(term) = raft.leads().filter(|_| self.set.keeps_events()) else { return };
+        if noted.term != Some(term) {
+            // A leader of a term in between may have noted other voters.
+            noted.voters.clear();
+        }
         let unix_ms = raft.clock_ms();
         let silent =
             if plan.silent.is_empty() { Vec::new() } else { self.set.read(|state| plan.notes(state, unix_ms)) };

@@ -51,7 +51,12 @@ impl RenewalFault {
 
 /// Reports to the event log whether the lease holds. The sections are counted only if it does not.
 fn note_event(shared: &Shared) {
-    let holds = shared.is_leased();
+    let now = shared.clock.now();
+    let holds = shared.ownership.is_leased(now);
     let sections = if holds { 0 } else { shared.ownership.owned().iter().count() };
-    shared.events.note(Fact::Lease { holds, sections: u32::try_from(sections).unwrap_or(u32::MAX) });
+    shared.events.note(Fact::Lease {
+        holds,
+        expired: u64::try_from(shared.ownership.lease_expired_for(now).as_nanos()).unwrap_or(u64::MAX),
+        sections: u32::try_from(sections).unwrap_or(u32::MAX),
+    });
 }

@@ -40,7 +40,7 @@ fn every_kind_has_its_name_and_no_name_is_one_of_a_set() {
 #[test]
 fn a_lease_is_lost_only_after_it_held_and_its_return_has_the_duration() {
     let mut log = log();
-    let lease = |holds| Fact::Lease { holds, sections: 50 };
+    let lease = |holds| Fact::Lease { holds, expired: 0, sections: 50 };
     for (ms, holds) in
         [(0, false), (10, true), (20, true), (1_000, false), (2_000, false), (4_500, true), (5_000, true)]
     {
@@ -51,6 +51,16 @@ fn a_lease_is_lost_only_after_it_held_and_its_return_has_the_duration() {
     assert_eq!((lost.sections, lost.lasted_ms, lost.at_unix_ms), (50, 0, START / NANOS_PER_MS + 1_000));
     assert_eq!((regained.sections, regained.lasted_ms), (0, 3_500));
     assert_eq!((lost.index, regained.index, lost.kind.severity()), (1, 2, Severity::Attention));
+}
+
+#[test]
+fn a_lease_that_expired_while_the_process_was_suspended_was_lost_since_it_expired() {
+    let mut log = log();
+    let lease = |holds, expired| Fact::Lease { holds, expired, sections: 50 };
+    log.note(at(10), lease(true, 0));
+    log.note(at(9_000), lease(false, 7_000 * NANOS_PER_MS));
+    log.note(at(9_001), lease(true, 0));
+    assert_eq!(log.page(0, 10).events[1].lasted_ms, 7_001);
 }
 
 #[test]
@@ -97,8 +107,8 @@ fn refusals_are_one_event_a_minute_with_a_count() {
 #[test]
 fn a_flood_of_refusals_pushes_out_no_other_event() {
     let mut log = log();
-    log.note(at(0), Fact::Lease { holds: true, sections: 1 });
-    log.note(at(1), Fact::Lease { holds: false, sections: 1 });
+    log.note(at(0), Fact::Lease { holds: true, expired: 0, sections: 1 });
+    log.note(at(1), Fact::Lease { holds: false, expired: 0, sections: 1 });
     for minute in 0..10_000 {
         denied(&mut log, minute * 60_000, 1);
         log.note(at(minute * 60_000), Fact::Refused { refusals: Refusals::Handshakes, count: 9 });

@@ -24,13 +24,15 @@ pub(super) async fn renew(credentials: Credentials, node: String, events: NodeEv
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         tick.tick().await;
-        match credentials.reload() {
+        let reloaded = credentials.reload();
+        // The certificate in use has an end also while its files are damaged.
+        let certificate = credentials.certificate();
+        let at = certificate.not_after.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        expiry.set(at.as_secs_f64());
+        events.note(Fact::Certificate { not_after: at.as_secs(), is_new: matches!(reloaded, Ok(true)) });
+        match reloaded {
             Ok(changed) => {
                 fault = None;
-                let certificate = credentials.certificate();
-                let at = certificate.not_after.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-                expiry.set(at.as_secs_f64());
-                events.note(Fact::Certificate { not_after: at.as_secs(), is_new: changed });
                 if changed {
                     loaded.increment(1);
                     let (identity, serial) = (certificate.identity, certificate.serial);

@@ -52,12 +52,12 @@ impl Reload {
             match (self.load)() {
                 Ok(loaded) => {
                     apply(&live, &loaded, &filter, &self.reported);
-                    changes.extend(changed(&live, &loaded.keys).map(|name| match name {
-                        LIVE => LIVE.to_owned(),
-                        name => format!("{name} (needs a restart)"),
-                    }));
                     let pending: Vec<&str> =
                         changed(&self.running, &loaded.keys).filter(|name| *name != LIVE).collect();
+                    changes.extend(changed(&live, &loaded.keys).map(|name| match pending.contains(&name) {
+                        true => format!("{name} (needs a restart)"),
+                        false => name.to_owned(),
+                    }));
                     if !pending.is_empty() {
                         tracing::warn!(keys = pending.join(", "), "some changed settings need a restart");
                     }
@@ -92,7 +92,8 @@ impl LiveSet {
     fn reload(&self, live: &mut SetSpec, reported: &NodeSettings) -> Result<Vec<String>, Failure> {
         let file = set_file::load_for_server(&self.path)?;
         let (spec, path) = (&file.spec, self.path.display());
-        if (self.fixed)(spec) != (self.fixed)(&self.running) {
+        let needs_restart = (self.fixed)(spec) != (self.fixed)(&self.running);
+        if needs_restart {
             tracing::warn!(%path, "the set file has changes that need a restart");
         }
         (self.apply)(spec);
@@ -106,7 +107,7 @@ impl LiveSet {
             changes.push("allocators of the set file".to_owned());
         }
         if (self.fixed)(spec) != (self.fixed)(live) {
-            changes.push("set file (needs a restart)".to_owned());
+            changes.push(if needs_restart { "set file (needs a restart)" } else { "set file" }.to_owned());
         }
         *live = file.spec;
         Ok(changes)

@@ -10,7 +10,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use futures::stream::{FuturesUnordered, StreamExt};
 use metrics::Histogram;
 use seq_api::metrics::section_unserved;
 use seq_core::arbiter::{Plan, PlannedHandover};
@@ -22,6 +21,7 @@ use seq_kit::telemetry::traces::{Span, TraceId};
 use seq_proto::{inter_set, v1};
 use seq_raft::ProposeError;
 use tokio::sync::watch;
+use tokio::task::{JoinError, JoinSet};
 use tokio::time::Instant;
 use tonic::Status;
 
@@ -54,8 +54,11 @@ pub(crate) struct Migrations {
     stuck: Vec<(MigrationId, String)>,
 }
 
-/// Request in progress. It returns its outcome, and the id of its trace for log lines.
-type Underway = BoxFuture<'static, (Outcome, Option<TraceId>)>;
+/// Outcome of a request, and the id of its trace for log lines.
+type Traced = (Outcome, Option<TraceId>);
+
+/// Request that is sent as soon as it is spawned.
+type Underway = BoxFuture<'static, Traced>;
 
 /// Outcome of a request of the coordinator: its response, or the error.
 enum Outcome {
@@ -123,19 +126,22 @@ impl Migrations {
         // The coordinator is created when this member begins to lead and dropped when it no longer leads, so no timer
         // outlives a term.
         let mut machine: Option<Coordinator> = None;
-        let mut under_way: FuturesUnordered<Underway> = FuturesUnordered::new();
+        // Requests are tasks, so that none waits for the next evaluation to be sent, or to receive its response.
+        let mut under_way: JoinSet<Traced> = JoinSet::new();
         let origin = Instant::now();
         loop {
             let mut evaluate_at = None;
             if self.between.replicated.raft().is_leader() {
                 let machine = machine.get_or_insert_with(Coordinator::default);
                 for effect in self.evaluate(machine, origin) {
-                    under_way.extend(self.carry_out(effect));
+                    if let Some(request) = self.carry_out(effect) {
+                        under_way.spawn(request);
+                    }
                 }
                 evaluate_at = machine.next_deadline().map(|at| origin + at);
                 self.publish(Some(machine));
             } else if machine.take().is_some() {
-                under_way.clear();
+                under_way = JoinSet::new();
                 self.observed.clear();
                 self.publish(None);
             }
@@ -146,20 +152,22 @@ impl Migrations {
                     None => std::future::pending().await,
                 }
             };
-            tokio::select! {
-                () = timer => {}
-                changed = changes.changed() => if changed.is_err() { return },
-                changed = plan.changed() => if changed.is_err() { return },
-                Some(outcome) = under_way.next() => {
-                    let Some(machine) = machine.as_mut() else { continue };
-                    let now = origin.elapsed();
-                    under_way.extend(self.on_outcome(machine, outcome, now));
-                    // Outcomes that are available at the same time are processed together.
-                    while let Some(Some(outcome)) = futures::FutureExt::now_or_never(under_way.next()) {
-                        under_way.extend(self.on_outcome(machine, outcome, now));
-                    }
-                    under_way.extend(self.notes());
+            let ended = tokio::select! {
+                () = timer => None,
+                changed = changes.changed() => if changed.is_err() { return } else { None },
+                changed = plan.changed() => if changed.is_err() { return } else { None },
+                Some(ended) = under_way.join_next() => Some(ended),
+            };
+            // Outcomes that are available at the same time are processed together, whatever ended the wait.
+            let ended: Vec<_> = ended.into_iter().chain(std::iter::from_fn(|| under_way.try_join_next())).collect();
+            for outcome in ended.into_iter().filter_map(completed) {
+                let Some(machine) = machine.as_mut() else { break };
+                if let Some(request) = self.on_outcome(machine, outcome, origin.elapsed()) {
+                    under_way.spawn(request);
                 }
+            }
+            for note in self.notes() {
+                under_way.spawn(note);
             }
         }
     }
@@ -327,6 +335,18 @@ impl Migrations {
         });
         self.progress.send_replace(Arc::new(progress.collect()));
         self.published = Some((now, in_flight));
+    }
+}
+
+/// Returns the outcome of a request, or `None` if the request was dropped because this member leads no more.
+///
+/// # Panics
+/// If the request panicked.
+fn completed(ended: Result<Traced, JoinError>) -> Option<Traced> {
+    match ended.map_err(JoinError::try_into_panic) {
+        Ok(outcome) => Some(outcome),
+        Err(Ok(panic)) => std::panic::resume_unwind(panic),
+        Err(Err(_)) => None,
     }
 }
 

@@ -59,7 +59,8 @@ struct Failures {
 
 impl Observations {
     /// Records that a request of the migration failed at the time `now`, for the reason `cause`. Returns whether the
-    /// event log should get an event about it, which is so once for all failures between two arrivals.
+    /// event log should get an event about it: once until a section arrives, or until no request fails for
+    /// [`FAILURES_END`].
     pub(crate) fn failed(&mut self, now: Instant, cause: &str) -> bool {
         self.stuck = Some(cause.to_owned());
         let known = self.failures.filter(|failures| now.duration_since(failures.last) < FAILURES_END);

@@ -37,10 +37,12 @@ fn list(
     while next < end {
         let section = SectionId(next);
         let record = state.sections.get(section).copied().unwrap_or_default();
-        let mut info = SectionInfo { raised: Some(raised(section)), ..info(state, set, section, record) };
+        let mut info = info(state, set, section, record);
         if request.summarize {
             let SectionInfo { range, state, set, uid_start, uid_end, .. } = info;
             info = SectionInfo { range, state, set, uid_start, uid_end, ..SectionInfo::default() };
+        } else {
+            info.raised = Some(raised(section));
         }
         let joins = |last: &&mut SectionInfo| {
             let same = (last.state, &last.set, last.uid_end) == (info.state, &info.set, info.uid_start);
