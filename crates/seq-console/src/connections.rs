@@ -1,8 +1,10 @@
-//! Connections of browsers, within limits. Any process of the machine can connect to the console, also one of another
-//! user, so no limit depends on a login.
+//! Connections of browsers, within limits. Any process of the machine can connect to the console, even a process of
+//! another user, so no limit depends on a login.
 //!
 //! A connection waits until its first request arrives. If all places are taken, the oldest connection that waits gives
-//! its place to the next one, so connections without a request keep no browser out.
+//! its place to the next connection, so connections without a request keep no browser out. The response to a refused
+//! request, or to a request without a login, ends its connection (`server.rs`), so such requests keep no browser out
+//! either.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
