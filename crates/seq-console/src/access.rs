@@ -66,8 +66,8 @@ impl Refused {
         match self {
             Refused::Host => (
                 StatusCode::MISDIRECTED_REQUEST,
-                "this console is reached as 127.0.0.1 or localhost with its own port only; from another machine forward the \
-                 same port: ssh -L 7150:127.0.0.1:7150 HOST",
+                "this console is reached only under the address that it printed; from another machine, forward the same port \
+                 to that address with ssh -L",
             ),
             Refused::CrossSite => (
                 StatusCode::FORBIDDEN,
