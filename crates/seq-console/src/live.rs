@@ -14,8 +14,7 @@ use serde::Serialize;
 use tokio::sync::{OwnedSemaphorePermit, watch};
 
 use crate::console::Console;
-use crate::html::Age;
-use crate::model::{OpenPage, Seen};
+use crate::model::{Age, OpenPage, Seen};
 use crate::page;
 use crate::route::Route;
 use crate::staircase::{self, Attributes};
@@ -167,7 +166,7 @@ impl Live {
         if changes.is_empty() && staircase.is_none() && !is_first && !is_observed {
             return None;
         }
-        let (age_ms, as_of) = Age::of(seen).parts();
+        let Age { ms: age_ms, as_of } = Age::of(seen);
         let layout = (!is_still(&self.route)).then(|| {
             let chart = staircase.is_some().then_some(staircase::ID);
             regions.iter().map(|region| region.id).chain(chart).collect()

@@ -21,8 +21,8 @@ use tokio::sync::Semaphore;
 use crate::access::{Access, Refused};
 use crate::console::Console;
 use crate::heat::Heat;
-use crate::html::{self, Age, Frame};
-use crate::model::Model;
+use crate::html::{self, Frame};
+use crate::model::{Age, Model};
 use crate::route::Route;
 use crate::{access, assets, connections, live, page};
 

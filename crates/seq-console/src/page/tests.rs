@@ -231,7 +231,7 @@ fn names_of_nodes_are_escaped() {
     ] {
         let frame = crate::html::Frame {
             state: state(&seen),
-            age: crate::html::Age::of(&seen),
+            age: crate::model::Age::of(&seen),
             console: "0f",
             identity: "operator/<i>",
             path: "/",
