@@ -155,7 +155,8 @@ function isOther(layout) {
   return layout.length !== here.length || layout.some(id => !here.includes(id));
 }
 
-// A press holds updates back until its click has happened: it would be lost if its row moved, or if the page loaded itself.
+// A press holds updates back until its click has happened, because the click would be lost if its row moved, or if the
+// page loaded itself.
 const MOST_HOLD_MS = 1000, held = [];
 let pressed = 0;
 function release() {
@@ -221,7 +222,7 @@ document.addEventListener('staircase', event => {
   }
 });
 
-// A click on a command selects it, and copies it where the browser allows that. So do Enter and space.
+// A click on a command selects the command, and copies it if the browser allows that. Enter and space do the same.
 const said = document.getElementById('said');
 let saying = 0;
 function say(text) {

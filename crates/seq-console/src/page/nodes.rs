@@ -133,7 +133,7 @@ fn silent_row(node: &Unreachable, observation: &Observation) -> Row {
         Some(NodeRole::Alloc) => "allocator",
         None => "-",
     };
-    // The last event about the node tells since when it is silent, unless the node has registered after it.
+    // The node is silent since the last event about it, unless the node registered with that event.
     let event = observation.events.iter().filter_map(|one| Some((&one.set, one.set_event()?))).find(|(set, event)| {
         node.set.as_ref() == Some(set)
             && event.node == name
