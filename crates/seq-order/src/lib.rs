@@ -36,7 +36,6 @@
 
 use std::time::Duration;
 
-pub mod account;
 mod cold;
 mod ids;
 mod runs;

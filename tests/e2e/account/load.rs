@@ -8,8 +8,8 @@ use std::time::Duration;
 use futures::future::{LocalBoxFuture, join_all};
 use seq_client::{Allocation, CallError, Client};
 use seq_load::outcome::UNKNOWN_ATTEMPTS;
-use seq_order::account::{Step, UidCalls};
 use seq_proto::Reason;
+use seq_testkit::account::{Step, UidCalls};
 use seq_testkit::eventually;
 
 /// Kinds of uids of each section, and the count of the numbers that a call for each takes.

@@ -14,8 +14,8 @@
 //! attempts since the last response that explain no other hole count as numbers of lost responses, up to the length of
 //! the hole, and the rest of the hole is the jump.
 //!
-//! **Invariant:** the check is independent of the service, as everything in this crate: no clock, no I/O, no type of
-//! another crate.
+//! **Invariant:** the check is independent of the service, as the checker in `seq-order`: no clock, no I/O, no type of
+//! another crate. So it cannot share an error with the service.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -118,8 +118,9 @@ impl Beginning {
         })
     }
 
-    /// Returns whether the event log names the owner before.
-    fn names_owner_before(self) -> bool {
+    /// Returns whether the event of such a beginning names the owner before.
+    #[must_use]
+    pub fn names_owner_before(self) -> bool {
         matches!(self, Beginning::Takeover | Beginning::Handover)
     }
 }
