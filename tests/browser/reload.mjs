@@ -1,5 +1,5 @@
-// Pages that load themselves again: one of another console at the same address, and one whose parts are others now. Neither
-// cancels a click, and a page that is not left after all has all updates.
+// Pages that load themselves again: a page of another console at the same address, and a page that has other parts now.
+// Neither load cancels a click, and a page that is not left after all has all updates.
 import { args, check, checkQuiet, complaints, go, note, open, openAt, rows, scenario, step, until } from './browser.mjs';
 
 const sets = page => page.evaluate(() => [...document.querySelectorAll('[data-region=sets] tr')].map(row => row.dataset.key));

@@ -1,5 +1,6 @@
 //! The events of processes: a lease and a quorum that are lost and regained, denied requests as one event a minute,
-//! reloads. They are listed with the events of the set, with their source, and nodes that do not respond are named.
+//! reloads. These events are listed with the events of the set, with their source, and nodes that do not respond are
+//! named.
 
 use std::collections::BTreeSet;
 use std::fs;

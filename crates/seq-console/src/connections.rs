@@ -99,7 +99,7 @@ impl Waiting {
     }
 }
 
-/// The place of a connection among those that wait. Dropping it removes the connection from them.
+/// The place of a connection among the waiting connections. Dropping the place removes the connection from them.
 struct Place {
     id: u64,
     waiting: Waiting,
@@ -164,7 +164,7 @@ mod tests {
     /// Bytes of a response that fills every buffer of a connection.
     const LARGE: usize = 64 << 20;
 
-    /// A server with the limits. It ends when it is dropped.
+    /// A server with the limits, which ends when this value is dropped.
     struct Served {
         addr: SocketAddr,
         _task: JoinSet<()>,

@@ -47,7 +47,7 @@ struct Message<'a> {
     age_ms: Option<u64>,
     /// Time of day of the measurement.
     as_of: String,
-    /// Ids of all regions and of the chart. A browser whose page has others loads the page again. Absent for a page
+    /// Ids of all regions and of the chart. A browser whose page has other ids loads the page again. Absent for a page
     /// that does not change.
     #[serde(skip_serializing_if = "Option::is_none")]
     layout: Option<Vec<&'static str>>,
@@ -96,7 +96,7 @@ impl Sent {
     }
 }
 
-/// Returns the updates of a page. They end when the browser closes the connection or the console stops.
+/// Returns the updates of a page. The stream ends when the browser closes the connection or the console stops.
 pub(crate) fn stream(
     console: Arc<Console>,
     route: Route,

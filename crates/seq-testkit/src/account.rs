@@ -1,5 +1,5 @@
-//! Account of all numbers of a cluster. It is made after a run, from the calls of the callers, the ownerships of the
-//! sections, the events of the sets, and the figures of the stores.
+//! Account of all numbers of a cluster, made after a run from the calls of the callers, the ownerships of the sections,
+//! the events of the sets, and the figures of the stores.
 //!
 //! For each uid, `last number = numbers given + numbers of lost responses + jumps`. Each jump has exactly one cause,
 //! which is either an advance, or the beginning of an ownership whose owner did not have the last numbers. A beginning
@@ -182,8 +182,8 @@ pub struct Ceiling {
     pub ceiling: u64,
     /// Sum of the distances by which raises moved it in this set.
     pub raised: u64,
-    /// Sum of the distances of which an AllocSvr that still runs has the responses. It is not above `raised`. The
-    /// difference consists of raises whose response was lost, or whose AllocSvr was.
+    /// Sum of the distances of which an AllocSvr that still runs has the responses. This sum is not above `raised`.
+    /// The difference consists of raises whose response was lost, or whose AllocSvr was.
     pub responded: u64,
 }
 

@@ -1,5 +1,5 @@
-//! Tools for the tests of several crates and for tests that start processes. They are waits for conditions, a load of
-//! callers that take ids, the account of a run with faults, and a collector of traces.
+//! Tools for the tests of several crates and for tests that start processes: waits for conditions, a load of callers
+//! that take ids, the account of a run with faults, and a collector of traces.
 //!
 //! Crates depend on this crate only as a dev-dependency. Waits and loads panic if a test has failed.
 

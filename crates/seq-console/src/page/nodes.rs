@@ -1,5 +1,5 @@
-//! The page of nodes. It has the nodes that do not respond, then the allocators, the stores and the proxies; in each
-//! table, nodes with a fault come first.
+//! The page of nodes: the nodes that do not respond, then the allocators, the stores and the proxies. In each table,
+//! nodes with a fault come first.
 
 use seq_command::output::{bar, grouped};
 use seq_command::store_client::NodeRole;

@@ -1,5 +1,5 @@
-//! The page of one section. It has the record of the section in its set's store, the state at the owner, the chart of
-//! the ceiling, the last raises, and the events that may concern the section.
+//! The page of one section: the record of the section in its set's store, the state at the owner, the chart of the
+//! ceiling, the last raises, and the events that may concern the section.
 
 use seq_command::output::{grouped, printable};
 use seq_command::selection::contents_text;

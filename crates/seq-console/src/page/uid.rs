@@ -1,4 +1,4 @@
-//! The page of one uid. It has the last number of the uid, its section, and the events that may explain a jump.
+//! The page of one uid: the last number of the uid, its section, and the events that may explain a jump.
 
 use seq_command::output::{grouped, printable};
 use seq_observe::Observation;
