@@ -1,5 +1,5 @@
-// Pages that load themselves again: one of another console at the same address, and one whose parts are others now. Neither
-// cancels a click.
+// Pages that load themselves again: a page of another console at the same address, and a page that has other parts now.
+// Neither load cancels a click, and a page that is not left after all has all updates.
 import { args, check, checkQuiet, complaints, go, note, open, openAt, rows, scenario, step, until } from './browser.mjs';
 
 const sets = page => page.evaluate(() => [...document.querySelectorAll('[data-region=sets] tr')].map(row => row.dataset.key));
@@ -21,6 +21,26 @@ async function clickIsNotCancelled(browser) {
   }, other);
   await left;
   check(page.url().endsWith('/nodes'), `the click led to ${page.url()}`);
+  await page.close();
+}
+
+/** Messages are differences, so a page that stays after all needs each of them. */
+async function cancelledLeaveKeepsUpdates(browser) {
+  const page = await openAt(browser, '/');
+  await until(page, 'the page may load itself again', () => performance.now() > LEAST_RELOAD_MS);
+  await page.evaluate(() => { window.isFirst = true; });
+  const message = { ...await empty(page), layout: ['other'], regions: { sets: { order: [], rows: {} } } };
+  // Within one task, so that no message of the stream comes between.
+  const isShown = await page.evaluate(message => {
+    dispatchEvent(new Event('beforeunload'));
+    show({ data: JSON.stringify(message) });
+    return !document.querySelector('[data-empty-of=sets]').hidden;
+  }, message);
+  check(isShown, 'an update is shown while the page is left');
+  await send(page, { ...message, console: 'other' });
+  const shown = await page.evaluate(() => updates.length);
+  await until(page, 'a further update', shown => updates.length > shown, shown);
+  check(await page.evaluate(() => window.isFirst), 'the page did not load itself again');
   await page.close();
 }
 
@@ -93,6 +113,7 @@ async function otherClusterIsShown(browser) {
 
 scenario(async browser => {
   await clickIsNotCancelled(browser);
+  await cancelledLeaveKeepsUpdates(browser);
   await pressHoldsUpdates(browser);
   await typedTextStays(browser);
   await otherClusterIsShown(browser);

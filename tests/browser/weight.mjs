@@ -14,17 +14,23 @@ async function visit(browser, path, cpu) {
   const page = await open(browser, { cpu });
   await page.setCacheEnabled(false);
   await page.cdp.send('Network.enable');
-  let bytes = 0, requests = 0;
-  page.cdp.on('Network.requestWillBeSent', () => { requests += 1; });
-  page.cdp.on('Network.dataReceived', event => { bytes += event.encodedDataLength; });
+  let bytes = 0, requests = 0, ofDocument = null;
+  page.cdp.on('Network.requestWillBeSent', event => {
+    requests += 1;
+    if (event.type === 'Document') ofDocument = event.requestId;
+  });
+  // The browser reports no received bytes of a document, so the page itself has its size.
+  page.cdp.on('Network.dataReceived', event => { if (event.requestId !== ofDocument) bytes += event.encodedDataLength; });
   await page.goto(args.origin + path);
   const times = await until(page, 'values and a paint', () => {
     const first = name => performance.getEntriesByName(name)[0]?.startTime;
     const paint = first('first-contentful-paint'), map = document.getElementById('map') ? first('map') : 0;
     return updates.length > 0 && paint && map !== undefined && { paint, map, values: updates[0].at - performance.timeOrigin };
   });
+  const document = await page.evaluate(() => performance.getEntriesByType('navigation')[0].encodedBodySize);
+  check(document > 0, `${path} has a document`);
   await checkQuiet(page, path);
-  return { page, bytes, requests, ...times };
+  return { page, bytes: bytes + document, requests, ...times };
 }
 
 scenario(async browser => {

@@ -3,7 +3,7 @@
 //!
 //! For each uid, the last number is the sum of the numbers given, the numbers of lost responses, and the jumps; each
 //! jump belongs to one event of the event log, or to one advance. For each section, the ceiling is the sum of the
-//! raises that the stores applied. `seq_order::account` has the rules and the check; its tests show that the check
+//! raises that the stores applied. `seq_testkit::account` has the rules and the check; its tests show that the check
 //! finds an error of one number, a missing event and a second event.
 //!
 //! The account is exact because one caller has each uid to itself: it repeats a call until it gets numbers, notes each
@@ -15,7 +15,7 @@ mod records;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
-use seq_order::account::{self, Account, Beginning, History};
+use seq_testkit::account::{self, Account, Beginning, History};
 use seq_testkit::eventually;
 
 use crate::cluster::Server;

@@ -141,12 +141,17 @@ fn probes_metrics_status_and_services_show_all_nodes() {
 
 /// Sends a plain HTTP request; returns the whole response as text.
 pub(crate) fn get(addr: &str, path: &str) -> String {
+    try_get(addr, path).unwrap()
+}
+
+/// Works like [`get`], but returns an error if no process responds.
+pub(crate) fn try_get(addr: &str, path: &str) -> std::io::Result<String> {
     use std::io::{Read, Write};
-    let mut stream = std::net::TcpStream::connect(addr).unwrap();
-    write!(stream, "GET {path} HTTP/1.1\r\nhost: {addr}\r\nconnection: close\r\n\r\n").unwrap();
+    let mut stream = std::net::TcpStream::connect(addr)?;
+    write!(stream, "GET {path} HTTP/1.1\r\nhost: {addr}\r\nconnection: close\r\n\r\n")?;
     let mut response = String::new();
-    stream.read_to_string(&mut response).unwrap();
-    response
+    stream.read_to_string(&mut response)?;
+    Ok(response)
 }
 
 #[test]

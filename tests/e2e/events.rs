@@ -11,7 +11,7 @@ use seq_testkit::eventually;
 use serde_json::Value;
 
 use crate::cluster::{Place, Server, digits, seqsvr, seqsvr_json};
-use crate::dev::get;
+use crate::unserved::{STORES, sum};
 
 /// A set whose processes run, and a watch of its events.
 struct Cluster {
@@ -133,12 +133,9 @@ fn a_takeover_a_drain_and_a_change_of_leader_are_events() {
     assert!((1..=ceiling).contains(&digits(&takeover["most_skipped"])), "{takeover}, ceiling {ceiling}");
     let silent = cluster.watch.see("the silence before", of("silent"));
     assert!(digits(&silent["number"]) < digits(&takeover["number"]));
-    let metric = |name: &str| -> f64 {
-        let metrics = [7311, 7312, 7313].map(|port| get(&format!("{}:{port}", cluster.place.host), "/metrics"));
-        let values = metrics.iter().flat_map(|text| text.lines()).filter(|line| line.starts_with(name));
-        values.filter_map(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok()).sum()
-    };
-    assert_eq!((metric("seqsvr_event_watchers{"), metric("seqsvr_events_lost_total{")), (1.0, 0.0));
+    let metric = |name: &str| sum(&cluster.place, &STORES, name, "");
+    let of_watchers = (metric("seqsvr_event_watchers{"), metric("seqsvr_events_lost_total{"));
+    assert_eq!(of_watchers, (Some(1.0), Some(0.0)));
     let listed = cluster.list(&["--kind", "takeover"]);
     assert_eq!(listed.len(), 1, "one event for all sections: {listed:?}");
 

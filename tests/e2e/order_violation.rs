@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use crate::cluster::{Place, Server, digits, seqsvr};
 use crate::dev::get;
+use crate::verdicts::Set;
 
 /// Number to which the user is advanced. Its slot has the mark of an advance, so few other words of the memory have the
 /// same value.
@@ -97,11 +98,7 @@ impl Memory {
 fn a_counter_that_falls_in_memory_is_counted_and_logged() {
     let place = Place::new();
     let set = place.set_file("three-node.toml").display().to_string();
-    let store = |id: u64| {
-        let data = place.path(&format!("s{id}")).display().to_string();
-        place.server(&format!("s{id}"), &["store", "--set", &set, "--id", &id.to_string(), "--data", &data])
-    };
-    let _stores: Vec<Server> = (1..=3).map(store).collect();
+    let _stores = Set { place: &place, file: set.clone(), dirs: "n" }.stores();
     // There is one allocator, so that it owns the section.
     let a1 = place.server_with_files("a1", &["alloc", "--set", &set, "--name", "a1", "--cores", "1"], FILES);
     let addr = format!("http://{}:7400", place.host);

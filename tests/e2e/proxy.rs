@@ -10,7 +10,7 @@ use seq_kit::wall_clock::now_ms;
 use seq_proto::v1::id_service_client::IdServiceClient;
 use seq_proto::v1::sequence_service_client::SequenceServiceClient;
 use seq_proto::v1::{self, next_stream_response::Outcome};
-use seq_testkit::eventually;
+use seq_testkit::{eventually, until};
 use tonic::transport::Channel;
 
 use crate::cluster::{Place, Server, seqsvr, seqsvr_json};
@@ -211,16 +211,12 @@ async fn every_endpoint_of_a_proxy_gives_out_ids_in_one_order() {
         || http(&place, PORTS[0], "GET /api/id/current/short", "").filter(|(status, _)| status.contains(" 200 "));
     eventually("the proxy has the new series", found);
     // The proxy asks any node, and each node learns of a new series by itself.
-    let began = std::time::Instant::now();
-    loop {
+    until("the node that the proxy asks has the new series", async || {
         let listed = client.list_series(v1::ListSeriesRequest {}).await.unwrap().into_inner().series;
         let names: Vec<&str> = listed.iter().map(|series| series.name.as_str()).collect();
-        if names == ["tweets", "media", "orders", "short"] {
-            break;
-        }
-        assert!(began.elapsed() < seq_testkit::TIMEOUT, "{names:?}");
-        tokio::task::yield_now().await;
-    }
+        (names == ["tweets", "media", "orders", "short"]).then_some(())
+    })
+    .await;
     assert_eq!(all(client.next(ids("short", 2)).await.unwrap().get_ref()), [1, 2]);
     assert_eq!(reason(client.next(ids("short", 1)).await), "SERIES_ENDED");
     on_node(&["series", "retire", "short"]);

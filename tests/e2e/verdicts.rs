@@ -258,6 +258,33 @@ impl Set<'_> {
     }
 }
 
+/// A set and its processes.
+pub(crate) struct Nodes<'a> {
+    pub(crate) set: Set<'a>,
+    /// Stores 1, 2 and 3.
+    pub(crate) stores: Vec<Server>,
+    /// Allocators a1 and a2.
+    pub(crate) allocs: Vec<Server>,
+}
+
+impl Nodes<'_> {
+    pub(crate) fn cli(&self, args: &[&str]) {
+        let output = self.set.place.seqsvr(&[args, &["--set", &self.set.file]].concat());
+        assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+
+    /// Returns the index of the leader.
+    pub(crate) fn leader(&self) -> usize {
+        let members = self.set.place.seqsvr_json(&["store", "members", "--set", &self.set.file]);
+        usize::try_from(members["leader"].as_u64().unwrap()).unwrap() - 1
+    }
+
+    /// Starts a store that has ended.
+    pub(crate) fn start_store(&mut self, index: usize) {
+        self.stores[index] = self.set.store(index as u64 + 1, &[]);
+    }
+}
+
 pub(crate) fn copy(from: &Path, to: &Path) {
     assert!(Command::new("cp").args(["-a".as_ref(), from, to]).status().unwrap().success());
 }

@@ -1,7 +1,7 @@
 //! The command `console`, which serves web pages about a cluster to a browser on this machine.
 
 use std::io::{BufRead, IsTerminal};
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use clap::Args;
@@ -50,8 +50,9 @@ struct Opened<'a> {
 
 pub async fn run(args: ConsoleArgs, output: &Output) -> anyhow::Result<Exit> {
     if !args.listen.ip().is_loopback() {
-        let message = format!("--listen {}: the console listens on this machine only, as 127.0.0.1:7150", args.listen);
-        let hint = format!("from another machine: ssh -L {0}:127.0.0.1:{0} HOST", args.listen.port());
+        let local = SocketAddr::from((Ipv4Addr::LOCALHOST, args.listen.port()));
+        let message = format!("--listen {}: the console listens on this machine only, as {local}", args.listen);
+        let hint = format!("from another machine: ssh -L {}:{local} HOST", local.port());
         return Err(Failure::new(Exit::Usage, message).hint(hint).into());
     }
     let seeds = args.target.nodes()?;

@@ -32,8 +32,8 @@ type Hash = [u8; 32];
 pub(crate) struct Access {
     /// Names of the console in the header `Host`, each with the port.
     hosts: Vec<String>,
-    /// Name of the cookie. It has the port, because a browser keeps one collection of cookies for all ports of a host.
-    /// For the same reason it sends the cookie to a server at any other port of the host.
+    /// Name of the cookie. The name has the port, because a browser keeps one collection of cookies for all ports of a
+    /// host. For the same reason the browser sends the cookie to a server at any other port of the host.
     cookie: String,
     logins: Option<Mutex<Logins>>,
 }
@@ -66,8 +66,8 @@ impl Refused {
         match self {
             Refused::Host => (
                 StatusCode::MISDIRECTED_REQUEST,
-                "this console is reached as 127.0.0.1 or localhost with its own port only; from another machine forward the \
-                 same port: ssh -L 7150:127.0.0.1:7150 HOST",
+                "this console is reached only under the address that it printed; from another machine, forward the same port \
+                 to that address with ssh -L",
             ),
             Refused::CrossSite => (
                 StatusCode::FORBIDDEN,

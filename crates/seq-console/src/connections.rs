@@ -1,8 +1,10 @@
-//! Connections of browsers, within limits. Any process of the machine can connect to the console, also one of another
-//! user, so no limit depends on a login.
+//! Connections of browsers, within limits. Any process of the machine can connect to the console, even a process of
+//! another user, so no limit depends on a login.
 //!
 //! A connection waits until its first request arrives. If all places are taken, the oldest connection that waits gives
-//! its place to the next one, so connections without a request keep no browser out.
+//! its place to the next connection, so connections without a request keep no browser out. The response to a refused
+//! request, or to a request without a login, ends its connection (`server.rs`), so such requests keep no browser out
+//! either.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -97,7 +99,7 @@ impl Waiting {
     }
 }
 
-/// The place of a connection among those that wait. Dropping it removes the connection from them.
+/// The place of a connection among the waiting connections. Dropping the place removes the connection from them.
 struct Place {
     id: u64,
     waiting: Waiting,
@@ -162,7 +164,7 @@ mod tests {
     /// Bytes of a response that fills every buffer of a connection.
     const LARGE: usize = 64 << 20;
 
-    /// A server with the limits. It ends when it is dropped.
+    /// A server with the limits, which ends when this value is dropped.
     struct Served {
         addr: SocketAddr,
         _task: JoinSet<()>,

@@ -138,7 +138,10 @@ impl Heat {
             Matrix::new(records, span, &cut)
         };
         // See `Matrix::new` for the time that it takes, in which this thread serves other requests.
-        tokio::task::spawn_blocking(levels).await.unwrap_or_default()
+        match tokio::task::spawn_blocking(levels).await {
+            Ok(levels) => levels,
+            Err(error) => std::panic::resume_unwind(error.into_panic()),
+        }
     }
 
     /// Requests the columns since the last request from all nodes that record the subject.

@@ -2,12 +2,9 @@
 
 use maud::{DOCTYPE, Markup, html};
 
-use seq_command::utc::time_of_day;
-use tokio::time::Instant;
-
 use crate::assets;
 use crate::map_view::MapView;
-use crate::model::Seen;
+use crate::model::Age;
 use crate::view::{Block, Cell, Field, Form, Kind, Page, Region, Row, SPARK, Shape, is_typeable};
 
 /// An entry of the navigation.
@@ -31,33 +28,10 @@ pub(crate) const ENTRIES: [Entry; 9] = [
     Entry { path: "/runbook", name: "Runbook" },
 ];
 
-/// Age of the values of a page, for the header.
-pub(crate) struct Age {
-    /// Milliseconds since the values were measured; `None` without values.
-    ms: Option<u64>,
-    /// Time of day of the measurement.
-    as_of: String,
-}
-
 /// Seconds up to which values count as new: three intervals of observations. The script has the same bound.
 const NEW_SECONDS: u64 = 6;
 
 impl Age {
-    /// Returns the age of the last observation.
-    pub(crate) fn of(seen: &Seen) -> Age {
-        let last = seen.last.as_ref();
-        let age = last.map(|(at, _)| Instant::now().saturating_duration_since(*at));
-        Age {
-            ms: age.map(|age| u64::try_from(age.as_millis()).unwrap_or(u64::MAX)),
-            as_of: last.map(|(_, observation)| time_of_day(observation.unix_ms)).unwrap_or_default(),
-        }
-    }
-
-    /// Returns the milliseconds since the values were measured, and the time of day of the measurement.
-    pub(crate) fn parts(self) -> (Option<u64>, String) {
-        (self.ms, self.as_of)
-    }
-
     fn seconds(&self) -> u64 {
         self.ms.map_or(0, |ms| ms.saturating_add(500) / 1_000)
     }

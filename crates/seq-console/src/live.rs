@@ -14,8 +14,7 @@ use serde::Serialize;
 use tokio::sync::{OwnedSemaphorePermit, watch};
 
 use crate::console::Console;
-use crate::html::Age;
-use crate::model::{OpenPage, Seen};
+use crate::model::{Age, OpenPage, Seen};
 use crate::page;
 use crate::route::Route;
 use crate::staircase::{self, Attributes};
@@ -48,7 +47,7 @@ struct Message<'a> {
     age_ms: Option<u64>,
     /// Time of day of the measurement.
     as_of: String,
-    /// Ids of all regions and of the chart. A browser whose page has others loads the page again. Absent for a page
+    /// Ids of all regions and of the chart. A browser whose page has other ids loads the page again. Absent for a page
     /// that does not change.
     #[serde(skip_serializing_if = "Option::is_none")]
     layout: Option<Vec<&'static str>>,
@@ -97,7 +96,7 @@ impl Sent {
     }
 }
 
-/// Returns the updates of a page. They end when the browser closes the connection or the console stops.
+/// Returns the updates of a page. The stream ends when the browser closes the connection or the console stops.
 pub(crate) fn stream(
     console: Arc<Console>,
     route: Route,
@@ -167,7 +166,7 @@ impl Live {
         if changes.is_empty() && staircase.is_none() && !is_first && !is_observed {
             return None;
         }
-        let (age_ms, as_of) = Age::of(seen).parts();
+        let Age { ms: age_ms, as_of } = Age::of(seen);
         let layout = (!is_still(&self.route)).then(|| {
             let chart = staircase.is_some().then_some(staircase::ID);
             regions.iter().map(|region| region.id).chain(chart).collect()

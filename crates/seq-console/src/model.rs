@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use seq_command::utc::time_of_day;
 use seq_observe::activity::By;
 use seq_observe::{Observation, Observer};
 use tokio::sync::{Notify, watch};
@@ -51,6 +52,26 @@ pub(crate) struct Seen {
     ///
     /// **Invariant:** no entry is longer than [`RATES`].
     pub(crate) rates: Arc<BTreeMap<String, VecDeque<f64>>>,
+}
+
+/// Age of the values of a page.
+pub(crate) struct Age {
+    /// Milliseconds since the values were measured; `None` without values.
+    pub(crate) ms: Option<u64>,
+    /// Time of day of the measurement.
+    pub(crate) as_of: String,
+}
+
+impl Age {
+    /// Returns the age of the last observation.
+    pub(crate) fn of(seen: &Seen) -> Age {
+        let last = seen.last.as_ref();
+        let age = last.map(|(at, _)| Instant::now().saturating_duration_since(*at));
+        Age {
+            ms: age.map(|age| u64::try_from(age.as_millis()).unwrap_or(u64::MAX)),
+            as_of: last.map(|(_, observation)| time_of_day(observation.unix_ms)).unwrap_or_default(),
+        }
+    }
 }
 
 /// The observations of a cluster, for any number of readers.

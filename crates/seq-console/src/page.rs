@@ -146,8 +146,8 @@ fn missing<'a>(parts: impl IntoIterator<Item = &'a String>) -> Block {
     })
 }
 
-/// Returns a region that states how many rows of a table are shown, and how the others can be seen. It has no row if
-/// all are shown.
+/// Returns a region that states how many rows of a table are shown, and where the other rows are. The region has no
+/// row if the table shows all rows.
 fn cut(id: &'static str, (shown, all): (usize, usize), rest: &str) -> Block {
     let text = || format!("{} of {} are shown: {rest}", grouped(shown as u64), grouped(all as u64));
     let rows = if shown < all { vec![Row::new("cut", vec![cell(text()).tone(Tone::Attention)])] } else { Vec::new() };

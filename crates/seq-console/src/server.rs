@@ -21,8 +21,8 @@ use tokio::sync::Semaphore;
 use crate::access::{Access, Refused};
 use crate::console::Console;
 use crate::heat::Heat;
-use crate::html::{self, Age, Frame};
-use crate::model::Model;
+use crate::html::{self, Frame};
+use crate::model::{Age, Model};
 use crate::route::Route;
 use crate::{access, assets, connections, live, page};
 
@@ -142,10 +142,10 @@ async fn guard(State(console): State<Arc<Console>>, request: Request, next: Next
     let path = request.uri().path();
     // A browser needs the style of the page that refuses it, and the address with the token.
     let is_open = path == "/login" || path.starts_with("/assets/");
-    let checked = console
-        .access
-        .check(request.method(), request.headers())
-        .and_then(|()| if is_open { Ok(()) } else { console.access.check_login(request.headers()) });
+    let login = console.access.check_login(request.headers());
+    let is_logged_in = login.is_ok();
+    let checked = console.access.check(request.method(), request.headers()).and(if is_open { Ok(()) } else { login });
+    let is_kept = is_logged_in && checked.is_ok();
     let mut response = match checked {
         Ok(()) => next.run(request).await,
         Err(refused) => refusal(&refused),
@@ -155,14 +155,16 @@ async fn guard(State(console): State<Arc<Console>>, request: Request, next: Next
         headers.insert(name, HeaderValue::from_static(value));
     }
     headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+    if !is_kept {
+        // The connection of a process that may not read the console does not stay open.
+        headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
     response
 }
 
 fn refusal(refused: &Refused) -> Response {
     let (status, text) = refused.response();
-    // The connection of a process that may not read the console does not stay open.
-    let close = [(header::CONNECTION, HeaderValue::from_static("close"))];
-    (close, message(status, text)).into_response()
+    message(status, text)
 }
 
 /// Returns a page with a sentence.

@@ -109,8 +109,8 @@ async fn strange_addresses_have_no_page() {
 #[tokio::test]
 async fn other_sites_and_other_names_are_refused() {
     let console = Console::start(false).await;
-    let other = console.send("GET / HTTP/1.1\r\nhost: evil.example\r\nconnection: close\r\n\r\n").await;
-    assert_eq!(status(&other), "421", "{other}");
+    let other = console.send("GET / HTTP/1.1\r\nhost: evil.example\r\n\r\n").await;
+    assert_eq!((status(&other), header(&other, "connection")), ("421", Some("close")), "{other}");
     let cross = console.request("GET", "/", "sec-fetch-site: cross-site\r\n").await;
     assert_eq!(status(&cross), "403", "{cross}");
     for method in ["POST", "PUT", "DELETE", "OPTIONS"] {
@@ -137,6 +137,30 @@ async fn a_browser_logs_in_once_for_each_address() {
     let page = console.request("GET", "/", &format!("cookie: {pair}\r\n")).await;
     assert_eq!(status(&page), "200", "{page}");
     assert_eq!(status(&console.request("GET", target, "").await), "401", "the address was used");
+}
+
+#[tokio::test]
+async fn a_request_without_a_login_does_not_keep_its_connection() {
+    let console = Console::start(true).await;
+    let get = |target: &str, headers: &str| format!("GET {target} HTTP/1.1\r\nhost: {}\r\n{headers}\r\n", console.addr);
+    let refused = console.send(&get("/", "")).await;
+    let (_, style) = refused.split_once("rel=\"stylesheet\" href=\"").expect("a style");
+    let (style, _) = style.split_once('"').expect("its address");
+    assert!(style.starts_with("/assets/"), "{style}");
+    for (target, expected) in [("/", "401"), ("/login?token=x", "401"), (style, "200"), ("/assets/0/x", "404")] {
+        let response = console.send(&get(target, "")).await;
+        let seen = (status(&response), header(&response, "connection"));
+        assert_eq!(seen, (expected, Some("close")), "{target}: {response}");
+    }
+
+    let url = console.addresses.next();
+    let target = url.strip_prefix(&format!("http://{}", console.addr)).expect("an address of the console");
+    let login = console.send(&get(target, "")).await;
+    let pair = header(&login, "set-cookie").and_then(|cookie| cookie.split(';').next()).expect("a cookie");
+    let cookie = format!("cookie: {pair}\r\n");
+    let two = get(style, &cookie) + &get(style, &format!("{cookie}connection: close\r\n"));
+    let responses = console.send(&two).await;
+    assert_eq!(responses.matches("HTTP/1.1 200").count(), 2, "a browser keeps its connection: {responses}");
 }
 
 #[tokio::test]

@@ -36,7 +36,6 @@
 
 use std::time::Duration;
 
-pub mod account;
 mod cold;
 mod ids;
 mod runs;
@@ -53,7 +52,7 @@ use runs::Run;
 /// The largest possible number.
 pub const MAX_SEQ: u64 = (1 << 63) - 1;
 
-/// Largest number of violations that are kept with their details. It is enough to see a pattern on one screen. Further
+/// Largest number of violations that are kept with their details. This many show a pattern on one screen. Further
 /// violations are only counted.
 const MAX_DETAILS: usize = 20;
 

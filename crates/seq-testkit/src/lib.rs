@@ -1,8 +1,9 @@
-//! Tools for the tests of several crates and for tests that start processes. They are waits for conditions, a load of
-//! callers that take ids, and a collector of traces.
+//! Tools for the tests of several crates and for tests that start processes: waits for conditions, a load of callers
+//! that take ids, the account of a run with faults, and a collector of traces.
 //!
-//! Crates depend on this crate only as a dev-dependency. Its functions panic if a test has failed.
+//! Crates depend on this crate only as a dev-dependency. Waits and loads panic if a test has failed.
 
+pub mod account;
 mod collector;
 pub mod ids;
 mod wait;

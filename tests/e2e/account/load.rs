@@ -8,8 +8,8 @@ use std::time::Duration;
 use futures::future::{LocalBoxFuture, join_all};
 use seq_client::{Allocation, CallError, Client};
 use seq_load::outcome::UNKNOWN_ATTEMPTS;
-use seq_order::account::{Step, UidCalls};
 use seq_proto::Reason;
+use seq_testkit::account::{Step, UidCalls};
 use seq_testkit::eventually;
 
 /// Kinds of uids of each section, and the count of the numbers that a call for each takes.
@@ -25,19 +25,19 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// Deadline of a call: longer than any takeover, so that few attempts end without an outcome.
 const DEADLINE: Duration = Duration::from_secs(20);
 
-/// One of so many calls for an advanced uid is an advance, by up to so many numbers.
+/// Calls for an advanced uid for each advance, and the most numbers by which an advance moves the uid.
 const ADVANCES: (u32, u64) = (5, 300);
 
 /// Use of a uid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// It takes numbers all the time.
+    /// A uid that takes numbers all the time.
     Busy,
-    /// It takes numbers at the begin and at the end, so that all changes of the owner are in one hole.
+    /// A uid that takes numbers at the begin and at the end, so that all changes of the owner are in one hole.
     Idle,
     /// Like [`Kind::Busy`], with advances.
     Advanced,
-    /// It is only read.
+    /// A uid that is only read.
     Untouched,
 }
 

@@ -7,7 +7,6 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use seq_order::account::{Beginning, Ceiling, Ownership, OwnershipEvent};
 use seq_proto::v1::describe_section_request::Which;
 use seq_proto::v1::event_service_client::EventServiceClient;
 use seq_proto::v1::set_admin_service_client::SetAdminServiceClient;
@@ -15,6 +14,7 @@ use seq_proto::v1::status_service_client::StatusServiceClient;
 use seq_proto::v1::{
     DescribeSectionRequest, ListSectionsRequest, ListSetEventsRequest, SectionInfo, SectionState, SetEvent,
 };
+use seq_testkit::account::{Beginning, Ceiling, Ownership, OwnershipEvent};
 use seq_testkit::eventually;
 use tonic::Code;
 use tonic::transport::{Channel, Endpoint};
@@ -152,7 +152,7 @@ impl Seen {
         let is_new = info.state() == SectionState::Resident && !info.owner.is_empty() && info.epoch > epoch;
         if is_new {
             let by = Beginning::parse(&info.began_by).unwrap_or_else(|| panic!("{info:?}"));
-            let from = if matches!(by, Beginning::Takeover | Beginning::Handover) { before } else { String::new() };
+            let from = if by.names_owner_before() { before } else { String::new() };
             self.ownerships.push(Ownership {
                 set: set.to_owned(),
                 section,

@@ -7,40 +7,10 @@ use seq_testkit::eventually;
 use super::{Scene, Table};
 use crate::backup_disk::Disk;
 use crate::cluster::{Place, Server};
-use crate::verdicts::{Set, copy, other_build};
+use crate::verdicts::{Nodes, Set, copy, other_build};
 use crate::wrong_clock::WrongClock;
 
 const OK: &str = "im-a: ok: 100 of 100 sections are served; 3 of 3 voters respond";
-
-/// The set and its processes.
-struct Nodes<'a> {
-    set: Set<'a>,
-    /// Stores 1, 2 and 3.
-    stores: Vec<Server>,
-    /// Allocators a1 and a2.
-    allocs: Vec<Server>,
-}
-
-impl Nodes<'_> {
-    fn cli(&self, args: &[&str]) {
-        let output = self.set.place.seqsvr(&[args, &["--set", &self.set.file]].concat());
-        assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
-    }
-
-    /// Returns the index of the leader.
-    fn leader(&self) -> usize {
-        let members = self.set.place.seqsvr_json(&["store", "members", "--set", &self.set.file]);
-        usize::try_from(members["leader"].as_u64().unwrap()).unwrap() - 1
-    }
-
-    fn kill_store(&mut self, index: usize) {
-        self.stores[index].kill();
-    }
-
-    fn start_store(&mut self, index: usize) {
-        self.stores[index] = self.set.store(index as u64 + 1, &[]);
-    }
-}
 
 pub(super) fn nodes(table: &mut Table) {
     let place = Place::new();
@@ -79,7 +49,7 @@ fn starts<'a>(scene: &mut Scene<'_>, set: Set<'a>) -> Nodes<'a> {
 fn stores(scene: &mut Scene<'_>, nodes: &mut Nodes<'_>) {
     let follower = (nodes.leader() + 1) % 3;
     scene.caused("a follower store is killed");
-    nodes.kill_store(follower);
+    nodes.stores[follower].kill();
     scene.says("a dead store", 3, &["DEGRADED", "no response of store"]);
     scene.ended();
     nodes.start_store(follower);
@@ -94,7 +64,7 @@ fn stores(scene: &mut Scene<'_>, nodes: &mut Nodes<'_>) {
 
     let leader = nodes.leader();
     scene.caused("the leader is killed");
-    nodes.kill_store(leader);
+    nodes.stores[leader].kill();
     scene.says("a dead leader", 3, &["DEGRADED", "no response of store"]);
     scene.ended();
     nodes.start_store(leader);
@@ -232,7 +202,7 @@ fn addresses(scene: &mut Scene<'_>) {
 
 fn majorities(scene: &mut Scene<'_>, nodes: &mut Nodes<'_>) {
     scene.caused("two stores are killed");
-    (1..3).for_each(|index| nodes.kill_store(index));
+    (1..3).for_each(|index| nodes.stores[index].kill());
     scene.says("no majority", 3, &["NO QUORUM", "leases end in", "start s2, s3 again"]);
     scene.says("the leases have ended", 3, &["NO QUORUM", "every call is refused"]);
     scene.ended();
@@ -242,7 +212,7 @@ fn majorities(scene: &mut Scene<'_>, nodes: &mut Nodes<'_>) {
     scene.says("leases expired lately", 0, &[OK, "leases expired in the last 10 minutes"]);
 
     scene.caused("all stores are killed");
-    (0..3).for_each(|index| nodes.kill_store(index));
+    (0..3).for_each(|index| nodes.stores[index].kill());
     scene.says("no store responds", 3, &["NO QUORUM: no store responds", "start its stores again"]);
     scene.ended();
     (0..3).for_each(|index| nodes.start_store(index));
@@ -257,14 +227,14 @@ fn majorities(scene: &mut Scene<'_>, nodes: &mut Nodes<'_>) {
     let apart = place.path("apart.toml");
     fs::write(&apart, text).unwrap();
     let apart = Set { place, file: apart.display().to_string(), dirs: nodes.set.dirs };
-    (0..3).for_each(|index| nodes.kill_store(index));
+    (0..3).for_each(|index| nodes.stores[index].kill());
     scene.caused("all stores start again, and do not reach each other's ports for Raft");
     nodes.stores = apart.stores();
     scene.says("an election", 3, &["ELECTION: 3 of 3 voters respond"]);
     scene.says("no leader for ten seconds", 3, &["NO QUORUM: 3 of 3 voters respond"]);
     scene.ended();
     (0..3).for_each(|index| {
-        nodes.kill_store(index);
+        nodes.stores[index].kill();
         nodes.start_store(index);
     });
     scene.over(&[OK]);

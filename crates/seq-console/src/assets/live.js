@@ -155,7 +155,8 @@ function isOther(layout) {
   return layout.length !== here.length || layout.some(id => !here.includes(id));
 }
 
-// A press holds updates back until its click has happened: it would be lost if its row moved, or if the page loaded itself.
+// A press holds updates back until its click has happened, because the click would be lost if its row moved, or if the
+// page loaded itself.
 const MOST_HOLD_MS = 1000, held = [];
 let pressed = 0;
 function release() {
@@ -168,11 +169,13 @@ addEventListener('pointerdown', event => {
 }, true);
 for (const end of ['pointerup', 'pointercancel']) addEventListener(end, () => setTimeout(release), true);
 
-// When the page began to be left. To load it again would cancel the click that leads to another page.
+// When the page began to be left. To load it again would cancel the click that leads to another page. No event tells
+// that the other page will not come, as after Escape.
 const MOST_LEAVING_MS = 10000;
 let left = -MOST_LEAVING_MS;
 addEventListener('beforeunload', () => { left = performance.now(); });
 addEventListener('pageshow', () => { left = -MOST_LEAVING_MS; });
+const isLeaving = () => performance.now() - left < MOST_LEAVING_MS;
 
 // Returns whether text was typed into a field, or a choice is open, and would be lost.
 function isEdited() {
@@ -186,16 +189,15 @@ function show(event) {
 }
 
 function apply(message) {
-  if (performance.now() - left < MOST_LEAVING_MS) return;
   if (message.console !== document.body.dataset.console) {
     // Another console has the port now, maybe of another cluster.
     isForeign = true;
     showAge();
-    if (!isEdited()) location.reload();
+    if (!isLeaving() && !isEdited()) location.reload();
     return;
   }
   // Not at once after a load, so that a state that changes all the time does not load the page all the time.
-  const mayReload = performance.now() > LEAST_RELOAD_MS && !isEdited();
+  const mayReload = performance.now() > LEAST_RELOAD_MS && !isLeaving() && !isEdited();
   if (message.layout && isOther(message.layout) && mayReload) { location.reload(); return; }
   if (message.age_ms !== undefined) { measured = Date.now() - message.age_ms; asOf = message.as_of; }
   for (const [id, change] of Object.entries(message.regions)) update(id, change);
@@ -220,7 +222,7 @@ document.addEventListener('staircase', event => {
   }
 });
 
-// A click on a command selects it, and copies it where the browser allows that. So do Enter and space.
+// A click on a command selects the command, and copies it if the browser allows that. Enter and space do the same.
 const said = document.getElementById('said');
 let saying = 0;
 function say(text) {

@@ -1,5 +1,5 @@
-//! The page of nodes. It has the nodes that do not respond, then the allocators, the stores and the proxies; in each
-//! table, nodes with a fault come first.
+//! The page of nodes: the nodes that do not respond, then the allocators, the stores and the proxies. In each table,
+//! nodes with a fault come first.
 
 use seq_command::output::{bar, grouped};
 use seq_command::store_client::NodeRole;
@@ -133,7 +133,7 @@ fn silent_row(node: &Unreachable, observation: &Observation) -> Row {
         Some(NodeRole::Alloc) => "allocator",
         None => "-",
     };
-    // The last event about the node tells since when it is silent, unless the node has registered after it.
+    // The node is silent since the last event about it, unless the node registered with that event.
     let event = observation.events.iter().filter_map(|one| Some((&one.set, one.set_event()?))).find(|(set, event)| {
         node.set.as_ref() == Some(set)
             && event.node == name

@@ -1,5 +1,5 @@
-//! The page of one section. It has the record of the section in its set's store, the state at the owner, the chart of
-//! the ceiling, the last raises, and the events that may concern the section.
+//! The page of one section: the record of the section in its set's store, the state at the owner, the chart of the
+//! ceiling, the last raises, and the events that may concern the section.
 
 use seq_command::output::{grouped, printable};
 use seq_command::selection::contents_text;
@@ -9,7 +9,7 @@ use seq_observe::activity::{FiguresView, rate_text};
 use seq_observe::section::{self, Record};
 use seq_proto::v1::{DescribeSectionResponse, SectionInfo, SectionState};
 
-use super::{events, missing};
+use super::{cut, events, missing};
 use crate::console::Console;
 use crate::staircase::Staircase;
 use crate::view::{Block, Column, Page, Region, Row, Shape, Tone, cell, link, number, text};
@@ -48,13 +48,12 @@ pub(super) async fn page(console: &Console, observation: &Observation, section: 
         blocks.push(Block::Staircase(Staircase::new(described)));
     }
     blocks.push(Block::Heading("Raises"));
-    blocks.push(raises(described.as_ref().map_or(&[], |described| &described.raises)));
+    blocks.extend(raises(described.as_ref().map_or(&[], |described| &described.raises), section));
     blocks.push(missing(&record.missing));
-    blocks.extend([
-        Block::Heading("Events that may concern it"),
-        events::region(history(observation, &record.set, section)),
-        Block::Command { text: "The same in a terminal:", command: format!("seqsvr section show {section}") },
-    ]);
+    blocks.push(Block::Heading("Events that may concern it"));
+    blocks.extend(history(observation, &record.set, section));
+    let command = format!("seqsvr section show {section}");
+    blocks.push(Block::Command { text: "The same in a terminal:", command });
     Page { title, blocks }
 }
 
@@ -141,7 +140,8 @@ fn activity(info: &SectionInfo, described: &DescribeSectionResponse) -> Vec<Row>
     rows
 }
 
-fn raises(raises: &[seq_proto::v1::CeilingRaise]) -> Block {
+/// Returns the table of the last raises of a section, and a text if it does not show all that the owner returned.
+pub(super) fn raises(raises: &[seq_proto::v1::CeilingRaise], section: u32) -> [Block; 2] {
     let row = |raise: &seq_proto::v1::CeilingRaise| {
         Row::new(
             format!("{} {}", raise.requested_ms, raise.to),
@@ -154,17 +154,27 @@ fn raises(raises: &[seq_proto::v1::CeilingRaise]) -> Block {
             ],
         )
     };
-    Block::Region(Region {
-        id: "raises",
-        label: "The last raises of the ceiling",
-        shape: Shape::Table(RAISE_COLUMNS),
-        rows: raises.iter().rev().take(RAISES).map(row).collect(),
-        empty: "the owner has no record of a raise",
-    })
+    let rows: Vec<Row> = raises.iter().rev().take(RAISES).map(row).collect();
+    let shown = (rows.len(), raises.len());
+    let rest = format!("seqsvr section show {section} -o json has all");
+    [
+        Block::Region(Region {
+            id: "raises",
+            label: "The last raises of the ceiling",
+            shape: Shape::Table(RAISE_COLUMNS),
+            rows,
+            empty: "the owner has no record of a raise",
+        }),
+        cut("raises-cut", shown, &rest),
+    ]
 }
 
-/// Returns the events whose sections lie around the section, and so may include it.
-pub(super) fn history(observation: &Observation, set: &str, section: u32) -> Vec<Row> {
+/// Returns the table of the events whose sections lie around the section, and so may include it, and a text if it does
+/// not show all of them.
+pub(super) fn history(observation: &Observation, set: &str, section: u32) -> [Block; 2] {
     let may_concern = |one: &&seq_observe::ClusterEvent| one.set == set && one.is_around(section);
-    observation.events.iter().filter(may_concern).take(EVENTS).map(events::row).collect()
+    let found: Vec<_> = observation.events.iter().filter(may_concern).collect();
+    let rows: Vec<Row> = found.iter().take(EVENTS).map(|event| events::row(event)).collect();
+    let shown = (rows.len(), found.len());
+    [events::region(rows), cut("events-cut", shown, &format!("seqsvr events list --section {section}"))]
 }

@@ -11,8 +11,9 @@ use seq_observe::{BusySection, Observation};
 use seq_proto::v1::SectionFigures;
 
 use super::collect::collect;
-use super::missing;
+use super::{cut, missing};
 use crate::console::Console;
+use crate::map_view;
 use crate::model::SECTIONS;
 use crate::view::{Block, Column, Field, Form, Page, Region, Row, Shape, cell, link, number, spark, text};
 
@@ -30,12 +31,15 @@ const COLUMNS: &[Column] = &[
 
 pub(super) async fn page(console: &Console, observation: &Observation, by_writes: bool) -> Page {
     let word = if by_writes { "writes" } else { "numbers" };
-    let (rows, failed) = if by_writes {
+    let (rows, failed): (Vec<Row>, _) = if by_writes {
         let (sections, failed) = most_writes(console, observation).await;
         (sections.iter().map(row).collect(), failed)
     } else {
         (observation.sections.iter().map(row).collect(), Vec::new())
     };
+    let shown = rows.len();
+    // A shorter table has all sections that are not at rest.
+    let all = if shown < SECTIONS as usize { shown } else { map_view::sections(&observation.cluster) as usize };
     let choices = vec![("numbers".to_owned(), "numbers".to_owned()), ("writes".to_owned(), "writes".to_owned())];
     let field = Field { label: "Order", name: "by", value: word.to_owned(), choices };
     Page {
@@ -49,6 +53,7 @@ pub(super) async fn page(console: &Console, observation: &Observation, by_writes
                 rows,
                 empty: "all sections are at rest",
             }),
+            cut("sections-cut", (shown, all), "the section map has all"),
             missing(observation.missing.iter().chain(&failed)),
             Block::Command {
                 text: "The same in a terminal:",

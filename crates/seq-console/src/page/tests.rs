@@ -3,13 +3,16 @@
 use std::sync::Arc;
 
 use expect_test::{Expect, expect};
+use seq_observe::activity::FiguresView;
 use seq_observe::advice::Severity;
 use seq_observe::alloc_state::AllocState;
 use seq_observe::attention::Attention;
 use seq_observe::cluster::{AllocView, SetView};
 use seq_observe::events::Recorded;
-use seq_observe::{Cluster, ClusterEvent};
-use seq_proto::v1::{EventSeverity, MigrationPhase, MigrationStatus, NodeSections, SectionRange, SetEvent};
+use seq_observe::{BusySection, Cluster, ClusterEvent};
+use seq_proto::v1::{
+    CeilingRaise, EventSeverity, MigrationPhase, MigrationStatus, NodeSections, SectionFigures, SectionRange, SetEvent,
+};
 
 use super::*;
 use crate::route::Filter;
@@ -231,7 +234,7 @@ fn names_of_nodes_are_escaped() {
     ] {
         let frame = crate::html::Frame {
             state: state(&seen),
-            age: crate::html::Age::of(&seen),
+            age: crate::model::Age::of(&seen),
             console: "0f",
             identity: "operator/<i>",
             path: "/",
@@ -282,6 +285,20 @@ fn a_table_that_is_cut_states_it() {
     let page = events::page(&observation, &Filter::default());
     let text = "200 of 300 are shown: choose a set or a kind, or seqsvr events list";
     assert_eq!(texts(&page, "events-cut"), [text]);
+    let history = |observation: &Observation| {
+        let blocks = section::history(observation, "im-a", 45).into();
+        texts(&Page { title: String::new(), blocks }, "events-cut")
+    };
+    assert_eq!(history(&observation), ["50 of 300 are shown: seqsvr events list --section 45"]);
+    observation.events.truncate(50);
+    assert_eq!(history(&observation), Vec::<String>::new());
+
+    let raises = |count: usize| {
+        let blocks = section::raises(&vec![CeilingRaise::default(); count], 45).into();
+        texts(&Page { title: String::new(), blocks }, "raises-cut")
+    };
+    assert_eq!(raises(20), Vec::<String>::new());
+    assert_eq!(raises(21), ["20 of 21 are shown: seqsvr section show 45 -o json has all"]);
 }
 
 #[test]
@@ -294,12 +311,12 @@ fn the_bar_of_a_lease_is_relative_to_the_lease_of_its_node() {
     assert_eq!([lease(2_000), lease(6_000), lease(0)], ["▓▓▓▓▓▓░░ 1.5 s", "▓▓░░░░░░ 1.5 s", "1.5 s"]);
 }
 
-#[tokio::test]
-async fn allocators_that_do_not_report_their_writes_are_named() {
+/// Returns a console of a cluster without nodes.
+fn console() -> Console {
     let pool = seq_channel::Pool::with_dial(1, seq_channel::Dial::tcp());
     let timeout = std::time::Duration::from_secs(20);
     let (model, _) = crate::model::Model::new(seq_observe::Observer::new(pool.clone(), Vec::new(), true, timeout));
-    let console = Console {
+    Console {
         id: String::new(),
         model,
         heat: crate::heat::Heat::new(pool.clone(), timeout),
@@ -308,7 +325,33 @@ async fn allocators_that_do_not_report_their_writes_are_named() {
         identity: String::new(),
         access: crate::access::Access::new(([127, 0, 0, 1], 7150).into(), false),
         streams: Arc::new(tokio::sync::Semaphore::new(1)),
+    }
+}
+
+#[tokio::test]
+async fn a_table_of_sections_that_is_cut_states_it() {
+    let busy = |section| BusySection {
+        section,
+        uid_start: 0,
+        uid_end: 100_000,
+        set: "im-a".to_owned(),
+        owner: "a1".to_owned(),
+        figures: FiguresView::new(&SectionFigures::default()),
+        history: Vec::new(),
     };
+    let mut observation = observation();
+    observation.cluster.sets[0].uid_end = 100_000_000;
+    observation.sections = (0..200).map(busy).collect();
+    let page = sections::page(&console(), &observation, false).await;
+    assert_eq!(texts(&page, "sections-cut"), ["200 of 1,000 are shown: the section map has all"]);
+    observation.sections.pop();
+    let page = sections::page(&console(), &observation, false).await;
+    assert_eq!(texts(&page, "sections-cut"), Vec::<String>::new(), "the other sections are at rest");
+}
+
+#[tokio::test]
+async fn allocators_that_do_not_report_their_writes_are_named() {
+    let console = console();
     let mut observation = observation();
     // A port on which nothing listens, because the listener is dropped at once.
     let closed = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a free port").local_addr();

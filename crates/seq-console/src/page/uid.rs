@@ -1,4 +1,4 @@
-//! The page of one uid. It has the last number of the uid, its section, and the events that may explain a jump.
+//! The page of one uid: the last number of the uid, its section, and the events that may explain a jump.
 
 use seq_command::output::{grouped, printable};
 use seq_observe::Observation;
@@ -7,8 +7,8 @@ use seq_observe::section;
 use seq_proto::v1::sequence_service_client::SequenceServiceClient;
 use seq_proto::v1::{CurrentRequest, CurrentResponse, Exactness};
 
+use super::missing;
 use super::section::{facts, history};
-use super::{events, missing};
 use crate::console::Console;
 use crate::view::{Block, Column, Field, Form, Page, Region, Row, Shape, Tone, cell, link, text};
 
@@ -62,10 +62,12 @@ async fn of_uid(console: &Console, observation: &Observation, uid: u64) -> Vec<B
     let mut rows = vec![number(&current, word)];
     rows.push(Row::new("section", vec![cell("section"), link(grouped(section.into()), format!("/section/{section}"))]));
     rows.extend(facts(&record, &described));
+    let [events, shown] = history(observation, &record.set, section);
     vec![
         Block::Region(Region { id: "facts", label: "Number of the user", shape: Shape::Table(FACTS), rows, empty: "" }),
         Block::Heading("Events that may concern it"),
-        events::region(history(observation, &record.set, section)),
+        events,
+        shown,
         missing(&record.missing),
         Block::Command { text: "The same in a terminal:", command: format!("seqsvr current {uid}") },
     ]

@@ -32,7 +32,7 @@ pub(super) fn check(sources: &[Source], findings: &mut Vec<Finding>) {
             findings.push(Finding::new(&source.path, number, message));
         }
     }
-    let expected = rows(catalogue);
+    let expected: Vec<String> = entries(catalogue).map(|entry| entry.row()).collect();
     let stated: Vec<(usize, &str)> = (1..).zip(table.lines()).filter(|(_, line)| line.starts_with(ROW)).collect();
     for row in expected.iter().filter(|row| !stated.iter().any(|(_, line)| line == row)) {
         findings.push(Finding::new(TABLE, 0, format!("the catalogue has this row, the table does not: {row}")));
@@ -42,11 +42,29 @@ pub(super) fn check(sources: &[Source], findings: &mut Vec<Finding>) {
     }
 }
 
-/// Returns, for each entry of the catalogue, the row that the table must have. An entry consists of lines `/// help`,
-/// followed by a line `NAME = "name", Kind, Unit, ["label", ...]...;`.
-fn rows(catalogue: &str) -> Vec<String> {
+/// An entry of the catalogue.
+struct Entry<'a> {
+    name: &'a str,
+    kind: String,
+    /// Names of the labels, separated by commas.
+    labels: String,
+    help: String,
+}
+
+impl Entry<'_> {
+    /// Returns the row that the table must have.
+    fn row(&self) -> String {
+        let Entry { name, kind, labels, help } = self;
+        let labels = if labels.is_empty() { String::new() } else { format!("{{{labels}}}") };
+        format!("| `{name}{labels}` | {kind} | {help} |")
+    }
+}
+
+/// Returns the entries of the catalogue. An entry consists of lines `/// help`, followed by a line
+/// `NAME = "name", Kind, Unit, ["label", ...]...;`.
+fn entries(catalogue: &str) -> impl Iterator<Item = Entry<'_>> {
     let lines: Vec<&str> = catalogue.lines().map(str::trim).collect();
-    let entry = |at: usize| {
+    (0..lines.len()).filter_map(move |at| {
         let (_, rest) = lines[at].split_once(" = \"")?;
         let above = lines[..at].iter().rev().map_while(|line| line.strip_prefix("/// "));
         let help: Vec<&str> = above.collect::<Vec<_>>().into_iter().rev().collect();
@@ -54,20 +72,13 @@ fn rows(catalogue: &str) -> Vec<String> {
         let (name, rest) = rest.split_once("\", ").filter(|(name, _)| name.starts_with("seqsvr_"))?;
         let kind = rest.split(',').next()?.to_lowercase();
         let labels = rest.split_once('[')?.1.split_once(']')?.0.replace(['"', ' '], "");
-        let labels = if labels.is_empty() { labels } else { format!("{{{labels}}}") };
-        Some(format!("| `{name}{labels}` | {kind} | {help} |"))
-    };
-    (0..lines.len()).filter_map(entry).collect()
+        Some(Entry { name, kind, labels, help })
+    })
 }
 
 /// Returns the help of each metric, by its name.
 pub(crate) fn helps(catalogue: &str) -> BTreeMap<String, String> {
-    let help = |row: String| {
-        let mut cells = row.trim_matches(['|', ' ']).splitn(3, " | ");
-        let name = cells.next()?.trim_matches('`').split('{').next()?.to_owned();
-        Some((name, cells.nth(1)?.to_owned()))
-    };
-    rows(catalogue).into_iter().filter_map(help).collect()
+    entries(catalogue).map(|entry| (entry.name.to_owned(), entry.help)).collect()
 }
 
 /// Returns the names of the metrics.

@@ -13,8 +13,8 @@ struct Followed<'a> {
     epoch: u64,
     /// The last number that is accounted for.
     last: u64,
-    /// Whether the owner can state `last` as the `prev` of the next number. It cannot if the uid took no number since
-    /// the section began at `last`, or if an advance led there.
+    /// Whether the owner can state `last` as the `prev` of the next number. The owner cannot if the uid took no number
+    /// since the section began at `last`, or if an advance led there.
     is_stated: bool,
     /// For each attempt without a response, whether it explains a hole.
     attempts: Vec<bool>,
@@ -185,7 +185,7 @@ impl<'a> Followed<'a> {
         Ok(())
     }
 
-    /// Divides each hole before a jump into numbers of lost responses and the jump. It is called after all steps,
+    /// Divides each hole before a jump into numbers of lost responses and the jump. To be called after all steps,
     /// because a later number may show where an attempt took its numbers.
     fn divide(&mut self) -> Vec<Jump> {
         let mut jumps = Vec::new();

@@ -1,5 +1,5 @@
-//! Account of all numbers of a cluster. It is made after a run, from the calls of the callers, the ownerships of the
-//! sections, the events of the sets, and the figures of the stores.
+//! Account of all numbers of a cluster, made after a run from the calls of the callers, the ownerships of the sections,
+//! the events of the sets, and the figures of the stores.
 //!
 //! For each uid, `last number = numbers given + numbers of lost responses + jumps`. Each jump has exactly one cause,
 //! which is either an advance, or the beginning of an ownership whose owner did not have the last numbers. A beginning
@@ -14,8 +14,8 @@
 //! attempts since the last response that explain no other hole count as numbers of lost responses, up to the length of
 //! the hole, and the rest of the hole is the jump.
 //!
-//! **Invariant:** the check is independent of the service, as everything in this crate: no clock, no I/O, no type of
-//! another crate.
+//! **Invariant:** the check is independent of the service, as the checker in `seq-order`: no clock, no I/O, no type of
+//! another crate. So it cannot share an error with the service.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -118,8 +118,9 @@ impl Beginning {
         })
     }
 
-    /// Returns whether the event log names the owner before.
-    fn names_owner_before(self) -> bool {
+    /// Returns whether the event of such a beginning names the owner before.
+    #[must_use]
+    pub fn names_owner_before(self) -> bool {
         matches!(self, Beginning::Takeover | Beginning::Handover)
     }
 }
@@ -181,8 +182,8 @@ pub struct Ceiling {
     pub ceiling: u64,
     /// Sum of the distances by which raises moved it in this set.
     pub raised: u64,
-    /// Sum of the distances of which an AllocSvr that still runs has the responses. It is not above `raised`. The
-    /// difference consists of raises whose response was lost, or whose AllocSvr was.
+    /// Sum of the distances of which an AllocSvr that still runs has the responses. This sum is not above `raised`.
+    /// The difference consists of raises whose response was lost, or whose AllocSvr was.
     pub responded: u64,
 }
 
