@@ -21,6 +21,10 @@ use crate::sample::{EXPIRED, Sample, StatusResult};
 /// name any number of nodes.
 const MAX_NODES: usize = 4_096;
 
+/// Number of times that route tables are requested before further nodes are queried. If the first requests of a set
+/// fail, other AllocSvrs of the set are requested instead. It is limited because each time may take a whole timeout.
+const TABLE_ATTEMPTS: usize = 2;
+
 impl Cluster {
     /// Requests the status of the seed nodes and of all nodes of their sets that responses name. If `all_sets` is true,
     /// also requests the status of the nodes of all other sets. Each request takes at most `timeout`. If a section may
@@ -61,7 +65,7 @@ async fn sample_once(pool: &Pool, seeds: &[Node], all_sets: bool, timeout: Durat
 /// queried before. Nodes of other sets are queried only if `all_sets` is true.
 async fn query_all(pool: &Pool, seeds: BTreeSet<String>, all_sets: bool, timeout: Duration) -> Sample {
     let mut sample = Sample::default();
-    let (mut next, mut routed) = (seeds, BTreeSet::new());
+    let (mut next, mut requested) = (seeds, BTreeSet::new());
     while !next.is_empty() && sample.responses.len() < MAX_NODES {
         let round = join_all(next.iter().map(|addr| status(pool, addr, timeout))).await;
         for (addr, (status, clock)) in next.into_iter().zip(round) {
@@ -71,9 +75,14 @@ async fn query_all(pool: &Pool, seeds: BTreeSet<String>, all_sets: bool, timeout
             }
             sample.responses.insert(addr, status);
         }
-        let tables = sample.unread_tables(&mut routed);
-        for routes in join_all(tables.iter().map(|addr| routes(pool, addr, timeout))).await.into_iter().flatten() {
-            sample.learn_routes(&routes, all_sets);
+        for _ in 0..TABLE_ATTEMPTS {
+            let tables = sample.unread_tables(&mut requested);
+            let round = join_all(tables.iter().map(|addr| routes(pool, addr, timeout))).await;
+            for (addr, routes) in tables.into_iter().zip(round) {
+                if let Some(routes) = routes {
+                    sample.add_table(addr, &routes, all_sets);
+                }
+            }
         }
         next = sample.unasked();
     }
