@@ -13,7 +13,7 @@ use futures::stream;
 use seq_channel::Pool;
 use seq_command::utc;
 use seq_observe::Observation;
-use seq_observe::activity::within;
+use seq_observe::response::within;
 use seq_observe::cluster::{AllocView, StoreView};
 use seq_proto::v1::status_service_client::StatusServiceClient;
 use seq_proto::v1::{ActivityLayer, ListActivityRequest};

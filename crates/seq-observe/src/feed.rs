@@ -14,8 +14,8 @@ use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
 use crate::Cluster;
-use crate::activity::within;
 use crate::events::{self, ClusterEvent};
+use crate::response::within;
 
 /// Maximum number of events that a feed keeps in memory. It suffices for a page. The store keeps more events.
 const KEPT: usize = 512;

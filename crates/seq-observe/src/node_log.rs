@@ -13,6 +13,7 @@ use tonic::{Code, Status};
 
 use crate::Cluster;
 use crate::events::ClusterEvent;
+use crate::response::within_or;
 
 /// Maximum number of nodes from which events are requested at the same time. It limits the sockets and the load of one
 /// reader.
@@ -168,11 +169,7 @@ async fn request(
     let mut pages = Vec::new();
     for _ in 0..MAX_PAGES {
         let request = ListNodeEventsRequest { after, limit: 0 };
-        let page = match tokio::time::timeout(timeout, node.list_node_events(request)).await {
-            Ok(Ok(response)) => response.into_inner(),
-            Ok(Err(status)) => return Err(cause(&status)),
-            Err(_) => return Err(format!("no response within {timeout:?}")),
-        };
+        let page = within_or(timeout, node.list_node_events(request), cause).await?;
         if run.is_some_and(|run| run != page.instance) && after > 0 {
             (run, after) = (Some(page.instance), 0);
             continue;
@@ -187,6 +184,7 @@ async fn request(
     Ok(pages)
 }
 
+/// Returns the cause for which a node refused the request for its events.
 fn cause(status: &Status) -> String {
     match status.code() {
         Code::Unimplemented => "its release keeps no events".to_owned(),

@@ -12,9 +12,11 @@ use seq_core::clock_offset::ClockOffset;
 use seq_load::outcome::Chain;
 use seq_proto::v1::sequence_service_client::SequenceServiceClient;
 use seq_proto::v1::status_service_client::StatusServiceClient;
-use seq_proto::v1::{GetRoutesRequest, Routes, StatusRequest};
+use seq_proto::v1::{GetRoutesRequest, Routes, StatusRequest, StatusResponse};
+use tonic::Status;
 
 use crate::cluster::Cluster;
+use crate::response::{within, within_or};
 use crate::sample::{EXPIRED, Sample, StatusResult};
 
 /// Number of queried nodes at which the search for further nodes ends. It is limited because a wrong response could
@@ -91,27 +93,25 @@ async fn query_all(pool: &Pool, seeds: BTreeSet<String>, all_sets: bool, timeout
 
 /// Requests the status of the node at `addr`. Also returns the clock of the node.
 async fn status(pool: &Pool, addr: &str, timeout: Duration) -> (StatusResult, Option<ClockOffset>) {
-    let failed = |error: String| (Err(error), None);
     let channel = match pool.get(addr) {
         Ok(channel) => channel,
-        Err(error) => return failed(error.to_string()),
+        Err(error) => return (Err(error.to_string()), None),
     };
     let mut admin = StatusServiceClient::new(channel);
     let sent = (seq_command::utc::now_ms(), Instant::now());
-    let response = match tokio::time::timeout(timeout, admin.status(StatusRequest {})).await {
-        Ok(Ok(response)) => response.into_inner(),
-        Ok(Err(status)) if has_expired_certificate(&status) => return failed(EXPIRED.to_owned()),
-        Ok(Err(status)) => return failed(Chain(&status).to_string()),
-        Err(_) => return failed(format!("no response within {timeout:?}")),
-    };
-    let clock = ClockOffset::measure(response.clock_ms, sent.0, sent.1.elapsed());
-    (Ok(response), clock)
+    let cause =
+        |status: &Status| if has_expired_certificate(status) { EXPIRED.to_owned() } else { Chain(status).to_string() };
+    let response = within_or(timeout, admin.status(StatusRequest {}), cause).await;
+    let round_trip = sent.1.elapsed();
+    let measure = |response: &StatusResponse| ClockOffset::measure(response.clock_ms, sent.0, round_trip);
+    let clock = response.as_ref().ok().and_then(measure);
+    (response, clock)
 }
 
 /// Requests the route table of the AllocSvr or proxy at `addr`, because it has the addresses of other nodes. Returns
 /// `None` if the node does not respond in time.
 async fn routes(pool: &Pool, addr: &str, timeout: Duration) -> Option<Routes> {
     let mut sequence = SequenceServiceClient::new(pool.get(addr).ok()?);
-    let routes = sequence.get_routes(GetRoutesRequest { known_version: 0 });
-    tokio::time::timeout(timeout, routes).await.ok()?.ok()?.into_inner().routes
+    let routes = within(timeout, sequence.get_routes(GetRoutesRequest { known_version: 0 }));
+    routes.await.ok()?.routes
 }

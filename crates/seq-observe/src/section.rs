@@ -18,8 +18,8 @@ use seq_proto::v1::{
 use tokio::time::{Instant, timeout_at};
 
 use crate::Cluster;
-use crate::activity::within;
 use crate::cluster::{AllocView, SetView, StoreView};
+use crate::response::within;
 use crate::verdict::State;
 
 /// Time limit of the responses of all sets, relative to the limit of one request. If the leader of a store hangs, the

@@ -2,7 +2,7 @@
 
 use seq_command::output::{grouped, printable};
 use seq_observe::Observation;
-use seq_observe::activity::within;
+use seq_observe::response::within;
 use seq_observe::section;
 use seq_proto::v1::sequence_service_client::SequenceServiceClient;
 use seq_proto::v1::{CurrentRequest, CurrentResponse, Exactness};
