@@ -81,8 +81,8 @@ struct Log {
 }
 
 impl Log {
-    /// Adds a page of events. An added event replaces the event of the same run with the same index. Returns the added
-    /// events.
+    /// Adds a page of events. An added event replaces the event of the same run with the same index. If there are more
+    /// than `kept` events then, removes the oldest events of the most frequent kinds. Returns the added events.
     fn add(&mut self, page: ListNodeEventsResponse, kept: usize) -> Vec<ClusterEvent> {
         let ListNodeEventsResponse { instance, events, next, .. } = page;
         if self.instance != instance {
@@ -94,14 +94,29 @@ impl Log {
         let added = added.map(|event| ClusterEvent::of_node((&self.set, &self.node), instance, event)).collect();
         self.events.extend(events.into_iter().map(|event| ((self.run, event.index), (instance, event))));
         while self.events.len() > kept {
-            self.events.pop_first();
+            self.remove_one();
         }
         added
+    }
+
+    /// Removes the oldest event of the kind that has the most events. So requests that the node refuses every minute do
+    /// not push out the loss of its lease.
+    fn remove_one(&mut self) {
+        let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+        for (_, event) in self.events.values() {
+            *counts.entry(&event.kind).or_default() += 1;
+        }
+        let most = counts.values().max();
+        let oldest = self.events.iter().find(|(_, (_, event))| counts.get(&*event.kind) == most);
+        if let Some(place) = oldest.map(|(place, _)| *place) {
+            self.events.remove(&place);
+        }
     }
 }
 
 impl NodeLogs {
-    /// Creates a reader that keeps the newest `kept` events of each node.
+    /// Creates a reader that keeps at most `kept` events of each node. Of the most frequent kinds, it keeps the newest
+    /// events.
     #[must_use]
     pub fn new(kept: usize) -> NodeLogs {
         NodeLogs { kept, logs: BTreeMap::new(), failures: Vec::new() }
@@ -197,7 +212,8 @@ mod tests {
     use super::*;
 
     fn page(instance: u64, indexes: &[u64]) -> ListNodeEventsResponse {
-        let event = |index: &u64| NodeEvent { index: *index, change: *index, ..NodeEvent::default() };
+        let event =
+            |index: &u64| NodeEvent { index: *index, change: *index, kind: "denied".into(), ..NodeEvent::default() };
         let events: Vec<NodeEvent> = indexes.iter().map(event).collect();
         let next = indexes.iter().copied().max().unwrap_or(0);
         ListNodeEventsResponse { instance, events, next, ..ListNodeEventsResponse::default() }
@@ -215,6 +231,16 @@ mod tests {
         assert_eq!((kept(&log), log.after), (vec![(7, 1), (7, 2), (7, 3)], 3));
         log.add(page(5, &[1, 2]), 4);
         assert_eq!((kept(&log), log.after), (vec![(7, 2), (7, 3), (5, 1), (5, 2)], 2));
+    }
+
+    #[test]
+    fn refusals_of_a_node_do_not_push_out_the_loss_of_its_lease() {
+        let mut log = Log::default();
+        let mut first = page(7, &[1, 2, 3]);
+        "lease_lost".clone_into(&mut first.events[0].kind);
+        log.add(first, 4);
+        log.add(page(7, &[4, 5, 6]), 4);
+        assert_eq!(kept(&log), [(7, 1), (7, 4), (7, 5), (7, 6)], "the oldest denied requests are removed");
     }
 
     #[test]
