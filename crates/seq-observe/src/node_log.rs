@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use futures::{StreamExt, stream};
 use seq_channel::Pool;
+use seq_core::node_events::{MAX_DETAIL_BYTES, MAX_NODE_EVENTS};
 use seq_load::outcome::Chain;
 use seq_proto::v1::status_service_client::StatusServiceClient;
 use seq_proto::v1::{ListNodeEventsRequest, ListNodeEventsResponse, NodeEvent};
@@ -26,6 +27,10 @@ const MAX_PAGES: usize = 8;
 /// Number of logs above which those of nodes that no longer respond are removed. It is above the number of nodes of any
 /// cluster.
 const MAX_LOGS: usize = 1_024;
+
+/// Maximum number of bytes of the kind of an event. It is above the length of any kind, so that kinds of later releases
+/// fit.
+const MAX_KIND_BYTES: usize = 64;
 
 /// A node whose events are read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,8 +86,9 @@ struct Log {
 }
 
 impl Log {
-    /// Adds a page of events. An added event replaces the event of the same run with the same index. If there are more
-    /// than `kept` events then, removes the oldest events of the most frequent kinds. Returns the added events.
+    /// Adds at most [`MAX_NODE_EVENTS`] events of a page, because a node keeps no more. An added event replaces the
+    /// event of the same run with the same index. If there are more than `kept` events then, removes the oldest events
+    /// of the most frequent kinds. Returns the added events.
     fn add(&mut self, page: ListNodeEventsResponse, kept: usize) -> Vec<ClusterEvent> {
         let ListNodeEventsResponse { instance, events, next, .. } = page;
         if self.instance != instance {
@@ -90,6 +96,7 @@ impl Log {
             self.run += 1;
         }
         self.after = next;
+        let events: Vec<NodeEvent> = events.into_iter().take(MAX_NODE_EVENTS).map(bounded).collect();
         let added = events.iter().cloned();
         let added = added.map(|event| ClusterEvent::of_node((&self.set, &self.node), instance, event)).collect();
         self.events.extend(events.into_iter().map(|event| ((self.run, event.index), (instance, event))));
@@ -199,6 +206,15 @@ async fn request(
     Ok(pages)
 }
 
+/// Cuts the texts of an event. A reader does not trust the node to limit them, because the reader keeps the events.
+fn bounded(mut event: NodeEvent) -> NodeEvent {
+    for (text, most) in [(&mut event.kind, MAX_KIND_BYTES), (&mut event.detail, MAX_DETAIL_BYTES)] {
+        text.truncate(text.floor_char_boundary(most));
+        text.shrink_to_fit();
+    }
+    event
+}
+
 /// Returns the cause for which a node refused the request for its events.
 fn cause(status: &Status) -> String {
     match status.code() {
@@ -241,6 +257,18 @@ mod tests {
         log.add(first, 4);
         log.add(page(7, &[4, 5, 6]), 4);
         assert_eq!(kept(&log), [(7, 1), (7, 4), (7, 5), (7, 6)], "the oldest denied requests are removed");
+    }
+
+    #[test]
+    fn the_texts_and_the_number_of_events_of_a_node_are_limited() {
+        let mut log = Log::default();
+        let mut long = page(7, &(1..=2_000).collect::<Vec<u64>>());
+        (long.events[0].kind, long.events[0].detail) = ("k".repeat(1_000), "é".repeat(1_000_000));
+        let added = log.add(long, 5_000);
+        assert_eq!((added.len(), log.events.len(), log.after), (MAX_NODE_EVENTS, MAX_NODE_EVENTS, 2_000));
+        let (_, first) = &log.events[&(1, 1)];
+        assert_eq!((first.kind.len(), first.detail.len()), (MAX_KIND_BYTES, MAX_DETAIL_BYTES));
+        assert!(first.detail.capacity() <= 2 * MAX_DETAIL_BYTES, "the rest takes no memory");
     }
 
     #[test]
