@@ -1,6 +1,7 @@
 //! Events of the sets and nodes of a cluster, in the forms that commands and pages show: a sentence, a row of a table,
 //! and JSON. An event is either in the event log of a set, which its store replicates, or in the log of one process.
 
+use std::cmp::Ordering;
 use std::iter;
 
 use seq_command::utc;
@@ -190,10 +191,13 @@ impl Serialize for ClusterEvent {
 /// Sorts events by their times, the oldest first. Events of a set that have the same time are in the order of their
 /// indexes.
 pub fn sort(events: &mut [ClusterEvent]) {
-    events.sort_by(|one, other| {
-        let place = |event: &ClusterEvent| (event.at_unix_ms(), event.set_event().is_none(), event.index());
-        place(one).cmp(&place(other)).then_with(|| (&one.set, one.source()).cmp(&(&other.set, other.source())))
-    });
+    events.sort_by(order);
+}
+
+/// Compares two events by the order in which [`sort`] sorts them.
+pub(crate) fn order(one: &ClusterEvent, other: &ClusterEvent) -> Ordering {
+    let place = |event: &ClusterEvent| (event.at_unix_ms(), event.set_event().is_none(), event.index());
+    place(one).cmp(&place(other)).then_with(|| (&one.set, one.source()).cmp(&(&other.set, other.source())))
 }
 
 /// Returns the name of a severity.

@@ -79,9 +79,8 @@ struct Log {
     instance: u64,
     /// Number of the last change of an event of this run that was received.
     after: u64,
-    /// Events by the number of the run, counted by this reader, and by their index. The value has the random number of
-    /// the run.
-    events: BTreeMap<(u32, u64), (u64, NodeEvent)>,
+    /// Events by the number of the run, counted by this reader, and by their index.
+    events: BTreeMap<(u32, u64), ClusterEvent>,
     run: u32,
 }
 
@@ -96,10 +95,10 @@ impl Log {
             self.run += 1;
         }
         self.after = next;
-        let events: Vec<NodeEvent> = events.into_iter().take(MAX_NODE_EVENTS).map(bounded).collect();
-        let added = events.iter().cloned();
-        let added = added.map(|event| ClusterEvent::of_node((&self.set, &self.node), instance, event)).collect();
-        self.events.extend(events.into_iter().map(|event| ((self.run, event.index), (instance, event))));
+        let of = (&*self.set, &*self.node);
+        let events = events.into_iter().take(MAX_NODE_EVENTS);
+        let added: Vec<_> = events.map(|event| ClusterEvent::of_node(of, instance, bounded(event))).collect();
+        self.events.extend(added.iter().map(|event| ((self.run, event.index()), event.clone())));
         while self.events.len() > kept {
             self.remove_one();
         }
@@ -110,11 +109,11 @@ impl Log {
     /// not push out the loss of its lease.
     fn remove_one(&mut self) {
         let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
-        for (_, event) in self.events.values() {
-            *counts.entry(&event.kind).or_default() += 1;
+        for event in self.events.values() {
+            *counts.entry(event.kind()).or_default() += 1;
         }
         let most = counts.values().max();
-        let oldest = self.events.iter().find(|(_, (_, event))| counts.get(&*event.kind) == most);
+        let oldest = self.events.iter().find(|(_, event)| counts.get(event.kind()) == most);
         if let Some(place) = oldest.map(|(place, _)| *place) {
             self.events.remove(&place);
         }
@@ -131,20 +130,26 @@ impl NodeLogs {
 
     /// Requests the newer events of the nodes `sources`, each request within `timeout`. Returns the events that are new
     /// or continued. The events of a node that no longer responds are kept, because they may have the cause.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, the events of the nodes that responded before are kept, and no later call returns
+    /// them.
     pub async fn poll(&mut self, pool: &Pool, sources: Vec<Source>, timeout: Duration) -> Vec<ClusterEvent> {
         let current: BTreeSet<String> = sources.iter().map(|source| source.addr.clone()).collect();
-        let requests = sources.into_iter().map(|source| {
+        let request = |source: Source| {
             let known = self.logs.get(&source.addr).map(|log| (log.instance, log.after));
             let pool = pool.clone();
             async move {
                 let pages = request(&pool, &source.addr, known, timeout).await;
                 (source, pages)
             }
-        });
-        let responses: Vec<_> = stream::iter(requests).buffer_unordered(IN_FLIGHT).collect().await;
+        };
+        // The futures are created first, because they depend on the logs, which the responses change.
+        let requests: Vec<_> = sources.into_iter().map(request).collect();
+        let mut responses = stream::iter(requests).buffer_unordered(IN_FLIGHT);
         self.failures.clear();
         let mut changed = Vec::new();
-        for (source, pages) in responses {
+        while let Some((source, pages)) = responses.next().await {
             match pages {
                 Ok(pages) => {
                     let log = self.logs.entry(source.addr).or_default();
@@ -162,13 +167,8 @@ impl NodeLogs {
     }
 
     /// Returns all kept events, in no order.
-    pub fn events(&self) -> impl Iterator<Item = ClusterEvent> + '_ {
-        self.logs.values().flat_map(|log| {
-            let of_node = |(instance, event): &(u64, NodeEvent)| {
-                ClusterEvent::of_node((&log.set, &log.node), *instance, event.clone())
-            };
-            log.events.values().map(of_node)
-        })
+    pub fn events(&self) -> impl Iterator<Item = &ClusterEvent> {
+        self.logs.values().flat_map(|log| log.events.values())
     }
 
     /// Returns the nodes whose events could not be read by the last [`NodeLogs::poll`], each with the cause.
@@ -226,6 +226,7 @@ fn cause(status: &Status) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::events::Recorded;
 
     fn page(instance: u64, indexes: &[u64]) -> ListNodeEventsResponse {
         let event =
@@ -236,7 +237,11 @@ mod tests {
     }
 
     fn kept(log: &Log) -> Vec<(u64, u64)> {
-        log.events.values().map(|(instance, event)| (*instance, event.index)).collect()
+        let run = |event: &ClusterEvent| match &event.recorded {
+            Recorded::Node { instance, .. } => *instance,
+            Recorded::Set(_) => 0,
+        };
+        log.events.values().map(|event| (run(event), event.index())).collect()
     }
 
     #[test]
@@ -266,9 +271,11 @@ mod tests {
         (long.events[0].kind, long.events[0].detail) = ("k".repeat(1_000), "é".repeat(1_000_000));
         let added = log.add(long, 5_000);
         assert_eq!((added.len(), log.events.len(), log.after), (MAX_NODE_EVENTS, MAX_NODE_EVENTS, 2_000));
-        let (_, first) = &log.events[&(1, 1)];
-        assert_eq!((first.kind.len(), first.detail.len()), (MAX_KIND_BYTES, MAX_DETAIL_BYTES));
-        assert!(first.detail.capacity() <= 2 * MAX_DETAIL_BYTES, "the rest takes no memory");
+        let Recorded::Node { event: NodeEvent { kind, detail, .. }, .. } = &log.events[&(1, 1)].recorded else {
+            panic!("an event of a set");
+        };
+        assert_eq!((kind.len(), detail.len()), (MAX_KIND_BYTES, MAX_DETAIL_BYTES));
+        assert!(detail.capacity() <= 2 * MAX_DETAIL_BYTES, "the rest takes no memory");
     }
 
     #[test]

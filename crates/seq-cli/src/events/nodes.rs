@@ -51,7 +51,7 @@ impl Nodes {
     /// Returns all events that the nodes keep.
     pub(super) async fn all(&mut self) -> Vec<ClusterEvent> {
         self.poll().await;
-        self.logs.events().collect()
+        self.logs.events().cloned().collect()
     }
 
     /// Returns the events that were added or continued since the last call; at the first call all events.
