@@ -5,6 +5,11 @@ use seq_command::utc;
 use seq_proto::v1::{MigrationPhase, MigrationStatus, SectionRange};
 use serde::Serialize;
 
+/// Text that is shown in the place of the speed of a migration if [`SetView::outdated`] is true.
+///
+/// [`SetView::outdated`]: crate::cluster::SetView::outdated
+pub const OUTDATED: &str = "the leader of its store does not respond: its progress is that of an earlier time";
+
 /// Phase of a migration. All commands print the same word for the same phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
