@@ -58,7 +58,7 @@ async fn of_uid(console: &Console, observation: &Observation, uid: u64) -> Vec<B
             (Err(error()), Err(error()))
         }
     };
-    let word = described.as_ref().map_or("", |described| section::skip_word(&record.info, described));
+    let word = described.as_ref().map_or("", |described| section::skip_word(Some(&record.info), described));
     let mut rows = vec![number(&current, word)];
     rows.push(Row::new("section", vec![cell("section"), link(grouped(section.into()), format!("/section/{section}"))]));
     rows.extend(facts(&record, &described));
