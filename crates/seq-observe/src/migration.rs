@@ -83,11 +83,6 @@ pub fn speed(migration: &MigrationStatus) -> String {
     format!("{:.1}/s  ETA {eta}", migration.sections_per_second)
 }
 
-/// Returns a time as text; `None` if it is unknown.
-pub fn time(unix_ms: u64) -> Option<String> {
-    (unix_ms > 0).then(|| utc::text_of_ms(unix_ms))
-}
-
 /// Returns a text with percentiles of the pauses of sections and, if no section moves, with the reason.
 pub fn details(migration: &MigrationStatus) -> String {
     let millis = |us: u64| format!("{:.1} ms", us as f64 / 1_000.0);
@@ -189,8 +184,8 @@ impl MigrationView {
             pause_p99_us: migration.pause_p99_us,
             pause_max_us: migration.pause_max_us,
             stuck: migration.stuck.clone(),
-            started: time(migration.started_unix_ms),
-            ended: time(migration.ended_unix_ms),
+            started: utc::text_if_known(migration.started_unix_ms),
+            ended: utc::text_if_known(migration.ended_unix_ms),
             is_return: migration.is_return,
             runs: migration.runs.iter().map(run).collect(),
         }

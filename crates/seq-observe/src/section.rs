@@ -161,7 +161,7 @@ pub async fn describe(
 /// Returns the time at which the present ownership of a section began, if it is known.
 #[must_use]
 pub fn began_at(record: &SectionInfo) -> Option<String> {
-    (record.began_at_unix_ms > 0).then(|| utc::text_of_ms(record.began_at_unix_ms))
+    utc::text_if_known(record.began_at_unix_ms)
 }
 
 /// Returns a text about the beginning of the present ownership of a section; `None` if there is no owner, or if the

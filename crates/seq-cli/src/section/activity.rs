@@ -8,7 +8,7 @@ use clap::ValueEnum;
 use futures::future::join_all;
 use seq_channel::Pool;
 use seq_command::exit::{Exit, Failure, report_error};
-use seq_command::output::{Output, Table, digits, grouped, note};
+use seq_command::output::{Output, Table, digits, grouped, is_zero, note};
 use seq_command::selection::contents_text;
 use seq_command::store_client::StoreClient;
 use seq_command::{security, utc};
@@ -17,7 +17,7 @@ use seq_observe::activity::{self, By, FiguresView, rate_text};
 use seq_proto::v1::{CeilingRaise, DescribeSectionResponse, NodeState, SectionFigures, SectionInfo};
 use serde::Serialize;
 
-use super::{SectionView, is_zero};
+use super::SectionView;
 
 /// Timeout of a request to an AllocSvr. An AllocSvr usually needs only a fraction of this time to respond.
 const TIMEOUT: Duration = Duration::from_secs(2);
