@@ -13,8 +13,12 @@ use seq_observe::{Cluster, ClusterEvent};
 
 use super::FilterArgs;
 
-/// Timeout of a request to one node.
+/// Maximum timeout of a request to one node.
 const TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Number of timeouts that follow one another for which the time limit of the command must suffice. A search requests
+/// the status of the given nodes, then of the nodes that their responses name, and may repeat both once.
+const REQUESTS: u32 = 4;
 
 /// Interval at which a watch searches for nodes that were added to the set or were started.
 const SEARCH_INTERVAL: Duration = Duration::from_secs(10);
@@ -23,7 +27,10 @@ const SEARCH_INTERVAL: Duration = Duration::from_secs(10);
 pub(super) struct Nodes {
     pool: Pool,
     seeds: Vec<Node>,
+    /// Timeout of a request to one node.
     timeout: Duration,
+    /// Time limit of a reading of all nodes, which is that of the command.
+    limit: Duration,
     logs: NodeLogs,
     sources: Vec<Source>,
     /// Nodes that should respond and do not, and the cause.
@@ -36,10 +43,12 @@ pub(super) struct Nodes {
 
 impl Nodes {
     pub(super) fn new(args: &FilterArgs) -> anyhow::Result<Nodes> {
+        let limit = args.timeout.duration();
         Ok(Nodes {
             seeds: args.target.nodes()?,
             pool: security::pool(),
-            timeout: TIMEOUT.min(args.timeout.duration()),
+            timeout: TIMEOUT.min(limit / REQUESTS),
+            limit,
             logs: NodeLogs::new(MAX_NODE_EVENTS),
             sources: Vec::new(),
             silent: Vec::new(),
@@ -48,9 +57,12 @@ impl Nodes {
         })
     }
 
-    /// Returns all events that the nodes keep.
+    /// Returns all events that the nodes keep. If not all nodes respond within the time limit of the command, returns
+    /// the events of the nodes that responded.
     pub(super) async fn all(&mut self) -> Vec<ClusterEvent> {
-        self.poll().await;
+        if tokio::time::timeout(self.limit, self.poll()).await.is_err() {
+            self.silent.push(format!("events of some nodes are missing: no response within {:?}", self.limit));
+        }
         self.logs.events().cloned().collect()
     }
 
@@ -64,7 +76,6 @@ impl Nodes {
 
     /// Searches for the nodes of the set. If no node responds, the nodes that were found before are kept.
     async fn search(&mut self) {
-        self.searched = Some(Instant::now());
         match Cluster::sample(&self.pool, &self.seeds, false, self.timeout).await {
             Ok(cluster) => {
                 self.sources = Source::all(&cluster);
@@ -74,6 +85,7 @@ impl Nodes {
             }
             Err(failure) => self.silent = vec![format!("no events of nodes: {failure}")],
         }
+        self.searched = Some(Instant::now());
     }
 
     /// Names the nodes whose events could not be read, with the cause, unless the last call named the node too.
