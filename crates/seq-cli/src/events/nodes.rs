@@ -27,6 +27,8 @@ const SEARCH_INTERVAL: Duration = Duration::from_secs(10);
 pub(super) struct Nodes {
     pool: Pool,
     seeds: Vec<Node>,
+    /// Name of the only node whose events are requested; `None` for all nodes.
+    only: Option<String>,
     /// Timeout of a request to one node.
     timeout: Duration,
     /// Time limit of a reading of all nodes, which is that of the command.
@@ -46,6 +48,7 @@ impl Nodes {
         let limit = args.timeout.duration();
         Ok(Nodes {
             seeds: args.target.nodes()?,
+            only: args.node.clone(),
             pool: security::pool(),
             timeout: TIMEOUT.min(limit / REQUESTS),
             limit,
@@ -77,12 +80,7 @@ impl Nodes {
     /// Searches for the nodes of the set. If no node responds, the nodes that were found before are kept.
     async fn search(&mut self) {
         match Cluster::sample(&self.pool, &self.seeds, false, self.timeout).await {
-            Ok(cluster) => {
-                self.sources = Source::all(&cluster);
-                let silent = cluster.unreachable.iter().filter(|node| node.is_missing());
-                let text = |name: &str, why: &str| format!("no events of {name}: {why}");
-                self.silent = silent.map(|node| text(node.name.as_deref().unwrap_or(&node.addr), &node.why)).collect();
-            }
+            Ok(cluster) => (self.sources, self.silent) = select(&cluster, self.only.as_deref()),
             Err(failure) => self.silent = vec![format!("no events of nodes: {failure}")],
         }
         self.searched = Some(Instant::now());
@@ -96,5 +94,61 @@ impl Nodes {
         let failures: BTreeSet<String> = failures.collect();
         failures.difference(&self.named).for_each(note);
         self.named = failures;
+    }
+}
+
+/// Returns the nodes of a cluster that respond, and texts about the nodes that should respond and do not. If `only` is
+/// the name of a node, both concern this node only.
+fn select(cluster: &Cluster, only: Option<&str>) -> (Vec<Source>, Vec<String>) {
+    let is_wanted = |name: &str| only.is_none_or(|only| only == name);
+    let mut sources = Source::all(cluster);
+    sources.retain(|source| is_wanted(&source.node));
+    let missing = cluster.unreachable.iter().filter(|node| node.is_missing());
+    let missing = missing.map(|node| (node.name.as_deref().unwrap_or(&node.addr), &node.why));
+    let text = |(name, why): (&str, &String)| format!("no events of {name}: {why}");
+    let mut silent: Vec<String> = missing.filter(|(name, _)| is_wanted(name)).map(text).collect();
+    if let Some(only) = only.filter(|_| sources.is_empty() && silent.is_empty()) {
+        silent.push(format!("no events of the process of {only}: no node of this name responds"));
+    }
+    (sources, silent)
+}
+
+#[cfg(test)]
+mod tests {
+    use seq_observe::cluster::{Absence, ProxyView, Unreachable};
+
+    use super::*;
+
+    #[test]
+    fn only_the_named_node_is_requested() {
+        let proxy = |name: &str| ProxyView {
+            name: name.to_owned(),
+            addr: format!("{name}:1"),
+            certificate: None,
+            uptime_ms: 1,
+            version: String::new(),
+            revision: String::new(),
+        };
+        let mut cluster = Cluster::default();
+        cluster.proxies = vec![proxy("p1"), proxy("p2")];
+        cluster.unreachable = vec![Unreachable {
+            addr: "h:7".to_owned(),
+            name: Some("a1".to_owned()),
+            set: Some("im-a".to_owned()),
+            role: None,
+            state: Absence::Silent,
+            removed: false,
+            silent_ms: None,
+            why: "Connection refused".to_owned(),
+        }];
+        let selected = |only: Option<&str>| {
+            let (sources, silent) = select(&cluster, only);
+            (sources.into_iter().map(|source| source.node).collect::<Vec<_>>().join(" "), silent.join("; "))
+        };
+        let of = |nodes: &str, silent: &str| (nodes.to_owned(), silent.to_owned());
+        assert_eq!(selected(None), of("p1 p2", "no events of a1: Connection refused"));
+        assert_eq!(selected(Some("p2")), of("p2", ""));
+        assert_eq!(selected(Some("a1")), of("", "no events of a1: Connection refused"));
+        assert_eq!(selected(Some("a9")), of("", "no events of the process of a9: no node of this name responds"));
     }
 }
