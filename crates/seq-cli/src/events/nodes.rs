@@ -63,13 +63,20 @@ impl Nodes {
     /// Returns all events that the nodes keep. If not all nodes respond within the time limit of the command, returns
     /// the events of the nodes that responded.
     pub(super) async fn all(&mut self) -> Vec<ClusterEvent> {
-        if tokio::time::timeout(self.limit, self.poll()).await.is_err() {
-            self.silent.push(format!("events of some nodes are missing: no response within {:?}", self.limit));
-        }
+        self.skip().await;
         self.logs.events().cloned().collect()
     }
 
-    /// Returns the events that were added or continued since the last call; at the first call all events.
+    /// Reads the events that the nodes keep, within the time limit of the command. [`Nodes::poll`] then returns only
+    /// the later events of the nodes that responded.
+    pub(super) async fn skip(&mut self) {
+        if tokio::time::timeout(self.limit, self.poll()).await.is_err() {
+            self.silent.push(format!("events of some nodes are missing: no response within {:?}", self.limit));
+        }
+    }
+
+    /// Returns the events that were added or continued since the last call. All events of a node that responds for the
+    /// first time are returned.
     pub(super) async fn poll(&mut self) -> Vec<ClusterEvent> {
         if self.searched.is_none_or(|at| at.elapsed() >= SEARCH_INTERVAL) {
             self.search().await;

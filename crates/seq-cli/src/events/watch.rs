@@ -6,7 +6,6 @@ use seq_command::exit::{Exit, Failure};
 use seq_command::output::{Output, note};
 use seq_command::signals::Interrupts;
 use seq_command::store_client::StoreClient;
-use seq_command::utc;
 use seq_observe::{ClusterEvent, events};
 use seq_proto::v1::{ListSetEventsRequest, WatchSetEventsRequest};
 
@@ -20,15 +19,15 @@ const RECONNECT: Duration = Duration::from_millis(500);
 /// Interval at which the nodes are requested for their events.
 const NODE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Largest difference, in milliseconds, between the clocks of a node and of this machine with which the events of a
-/// node that is first reached during the watch are all printed.
-const CLOCK_DIFFERENCE_MS: u64 = 5_000;
-
 pub(super) async fn run(args: &WatchArgs, output: &Output) -> anyhow::Result<Exit> {
     let filter = Filter::new(&args.filter);
     let mut interrupts = Interrupts::new()?;
     let mut store = args.filter.target.client(args.filter.timeout.duration())?;
-    let SetLog { set, recorded, after, .. } = fetch(&mut store, &filter).await?;
+    let mut nodes = Nodes::new(&args.filter)?;
+    let skip = async { if filter.wants_nodes() { nodes.skip().await } };
+    // The watch begins at positions in the logs instead of at a time, because the clocks of machines differ.
+    let (log, ()) = tokio::join!(fetch(&mut store, &filter), skip);
+    let SetLog { set, recorded, after, .. } = log?;
     if !recorded {
         let hint = "`seqsvr store upgrade` raises the format";
         return Err(Failure::new(Exit::Failed, "the store keeps no events in its format").hint(hint).into());
@@ -36,7 +35,6 @@ pub(super) async fn run(args: &WatchArgs, output: &Output) -> anyhow::Result<Exi
     if !output.is_json() {
         note("events are printed as they happen; Ctrl-C ends the watch");
     }
-    let nodes = Nodes::new(&args.filter)?;
     tokio::select! {
         ended = watch_log(&mut store, (&set, &filter), after, output) => ended?,
         ended = watch_nodes(nodes, &filter, output) => ended?,
@@ -90,24 +88,18 @@ async fn follow(
     Ok(())
 }
 
-/// Prints new and changed events of the nodes. Returns only an error, or never if no event of a node matches the
-/// filter.
+/// Prints new and changed events of the nodes. If a node responds for the first time during the watch, prints all
+/// events that it keeps. Returns only an error, or never if no event of a node matches the filter.
 async fn watch_nodes(mut nodes: Nodes, filter: &Filter, output: &Output) -> anyhow::Result<()> {
     if !filter.wants_nodes() {
         return std::future::pending().await;
     }
-    // A node that is reached for the first time also returns events from before the watch. At the first poll, only
-    // events since the begin of the watch are printed. Later polls allow for a difference between the clocks.
-    let mut since = utc::now_ms();
-    let later = since.saturating_sub(CLOCK_DIFFERENCE_MS);
     loop {
-        let mut events = nodes.poll().await;
         nodes.name_failures();
-        events::sort(&mut events);
-        let is_new = |event: &ClusterEvent| event.until_unix_ms() >= since && filter.wants(event);
-        print(events.into_iter().filter(is_new), output)?;
-        since = later;
         tokio::time::sleep(NODE_INTERVAL).await;
+        let mut events = nodes.poll().await;
+        events::sort(&mut events);
+        print(events.into_iter().filter(|event| filter.wants(event)), output)?;
     }
 }
 
