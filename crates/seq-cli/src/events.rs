@@ -80,9 +80,10 @@ pub struct ListArgs {
 #[command(after_help = "Examples:\n  seqsvr events watch --set three-node.toml\n  \
                         seqsvr events watch --severity attention -o json\n\n\
                         An event is printed again when a change continues it, with the same number. The command connects again when the \
-                        leader of the store changes, and misses nothing that the store still keeps. Nodes are requested every second.\n\n\
-                        Exit codes: 1 the store keeps no events, 2 a wrong kind, file or address, 4 no node responded at the start, \
-                        130 interrupted.")]
+                        leader of the store changes, and misses nothing that the store still keeps. Nodes are requested every second. While the \
+                        store does not respond, and below format 11, the events of nodes are printed, with a note on stderr.\n\n\
+                        Exit codes: 1 the store keeps no events and no node is watched, 2 a wrong kind, file or address, 3 the store has no \
+                        majority and no node is watched, 4 no node responded at the start, 130 interrupted.")]
 pub struct WatchArgs {
     #[command(flatten)]
     filter: FilterArgs,

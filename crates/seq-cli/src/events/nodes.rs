@@ -84,6 +84,11 @@ impl Nodes {
         self.logs.poll(&self.pool, self.sources.clone(), self.timeout).await
     }
 
+    /// Returns whether the last search found a node that responds.
+    pub(super) fn respond(&self) -> bool {
+        !self.sources.is_empty()
+    }
+
     /// Searches for the nodes of the set. If no node responds, the nodes that were found before are kept.
     async fn search(&mut self) {
         match Cluster::sample(&self.pool, &self.seeds, false, self.timeout).await {
