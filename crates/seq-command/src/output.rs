@@ -203,7 +203,7 @@ pub fn optional_digits<S: Serializer>(number: &Option<u64>, serializer: S) -> Re
     }
 }
 
-/// Returns whether a number is 0. It is for fields of JSON that are left out then.
+/// Returns whether a number is 0. Fields of JSON use this function as their condition for being left out.
 pub fn is_zero<T: Default + PartialEq>(number: &T) -> bool {
     *number == T::default()
 }

@@ -5,9 +5,9 @@
 //! stands for the same counters in every set, and a section keeps its id when it migrates.
 //!
 //! **Invariant:** a space never changes, and lanes are only appended, because any other change would assign uids to
-//! other counters. So of two layouts of one cluster, the longer one begins with the shorter one. A [`LayoutId`] is a
-//! hash of the part of a layout on which a section depends. Processes compare it, so that they refuse messages of a
-//! process with another layout.
+//! other counters. So of two layouts of one cluster, the longer layout begins with the shorter layout. A [`LayoutId`]
+//! is a hash of the part of a layout on which a section depends. Processes compare it, so that they refuse messages of
+//! a process with another layout.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;

@@ -76,7 +76,7 @@ impl ClusterEvent {
         }
     }
 
-    /// Returns a text that no other event of the cluster has. It stays the same if the event is continued.
+    /// Returns a text that no other event of the cluster has, and that stays the same if the event is continued.
     #[must_use]
     pub fn key(&self) -> String {
         match &self.recorded {

@@ -16,20 +16,19 @@ use crate::Cluster;
 use crate::events::ClusterEvent;
 use crate::response::within_or;
 
-/// Maximum number of nodes from which events are requested at the same time. It limits the sockets and the load of one
-/// reader.
+/// Maximum number of nodes from which events are requested at the same time. The limit keeps the number of sockets and
+/// the load of one reader low.
 const IN_FLIGHT: usize = 32;
 
-/// Maximum number of pages that are requested from a node at a time. It is above the number of pages that a node keeps,
-/// because a wrong server could state that more follow forever.
+/// Maximum number of pages that are requested from a node at a time, which is above the number of pages that a node
+/// keeps. The number is limited because a wrong server could state forever that more pages follow.
 const MAX_PAGES: usize = 8;
 
-/// Number of logs above which those of nodes that no longer respond are removed. It is above the number of nodes of any
-/// cluster.
+/// Number of logs above which the logs of nodes that no longer respond are removed. No cluster has as many nodes.
 const MAX_LOGS: usize = 1_024;
 
-/// Maximum number of bytes of the kind of an event. It is above the length of any kind, so that kinds of later releases
-/// fit.
+/// Maximum number of bytes of the kind of an event, which is above the length of any kind, so that kinds of later
+/// releases fit.
 const MAX_KIND_BYTES: usize = 64;
 
 /// A node whose events are read.
@@ -105,8 +104,8 @@ impl Log {
         added
     }
 
-    /// Removes the oldest event of the kind that has the most events. So requests that the node refuses every minute do
-    /// not push out the loss of its lease.
+    /// Removes the oldest event of the kind that has the most events, so that requests that the node refuses every minute
+    /// do not push out the loss of its lease.
     fn remove_one(&mut self) {
         let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
         for event in self.events.values() {

@@ -22,8 +22,8 @@ use crate::events::{self, ClusterEvent};
 use crate::feed::Feeds;
 use crate::node_log::{NodeLogs, Source};
 
-/// Maximum number of requests for the activity of sections that are in flight at the same time. It limits the sockets
-/// and the load of one observer.
+/// Maximum number of requests for the activity of sections that are in flight at the same time. The limit keeps the
+/// number of sockets and the load of one observer low.
 const IN_FLIGHT: usize = 32;
 
 /// Maximum age of an observation to which rates are relative. After a longer pause, an average over the pause would be
@@ -39,8 +39,8 @@ const KEPT_OF_NODE: usize = 64;
 /// Maximum number of events of nodes in an observation.
 const NODE_EVENTS: usize = 512;
 
-/// Maximum number of events of nodes of one kind in an observation. So requests that all nodes refuse every minute do
-/// not push out the loss of a lease.
+/// Maximum number of events of nodes of one kind in an observation. With this limit, requests that all nodes refuse
+/// every minute do not push out the loss of a lease.
 const NODE_EVENTS_OF_KIND: usize = 128;
 
 /// Reader of a cluster's status. Each call of [`Observer::observe`] returns an [`Observation`]: the status, the rates
@@ -96,8 +96,8 @@ pub struct BusySection {
     /// Its activity.
     #[serde(flatten)]
     pub figures: FiguresView,
-    /// Rates of the section in this observation and in the observations before it. They are the rates by which the
-    /// sections are ordered. The newest rate comes last.
+    /// Rates of the section, by which the sections are ordered, in this observation and in the observations before it.
+    /// The newest rate comes last.
     pub history: Vec<f64>,
 }
 

@@ -19,12 +19,13 @@ use crate::cluster::Cluster;
 use crate::response::{within, within_or};
 use crate::sample::{EXPIRED, Sample, StatusResult};
 
-/// Number of queried nodes at which the search for further nodes ends. It is limited because a wrong response could
-/// name any number of nodes.
+/// Number of queried nodes at which the search for further nodes ends. The number is limited because a wrong response
+/// could name any number of nodes.
 const MAX_NODES: usize = 4_096;
 
 /// Number of times that route tables are requested before further nodes are queried. If the first requests of a set
-/// fail, other AllocSvrs of the set are requested instead. It is limited because each time may take a whole timeout.
+/// fail, other AllocSvrs of the set are requested instead. The number is limited because each time may take a whole
+/// timeout.
 const TABLE_ATTEMPTS: usize = 2;
 
 impl Cluster {

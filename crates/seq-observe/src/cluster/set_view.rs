@@ -224,7 +224,7 @@ impl SetView {
         (self.facts.paused, self.facts.moved) = (before.facts.paused.clone(), before.facts.moved);
     }
 
-    /// Sets the verdict. It may be called again after facts were changed.
+    /// Sets the verdict. After a change of the facts, the caller calls this function again.
     pub(crate) fn judge(&mut self) {
         self.sections_delayed = self.facts.delayed;
         let all = self.sections + self.facts.delayed;

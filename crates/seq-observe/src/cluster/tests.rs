@@ -359,7 +359,7 @@ fn view(responses: impl IntoIterator<Item = (&'static str, StatusResult)>) -> Cl
     view_of(responses, [])
 }
 
-/// What responses at addresses name.
+/// Returns the sample with the responses of the nodes at addresses.
 fn sample(responses: impl IntoIterator<Item = (&'static str, StatusResult)>) -> Sample {
     let mut sample = Sample::default();
     for (addr, response) in responses {

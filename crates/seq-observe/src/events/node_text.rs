@@ -1,4 +1,4 @@
-//! The text of an event of a process. It is computed from the fields that the process recorded.
+//! The text of an event of a process, computed from the fields that the process recorded.
 
 use std::time::Duration;
 

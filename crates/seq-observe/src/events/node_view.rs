@@ -1,4 +1,4 @@
-//! The JSON form of an event of a process. It omits the fields that do not apply to the kind of the event.
+//! The JSON form of an event of a process, without the fields that do not apply to the kind of the event.
 
 use seq_command::output::{digits, is_zero};
 use seq_command::utc;

@@ -1,4 +1,4 @@
-//! The JSON form of an event of a set. It omits the fields that do not apply to the kind of the event.
+//! The JSON form of an event of a set, without the fields that do not apply to the kind of the event.
 
 use seq_command::output::{digits, is_zero, optional_digits};
 use seq_command::utc;
@@ -44,7 +44,7 @@ pub(super) struct EventView<'a> {
     owners: Vec<OwnerView<'a>>,
     #[serde(skip_serializing_if = "is_zero")]
     other_owners_sections: u32,
-    /// Maximum count of numbers that any uid of the event's sections skipped. It is left out if unknown.
+    /// Maximum count of numbers that any uid of the event's sections skipped; left out if it is unknown.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "optional_digits")]
     most_skipped: Option<u64>,
     #[serde(skip_serializing_if = "is_zero", serialize_with = "digits")]
