@@ -158,3 +158,24 @@ fn print(events: impl IntoIterator<Item = ClusterEvent>, output: &Output) -> any
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_watch_needs_the_store_only_if_no_node_is_watched() {
+        let log = |recorded| Ok(SetLog { set: "im-a".to_owned(), events: Vec::new(), recorded, after: 7 });
+        let failed = |exit| Err(Failure::new(exit, "no response").into());
+        let position = |log, has_nodes| {
+            let exit = |error: anyhow::Error| error.downcast_ref::<Failure>().map(Failure::exit);
+            begin(log, has_nodes).map(|position| position.map(|position| position.after)).map_err(exit)
+        };
+        assert_eq!([position(log(true), false), position(log(true), true)], [Ok(Some(7)), Ok(Some(7))]);
+        assert_eq!([position(log(false), false), position(log(false), true)], [Err(Some(Exit::Failed)), Ok(Some(7))]);
+        for exit in [Exit::Unhealthy, Exit::CannotConnect, Exit::Deadline] {
+            assert_eq!([position(failed(exit), false), position(failed(exit), true)], [Err(Some(exit)), Ok(None)]);
+        }
+        assert_eq!(position(failed(Exit::Usage), true), Err(Some(Exit::Usage)), "another attempt has no use");
+    }
+}
