@@ -9,7 +9,10 @@ use tonic::{Response, Status};
 ///
 /// # Errors
 /// The node does not respond within `timeout`, or refuses the request. The text describes the cause.
-pub async fn within<T>(timeout: Duration, call: impl Future<Output = Result<Response<T>, Status>>) -> Result<T, String> {
+pub async fn within<T>(
+    timeout: Duration,
+    call: impl Future<Output = Result<Response<T>, Status>>,
+) -> Result<T, String> {
     within_or(timeout, call, |status| Chain(status).to_string()).await
 }
 

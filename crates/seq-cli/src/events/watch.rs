@@ -33,7 +33,11 @@ async fn watch(args: &WatchArgs, output: &Output) -> anyhow::Result<()> {
     let filter = Filter::new(&args.filter);
     let mut store = args.filter.target.client(args.filter.timeout.duration())?;
     let mut nodes = Nodes::new(&args.filter)?;
-    let skip = async { if filter.wants_nodes() { nodes.skip().await } };
+    let skip = async {
+        if filter.wants_nodes() {
+            nodes.skip().await;
+        }
+    };
     // The watch begins at positions in the logs instead of at a time, because the clocks of machines differ.
     let (log, ()) = tokio::join!(fetch(&mut store, &filter), skip);
     let begin = begin(log, nodes.respond())?;

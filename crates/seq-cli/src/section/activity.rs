@@ -200,12 +200,7 @@ impl Described {
     ///
     /// # Errors
     /// The AllocSvr does not respond, or does not own the section. The text describes the cause.
-    pub(crate) async fn request(
-        pool: &Pool,
-        cluster: &Cluster,
-        addr: &str,
-        section: u32,
-    ) -> Result<Described, String> {
+    pub(crate) async fn request(pool: &Pool, cluster: &Cluster, addr: &str, section: u32) -> Result<Described, String> {
         let response = seq_observe::section::describe(pool, addr, section, TIMEOUT).await?;
         let record = match response.skipped_at_begin {
             0 => None,
