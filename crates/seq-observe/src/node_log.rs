@@ -104,8 +104,8 @@ impl Log {
         added
     }
 
-    /// Removes the oldest event of the kind that has the most events, so that requests that the node refuses every minute
-    /// do not push out the loss of its lease.
+    /// Removes the oldest event of the kind that has the most events, so that requests that the node refuses every
+    /// minute do not push out the loss of its lease.
     fn remove_one(&mut self) {
         let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
         for event in self.events.values() {

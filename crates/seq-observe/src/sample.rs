@@ -89,8 +89,8 @@ impl Sample {
 
     /// Returns the addresses of AllocSvrs and proxies whose route tables are to be requested next. All proxies that
     /// respond are included, and so many AllocSvrs of each set that [`TABLES`] tables of the set are read, unless a
-    /// request fails. `requested` contains the addresses that were returned before, and the returned addresses are added
-    /// to it.
+    /// request fails. `requested` contains the addresses that were returned before, and the returned addresses are
+    /// added to it.
     pub(crate) fn unread_tables(&self, requested: &mut BTreeSet<String>) -> Vec<String> {
         let of_set = |addr: &String| match self.responses.get(addr) {
             Some(Ok(StatusResponse { role: Some(Role::Alloc(_)), set, .. })) => Some(set.as_str()),

@@ -195,8 +195,8 @@ impl Described {
         }
     }
 
-    /// Requests the state of a section from the AllocSvr at `addr`. If numbers were skipped, also requests the record of
-    /// the section from the stores of the cluster.
+    /// Requests the state of a section from the AllocSvr at `addr`. If numbers were skipped, also requests the record
+    /// of the section from the stores of the cluster.
     ///
     /// # Errors
     /// The AllocSvr does not respond, or does not own the section. The text describes the cause.
