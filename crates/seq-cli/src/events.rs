@@ -61,7 +61,8 @@ struct FilterArgs {
                         events, and removes events of the most frequent kind first. Its times are of the clocks of the store's \
                         members, to the second.\n\n\
                         Other sources are nodes: each process keeps up to 512 events about itself until it ends, such as a lost lease, \
-                        or requests that it denied, which are one event a minute. Nodes that do not respond are named on stderr.\n\n\
+                        or requests that it denied, which are one event a minute. Nodes that do not respond are named on stderr, and \
+                        delay the command by some seconds.\n\n\
                         Exit codes: 0 listed, 2 a wrong kind, file or address, 3 the store has no majority, 4 no node responded, 7 not \
                         done within --timeout.")]
 pub struct ListArgs {
@@ -79,9 +80,10 @@ pub struct ListArgs {
 #[command(after_help = "Examples:\n  seqsvr events watch --set three-node.toml\n  \
                         seqsvr events watch --severity attention -o json\n\n\
                         An event is printed again when a change continues it, with the same number. The command connects again when the \
-                        leader of the store changes, and misses nothing that the store still keeps. Nodes are requested every second.\n\n\
-                        Exit codes: 1 the store keeps no events, 2 a wrong kind, file or address, 4 no node responded at the start, \
-                        130 interrupted.")]
+                        leader of the store changes, and misses nothing that the store still keeps. Nodes are requested every second. While the \
+                        store does not respond, and below format 11, the events of nodes are printed, with a note on stderr.\n\n\
+                        Exit codes: 1 the store keeps no events and no node is watched, 2 a wrong kind, file or address, 3 the store has no \
+                        majority and no node is watched, 4 no node responded at the start, 130 interrupted.")]
 pub struct WatchArgs {
     #[command(flatten)]
     filter: FilterArgs,
@@ -109,10 +111,12 @@ async fn list(args: &ListArgs, output: &Output) -> anyhow::Result<Exit> {
     let filter = Filter::new(&args.filter);
     let mut store = args.filter.target.client(args.filter.timeout.duration())?;
     let mut nodes = Nodes::new(&args.filter)?;
-    let mut events = if filter.wants_nodes() { nodes.all().await } else { Vec::new() };
+    let of_nodes = async { if filter.wants_nodes() { nodes.all().await } else { Vec::new() } };
+    // The store and the nodes are requested at the same time, so that a node that hangs does not use up the time limit
+    // of the store. The events of the nodes are listed even if the store does not respond, because they may have the
+    // cause.
+    let (log, mut events) = tokio::join!(fetch(&mut store, &filter), of_nodes);
     nodes.name_failures();
-    // The events of the nodes are listed even if the store does not respond, because they may have the cause.
-    let log = fetch(&mut store, &filter).await;
     let recorded = log.as_ref().is_ok_and(|log| log.recorded);
     let failure = log.map(|log| events.extend(log.events)).err();
     events.retain(|event| filter.wants(event));

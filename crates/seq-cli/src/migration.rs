@@ -225,7 +225,7 @@ fn table(migrations: &[MigrationStatus], wide: bool) -> Table {
     let columns = if wide { heading.len() } else { heading.len() - 2 };
     let right: Vec<usize> = (5..11).chain(13..columns).collect();
     let mut table = Table::new(&heading[..columns]).right(&right);
-    let time = |ms| seq_observe::migration::time(ms).unwrap_or_else(|| "-".to_owned());
+    let time = |ms| seq_command::utc::text_if_known(ms).unwrap_or_else(|| "-".to_owned());
     let millis = |us: u64| if us == 0 { "-".to_owned() } else { format!("{:.1}", us as f64 / 1_000.0) };
     for migration in migrations {
         let kind = if migration.is_return { " (return)" } else { "" };

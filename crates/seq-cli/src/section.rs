@@ -3,7 +3,7 @@
 
 use clap::{Args, Subcommand, ValueEnum};
 use seq_command::exit::{Exit, Failure};
-use seq_command::output::{Output, Table, digits, grouped, optional_digits};
+use seq_command::output::{Output, Table, digits, grouped, is_zero, optional_digits};
 use seq_command::selection::{Sections, Selection, contents_text, run_text, uid};
 use seq_command::store_client::{SetAddress, StoreClient, TimeoutArgs};
 use seq_observe::section;
@@ -164,11 +164,6 @@ struct ShownView {
     /// State of the section at its owner. It is absent if the section has no owner, or if the owner does not respond.
     #[serde(skip_serializing_if = "Option::is_none")]
     activity: Option<activity::Described>,
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde calls")]
-fn is_zero(number: &u64) -> bool {
-    *number == 0
 }
 
 impl SectionView {

@@ -203,6 +203,11 @@ pub fn optional_digits<S: Serializer>(number: &Option<u64>, serializer: S) -> Re
     }
 }
 
+/// Returns whether a number is 0. Fields of JSON use this function as their condition for being left out.
+pub fn is_zero<T: Default + PartialEq>(number: &T) -> bool {
+    *number == T::default()
+}
+
 /// A table whose columns are aligned with spaces and have no borders, so that `awk` and `cut` can process it.
 #[derive(Debug)]
 pub struct Table {

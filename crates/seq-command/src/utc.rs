@@ -23,6 +23,11 @@ pub fn text_of_ms(unix_ms: u64) -> String {
     text(SystemTime::UNIX_EPOCH + Duration::from_millis(unix_ms.min(LAST_MS)))
 }
 
+/// Formats a time like [`text_of_ms`]. Returns `None` if the time is 0, which means unknown.
+pub fn text_if_known(unix_ms: u64) -> Option<String> {
+    (unix_ms > 0).then(|| text_of_ms(unix_ms))
+}
+
 /// Formats a time as date and time in UTC, always with milliseconds.
 pub fn text_to_ms(at: SystemTime) -> String {
     let at = OffsetDateTime::from(at);
@@ -82,6 +87,7 @@ mod tests {
             assert_eq!(text_of_ms(seconds * 1_000 + 999), text);
         }
         assert_eq!(text_of_ms(u64::MAX), "9999-12-31T23:59:59Z");
+        assert_eq!((text_if_known(0), text_if_known(1_000)), (None, Some("1970-01-01T00:00:01Z".to_owned())));
     }
 
     #[test]

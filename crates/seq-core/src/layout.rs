@@ -5,9 +5,9 @@
 //! stands for the same counters in every set, and a section keeps its id when it migrates.
 //!
 //! **Invariant:** a space never changes, and lanes are only appended, because any other change would assign uids to
-//! other counters. So of two layouts of one cluster, the longer one begins with the shorter one. A [`LayoutId`] is a
-//! hash of the part of a layout on which a section depends. Processes compare it, so that they refuse messages of a
-//! process with another layout.
+//! other counters. So of two layouts of one cluster, the longer layout begins with the shorter layout. A [`LayoutId`]
+//! is a hash of the part of a layout on which a section depends. Processes compare it, so that they refuse messages of
+//! a process with another layout.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -140,12 +140,16 @@ impl Dense {
     }
 }
 
-/// Hash of the layout without spaces: the offset basis of FNV-1a.
-pub(crate) const NO_SPACES: LayoutId = LayoutId(0xcbf2_9ce4_8422_2325);
+/// FNV-1a hash of no bytes, with which [`fnv1a`] begins.
+pub const FNV1A_BASIS: u64 = 0xcbf2_9ce4_8422_2325;
 
-/// Continues an FNV-1a hash with more bytes. The hash distinguishes layouts that differ by mistake; it does not protect
+/// Hash of the layout without spaces.
+pub(crate) const NO_SPACES: LayoutId = LayoutId(FNV1A_BASIS);
+
+/// Continues an FNV-1a hash with more bytes. The hash distinguishes values that differ by mistake; it does not protect
 /// against attackers.
-pub(crate) fn fnv1a(hash: u64, bytes: &[u8]) -> u64 {
+#[must_use]
+pub fn fnv1a(hash: u64, bytes: &[u8]) -> u64 {
     bytes.iter().fold(hash, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
 }
 

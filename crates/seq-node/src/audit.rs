@@ -121,13 +121,12 @@ async fn list(args: &ListArgs, output: &Output) -> anyhow::Result<Exit> {
 /// Returns the operations in a list of events, each with its begin and its end. Leaves out an end if its begin is no
 /// longer kept by the store.
 fn operations(events: &[AuditEvent]) -> Vec<OperationView> {
-    let time = |ms: u64| (ms > 0).then(|| utc::text_of_ms(ms));
     let mut operations: Vec<OperationView> = Vec::new();
     for event in events {
         match &event.record {
             Some(audit_event::Record::Begun(begun)) => operations.push(OperationView {
                 number: event.index,
-                time: time(begun.at_unix_ms),
+                time: utc::text_if_known(begun.at_unix_ms),
                 principal: begun.principal.clone(),
                 node: begun.node.clone(),
                 operation: begun.operation.clone(),
@@ -140,7 +139,7 @@ fn operations(events: &[AuditEvent]) -> Vec<OperationView> {
             Some(audit_event::Record::Ended(ended)) => {
                 let Some(one) = operations.iter_mut().rev().find(|one| one.number == ended.operation) else { continue };
                 one.result = if ended.refusal.is_some() { "refused" } else { "done" };
-                (one.refusal, one.ended) = (ended.refusal.clone(), time(ended.at_unix_ms));
+                (one.refusal, one.ended) = (ended.refusal.clone(), utc::text_if_known(ended.at_unix_ms));
             }
             None => {}
         }

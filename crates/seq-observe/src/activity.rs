@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use seq_channel::Pool;
 use seq_command::output::{digits, grouped};
-use seq_load::outcome::Chain;
 use seq_proto::v1::status_service_client::StatusServiceClient;
 use seq_proto::v1::{ActivityLayer, ListActivityRequest, SectionFigures};
 use serde::Serialize;
-use tonic::Status;
+
+use crate::response::within;
 
 /// Order of the busiest sections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -99,21 +99,6 @@ pub async fn request(
     let request = ListActivityRequest { layer: by.layer().into(), top: count, ..ListActivityRequest::default() };
     let mut node = StatusServiceClient::new(pool.get(addr).map_err(|error| error.to_string())?);
     within(timeout, node.list_activity(request)).await.map(|response| response.top)
-}
-
-/// Waits until the future `call` returns the response to a request, for at most `timeout`.
-///
-/// # Errors
-/// The node does not respond within `timeout`, or refuses the request. The text describes the cause.
-pub async fn within<T>(
-    timeout: Duration,
-    call: impl Future<Output = Result<tonic::Response<T>, Status>>,
-) -> Result<T, String> {
-    match tokio::time::timeout(timeout, call).await {
-        Ok(Ok(response)) => Ok(response.into_inner()),
-        Ok(Err(status)) => Err(Chain(&status).to_string()),
-        Err(_) => Err(format!("no response within {timeout:?}")),
-    }
 }
 
 /// Merges the figures that several AllocSvrs report, and sorts them by their rates, the highest first. If the owner of

@@ -266,13 +266,16 @@ impl Cluster {
     }
 
     /// Adopts values of sets from an earlier view: the uids and sections of a set if none of its StoreSvrs responded
-    /// for this view, and its open migrations and pause of balancing if the leader of its store did not respond.
+    /// for this view, and its open migrations, its pause of balancing and its number of moved sections if the leader of
+    /// its store did not respond. Then sets the verdicts and the list of faults and remarks anew.
     pub fn adopt(&mut self, before: &Cluster) {
         for set in &mut self.sets {
             if let Some(known) = before.sets.iter().find(|known| known.name == set.name) {
                 set.adopt(known);
+                set.judge();
             }
         }
+        self.conclude();
     }
 
     /// Adds the rates of numbers and raises since the view `before`, which was made `elapsed` earlier. If an AllocSvr

@@ -1,6 +1,7 @@
 //! Events of the sets and nodes of a cluster, in the forms that commands and pages show: a sentence, a row of a table,
 //! and JSON. An event is either in the event log of a set, which its store replicates, or in the log of one process.
 
+use std::cmp::Ordering;
 use std::iter;
 
 use seq_command::utc;
@@ -75,7 +76,7 @@ impl ClusterEvent {
         }
     }
 
-    /// Returns a text that no other event of the cluster has. It stays the same if the event is continued.
+    /// Returns a text that no other event of the cluster has, and that stays the same if the event is continued.
     #[must_use]
     pub fn key(&self) -> String {
         match &self.recorded {
@@ -161,8 +162,7 @@ impl ClusterEvent {
     /// text of the event.
     #[must_use]
     pub fn row(&self) -> [String; 5] {
-        let at = self.at_unix_ms();
-        let time = if at > 0 { utc::text_of_ms(at) } else { "-".to_owned() };
+        let time = utc::text_if_known(self.at_unix_ms()).unwrap_or_else(|| "-".to_owned());
         [self.index().to_string(), time, self.source().to_owned(), self.kind().to_owned(), self.text()]
     }
 }
@@ -190,10 +190,13 @@ impl Serialize for ClusterEvent {
 /// Sorts events by their times, the oldest first. Events of a set that have the same time are in the order of their
 /// indexes.
 pub fn sort(events: &mut [ClusterEvent]) {
-    events.sort_by(|one, other| {
-        let place = |event: &ClusterEvent| (event.at_unix_ms(), event.set_event().is_none(), event.index());
-        place(one).cmp(&place(other)).then_with(|| (&one.set, one.source()).cmp(&(&other.set, other.source())))
-    });
+    events.sort_by(order);
+}
+
+/// Compares two events by the order in which [`sort`] sorts them.
+pub(crate) fn order(one: &ClusterEvent, other: &ClusterEvent) -> Ordering {
+    let place = |event: &ClusterEvent| (event.at_unix_ms(), event.set_event().is_none(), event.index());
+    place(one).cmp(&place(other)).then_with(|| (&one.set, one.source()).cmp(&(&other.set, other.source())))
 }
 
 /// Returns the name of a severity.
@@ -202,5 +205,54 @@ fn severity_name(severity: EventSeverity) -> &'static str {
         EventSeverity::Unspecified | EventSeverity::Info => "info",
         EventSeverity::Attention => "attention",
         EventSeverity::Fault => "fault",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn json_has_all_fields_of_the_kind_and_null_for_unknown_times() {
+        let lineage = 2 << 32;
+        let restored = SetEvent { kind: "restored".into(), index: 7, change: 9, lineage, ..SetEvent::default() };
+        let expiring = NodeEvent {
+            kind: "certificate_expiring".into(),
+            index: 1,
+            change: 1,
+            until_unix_ms: 1_795_804_800_000,
+            not_after: 1_800_000_000,
+            ..NodeEvent::default()
+        };
+        let events = [ClusterEvent::of_set("im-a", restored), ClusterEvent::of_node(("im-a", "a1"), 7, expiring)];
+        expect_test::expect![[r#"
+            [
+              {
+                "of": "im-a",
+                "source": "log",
+                "number": "7",
+                "change": "9",
+                "time": null,
+                "until": null,
+                "kind": "restored",
+                "severity": "info",
+                "text": "the set continues from a backup, in quarantine",
+                "lineage": "8589934592"
+              },
+              {
+                "of": "im-a",
+                "source": "a1",
+                "number": "1",
+                "change": "1",
+                "instance": "0000000000000007",
+                "time": null,
+                "until": "2026-11-27T18:40:00Z",
+                "kind": "certificate_expiring",
+                "severity": "info",
+                "text": "the certificate is valid until 2027-01-15T08:00:00Z: `seqsvr cert rotate`",
+                "not_after": "2027-01-15T08:00:00Z"
+              }
+            ]"#]]
+        .assert_eq(&serde_json::to_string_pretty(&events).expect("events are JSON"));
     }
 }

@@ -14,13 +14,13 @@ use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
 use crate::Cluster;
-use crate::activity::within;
 use crate::events::{self, ClusterEvent};
+use crate::response::within;
 
-/// Maximum number of events that a feed keeps in memory. It suffices for a page. The store keeps more events.
+/// Maximum number of events that a feed keeps in memory, which suffices for a page. The store keeps more events.
 const KEPT: usize = 512;
 
-/// Maximum number of sets with a feed. It is higher than the number of sets of any cluster. Each feed uses one
+/// Maximum number of sets with a feed, which is higher than the number of sets of any cluster. Each feed uses one
 /// connection, and memory for [`KEPT`] events of about 200 bytes.
 const MAX_FEEDS: usize = 64;
 

@@ -17,6 +17,7 @@ pub mod migration;
 pub mod node_log;
 pub mod observer;
 mod query;
+pub mod response;
 mod sample;
 pub mod section;
 pub mod settings;

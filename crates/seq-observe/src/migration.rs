@@ -5,6 +5,11 @@ use seq_command::utc;
 use seq_proto::v1::{MigrationPhase, MigrationStatus, SectionRange};
 use serde::Serialize;
 
+/// Text that is shown in the place of the speed of a migration if [`SetView::outdated`] is true.
+///
+/// [`SetView::outdated`]: crate::cluster::SetView::outdated
+pub const OUTDATED: &str = "the leader of its store does not respond: its progress is that of an earlier time";
+
 /// Phase of a migration. All commands print the same word for the same phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -76,11 +81,6 @@ pub fn eta_seconds(migration: &MigrationStatus) -> Option<u64> {
 pub fn speed(migration: &MigrationStatus) -> String {
     let eta = eta_seconds(migration).map_or_else(|| "-".to_owned(), duration);
     format!("{:.1}/s  ETA {eta}", migration.sections_per_second)
-}
-
-/// Returns a time as text; `None` if it is unknown.
-pub fn time(unix_ms: u64) -> Option<String> {
-    (unix_ms > 0).then(|| utc::text_of_ms(unix_ms))
 }
 
 /// Returns a text with percentiles of the pauses of sections and, if no section moves, with the reason.
@@ -184,8 +184,8 @@ impl MigrationView {
             pause_p99_us: migration.pause_p99_us,
             pause_max_us: migration.pause_max_us,
             stuck: migration.stuck.clone(),
-            started: time(migration.started_unix_ms),
-            ended: time(migration.ended_unix_ms),
+            started: utc::text_if_known(migration.started_unix_ms),
+            ended: utc::text_if_known(migration.ended_unix_ms),
             is_return: migration.is_return,
             runs: migration.runs.iter().map(run).collect(),
         }

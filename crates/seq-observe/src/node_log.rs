@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use futures::{StreamExt, stream};
 use seq_channel::Pool;
+use seq_core::node_events::{MAX_DETAIL_BYTES, MAX_NODE_EVENTS};
 use seq_load::outcome::Chain;
 use seq_proto::v1::status_service_client::StatusServiceClient;
 use seq_proto::v1::{ListNodeEventsRequest, ListNodeEventsResponse, NodeEvent};
@@ -13,18 +14,22 @@ use tonic::{Code, Status};
 
 use crate::Cluster;
 use crate::events::ClusterEvent;
+use crate::response::within_or;
 
-/// Maximum number of nodes from which events are requested at the same time. It limits the sockets and the load of one
-/// reader.
+/// Maximum number of nodes from which events are requested at the same time. The limit keeps the number of sockets and
+/// the load of one reader low.
 const IN_FLIGHT: usize = 32;
 
-/// Maximum number of pages that are requested from a node at a time. It is above the number of pages that a node keeps,
-/// because a wrong server could state that more follow forever.
+/// Maximum number of pages that are requested from a node at a time, which is above the number of pages that a node
+/// keeps. The number is limited because a wrong server could state forever that more pages follow.
 const MAX_PAGES: usize = 8;
 
-/// Number of logs above which those of nodes that no longer respond are removed. It is above the number of nodes of any
-/// cluster.
+/// Number of logs above which the logs of nodes that no longer respond are removed. No cluster has as many nodes.
 const MAX_LOGS: usize = 1_024;
+
+/// Maximum number of bytes of the kind of an event, which is above the length of any kind, so that kinds of later
+/// releases fit.
+const MAX_KIND_BYTES: usize = 64;
 
 /// A node whose events are read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,15 +78,15 @@ struct Log {
     instance: u64,
     /// Number of the last change of an event of this run that was received.
     after: u64,
-    /// Events by the number of the run, counted by this reader, and by their index. The value has the random number of
-    /// the run.
-    events: BTreeMap<(u32, u64), (u64, NodeEvent)>,
+    /// Events by the number of the run, counted by this reader, and by their index.
+    events: BTreeMap<(u32, u64), ClusterEvent>,
     run: u32,
 }
 
 impl Log {
-    /// Adds a page of events. An added event replaces the event of the same run with the same index. Returns the added
-    /// events.
+    /// Adds at most [`MAX_NODE_EVENTS`] events of a page, because a node keeps no more. An added event replaces the
+    /// event of the same run with the same index. If there are more than `kept` events then, removes the oldest events
+    /// of the most frequent kinds. Returns the added events.
     fn add(&mut self, page: ListNodeEventsResponse, kept: usize) -> Vec<ClusterEvent> {
         let ListNodeEventsResponse { instance, events, next, .. } = page;
         if self.instance != instance {
@@ -89,18 +94,34 @@ impl Log {
             self.run += 1;
         }
         self.after = next;
-        let added = events.iter().cloned();
-        let added = added.map(|event| ClusterEvent::of_node((&self.set, &self.node), instance, event)).collect();
-        self.events.extend(events.into_iter().map(|event| ((self.run, event.index), (instance, event))));
+        let of = (&*self.set, &*self.node);
+        let events = events.into_iter().take(MAX_NODE_EVENTS);
+        let added: Vec<_> = events.map(|event| ClusterEvent::of_node(of, instance, bounded(event))).collect();
+        self.events.extend(added.iter().map(|event| ((self.run, event.index()), event.clone())));
         while self.events.len() > kept {
-            self.events.pop_first();
+            self.remove_one();
         }
         added
+    }
+
+    /// Removes the oldest event of the kind that has the most events, so that requests that the node refuses every
+    /// minute do not push out the loss of its lease.
+    fn remove_one(&mut self) {
+        let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+        for event in self.events.values() {
+            *counts.entry(event.kind()).or_default() += 1;
+        }
+        let most = counts.values().max();
+        let oldest = self.events.iter().find(|(_, event)| counts.get(event.kind()) == most);
+        if let Some(place) = oldest.map(|(place, _)| *place) {
+            self.events.remove(&place);
+        }
     }
 }
 
 impl NodeLogs {
-    /// Creates a reader that keeps the newest `kept` events of each node.
+    /// Creates a reader that keeps at most `kept` events of each node. Of the most frequent kinds, it keeps the newest
+    /// events.
     #[must_use]
     pub fn new(kept: usize) -> NodeLogs {
         NodeLogs { kept, logs: BTreeMap::new(), failures: Vec::new() }
@@ -108,20 +129,26 @@ impl NodeLogs {
 
     /// Requests the newer events of the nodes `sources`, each request within `timeout`. Returns the events that are new
     /// or continued. The events of a node that no longer responds are kept, because they may have the cause.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, the events of the nodes that responded before are kept, and no later call returns
+    /// them.
     pub async fn poll(&mut self, pool: &Pool, sources: Vec<Source>, timeout: Duration) -> Vec<ClusterEvent> {
         let current: BTreeSet<String> = sources.iter().map(|source| source.addr.clone()).collect();
-        let requests = sources.into_iter().map(|source| {
+        let request = |source: Source| {
             let known = self.logs.get(&source.addr).map(|log| (log.instance, log.after));
             let pool = pool.clone();
             async move {
                 let pages = request(&pool, &source.addr, known, timeout).await;
                 (source, pages)
             }
-        });
-        let responses: Vec<_> = stream::iter(requests).buffer_unordered(IN_FLIGHT).collect().await;
+        };
+        // The futures are created first, because they depend on the logs, which the responses change.
+        let requests: Vec<_> = sources.into_iter().map(request).collect();
+        let mut responses = stream::iter(requests).buffer_unordered(IN_FLIGHT);
         self.failures.clear();
         let mut changed = Vec::new();
-        for (source, pages) in responses {
+        while let Some((source, pages)) = responses.next().await {
             match pages {
                 Ok(pages) => {
                     let log = self.logs.entry(source.addr).or_default();
@@ -139,13 +166,8 @@ impl NodeLogs {
     }
 
     /// Returns all kept events, in no order.
-    pub fn events(&self) -> impl Iterator<Item = ClusterEvent> + '_ {
-        self.logs.values().flat_map(|log| {
-            let of_node = |(instance, event): &(u64, NodeEvent)| {
-                ClusterEvent::of_node((&log.set, &log.node), *instance, event.clone())
-            };
-            log.events.values().map(of_node)
-        })
+    pub fn events(&self) -> impl Iterator<Item = &ClusterEvent> {
+        self.logs.values().flat_map(|log| log.events.values())
     }
 
     /// Returns the nodes whose events could not be read by the last [`NodeLogs::poll`], each with the cause.
@@ -168,11 +190,7 @@ async fn request(
     let mut pages = Vec::new();
     for _ in 0..MAX_PAGES {
         let request = ListNodeEventsRequest { after, limit: 0 };
-        let page = match tokio::time::timeout(timeout, node.list_node_events(request)).await {
-            Ok(Ok(response)) => response.into_inner(),
-            Ok(Err(status)) => return Err(cause(&status)),
-            Err(_) => return Err(format!("no response within {timeout:?}")),
-        };
+        let page = within_or(timeout, node.list_node_events(request), cause).await?;
         if run.is_some_and(|run| run != page.instance) && after > 0 {
             (run, after) = (Some(page.instance), 0);
             continue;
@@ -187,6 +205,16 @@ async fn request(
     Ok(pages)
 }
 
+/// Cuts the texts of an event. A reader does not trust the node to limit them, because the reader keeps the events.
+fn bounded(mut event: NodeEvent) -> NodeEvent {
+    for (text, most) in [(&mut event.kind, MAX_KIND_BYTES), (&mut event.detail, MAX_DETAIL_BYTES)] {
+        text.truncate(text.floor_char_boundary(most));
+        text.shrink_to_fit();
+    }
+    event
+}
+
+/// Returns the cause for which a node refused the request for its events.
 fn cause(status: &Status) -> String {
     match status.code() {
         Code::Unimplemented => "its release keeps no events".to_owned(),
@@ -197,16 +225,22 @@ fn cause(status: &Status) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::events::Recorded;
 
     fn page(instance: u64, indexes: &[u64]) -> ListNodeEventsResponse {
-        let event = |index: &u64| NodeEvent { index: *index, change: *index, ..NodeEvent::default() };
+        let event =
+            |index: &u64| NodeEvent { index: *index, change: *index, kind: "denied".into(), ..NodeEvent::default() };
         let events: Vec<NodeEvent> = indexes.iter().map(event).collect();
         let next = indexes.iter().copied().max().unwrap_or(0);
         ListNodeEventsResponse { instance, events, next, ..ListNodeEventsResponse::default() }
     }
 
     fn kept(log: &Log) -> Vec<(u64, u64)> {
-        log.events.values().map(|(instance, event)| (*instance, event.index)).collect()
+        let run = |event: &ClusterEvent| match &event.recorded {
+            Recorded::Node { instance, .. } => *instance,
+            Recorded::Set(_) => 0,
+        };
+        log.events.values().map(|event| (run(event), event.index())).collect()
     }
 
     #[test]
@@ -217,6 +251,30 @@ mod tests {
         assert_eq!((kept(&log), log.after), (vec![(7, 1), (7, 2), (7, 3)], 3));
         log.add(page(5, &[1, 2]), 4);
         assert_eq!((kept(&log), log.after), (vec![(7, 2), (7, 3), (5, 1), (5, 2)], 2));
+    }
+
+    #[test]
+    fn refusals_of_a_node_do_not_push_out_the_loss_of_its_lease() {
+        let mut log = Log::default();
+        let mut first = page(7, &[1, 2, 3]);
+        "lease_lost".clone_into(&mut first.events[0].kind);
+        log.add(first, 4);
+        log.add(page(7, &[4, 5, 6]), 4);
+        assert_eq!(kept(&log), [(7, 1), (7, 4), (7, 5), (7, 6)], "the oldest denied requests are removed");
+    }
+
+    #[test]
+    fn the_texts_and_the_number_of_events_of_a_node_are_limited() {
+        let mut log = Log::default();
+        let mut long = page(7, &(1..=2_000).collect::<Vec<u64>>());
+        (long.events[0].kind, long.events[0].detail) = ("k".repeat(1_000), "é".repeat(1_000_000));
+        let added = log.add(long, 5_000);
+        assert_eq!((added.len(), log.events.len(), log.after), (MAX_NODE_EVENTS, MAX_NODE_EVENTS, 2_000));
+        let Recorded::Node { event: NodeEvent { kind, detail, .. }, .. } = &log.events[&(1, 1)].recorded else {
+            panic!("an event of a set");
+        };
+        assert_eq!((kind.len(), detail.len()), (MAX_KIND_BYTES, MAX_DETAIL_BYTES));
+        assert!(detail.capacity() <= 2 * MAX_DETAIL_BYTES, "the rest takes no memory");
     }
 
     #[test]

@@ -12,6 +12,7 @@ use seq_command::exit::Failure;
 use seq_command::output::digits;
 use seq_command::store_client::Node;
 use seq_command::utc;
+use seq_proto::v1::SectionFigures;
 use serde::Serialize;
 
 use crate::Cluster;
@@ -21,8 +22,8 @@ use crate::events::{self, ClusterEvent};
 use crate::feed::Feeds;
 use crate::node_log::{NodeLogs, Source};
 
-/// Maximum number of requests for the activity of sections that are in flight at the same time. It limits the sockets
-/// and the load of one observer.
+/// Maximum number of requests for the activity of sections that are in flight at the same time. The limit keeps the
+/// number of sockets and the load of one observer low.
 const IN_FLIGHT: usize = 32;
 
 /// Maximum age of an observation to which rates are relative. After a longer pause, an average over the pause would be
@@ -38,8 +39,8 @@ const KEPT_OF_NODE: usize = 64;
 /// Maximum number of events of nodes in an observation.
 const NODE_EVENTS: usize = 512;
 
-/// Maximum number of events of nodes of one kind in an observation. So requests that all nodes refuse every minute do
-/// not push out the loss of a lease.
+/// Maximum number of events of nodes of one kind in an observation. With this limit, requests that all nodes refuse
+/// every minute do not push out the loss of a lease.
 const NODE_EVENTS_OF_KIND: usize = 128;
 
 /// Reader of a cluster's status. Each call of [`Observer::observe`] returns an [`Observation`]: the status, the rates
@@ -95,8 +96,8 @@ pub struct BusySection {
     /// Its activity.
     #[serde(flatten)]
     pub figures: FiguresView,
-    /// Rates of the section in this observation and in the observations before it. They are the rates by which the
-    /// sections are ordered. The newest rate comes last.
+    /// Rates of the section, by which the sections are ordered, in this observation and in the observations before it.
+    /// The newest rate comes last.
     pub history: Vec<f64>,
 }
 
@@ -124,7 +125,8 @@ impl Observer {
     /// No node responds, or a server that is no node of a cluster responds at the address of a seed.
     ///
     /// # Cancel safety
-    /// If the future is dropped, the next observation is relative to the observation before the dropped one.
+    /// If the future is dropped, the next observation is relative to the observation before the dropped one, and no
+    /// event is lost.
     pub async fn observe(&mut self, by: By, count: u32) -> Result<Arc<Observation>, Failure> {
         let now = Instant::now();
         let mut cluster = Cluster::sample(&self.pool, &self.seeds, self.all_sets, self.timeout).await?;
@@ -136,13 +138,10 @@ impl Observer {
             cluster.adopt(&before.cluster);
             cluster.add_rates(&before.cluster, now - *at);
         }
-        // The logs are taken out, so that both requests are in flight at the same time. If this future is dropped, the
-        // next observation requests all events of the nodes again.
-        let mut nodes = std::mem::replace(&mut self.nodes, NodeLogs::new(KEPT_OF_NODE));
-        let (pool, timeout) = (self.pool.clone(), self.timeout);
-        let polled = nodes.poll(&pool, Source::all(&cluster), timeout);
-        let ((sections, mut missing), _) = tokio::join!(self.sections(&cluster, by, count), polled);
-        self.nodes = nodes;
+        let requested = activity_of_all(&self.pool, &cluster, (by, count), self.timeout);
+        let polled = self.nodes.poll(&self.pool, Source::all(&cluster), self.timeout);
+        let (responses, _) = tokio::join!(requested, polled);
+        let (sections, mut missing) = self.sections(&cluster, responses, (by, count));
         self.feeds.follow(&self.pool, &cluster);
         missing.extend(self.feeds.failures());
         missing.extend(self.nodes.failures().iter().map(|(source, cause)| {
@@ -150,7 +149,7 @@ impl Observer {
             format!("events of {}{of}: {cause}", source.node)
         }));
         let mut events = self.feeds.newest();
-        events.extend(newest_of_nodes(self.nodes.events().collect()));
+        events.extend(newest_of_nodes(self.nodes.events()));
         events::sort(&mut events);
         events.reverse();
         let observation = Arc::new(Observation { unix_ms: utc::now_ms(), cluster, sections, events, missing });
@@ -175,20 +174,17 @@ impl Observer {
         self.feeds.changed().await;
     }
 
-    /// Requests the busiest sections of all AllocSvrs. Returns the busiest sections of the cluster, and a text for each
-    /// AllocSvr that did not respond.
-    async fn sections(&mut self, cluster: &Cluster, by: By, count: u32) -> (Vec<BusySection>, Vec<String>) {
-        let owners: Vec<&AllocView> = cluster.allocs.iter().filter(|alloc| alloc.sections > 0).collect();
-        // The futures own their values, so that an observation can be awaited on any thread.
-        let addrs: Vec<(usize, String)> = owners.iter().map(|alloc| alloc.addr.clone()).enumerate().collect();
-        let requests = addrs.into_iter().map(|(owner, addr)| {
-            let (pool, timeout) = (self.pool.clone(), self.timeout);
-            async move { (owner, activity::request(&pool, &addr, by, count, timeout).await) }
-        });
-        let responses: Vec<_> = stream::iter(requests).buffer_unordered(IN_FLIGHT).collect().await;
+    /// Returns the `count` busiest sections of the cluster in the order `by`, and a text for each AllocSvr that did not
+    /// respond. `responses` are the responses of the AllocSvrs.
+    fn sections(
+        &mut self,
+        cluster: &Cluster,
+        responses: Vec<Activity>,
+        (by, count): (By, u32),
+    ) -> (Vec<BusySection>, Vec<String>) {
         let (mut found, mut missing) = (Vec::new(), Vec::new());
-        for (owner, response) in responses {
-            let alloc = owners[owner];
+        for Activity { owner, response } in responses {
+            let alloc = &cluster.allocs[owner];
             match response {
                 Ok(figures) => found.extend(figures.into_iter().map(|figures| (figures, alloc))),
                 Err(error) => missing.push(format!("activity of {} of {}: {error}", alloc.name, alloc.set)),
@@ -220,17 +216,38 @@ impl Observer {
     }
 }
 
-/// Returns the newest of the events of nodes, at most [`NODE_EVENTS`], and at most [`NODE_EVENTS_OF_KIND`] of each
-/// kind.
-fn newest_of_nodes(mut events: Vec<ClusterEvent>) -> Vec<ClusterEvent> {
-    events::sort(&mut events);
-    let mut counts: BTreeMap<String, usize> = BTreeMap::new();
-    let is_kept = |event: &ClusterEvent| {
-        let count = counts.entry(event.kind().to_owned()).or_default();
+/// The response of an AllocSvr to the request for its busiest sections.
+struct Activity {
+    /// Place of the AllocSvr in [`Cluster::allocs`].
+    owner: usize,
+    /// The busiest sections, or the cause for which they are missing.
+    response: Result<Vec<SectionFigures>, String>,
+}
+
+/// Requests the `count` busiest sections in the order `by` from each AllocSvr that owns sections.
+async fn activity_of_all(pool: &Pool, cluster: &Cluster, (by, count): (By, u32), timeout: Duration) -> Vec<Activity> {
+    let owners = cluster.allocs.iter().enumerate().filter(|(_, alloc)| alloc.sections > 0);
+    let request = |(owner, alloc): (usize, &AllocView)| {
+        let (pool, addr) = (pool.clone(), alloc.addr.clone());
+        async move { Activity { owner, response: activity::request(&pool, &addr, by, count, timeout).await } }
+    };
+    // The futures own their values, so that an observation can be awaited on any thread.
+    let requests: Vec<_> = owners.map(request).collect();
+    stream::iter(requests).buffer_unordered(IN_FLIGHT).collect().await
+}
+
+/// Returns copies of the newest events of nodes, at most [`NODE_EVENTS`], and at most [`NODE_EVENTS_OF_KIND`] of each
+/// kind. The newest event comes first.
+fn newest_of_nodes<'a>(events: impl Iterator<Item = &'a ClusterEvent>) -> Vec<ClusterEvent> {
+    let mut events: Vec<&ClusterEvent> = events.collect();
+    events.sort_by(|one, other| events::order(other, one));
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    events.retain(|event| {
+        let count = counts.entry(event.kind()).or_default();
         *count += 1;
         *count <= NODE_EVENTS_OF_KIND
-    };
-    events.into_iter().rev().filter(is_kept).take(NODE_EVENTS).collect()
+    });
+    events.into_iter().take(NODE_EVENTS).cloned().collect()
 }
 
 #[cfg(test)]
@@ -246,7 +263,8 @@ mod tests {
             ClusterEvent::of_node(("im-a", "a1"), 7, event)
         };
         let denied = (2..=2_000).map(|index| event(index, "denied"));
-        let newest = newest_of_nodes(denied.chain([event(1, "lease_lost")]).collect());
+        let events: Vec<ClusterEvent> = denied.chain([event(1, "lease_lost")]).collect();
+        let newest = newest_of_nodes(events.iter());
         assert_eq!((newest.len(), newest[0].index()), (NODE_EVENTS_OF_KIND + 1, 2_000));
         assert_eq!(newest.last().map(ClusterEvent::kind), Some("lease_lost"));
     }

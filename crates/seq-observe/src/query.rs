@@ -12,14 +12,21 @@ use seq_core::clock_offset::ClockOffset;
 use seq_load::outcome::Chain;
 use seq_proto::v1::sequence_service_client::SequenceServiceClient;
 use seq_proto::v1::status_service_client::StatusServiceClient;
-use seq_proto::v1::{GetRoutesRequest, Routes, StatusRequest};
+use seq_proto::v1::{GetRoutesRequest, Routes, StatusRequest, StatusResponse};
+use tonic::Status;
 
 use crate::cluster::Cluster;
+use crate::response::{within, within_or};
 use crate::sample::{EXPIRED, Sample, StatusResult};
 
-/// Number of queried nodes at which the search for further nodes ends. It is limited because a wrong response could
-/// name any number of nodes.
+/// Number of queried nodes at which the search for further nodes ends. The number is limited because a wrong response
+/// could name any number of nodes.
 const MAX_NODES: usize = 4_096;
+
+/// Number of times that route tables are requested before further nodes are queried. If the first requests of a set
+/// fail, other AllocSvrs of the set are requested instead. The number is limited because each time may take a whole
+/// timeout.
+const TABLE_ATTEMPTS: usize = 2;
 
 impl Cluster {
     /// Requests the status of the seed nodes and of all nodes of their sets that responses name. If `all_sets` is true,
@@ -61,7 +68,7 @@ async fn sample_once(pool: &Pool, seeds: &[Node], all_sets: bool, timeout: Durat
 /// queried before. Nodes of other sets are queried only if `all_sets` is true.
 async fn query_all(pool: &Pool, seeds: BTreeSet<String>, all_sets: bool, timeout: Duration) -> Sample {
     let mut sample = Sample::default();
-    let (mut next, mut routed) = (seeds, BTreeSet::new());
+    let (mut next, mut requested) = (seeds, BTreeSet::new());
     while !next.is_empty() && sample.responses.len() < MAX_NODES {
         let round = join_all(next.iter().map(|addr| status(pool, addr, timeout))).await;
         for (addr, (status, clock)) in next.into_iter().zip(round) {
@@ -71,9 +78,14 @@ async fn query_all(pool: &Pool, seeds: BTreeSet<String>, all_sets: bool, timeout
             }
             sample.responses.insert(addr, status);
         }
-        let tables = sample.unread_tables(&mut routed);
-        for routes in join_all(tables.iter().map(|addr| routes(pool, addr, timeout))).await.into_iter().flatten() {
-            sample.learn_routes(&routes, all_sets);
+        for _ in 0..TABLE_ATTEMPTS {
+            let tables = sample.unread_tables(&mut requested);
+            let round = join_all(tables.iter().map(|addr| routes(pool, addr, timeout))).await;
+            for (addr, routes) in tables.into_iter().zip(round) {
+                if let Some(routes) = routes {
+                    sample.add_table(addr, &routes, all_sets);
+                }
+            }
         }
         next = sample.unasked();
     }
@@ -82,27 +94,25 @@ async fn query_all(pool: &Pool, seeds: BTreeSet<String>, all_sets: bool, timeout
 
 /// Requests the status of the node at `addr`. Also returns the clock of the node.
 async fn status(pool: &Pool, addr: &str, timeout: Duration) -> (StatusResult, Option<ClockOffset>) {
-    let failed = |error: String| (Err(error), None);
     let channel = match pool.get(addr) {
         Ok(channel) => channel,
-        Err(error) => return failed(error.to_string()),
+        Err(error) => return (Err(error.to_string()), None),
     };
     let mut admin = StatusServiceClient::new(channel);
     let sent = (seq_command::utc::now_ms(), Instant::now());
-    let response = match tokio::time::timeout(timeout, admin.status(StatusRequest {})).await {
-        Ok(Ok(response)) => response.into_inner(),
-        Ok(Err(status)) if has_expired_certificate(&status) => return failed(EXPIRED.to_owned()),
-        Ok(Err(status)) => return failed(Chain(&status).to_string()),
-        Err(_) => return failed(format!("no response within {timeout:?}")),
-    };
-    let clock = ClockOffset::measure(response.clock_ms, sent.0, sent.1.elapsed());
-    (Ok(response), clock)
+    let cause =
+        |status: &Status| if has_expired_certificate(status) { EXPIRED.to_owned() } else { Chain(status).to_string() };
+    let response = within_or(timeout, admin.status(StatusRequest {}), cause).await;
+    let round_trip = sent.1.elapsed();
+    let measure = |response: &StatusResponse| ClockOffset::measure(response.clock_ms, sent.0, round_trip);
+    let clock = response.as_ref().ok().and_then(measure);
+    (response, clock)
 }
 
 /// Requests the route table of the AllocSvr or proxy at `addr`, because it has the addresses of other nodes. Returns
 /// `None` if the node does not respond in time.
 async fn routes(pool: &Pool, addr: &str, timeout: Duration) -> Option<Routes> {
     let mut sequence = SequenceServiceClient::new(pool.get(addr).ok()?);
-    let routes = sequence.get_routes(GetRoutesRequest { known_version: 0 });
-    tokio::time::timeout(timeout, routes).await.ok()?.ok()?.into_inner().routes
+    let routes = within(timeout, sequence.get_routes(GetRoutesRequest { known_version: 0 }));
+    routes.await.ok()?.routes
 }

@@ -13,8 +13,8 @@ pub(crate) const EXPIRED: &str = "its certificate has expired: `seqsvr cert rota
 /// The response of one node, or the error.
 pub(crate) type StatusResult = Result<StatusResponse, String>;
 
-/// Number of route tables that are requested from a set. A table names all AllocSvrs of its set and of the other sets,
-/// so one is enough; a second is for the case that the first is old. The table of a set with thousands of sections is
+/// Number of route tables that are read from a set. One table is enough, because it names all AllocSvrs of its set and
+/// of the other sets; a second table is read in case the first is old. The table of a set with thousands of sections is
 /// large, and all of its AllocSvrs together would send megabytes for each observation.
 const TABLES: usize = 2;
 
@@ -27,6 +27,8 @@ pub(crate) struct Sample {
     pub(crate) sets: BTreeMap<String, NamedSet>,
     /// Set and role of nodes that responses name, by address.
     pub(crate) nodes: BTreeMap<String, (String, NodeRole)>,
+    /// Addresses of the AllocSvrs and proxies whose route tables arrived.
+    pub(crate) tables: BTreeSet<String>,
     /// Clocks of nodes that respond, by address.
     pub(crate) clocks: BTreeMap<String, ClockOffset>,
 }
@@ -79,34 +81,41 @@ impl Sample {
         }
     }
 
-    /// Returns the addresses of AllocSvrs and proxies that respond and whose route tables are to be requested next: of
-    /// each set [`TABLES`], and of each proxy. `read` has the addresses that were returned before, and those returned
-    /// now are added to it.
-    pub(crate) fn unread_tables(&self, read: &mut BTreeSet<String>) -> Vec<String> {
+    /// Adds the route table that the AllocSvr or proxy at `addr` sent, and the nodes that the table names.
+    pub(crate) fn add_table(&mut self, addr: String, routes: &Routes, all_sets: bool) {
+        self.learn_routes(routes, all_sets);
+        self.tables.insert(addr);
+    }
+
+    /// Returns the addresses of AllocSvrs and proxies whose route tables are to be requested next. All proxies that
+    /// respond are included, and so many AllocSvrs of each set that [`TABLES`] tables of the set are read, unless a
+    /// request fails. `requested` contains the addresses that were returned before, and the returned addresses are
+    /// added to it.
+    pub(crate) fn unread_tables(&self, requested: &mut BTreeSet<String>) -> Vec<String> {
         let of_set = |addr: &String| match self.responses.get(addr) {
             Some(Ok(StatusResponse { role: Some(Role::Alloc(_)), set, .. })) => Some(set.as_str()),
             _ => None,
         };
         let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
-        for set in read.iter().filter_map(of_set) {
+        for set in self.tables.iter().filter_map(of_set) {
             *counts.entry(set).or_default() += 1;
         }
-        let mut tables = Vec::new();
+        let mut next = Vec::new();
         for (addr, response) in &self.responses {
             let is_wanted = match response {
                 Err(_) | Ok(StatusResponse { role: Some(Role::Store(_)), .. }) => false,
                 Ok(StatusResponse { role: None, .. }) => true,
                 Ok(StatusResponse { set, .. }) => counts.get(set.as_str()).is_none_or(|count| *count < TABLES),
             };
-            if is_wanted && !read.contains(addr) {
-                tables.push(addr.clone());
+            if is_wanted && !requested.contains(addr) {
+                next.push(addr.clone());
                 if let Some(set) = of_set(addr) {
                     *counts.entry(set).or_default() += 1;
                 }
             }
         }
-        read.extend(tables.iter().cloned());
-        tables
+        requested.extend(next.iter().cloned());
+        next
     }
 
     fn add(&mut self, addr: &str, set: &str, role: NodeRole) {
@@ -142,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn few_tables_of_each_set_are_read_and_each_once() {
+    fn few_tables_of_each_set_are_read_and_each_is_requested_once() {
         let response = |set: &str, role| Ok(StatusResponse { set: set.to_owned(), role, ..StatusResponse::default() });
         let alloc = |set| response(set, Some(Role::Alloc(AllocStatus::default())));
         let mut sample = Sample::default();
@@ -151,12 +160,16 @@ mod tests {
         add("a:1", alloc("im-a"));
         add("a:4", response("im-a", Some(Role::Store(StoreStatus::default()))));
         add("p:1", response("", None));
-        let mut read = BTreeSet::new();
-        assert_eq!(sample.unread_tables(&mut read), ["a:1", "p:1"]);
-        for addr in ["a:2", "a:3", "b:1"] {
+        let mut requested = BTreeSet::new();
+        assert_eq!(sample.unread_tables(&mut requested), ["a:1", "p:1"]);
+        assert_eq!(sample.unread_tables(&mut requested), Vec::<String>::new());
+        sample.add_table("a:1".to_owned(), &Routes::default(), true);
+        for addr in ["a:2", "a:3", "a:5", "b:1"] {
             sample.responses.insert(addr.to_owned(), alloc(if addr < "b" { "im-a" } else { "im-b" }));
         }
-        assert_eq!(sample.unread_tables(&mut read), ["a:2", "b:1"], "the first node of im-a counts");
-        assert_eq!(sample.unread_tables(&mut read), Vec::<String>::new());
+        assert_eq!(sample.unread_tables(&mut requested), ["a:2", "b:1"], "the table of a:1 counts");
+        assert_eq!(sample.unread_tables(&mut requested), ["a:3"], "no table of a:2 arrived");
+        sample.add_table("a:3".to_owned(), &Routes::default(), true);
+        assert_eq!(sample.unread_tables(&mut requested), Vec::<String>::new(), "two tables of im-a arrived");
     }
 }

@@ -18,8 +18,8 @@ use seq_proto::v1::{
 use tokio::time::{Instant, timeout_at};
 
 use crate::Cluster;
-use crate::activity::within;
 use crate::cluster::{AllocView, SetView, StoreView};
+use crate::response::within;
 use crate::verdict::State;
 
 /// Time limit of the responses of all sets, relative to the limit of one request. If the leader of a store hangs, the
@@ -161,7 +161,7 @@ pub async fn describe(
 /// Returns the time at which the present ownership of a section began, if it is known.
 #[must_use]
 pub fn began_at(record: &SectionInfo) -> Option<String> {
-    (record.began_at_unix_ms > 0).then(|| utc::text_of_ms(record.began_at_unix_ms))
+    utc::text_if_known(record.began_at_unix_ms)
 }
 
 /// Returns a text about the beginning of the present ownership of a section; `None` if there is no owner, or if the
@@ -176,16 +176,19 @@ pub fn beginning(record: &SectionInfo) -> Option<String> {
 
 /// Returns the cause for which uids of a section may have skipped numbers at the beginning of the present ownership, as
 /// one word. `described` is the state at the owner, which knows that its counters were not exact; the record in the
-/// store knows why. Returns an empty word if no numbers were skipped.
+/// store knows why. Without a record the word is `unknown`. Returns an empty word if no numbers were skipped.
 #[must_use]
-pub fn skip_word(record: &SectionInfo, described: &DescribeSectionResponse) -> &'static str {
+pub fn skip_word(record: Option<&SectionInfo>, described: &DescribeSectionResponse) -> &'static str {
+    if described.skip_cause() == SkipCause::Unspecified {
+        return "";
+    }
+    let Some(record) = record else { return "unknown" };
     let is_same = record.epoch == described.epoch;
     match (described.skip_cause(), record.began_by.as_str()) {
-        (SkipCause::Unspecified, _) => "",
         (_, "restored_owners") if is_same => "restore",
         (_, "arrival") if is_same => "arrival",
         (SkipCause::Takeover, "release") if is_same => "release",
-        (SkipCause::Takeover, _) => "takeover",
+        (SkipCause::Takeover | SkipCause::Unspecified, _) => "takeover",
         (SkipCause::Handover, _) => "handover",
     }
 }
@@ -255,7 +258,7 @@ mod tests {
         let word = |cause: SkipCause, by: &str, epoch| {
             let record = SectionInfo { began_by: by.to_owned(), epoch: 7, ..SectionInfo::default() };
             let described = DescribeSectionResponse { epoch, skip_cause: cause.into(), ..Default::default() };
-            skip_word(&record, &described)
+            skip_word(Some(&record), &described)
         };
         assert_eq!(word(SkipCause::Takeover, "takeover", 7), "takeover");
         assert_eq!(word(SkipCause::Takeover, "restored_owners", 7), "restore");
@@ -267,5 +270,8 @@ mod tests {
         assert_eq!(word(SkipCause::Handover, "handover", 7), "handover");
         assert_eq!(word(SkipCause::Unspecified, "restored_owners", 7), "");
         assert_eq!(skip_text("restore"), "a restore of the set from a backup");
+        let described = DescribeSectionResponse { skip_cause: SkipCause::Takeover.into(), ..Default::default() };
+        assert_eq!(skip_text(skip_word(None, &described)), "an unknown cause", "no store responds");
+        assert_eq!(skip_word(None, &DescribeSectionResponse::default()), "");
     }
 }

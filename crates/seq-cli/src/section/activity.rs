@@ -8,15 +8,16 @@ use clap::ValueEnum;
 use futures::future::join_all;
 use seq_channel::Pool;
 use seq_command::exit::{Exit, Failure, report_error};
-use seq_command::output::{Output, Table, digits, grouped, note};
+use seq_command::output::{Output, Table, digits, grouped, is_zero, note};
 use seq_command::selection::contents_text;
 use seq_command::store_client::StoreClient;
 use seq_command::{security, utc};
+use seq_observe::Cluster;
 use seq_observe::activity::{self, By, FiguresView, rate_text};
-use seq_proto::v1::{CeilingRaise, DescribeSectionResponse, NodeState, SectionFigures, SectionInfo, SkipCause};
+use seq_proto::v1::{CeilingRaise, DescribeSectionResponse, NodeState, SectionFigures, SectionInfo};
 use serde::Serialize;
 
-use super::{SectionView, is_zero};
+use super::SectionView;
 
 /// Timeout of a request to an AllocSvr. An AllocSvr usually needs only a fraction of this time to respond.
 const TIMEOUT: Duration = Duration::from_secs(2);
@@ -166,7 +167,10 @@ struct RaiseView {
 }
 
 impl Described {
-    fn new(response: DescribeSectionResponse) -> Described {
+    /// Converts the state of a section at its owner. `record` is the record of the section in the store, if it is
+    /// known. Only the record states why numbers were skipped.
+    fn new(record: Option<&SectionInfo>, response: DescribeSectionResponse) -> Described {
+        let skip_cause = seq_observe::section::skip_word(record, &response);
         let raise = |raise: CeilingRaise| {
             let CeilingRaise { requested_ms, took_us, from, to } = raise;
             RaiseView { requested_ms, took_us, from, to }
@@ -185,22 +189,24 @@ impl Described {
             figures: FiguresView::new(&response.figures.unwrap_or_default()),
             skipped_by_advances: response.skipped_by_advances,
             skipped_at_begin: response.skipped_at_begin,
-            skip_cause: match response.skip_cause() {
-                SkipCause::Unspecified => "",
-                SkipCause::Takeover => "takeover",
-                SkipCause::Handover => "handover",
-            },
+            skip_cause,
             period_ms: response.period_ms,
             raises: response.raises.into_iter().map(raise).collect(),
         }
     }
 
-    /// Requests the state of a section from the AllocSvr at `addr`.
+    /// Requests the state of a section from the AllocSvr at `addr`. If numbers were skipped, also requests the record
+    /// of the section from the stores of the cluster.
     ///
     /// # Errors
     /// The AllocSvr does not respond, or does not own the section. The text describes the cause.
-    pub(crate) async fn request(pool: &Pool, addr: &str, section: u32) -> Result<Described, String> {
-        seq_observe::section::describe(pool, addr, section, TIMEOUT).await.map(Described::new)
+    pub(crate) async fn request(pool: &Pool, cluster: &Cluster, addr: &str, section: u32) -> Result<Described, String> {
+        let response = seq_observe::section::describe(pool, addr, section, TIMEOUT).await?;
+        let record = match response.skipped_at_begin {
+            0 => None,
+            _ => seq_observe::section::record(pool, cluster, section, TIMEOUT).await.ok(),
+        };
+        Ok(Described::new(record.as_ref().map(|record| &record.info), response))
     }
 
     /// Returns the lines about the activity, which plain output prints after the record of the section.
@@ -275,9 +281,7 @@ pub(super) async fn describe(store: &mut StoreClient, record: &SectionInfo) -> O
         let node = nodes.into_iter().find(|node| node.name == *owner).ok_or("the store does not list it")?;
         let section = record.range.unwrap_or_default().first_section;
         let response = seq_observe::section::describe(&security::pool(), &node.addr, section, TIMEOUT).await?;
-        // Only the record states that the set was restored.
-        let skip_cause = seq_observe::section::skip_word(record, &response);
-        Ok::<_, String>(Described { skip_cause, ..Described::new(response) })
+        Ok::<_, String>(Described::new(Some(record), response))
     };
     match described.await {
         Ok(described) => Some(described),
@@ -291,7 +295,7 @@ pub(super) async fn describe(store: &mut StoreClient, record: &SectionInfo) -> O
 #[cfg(test)]
 mod tests {
     use expect_test::expect;
-    use seq_proto::v1::SectionRange;
+    use seq_proto::v1::{SectionRange, SkipCause};
 
     use super::*;
 
@@ -327,7 +331,9 @@ mod tests {
 
     #[test]
     fn a_section_is_described_in_lines() {
-        let described = Described::new(DescribeSectionResponse {
+        let record = SectionInfo { epoch: 7, began_by: "restored_owners".to_owned(), ..SectionInfo::default() };
+        let response = DescribeSectionResponse {
+            epoch: 7,
             owned_since_ms: 1_795_804_800_000,
             base: 9_020_000,
             ceiling: 9_410_000,
@@ -348,20 +354,22 @@ mod tests {
                 to: 9_410_000,
             }],
             ..DescribeSectionResponse::default()
-        });
+        };
+        let described = Described::new(Some(&record), response);
         let text = [described.lines().join("\n"), described.raises().render()].join("\n");
         expect![[r#"
             numbers: 1,420 a second; 5,112,003 since 2026-11-27T18:40:00Z, when this ownership began
             writes: 0.2 a second; the ceiling moved 10,000 in 5.0 s
             remaining: 6,120 between the highest number 9,403,880 and the ceiling 9,410,000; a raise is due at 5,000
             uids: 61,204 of 100,000 took a number
-            skipped at the begin (takeover): at most 15,000 by the highest uid
+            skipped at the begin (restore): at most 15,000 by the highest uid
             skipped by advances: 40
             raise requested             took       from         to
             2026-11-27T18:40:01.234Z  1.9 ms  9,400,000  9,410,000
         "#]]
         .assert_eq(&text);
-        let ticks = Described::new(DescribeSectionResponse { in_ticks: true, ..DescribeSectionResponse::default() });
+        let ticks = DescribeSectionResponse { in_ticks: true, ..DescribeSectionResponse::default() };
+        let ticks = Described::new(None, ticks);
         assert_eq!(ticks.lines()[0], "numbers: not counted, because they follow a clock");
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use seq_command::security;
 use seq_observe::activity::By;
-use seq_observe::{Observation, Observer};
+use seq_observe::{BusySection, Observation, Observer};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until};
 
@@ -70,12 +70,14 @@ pub(super) async fn observe(
     }
 }
 
-/// Requests the state of the section that the user has opened, from the owner of the section.
+/// Requests the state of the section that the user has opened from the owner of the section, and, if numbers were
+/// skipped, the cause from the store of its set.
 async fn describe(detail: Option<u32>, observation: &Observation) -> Option<(u32, Vec<String>)> {
     let section = detail?;
-    let owner = &observation.sections.iter().find(|busy| busy.section == section)?.owner;
-    let alloc = observation.cluster.allocs.iter().find(|alloc| alloc.name == *owner)?;
-    let lines = match Described::request(&security::pool(), &alloc.addr, section).await {
+    let BusySection { set, owner, .. } = observation.sections.iter().find(|busy| busy.section == section)?;
+    let cluster = &observation.cluster;
+    let alloc = cluster.allocs.iter().find(|alloc| alloc.set == *set && alloc.name == *owner)?;
+    let lines = match Described::request(&security::pool(), cluster, &alloc.addr, section).await {
         Ok(described) => described.lines(),
         Err(error) => vec![format!("{owner}: {error}")],
     };

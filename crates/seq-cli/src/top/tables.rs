@@ -3,8 +3,8 @@
 use seq_command::output::{bar, grouped};
 use seq_command::utc::time_of_day;
 use seq_observe::activity::rate_text;
-use seq_observe::cluster::{AllocView, StoreView};
-use seq_observe::migration::{Phase, details, done, speed};
+use seq_observe::cluster::{AllocView, SetView, StoreView};
+use seq_observe::migration::{OUTDATED, Phase, details, done, speed};
 use seq_observe::verdict::{age, uptime};
 use seq_observe::{BusySection, ClusterEvent, Observation};
 use seq_proto::v1::{EventSeverity, MigrationStatus};
@@ -35,7 +35,7 @@ enum NodeRow<'a> {
 
 /// A migration of a set.
 struct Moving<'a> {
-    set: &'a str,
+    set: &'a SetView,
     migration: &'a MigrationStatus,
 }
 
@@ -199,15 +199,15 @@ fn of_nodes(seen: &Observation, screen: &Screen, width: usize) -> (String, Vec<(
 
 fn migrations<'a>(seen: &'a Observation, screen: &Screen) -> Vec<Moving<'a>> {
     let moves =
-        seen.cluster.sets.iter().flat_map(|set| set.moves.iter().map(|migration| Moving { set: &set.name, migration }));
-    moves.filter(|row| screen.leaves(&[&row.migration.id.to_string(), row.set, &row.migration.to])).collect()
+        seen.cluster.sets.iter().flat_map(|set| set.moves.iter().map(move |migration| Moving { set, migration }));
+    moves.filter(|row| screen.leaves(&[&row.migration.id.to_string(), &row.set.name, &row.migration.to])).collect()
 }
 
 fn of_migrations(seen: &Observation, screen: &Screen, width: usize) -> (String, Vec<(String, Look)>) {
     let rows = migrations(seen, screen);
     let columns: [Column<'_, Moving<'_>>; 7] = [
         Column::text("migration", 10, 0, |row: &Moving<'_>| row.migration.id.to_string()),
-        Column::text("from", 8, 0, |row: &Moving<'_>| row.set.to_owned()),
+        Column::text("from", 8, 0, |row: &Moving<'_>| row.set.name.clone()),
         Column::text("to", 8, 0, |row: &Moving<'_>| row.migration.to.clone()),
         Column::text("phase", 12, 0, |row: &Moving<'_>| Phase::of(row.migration).name().to_owned()),
         Column::number("sections", 15, 0, |row: &Moving<'_>| {
@@ -217,11 +217,13 @@ fn of_migrations(seen: &Observation, screen: &Screen, width: usize) -> (String, 
             bar(done(row.migration).into(), row.migration.sections.into(), BAR)
         }),
         Column::text("speed", 90, 100, |row: &Moving<'_>| {
-            format!("{}{}", speed(row.migration), details(row.migration))
+            let speed = if row.set.outdated { OUTDATED.to_owned() } else { speed(row.migration) };
+            format!("{speed}{}", details(row.migration))
         }),
     ];
     let (heading, lines) = table(&columns, &rows, width);
-    let look = |row: &Moving<'_>| if row.migration.stuck.is_empty() { Look::Plain } else { Look::Attention };
+    let is_well = |row: &Moving<'_>| row.migration.stuck.is_empty() && !row.set.outdated;
+    let look = |row: &Moving<'_>| if is_well(row) { Look::Plain } else { Look::Attention };
     (heading, lines.into_iter().zip(rows.iter().map(look)).collect())
 }
 

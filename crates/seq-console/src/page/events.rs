@@ -77,7 +77,7 @@ pub(super) fn row(one: &ClusterEvent) -> Row {
         EventSeverity::Attention => ("▲ ", Tone::Attention),
         EventSeverity::Info | EventSeverity::Unspecified => ("", Tone::Plain),
     };
-    let time = if one.at_unix_ms() > 0 { utc::text_of_ms(one.at_unix_ms()) } else { "-".to_owned() };
+    let time = utc::text_if_known(one.at_unix_ms()).unwrap_or_else(|| "-".to_owned());
     let text = format!("{mark}{}", printable(&one.text()));
     let source = match one.set_event() {
         Some(_) => cell(one.source()),

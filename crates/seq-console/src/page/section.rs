@@ -127,7 +127,7 @@ fn activity(info: &SectionInfo, described: &DescribeSectionResponse) -> Vec<Row>
     ];
     if described.skipped_at_begin > 0 {
         let most = grouped(described.skipped_at_begin);
-        let cause = section::skip_text(section::skip_word(info, described));
+        let cause = section::skip_text(section::skip_word(Some(info), described));
         let text = format!(
             "at most {most} by the highest uid, because of {cause}; each other uid began above {}",
             grouped(described.base)

@@ -4,7 +4,7 @@
 use seq_command::output::{bar, grouped, printable};
 use seq_observe::Observation;
 use seq_observe::cluster::SetView;
-use seq_observe::migration::{Phase, details, done, speed};
+use seq_observe::migration::{OUTDATED, Phase, details, done, speed};
 use seq_proto::v1::MigrationStatus;
 
 use super::{overview, rate, state_cell};
@@ -47,7 +47,8 @@ const MIGRATIONS: &[Column] = &[
 pub(super) fn page(observation: &Observation, seen: &Seen) -> Page {
     let cluster = &observation.cluster;
     let rows = cluster.sets.iter().map(|set| set_row(set, seen)).collect();
-    let moves = cluster.sets.iter().flat_map(|set| &set.moves).map(migration_row).collect();
+    let of_set = |set: &SetView| set.moves.iter().map(|one| migration_row(one, set.outdated)).collect::<Vec<Row>>();
+    let moves = cluster.sets.iter().flat_map(of_set).collect();
     let of_sets = cluster.attention.iter().filter(|point| point.set.is_some()).cloned().collect::<Vec<_>>();
     Page {
         title: "Sets and migrations".to_owned(),
@@ -90,7 +91,8 @@ fn set_row(set: &SetView, seen: &Seen) -> Row {
     )
 }
 
-fn migration_row(migration: &MigrationStatus) -> Row {
+/// Returns the row of a migration. If `outdated` is true, its progress is that of an earlier view.
+fn migration_row(migration: &MigrationStatus, outdated: bool) -> Row {
     let phase = Phase::of(migration);
     let (all, done) = (migration.sections, done(migration));
     let runs = migration.runs.iter().map(|run| {
@@ -108,6 +110,11 @@ fn migration_row(migration: &MigrationStatus) -> Row {
         Phase::Arrived => format!("seqsvr migration complete {id}"),
         Phase::RollingBack | Phase::RolledBack | Phase::Completed => format!("seqsvr migration watch {id}"),
     };
+    let speed = match (outdated, phase.moves()) {
+        (true, _) => cell(OUTDATED).tone(Tone::Attention),
+        (false, true) => cell(speed(migration)),
+        (false, false) => cell("-"),
+    };
     let is_stuck = !migration.stuck.is_empty();
     let details = details(migration);
     let details = cell(printable(details.trim()).into_owned());
@@ -121,7 +128,7 @@ fn migration_row(migration: &MigrationStatus) -> Row {
             cell(bar(done.into(), all.into(), BAR)),
             cell(format!("{}/{}", grouped(done.into()), grouped(all.into()))),
             cell(grouped(migration.in_flight.into())),
-            cell(if phase.moves() { speed(migration) } else { "-".to_owned() }),
+            speed,
             if is_stuck { details.tone(Tone::Attention) } else { details },
             cell(runs.join(", ")),
             command(Some(typed)),

@@ -2,7 +2,7 @@
 
 use seq_command::output::{grouped, printable};
 use seq_observe::Observation;
-use seq_observe::activity::within;
+use seq_observe::response::within;
 use seq_observe::section;
 use seq_proto::v1::sequence_service_client::SequenceServiceClient;
 use seq_proto::v1::{CurrentRequest, CurrentResponse, Exactness};
@@ -58,7 +58,7 @@ async fn of_uid(console: &Console, observation: &Observation, uid: u64) -> Vec<B
             (Err(error()), Err(error()))
         }
     };
-    let word = described.as_ref().map_or("", |described| section::skip_word(&record.info, described));
+    let word = described.as_ref().map_or("", |described| section::skip_word(Some(&record.info), described));
     let mut rows = vec![number(&current, word)];
     rows.push(Row::new("section", vec![cell("section"), link(grouped(section.into()), format!("/section/{section}"))]));
     rows.extend(facts(&record, &described));

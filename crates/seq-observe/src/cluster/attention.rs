@@ -89,13 +89,14 @@ fn of_set(set: &SetView) -> Vec<Attention> {
         let rule = Rule { name: remark.name, severity: remark.severity, runbook: remark.runbook };
         rule.of(Some(set), advice)
     });
+    let age = if set.outdated { ", as the leader of its store last reported" } else { "" };
     let stuck = set.moves.iter().filter(|migration| !migration.stuck.is_empty()).map(|migration| {
-        let text = format!("migration {} to {} does not move: {}", migration.id, migration.to, migration.stuck);
+        let text = format!("migration {} to {} does not move: {}{age}", migration.id, migration.to, migration.stuck);
         STUCK.of(Some(set), Advice::new(text).next(format!("`seqsvr migration watch {}`", migration.id)))
     });
     let paused = set.moves.iter().filter(|migration| Phase::of(migration) == Phase::Paused).map(|migration| {
         let (done, all) = (grouped(migration::done(migration).into()), grouped(migration.sections.into()));
-        let text = format!("migration {} to {} is paused at {done} of {all} sections", migration.id, migration.to);
+        let text = format!("migration {} to {} is paused at {done} of {all} sections{age}", migration.id, migration.to);
         PAUSED.of(Some(set), Advice::new(text).next(format!("`seqsvr migration resume {}`", migration.id)))
     });
     verdict.into_iter().chain(remarks).chain(stuck).chain(paused).collect()

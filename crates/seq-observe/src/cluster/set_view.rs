@@ -22,9 +22,6 @@ use crate::verdict::{Facts, State};
 /// the report concerns the process that ran before.
 pub(crate) const UNREACHED_AFTER_MS: u64 = 10_000;
 
-/// Cause in the place of the one that the leader of the store reports for a migration that does not move.
-const NO_LEADER: &str = "the leader of its store does not respond, so its progress is that of an earlier time";
-
 /// A set, merged from the responses of its nodes.
 #[derive(Debug, Default, Serialize)]
 pub struct SetView {
@@ -74,8 +71,11 @@ pub struct SetView {
     /// Raises per second since the previous view of the cluster. It is absent in the first view.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub raises_per_second: Option<f64>,
-    /// Whether the StoreSvr that leads the store with a majority responded. It alone reports the open migrations and
-    /// the pause of balancing.
+    /// Whether the open migrations, the pause of balancing and the number of moved sections are those of an earlier
+    /// view, because the leader of the store did not respond for this view.
+    pub outdated: bool,
+    /// Whether the StoreSvr that leads the store with a majority responded. It alone reports the open migrations, the
+    /// pause of balancing and the number of moved sections.
     #[serde(skip)]
     pub(crate) is_led: bool,
     /// Number of sections that departed to another set and of which this set does not know yet that they have arrived.
@@ -207,7 +207,7 @@ impl SetView {
     }
 
     /// Adopts from an earlier view of the set the values that only StoreSvrs report, as far as no StoreSvr reported
-    /// them for this view. An open migration then states as its cause for not moving that its progress is old.
+    /// them for this view. The caller must judge the set again.
     pub(super) fn adopt(&mut self, before: &SetView) {
         if self.section_size == 0 {
             (self.uid_start, self.uid_end) = (before.uid_start, before.uid_end);
@@ -216,17 +216,15 @@ impl SetView {
         if self.is_led || self.facts.closed {
             return;
         }
-        let is_old = |migration: &MigrationStatus| MigrationStatus {
-            stuck: NO_LEADER.to_owned(),
-            sections_per_second: 0.0,
-            ..migration.clone()
-        };
-        self.moves = before.moves.iter().map(is_old).collect();
+        self.outdated = before.is_led || before.outdated;
+        let of_now = |migration: &MigrationStatus| MigrationStatus { sections_per_second: 0.0, ..migration.clone() };
+        self.moves = before.moves.iter().map(of_now).collect();
         self.migrations = self.moves.iter().map(MigrationView::new).collect();
         (self.balancing_paused, self.sections_moved) = (before.balancing_paused.clone(), before.sections_moved);
+        (self.facts.paused, self.facts.moved) = (before.facts.paused.clone(), before.facts.moved);
     }
 
-    /// Adds the verdict.
+    /// Sets the verdict. After a change of the facts, the caller calls this function again.
     pub(crate) fn judge(&mut self) {
         self.sections_delayed = self.facts.delayed;
         let all = self.sections + self.facts.delayed;

@@ -251,25 +251,37 @@ fn a_set_without_stores_keeps_the_uids_of_an_earlier_view() {
 #[test]
 fn a_migration_stays_in_view_while_the_leader_does_not_respond() {
     let with_migration = |status: &mut StoreStatus| {
-        let migration = seq_proto::v1::MigrationStatus { id: 4_711, arrived: 7, ..Default::default() };
+        let stuck = "no response of im-b".to_owned();
+        let migration = seq_proto::v1::MigrationStatus { id: 4_711, arrived: 7, stuck, ..Default::default() };
         status.migrations = vec![migration];
         status.sections_moved = 3;
+        let principal = "operator/alice".to_owned();
+        status.balancing_paused = Some(seq_proto::v1::BalancingPause { principal, ..Default::default() });
     };
     let moves = |view: &Cluster| -> Vec<(u64, u32, bool)> {
-        let old = |migration: &seq_proto::v1::MigrationStatus| migration.stuck.contains("does not respond");
-        view.sets[0].moves.iter().map(|one| (one.id, one.arrived, old(one))).collect()
+        view.sets[0].moves.iter().map(|one| (one.id, one.arrived, view.sets[0].outdated)).collect()
     };
+    let rules = |view: &Cluster| -> Vec<&str> { view.attention.iter().map(|one| one.rule).collect() };
     let before = view([("h:1", store(1)), ("h:2", store_with(2, with_migration))]);
     assert_eq!(moves(&before), [(4_711, 7, false)], "s2 leads");
     let gone = || Err("no response within 1s".to_owned());
     let mut without_leader = view([("h:1", store(1)), ("h:2", gone())]);
     assert_eq!(moves(&without_leader), []);
+    assert!(!rules(&without_leader).contains(&"balancing"));
     without_leader.adopt(&before);
     assert_eq!(moves(&without_leader), [(4_711, 7, true)]);
+    let of_leader = ["balancing", "moved sections", "stuck migration"];
+    assert!(of_leader.iter().all(|rule| rules(&before).contains(rule)), "{:?}", rules(&before));
+    assert!(of_leader.iter().all(|rule| rules(&without_leader).contains(rule)), "{:?}", rules(&without_leader));
+    let verdict = &without_leader.sets[0].verdict;
+    assert!(verdict.contains("paused by operator/alice") && without_leader.verdict == *verdict, "{verdict}");
+    let stuck = without_leader.attention.iter().find(|one| one.rule == "stuck migration").expect("it is listed");
+    assert!(stuck.sentence.ends_with("no response of im-b, as the leader of its store last reported"), "{stuck:?}");
     assert_eq!((without_leader.sets[0].migrations.len(), without_leader.sets[0].sections_moved), (1, 3));
     let mut after = view([("h:1", store(1)), ("h:2", store(2))]);
     after.adopt(&without_leader);
     assert_eq!(moves(&after), [], "the leader reports that it is over");
+    assert!(!after.sets[0].outdated && !rules(&after).contains(&"balancing"));
 }
 
 fn registered((addr, name): (&str, &str)) -> AllocMember {
@@ -347,7 +359,7 @@ fn view(responses: impl IntoIterator<Item = (&'static str, StatusResult)>) -> Cl
     view_of(responses, [])
 }
 
-/// What responses at addresses name.
+/// Returns the sample with the responses of the nodes at addresses.
 fn sample(responses: impl IntoIterator<Item = (&'static str, StatusResult)>) -> Sample {
     let mut sample = Sample::default();
     for (addr, response) in responses {

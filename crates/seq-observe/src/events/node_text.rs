@@ -1,13 +1,10 @@
-//! The text of an event of a process. It is computed from the fields that the process recorded.
+//! The text of an event of a process, computed from the fields that the process recorded.
 
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use seq_command::output::grouped;
 use seq_command::utc;
 use seq_proto::v1::NodeEvent;
-
-/// Last second of the year 9999, in seconds since 1970. It is the latest time that can be converted to text.
-const LAST_SECOND: u64 = 253_402_300_799;
 
 /// Returns the event in one sentence.
 pub(super) fn text(event: &NodeEvent) -> String {
@@ -54,8 +51,9 @@ fn counted(count: u64, noun: &str) -> String {
     if count == 1 { format!("1 {noun}") } else { format!("{} {noun}s", grouped(count)) }
 }
 
-fn end(event: &NodeEvent) -> String {
-    utc::text(SystemTime::UNIX_EPOCH + Duration::from_secs(event.not_after.min(LAST_SECOND)))
+/// Returns the end of the certificate's validity.
+pub(super) fn end(event: &NodeEvent) -> String {
+    utc::text_of_ms(event.not_after.saturating_mul(1_000))
 }
 
 #[cfg(test)]

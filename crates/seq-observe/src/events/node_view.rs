@@ -1,6 +1,6 @@
-//! The JSON form of an event of a process. It omits the fields that do not apply to the kind of the event.
+//! The JSON form of an event of a process, without the fields that do not apply to the kind of the event.
 
-use seq_command::output::digits;
+use seq_command::output::{digits, is_zero};
 use seq_command::utc;
 use seq_proto::v1::NodeEvent;
 use serde::Serialize;
@@ -17,19 +17,24 @@ pub(super) struct NodeEventView<'a> {
     change: u64,
     /// Run of the process, in hexadecimal digits. Numbers begin anew with each run.
     instance: String,
-    time: String,
-    until: String,
+    /// Time of the event; `null` if it is unknown.
+    time: Option<String>,
+    /// Time of its last change; `null` if it is unknown.
+    until: Option<String>,
     kind: &'a str,
     severity: &'static str,
     text: String,
     #[serde(skip_serializing_if = "is_zero", serialize_with = "digits")]
     count: u64,
-    #[serde(skip_serializing_if = "is_none_of_32")]
+    #[serde(skip_serializing_if = "is_zero")]
     unserved_sections: u32,
     #[serde(skip_serializing_if = "is_zero", serialize_with = "digits")]
     lasted_ms: u64,
-    #[serde(skip_serializing_if = "is_no_step")]
+    #[serde(skip_serializing_if = "is_zero")]
     ahead_ms: i64,
+    /// End of the certificate's validity.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    not_after: Option<String>,
     #[serde(skip_serializing_if = "str::is_empty")]
     detail: &'a str,
 }
@@ -41,8 +46,8 @@ impl NodeEventView<'_> {
             number: event.index,
             change: event.change,
             instance: format!("{instance:016x}"),
-            time: utc::text_of_ms(event.at_unix_ms),
-            until: utc::text_of_ms(event.until_unix_ms),
+            time: utc::text_if_known(event.at_unix_ms),
+            until: utc::text_if_known(event.until_unix_ms),
             kind: &event.kind,
             severity: severity_name(event.severity()),
             text: node_text::text(event),
@@ -50,19 +55,8 @@ impl NodeEventView<'_> {
             unserved_sections: event.sections,
             lasted_ms: event.lasted_ms,
             ahead_ms: event.ahead_ms,
+            not_after: (event.not_after > 0).then(|| node_text::end(event)),
             detail: &event.detail,
         }
     }
-}
-
-fn is_zero(number: &u64) -> bool {
-    *number == 0
-}
-
-fn is_none_of_32(number: &u32) -> bool {
-    *number == 0
-}
-
-fn is_no_step(ahead_ms: &i64) -> bool {
-    *ahead_ms == 0
 }

@@ -1,6 +1,6 @@
-//! The JSON form of an event of a set. It omits the fields that do not apply to the kind of the event.
+//! The JSON form of an event of a set, without the fields that do not apply to the kind of the event.
 
-use seq_command::output::{digits, optional_digits};
+use seq_command::output::{digits, is_zero, optional_digits};
 use seq_command::utc;
 use seq_proto::v1::SetEvent;
 use serde::Serialize;
@@ -18,7 +18,7 @@ pub(super) struct EventView<'a> {
     change: u64,
     /// Time of the event; `null` if it is unknown.
     time: Option<String>,
-    /// Time of its last change.
+    /// Time of its last change; `null` if it is unknown.
     until: Option<String>,
     kind: &'a str,
     severity: &'static str,
@@ -35,13 +35,16 @@ pub(super) struct EventView<'a> {
     migration: u64,
     #[serde(skip_serializing_if = "str::is_empty")]
     set: &'a str,
+    /// Lineage that begins, or whose predecessors are fenced.
+    #[serde(skip_serializing_if = "is_zero", serialize_with = "digits")]
+    lineage: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     sections: Option<SectionsView>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     owners: Vec<OwnerView<'a>>,
-    #[serde(skip_serializing_if = "is_none_of_32")]
+    #[serde(skip_serializing_if = "is_zero")]
     other_owners_sections: u32,
-    /// Maximum count of numbers that any uid of the event's sections skipped. It is left out if unknown.
+    /// Maximum count of numbers that any uid of the event's sections skipped; left out if it is unknown.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "optional_digits")]
     most_skipped: Option<u64>,
     #[serde(skip_serializing_if = "is_zero", serialize_with = "digits")]
@@ -51,7 +54,7 @@ pub(super) struct EventView<'a> {
     lasted_ms: u64,
     #[serde(skip_serializing_if = "str::is_empty")]
     series: &'a str,
-    #[serde(skip_serializing_if = "is_none_of_32")]
+    #[serde(skip_serializing_if = "is_zero")]
     format: u32,
     /// Raft ids of the store's voters.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -78,13 +81,12 @@ struct OwnerView<'a> {
 impl EventView<'_> {
     /// Converts an event to its JSON form.
     pub(super) fn new(event: &SetEvent) -> EventView<'_> {
-        let time = |ms: u64| (ms > 0).then(|| utc::text_of_ms(ms));
         let SetEvent { sections: count, first_section: first, last_section: last, .. } = *event;
         EventView {
             number: event.index,
             change: event.change,
-            time: time(event.at_unix_ms),
-            until: time(event.until_unix_ms),
+            time: utc::text_if_known(event.at_unix_ms),
+            until: utc::text_if_known(event.until_unix_ms),
             kind: &event.kind,
             severity: severity_name(event.severity()),
             text: text(event),
@@ -94,6 +96,7 @@ impl EventView<'_> {
             term: event.term,
             migration: event.migration_id,
             set: &event.set,
+            lineage: event.lineage,
             sections: (count > 0).then_some(SectionsView { count, first, last }),
             owners: event.moved_to.iter().map(|one| OwnerView { node: &one.node, sections: one.sections }).collect(),
             other_owners_sections: event.others,
@@ -106,12 +109,4 @@ impl EventView<'_> {
             detail: &event.detail,
         }
     }
-}
-
-fn is_zero(number: &u64) -> bool {
-    *number == 0
-}
-
-fn is_none_of_32(number: &u32) -> bool {
-    *number == 0
 }
