@@ -6,7 +6,7 @@ use super::{Account, Beginning, Discrepancy, History, Jump, Ownership, Step, Uid
 struct Followed<'a> {
     history: &'a History,
     calls: &'a UidCalls,
-    /// Ownerships of the section that are still to begin, the next one last, each with its place and whether the last
+    /// Ownerships of the section that are still to begin, the next ownership last, each with its place and whether the last
     /// numbers were lost at its beginning.
     ahead: Vec<(usize, &'a Ownership, bool)>,
     /// Epoch of the last step.
@@ -167,7 +167,7 @@ impl<'a> Followed<'a> {
         self.last = to;
     }
 
-    /// Explains the numbers after the last one, up to `before`, by attempts without a response.
+    /// Explains the numbers after the last number, up to `before`, by attempts without a response.
     fn fill(&mut self, before: u64) -> Result<(), Box<Discrepancy>> {
         let hole = before - self.last;
         if hole == 0 {
