@@ -6,8 +6,8 @@ use super::{Account, Beginning, Discrepancy, History, Jump, Ownership, Step, Uid
 struct Followed<'a> {
     history: &'a History,
     calls: &'a UidCalls,
-    /// Ownerships of the section that are still to begin, the next ownership last, each with its place and whether the last
-    /// numbers were lost at its beginning.
+    /// Ownerships of the section that are still to begin, the next ownership last, each with its place and whether the
+    /// last numbers were lost at its beginning.
     ahead: Vec<(usize, &'a Ownership, bool)>,
     /// Epoch of the last step.
     epoch: u64,
