@@ -432,11 +432,12 @@ fn refused(refusal: &CommandRefusal, addr: Option<&str>) -> Status {
 #[tonic::async_trait]
 impl ControlService for Store {
     async fn register(&self, request: Request<v1::RegisterRequest>) -> Result<Response<v1::RegisterResponse>, Status> {
-        let v1::RegisterRequest { node, addr, token, lease_ms, follows, seen_revision, .. } = request.into_inner();
+        let v1::RegisterRequest { node, addr, token, lease_ms, follows, seen_revision, process, .. } = request.into_inner();
         assert!(lease_ms > 0, "a node says how long its lease is");
         let registration = Registration {
             follows: Incarnation(follows),
             seen: Revision(seen_revision),
+            process,
             ..Registration::new(&node, &addr, token)
         };
         let Answer::Registered(answer) = self.apply(&Command::Register(registration))? else { unreachable!() };

@@ -107,6 +107,7 @@ impl World {
             advertise,
             advertise_to_peers: None,
             replace: false,
+            process: 0,
             options,
             clock: Clock::System,
             events: Default::default(),

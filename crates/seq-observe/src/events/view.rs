@@ -37,6 +37,9 @@ pub(super) struct EventView<'a> {
     set: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     sections: Option<SectionsView>,
+    /// Number of sections that the process owned when its death was reported.
+    #[serde(skip_serializing_if = "is_none_of_32")]
+    owned: u32,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     owners: Vec<OwnerView<'a>>,
     #[serde(skip_serializing_if = "is_none_of_32")]
@@ -95,6 +98,7 @@ impl EventView<'_> {
             migration: event.migration_id,
             set: &event.set,
             sections: (count > 0).then_some(SectionsView { count, first, last }),
+            owned: event.owned,
             owners: event.moved_to.iter().map(|one| OwnerView { node: &one.node, sections: one.sections }).collect(),
             other_owners_sections: event.others,
             most_skipped: event.most_skipped,
