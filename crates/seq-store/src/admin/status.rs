@@ -155,6 +155,7 @@ impl View {
             data_disk_bytes: raft.disk.map(|disk| disk.total),
             ..StoreStatus::default()
         };
+        let clock_ms = self.replicated.raft().clock_ms();
         self.replicated.read(|state| {
             if let Some(set) = &state.set {
                 (status.set_id, status.set_state) = (set.id.0, set_state(state.closing).into());
@@ -178,7 +179,7 @@ impl View {
             if state.is_quarantined() {
                 status.quarantine = self.quarantine();
             }
-            status.allocs = allocs(state);
+            status.allocs = allocs(state, clock_ms);
             status.sections_moved = state.balancing.all_moved().len() as u32;
         });
         status
@@ -324,7 +325,8 @@ fn member(member: MemberStatus) -> StoreMember {
     }
 }
 
-fn allocs(state: &State) -> Vec<AllocMember> {
+/// Returns the records of all AllocSvrs. `now_ms` is the time of the store, in milliseconds since 1970.
+fn allocs(state: &State, now_ms: u64) -> Vec<AllocMember> {
     let mut owned = vec![0u32; state.nodes.len()];
     for (_, record) in state.sections.residents() {
         let Some(owner) = record.owner else { continue };
@@ -340,6 +342,10 @@ fn allocs(state: &State) -> Vec<AllocMember> {
         sections,
         drained: node.drained,
         leaving: node.leaving,
+        died_ms: node
+            .died
+            .filter(|death| death.incarnation == node.incarnation)
+            .map_or(0, |death| now_ms.saturating_sub(death.at_unix_ms).max(1)),
     };
     state.nodes().zip(owned).map(member).collect()
 }
