@@ -76,7 +76,7 @@ pub fn run(args: &AllocArgs, output: &Output) -> anyhow::Result<Exit> {
         return Err(Failure::new(Exit::Usage, "name --set and --name".to_owned()).into());
     };
     if args.guard {
-        return match guard::run(file, name)? {};
+        return guard::run(file, name);
     }
     serve(args, file, name)
 }

@@ -22,7 +22,7 @@ use super::process_number;
                         Example:\n  seqsvr alloc died --set /etc/seqsvr/set.toml --name a1\n\n\
                         Exit codes: 0 the store has the report, 1 refused, 2 wrong flags, or no number in the file, 7 no leader of \
                         the store responded in time.")]
-pub struct DiedArgs {
+pub(super) struct DiedArgs {
     /// The set file.
     #[arg(long, value_name = "FILE")]
     set: PathBuf,

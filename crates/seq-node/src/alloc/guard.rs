@@ -14,6 +14,7 @@ use std::process::ExitStatus;
 use std::time::Duration;
 
 use anyhow::Context;
+use seq_command::exit::Exit;
 use seq_command::output::note;
 use seq_command::process::{PassedOn, draw_instance, pass_on};
 use seq_command::{client_runtime, environment};
@@ -34,7 +35,7 @@ const REPORT_TIMEOUT: Duration = Duration::from_secs(1);
 ///
 /// # Errors
 /// The server cannot be started.
-pub(super) fn run(set: &Path, name: &str) -> anyhow::Result<std::convert::Infallible> {
+pub(super) fn run(set: &Path, name: &str) -> anyhow::Result<Exit> {
     let status = client_runtime()?.block_on(async {
         let number = draw_instance();
         // The handlers are installed before the server starts, so that no signal is lost.
