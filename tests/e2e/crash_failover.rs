@@ -57,7 +57,8 @@ impl Cluster {
     fn noted(&self) -> u64 {
         let of_member = |port: u16| {
             let metrics = get(&format!("{}:{port}", self.place.host), "/metrics");
-            let line = metrics.lines().find(|line| line.starts_with("seqsvr_deaths_reported_total{")).map(str::to_owned);
+            let line =
+                metrics.lines().find(|line| line.starts_with("seqsvr_deaths_reported_total{")).map(str::to_owned);
             line.map_or(0, |line| line.rsplit(' ').next().unwrap().trim().parse().unwrap())
         };
         (7311..=7313).map(of_member).sum()
@@ -143,7 +144,8 @@ fn crash_failover() {
 
     // An orderly stop is reported as well, and concerns no section.
     assert_eq!(cluster.allocs[1].terminate(), Some(0), "{}", cluster.allocs[1].log());
-    let stopped = eventually("the stop is reported", || cluster.events("died").into_iter().find(|one| one["node"] == "a2"));
+    let stopped =
+        eventually("the stop is reported", || cluster.events("died").into_iter().find(|one| one["node"] == "a2"));
     assert_eq!(stopped["severity"], "info", "{stopped:#}");
     assert_eq!(cluster.events("takeover").len(), 1, "a1 took the sections of a3 and got those of a2 by handovers");
 }

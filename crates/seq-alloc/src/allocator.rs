@@ -92,7 +92,8 @@ impl Allocator {
     /// # Panics
     /// Outside of a tokio runtime.
     pub fn start_with(config: AllocConfig, dial: &Dial, group: &TaskGroup) -> Result<Allocator, StartError> {
-        let AllocConfig { spec, name, advertise, advertise_to_peers, replace, process, options, clock, events } = config;
+        let AllocConfig { spec, name, advertise, advertise_to_peers, replace, process, options, clock, events } =
+            config;
         options.validate()?;
         let set = spec.name.clone();
         let layout: Layout = spec.validate().map_err(|problems| StartError::Spec { set: set.clone(), problems })?;

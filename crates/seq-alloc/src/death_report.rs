@@ -61,9 +61,9 @@ pub async fn report_death(
                 return Ok((response.incarnation > 0).then_some(Incarnation(response.incarnation)));
             }
             Err(StoreError::NoLeader { code: Code::Unimplemented, .. }) => return Err(DeathReportError::Unknown),
-            Err(
-                StoreError::Refused { reason, message, .. } | StoreError::SessionOver { reason, message, .. },
-            ) => return Err(DeathReportError::Refused { reason, message }),
+            Err(StoreError::Refused { reason, message, .. } | StoreError::SessionOver { reason, message, .. }) => {
+                return Err(DeathReportError::Refused { reason, message });
+            }
             Err(error @ (StoreError::NoLeader { .. } | StoreError::TooFast { .. } | StoreError::Behind(_))) => {
                 tracing::debug!(%error, "a death is not reported yet");
             }

@@ -188,6 +188,7 @@ mod tests {
             (over("OTHER_PREDECESSOR", 5, ""), None),
             (over("UNKNOWN_NODE", 0, ""), behind),
             (over("OTHER_INCARNATION", 5, "b:1"), evicted),
+            (over("PROCESS_DIED", 0, ""), Some(Halt::ReportedDead)),
             // A registration under this process' own name and address, as after a lost response.
             (over("OTHER_INCARNATION", 5, "a:1"), None),
         ] {

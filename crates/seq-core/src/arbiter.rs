@@ -376,8 +376,7 @@ impl Arbiter {
         let first_death = |session| if has_died(state, session) { ObservedDeath::Before } else { ObservedDeath::None };
         for (id, node) in state.nodes() {
             let session = (id, node.incarnation);
-            let fresh =
-                Observed { liveness: node.liveness, since: now, over: false, death: first_death(session) };
+            let fresh = Observed { liveness: node.liveness, since: now, over: false, death: first_death(session) };
             let observed = self.observed.entry(session).or_insert(fresh);
             if observed.liveness != node.liveness {
                 *observed = Observed { death: observed.death, ..fresh };

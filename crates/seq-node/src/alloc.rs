@@ -27,11 +27,14 @@ mod process_number;
 
 /// Arguments of the command. The required arguments are optional in the type, because a subcommand replaces them.
 #[derive(Debug, Args)]
-#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true,
-          after_help = "Examples:\n  seqsvr alloc --set sets/three-node.toml --name a1\n  \
+#[command(
+    args_conflicts_with_subcommands = true,
+    subcommand_negates_reqs = true,
+    after_help = "Examples:\n  seqsvr alloc --set sets/three-node.toml --name a1\n  \
                         seqsvr alloc died --set sets/three-node.toml --name a1\n\n\
                         Exit codes: 0 stopped by a signal, 1 failed, 2 wrong flags, 64 a wrong set file or settings, 66 \
-                        another process has the same name, 130 a second signal.")]
+                        another process has the same name, 130 a second signal."
+)]
 pub struct AllocArgs {
     #[command(subcommand)]
     command: Option<AllocCommand>,

@@ -193,8 +193,7 @@ pub(crate) fn of_newest(state: &State, died: Died) -> Died {
 pub(crate) fn reassign_earlier(state: &State, reassigns: &mut Vec<Reassign>) {
     for (section, record) in state.sections.residents() {
         let Some(owner) = record.owner else { continue };
-        let is_earlier =
-            |node: &NodeRecord| node.died.is_some() && node.incarnation != record.incarnation;
+        let is_earlier = |node: &NodeRecord| node.died.is_some() && node.incarnation != record.incarnation;
         if !state.node(owner).is_some_and(is_earlier) || reassigns.iter().any(|change| change.section == section) {
             continue;
         }

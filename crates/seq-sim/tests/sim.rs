@@ -122,3 +122,20 @@ fn silence() {
         assert!(coverage.count(seen) > 0, "{}", seen.name());
     }
 }
+
+#[test]
+fn temp_deaths() {
+    for &bug in Bug::ALL.iter().filter(|bug| bug.about().starts_with("deaths:")) {
+        match hunt(bug, 1, MOST_SEEDS) {
+            Some(Caught { seed, seeds, violation }) => {
+                println!(
+                    "{:<24} {seeds:>5} seeds, the last {seed}: {} {}",
+                    bug.name(),
+                    violation.promise,
+                    violation.text
+                );
+            }
+            None => println!("{:<24} missed", bug.name()),
+        }
+    }
+}

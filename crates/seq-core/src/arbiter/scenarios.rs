@@ -143,7 +143,9 @@ impl Scenario {
         let (node, record) = self.node(command, &name);
         let died = StoreCommand::Died(Died { node, process: record.process });
         match self.state.apply(&died) {
-            Answer::DeathNoted(Ok(Some(incarnation))) => format!("{name}, node {node}: incarnation {incarnation} died\n"),
+            Answer::DeathNoted(Ok(Some(incarnation))) => {
+                format!("{name}, node {node}: incarnation {incarnation} died\n")
+            }
             other => command.fail(&format!("{other:?}")),
         }
     }

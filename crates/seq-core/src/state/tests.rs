@@ -710,13 +710,12 @@ fn without_liveness(state: &State) -> State {
 fn commands() -> impl Strategy<Value = Vec<Command>> {
     let node = || (1..4u32).prop_map(NodeId);
     let incarnation = || (1..4u64).prop_map(Incarnation);
-    let register =
-        (prop::sample::select(vec!["a1", "a2", "a3"]), 1..4u64, 0..3u64, 0..3u64).prop_map(
-            |(name, token, follows, process)| {
-                let registration = registration(&State::default(), name, token);
-                Command::Register(Registration { follows: Incarnation(follows), process, ..registration })
-            },
-        );
+    let register = (prop::sample::select(vec!["a1", "a2", "a3"]), 1..4u64, 0..3u64, 0..3u64).prop_map(
+        |(name, token, follows, process)| {
+            let registration = registration(&State::default(), name, token);
+            Command::Register(Registration { follows: Incarnation(follows), process, ..registration })
+        },
+    );
     // Most values fit. The other values are sent only by a broken or hostile process.
     let epoch = || prop_oneof![9 => 0..5u64, 1 => u64::MAX - 1..=u64::MAX];
     let section = || prop_oneof![9 => 0..5u32, 1 => Just(u32::MAX)];

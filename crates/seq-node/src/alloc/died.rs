@@ -17,11 +17,13 @@ use serde::Serialize;
 use super::process_number;
 
 #[derive(Debug, Args)]
-#[command(after_help = "It is for the supervisor that has reaped the process, such as ExecStopPost= of a systemd unit. A report of a \
+#[command(
+    after_help = "It is for the supervisor that has reaped the process, such as ExecStopPost= of a systemd unit. A report of a \
                         process that still runs breaks the order of numbers: docs/safety.md.\n\n\
                         Example:\n  seqsvr alloc died --set /etc/seqsvr/set.toml --name a1\n\n\
                         Exit codes: 0 the store has the report, 1 refused, 2 wrong flags, or no number in the file, 7 no leader of \
-                        the store responded in time.")]
+                        the store responded in time."
+)]
 pub(super) struct DiedArgs {
     /// The set file.
     #[arg(long, value_name = "FILE")]
@@ -48,9 +50,10 @@ struct DiedView<'a> {
 
 pub(super) fn run(args: &DiedArgs, output: &Output) -> anyhow::Result<Exit> {
     let DiedArgs { set, name, process_file, timeout } = args;
-    let file = process_file.clone().or_else(process_number::file).ok_or_else(|| {
-        Failure::new(Exit::Usage, "name --process-file, as RUNTIME_DIRECTORY is not set".to_owned())
-    })?;
+    let file = process_file
+        .clone()
+        .or_else(process_number::file)
+        .ok_or_else(|| Failure::new(Exit::Usage, "name --process-file, as RUNTIME_DIRECTORY is not set".to_owned()))?;
     let number = process_number::read(&file)?;
     let incarnation = client_runtime()?.block_on(report((set, name), number, *timeout))?;
     if output.is_json() {

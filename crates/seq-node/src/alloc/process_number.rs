@@ -51,7 +51,10 @@ pub(super) fn of_this_process() -> Result<u64, Failure> {
         let guarded = Guarded::parse(&text);
         let is_child = |guarded: &Guarded| process::end_with_parent(guarded.guard).unwrap_or(false);
         let found = guarded.filter(is_child).ok_or_else(|| {
-            Failure::new(Exit::Failed, format!("{} is set, and the parent of this process is no guard", environment::GUARD))
+            Failure::new(
+                Exit::Failed,
+                format!("{} is set, and the parent of this process is no guard", environment::GUARD),
+            )
         });
         return found.map(|guarded| guarded.number);
     }

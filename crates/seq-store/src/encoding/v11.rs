@@ -60,8 +60,7 @@ pub(super) fn decode_command(
     earlier: impl FnOnce(&[u8]) -> Result<Command, Malformed>,
 ) -> Result<Command, Malformed> {
     let Some((&WITH_PROCESS, body)) = body.split_last() else { return earlier(body) };
-    let (body, process) =
-        body.split_last_chunk().ok_or_else(|| Malformed("a registration ends early".to_owned()))?;
+    let (body, process) = body.split_last_chunk().ok_or_else(|| Malformed("a registration ends early".to_owned()))?;
     match (earlier(body)?, u64::from_le_bytes(*process)) {
         (Command::Register(registration), process @ 1..) => {
             Ok(Command::Register(Registration { process, ..registration }))

@@ -74,7 +74,11 @@ fn no_command_of_an_incarnation_that_died_changes_anything() {
     for command in commands(Incarnation(1)) {
         let mut state = served();
         state.apply(&command);
-        assert_ne!((&state.nodes, &state.sections), (&served().nodes, &served().sections), "{command:?}, while it lives");
+        assert_ne!(
+            (&state.nodes, &state.sections),
+            (&served().nodes, &served().sections),
+            "{command:?}, while it lives"
+        );
 
         let mut state = served();
         assert_eq!(die(&mut state, A1, FIRST), Ok(Some(Incarnation(1))));

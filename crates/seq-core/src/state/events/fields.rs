@@ -3,8 +3,8 @@
 use alloc::vec::Vec;
 
 use super::{Event, EventRecord, Noted, Ownerships, SectionCount};
-use crate::state::{Death, Fields};
 use crate::state::beginning::{BeganBy, Beginning};
+use crate::state::{Death, Fields};
 
 /// Implements the encoding of [`EventRecord`] from a list of its variants, each with its number and its fields in the
 /// order of the encoding. Once released, numbers and the order of fields never change.

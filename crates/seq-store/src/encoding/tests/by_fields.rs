@@ -3,8 +3,8 @@
 use seq_core::layout::{Lanes, TickClock};
 use seq_core::series::Series;
 use seq_core::state::{
-    AdoptSeries, BeganBy, Beginning, CreateSeries, Event, EventRecord, Events, LayoutWriter, Note, NoteClock,
-    NoteReadsLanes, Noted, Ownerships, RetireSeries, SectionCount, SetLayoutWriter, StatedSeries,
+    AdoptSeries, BeganBy, Beginning, CreateSeries, Death, Died, Event, EventRecord, Events, LayoutWriter, Note,
+    NoteClock, NoteReadsLanes, Noted, Ownerships, RetireSeries, SectionCount, SetLayoutWriter, StatedSeries,
 };
 
 use super::*;
@@ -88,6 +88,37 @@ fn commands_about_series() {
     checked(Command::NoteReadsLanes(note), expect!["040001000000020000000000000005"]);
 }
 
+#[test]
+fn a_report_of_a_death() {
+    let died = Command::Died(Died { node: NodeId(1), process: 0x0203 });
+    let encoded = encode_command(SERIES, &died);
+    expect![""].assert_eq(&hex(&encoded));
+    assert_eq!(decode_command(SERIES, &encoded).unwrap(), died);
+}
+
+/// The number of a process is behind the bytes of the formats before, which have none.
+#[test]
+fn a_registration_with_the_number_of_its_process() {
+    let without = Registration::new("a1", "h:1", 7);
+    let with = Registration { process: 0x0102, ..without.clone() };
+    let encoded = encode_command(SERIES, &Command::Register(with.clone()));
+    let earlier = encode_command(BALANCING, &Command::Register(with.clone()));
+    assert!(encoded.starts_with(&earlier), "the earlier body comes first");
+    expect![""].assert_eq(&hex(&encoded[earlier.len()..]));
+    assert_eq!(decode_command(SERIES, &encoded).unwrap(), Command::Register(with));
+    assert_eq!(decode_command(BALANCING, &earlier).unwrap(), Command::Register(without.clone()));
+    assert_eq!(encode_command(SERIES, &Command::Register(without)), earlier, "a process without a number");
+    for end in earlier.len() + 1..encoded.len() {
+        assert!(decode_command(SERIES, &encoded[..end]).is_err(), "of {end} bytes");
+    }
+    let zero = [&earlier[..], &[0; 8], &[6]].concat();
+    let other = [&encode_command(BALANCING, &Command::ClaimStoreId(state::ClaimStoreId { id: 1 }))[..], &[1; 8], &[6]];
+    for wrong in [zero, other.concat()] {
+        let refused = decode_command(SERIES, &wrong).unwrap_err().to_string();
+        assert_eq!(refused, "no registration has this number of a process");
+    }
+}
+
 /// One event of each kind.
 fn events() -> Events {
     let sections = SectionCount { count: 1, first: SectionId(2), last: SectionId(3) };
@@ -128,9 +159,10 @@ fn events() -> Events {
         EventRecord::Balancing { paused: false },
         EventRecord::MigrationStuck { migration, cause: name() },
         EventRecord::Members { voters: vec![1, 2] },
+        EventRecord::Died { node: node(), incarnation, owned: 3 },
     ];
     let event = |(index, record)| Event { index, change: index + 1, at_unix_ms: 9, until_unix_ms: 10, record };
-    Events::from_parts((24, 25), 11, (1..).zip(records).map(event).collect()).unwrap()
+    Events::from_parts((25, 26), 11, (1..).zip(records).map(event).collect()).unwrap()
 }
 
 /// Appends a series with lanes to a state.
@@ -155,6 +187,8 @@ fn a_state_with_series() {
         Beginning { at_unix_ms: 5, by: BeganBy::Takeover, ceiling: Seq(6), skipped: Some(7), floor: Some(Seq(6)) };
     state.sections.put(SectionId(first + 4), SectionRecord::Resident(Residence { began, ..record }));
     state.nodes[0].reads_lanes = true;
+    state.nodes[0].process = 0x0a;
+    state.nodes[0].died = Some(Death { incarnation: Incarnation(2), at_unix_ms: 8 });
     state.restored_ms = Some(0x0304);
     state.writer = Some(WRITER);
     state.rules = Rules::of_format(SERIES);
