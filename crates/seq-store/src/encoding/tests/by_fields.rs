@@ -92,7 +92,7 @@ fn commands_about_series() {
 fn a_report_of_a_death() {
     let died = Command::Died(Died { node: NodeId(1), process: 0x0203 });
     let encoded = encode_command(SERIES, &died);
-    expect![""].assert_eq(&hex(&encoded));
+    expect!["080001000000030200000000000005"].assert_eq(&hex(&encoded));
     assert_eq!(decode_command(SERIES, &encoded).unwrap(), died);
 }
 
@@ -104,7 +104,7 @@ fn a_registration_with_the_number_of_its_process() {
     let encoded = encode_command(SERIES, &Command::Register(with.clone()));
     let earlier = encode_command(BALANCING, &Command::Register(with.clone()));
     assert!(encoded.starts_with(&earlier), "the earlier body comes first");
-    expect![""].assert_eq(&hex(&encoded[earlier.len()..]));
+    expect!["020100000000000006"].assert_eq(&hex(&encoded[earlier.len()..]));
     assert_eq!(decode_command(SERIES, &encoded).unwrap(), Command::Register(with));
     assert_eq!(decode_command(BALANCING, &earlier).unwrap(), Command::Register(without.clone()));
     assert_eq!(encode_command(SERIES, &Command::Register(without)), earlier, "a process without a number");
@@ -205,8 +205,8 @@ fn a_state_with_series() {
         0000000000000c000000000000000d000000000000000e0000000f0000000103
         0000000000000000000000000000000000000000000000000000000000000000
         0000000000000000000500000000000000030600000000000000010700000000
-        000000010600000000000000180000000000000019000000000000000b000000
-        0000000018000000010000000000000002000000000000000900000000000000
+        00000001060000000000000019000000000000001a000000000000000b000000
+        0000000019000000010000000000000002000000000000000900000000000000
         0a00000000000000010100000000000000020000000000000002000000000000
         00030000000000000009000000000000000a0000000000000002020000006131
         0200000000000000030000000000000004000000000000000900000000000000
@@ -240,7 +240,10 @@ fn a_state_with_series() {
         00000000000a0000000000000016001700000000000000180000000000000009
         000000000000000a000000000000001703000000000000000100000073180000
         0000000000190000000000000009000000000000000a00000000000000180200
-        00000100000000000000020000000000000072050000"#]]
+        00000100000000000000020000000000000019000000000000001a0000000000
+        000009000000000000000a000000000000001902000000613102000000000000
+        0003000000010000000a00000000000000010200000000000000080000000000
+        0000c2050000"#]]
     .assert_eq(&hex(&encoded[earlier.len()..]));
     assert_eq!(decode_state(SERIES, &encoded).unwrap(), state);
     assert!(decode_state(BALANCING, &earlier).is_err(), "a section of lanes that the layout lacks");
