@@ -122,29 +122,3 @@ fn silence() {
         assert!(coverage.count(seen) > 0, "{}", seen.name());
     }
 }
-
-#[test]
-fn temp_deaths() {
-    for &bug in Bug::ALL.iter().filter(|bug| bug.about().starts_with("deaths:")) {
-        let mut seeds: Vec<u64> = (0..5).map(|n| hunt(bug, 1 + n * 10_000, MOST_SEEDS).map_or(99_999, |c| c.seeds)).collect();
-        seeds.sort_unstable();
-        println!("{:<24} median {} most {}", bug.name(), seeds[2], seeds[4]);
-    }
-    let mut coverage = Coverage::default();
-    for seed in 1_000..4_000 {
-        let outcome = run(&Run { seed, ..Run::default() });
-        assert_eq!(outcome.violation, None, "seed {seed}");
-        coverage.add(&outcome.coverage);
-    }
-    for seed in 1_000..1_600 {
-        let outcome = run(&Run { seed, sets: 2, ..Run::default() });
-        assert_eq!(outcome.violation, None, "seed {seed} of two sets");
-        coverage.add(&outcome.coverage);
-    }
-    for seed in 1_000..2_000 {
-        let outcome = run(&Run { seed, sets: 3, ..Run::default() });
-        assert_eq!(outcome.violation, None, "seed {seed} of restores");
-        coverage.add(&outcome.coverage);
-    }
-    println!("deaths {} others {}", coverage.count(Situation::DeathNoted), coverage.count(Situation::DeathOfOther));
-}

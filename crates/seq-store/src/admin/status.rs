@@ -8,7 +8,7 @@ use seq_api::metrics::{
     SET_RESTORES,
 };
 use seq_api::node_events::NodeEvents;
-use seq_core::state::{Closing, PeerSet, Residence, Rules, State};
+use seq_core::state::{Closing, Death, NodeRecord, PeerSet, Residence, Rules, State};
 use seq_core::{RouteVersion, SectionId, limits};
 use seq_kit::connection::{Peer, Tls};
 use seq_kit::http::Checks;
@@ -325,6 +325,18 @@ fn member(member: MemberStatus) -> StoreMember {
     }
 }
 
+/// Returns the milliseconds since the death of the process of a node's newest incarnation was reported, 1 or above; 0 if
+/// it was not reported.
+fn died_ms(node: &NodeRecord, now_ms: u64) -> u64 {
+    match node.died {
+        Some(death) if death.incarnation != node.incarnation => 0,
+        // The time of the report is not known.
+        Some(Death { at_unix_ms: 0, .. }) => 1,
+        Some(death) => now_ms.saturating_sub(death.at_unix_ms).max(1),
+        None => 0,
+    }
+}
+
 /// Returns the records of all AllocSvrs. `now_ms` is the time of the store, in milliseconds since 1970.
 fn allocs(state: &State, now_ms: u64) -> Vec<AllocMember> {
     let mut owned = vec![0u32; state.nodes.len()];
@@ -333,7 +345,7 @@ fn allocs(state: &State, now_ms: u64) -> Vec<AllocMember> {
         let current = state.node(owner).is_some_and(|node| node.incarnation == record.incarnation);
         owned[owner.0 as usize - 1] += u32::from(current);
     }
-    let member = |((id, node), sections): ((seq_core::NodeId, &seq_core::state::NodeRecord), u32)| AllocMember {
+    let member = |((id, node), sections): ((seq_core::NodeId, &NodeRecord), u32)| AllocMember {
         id: id.0,
         name: node.name.clone(),
         addr: node.addr.clone(),
@@ -342,10 +354,7 @@ fn allocs(state: &State, now_ms: u64) -> Vec<AllocMember> {
         sections,
         drained: node.drained,
         leaving: node.leaving,
-        died_ms: node
-            .died
-            .filter(|death| death.incarnation == node.incarnation)
-            .map_or(0, |death| now_ms.saturating_sub(death.at_unix_ms).max(1)),
+        died_ms: died_ms(node, now_ms),
     };
     state.nodes().zip(owned).map(member).collect()
 }
