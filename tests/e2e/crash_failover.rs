@@ -1,6 +1,7 @@
 //! An AllocSvr that is killed is replaced without the wait for its lease, because the parent of its process reports its
 //! death to the store.
 
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
@@ -69,8 +70,15 @@ impl Cluster {
     }
 }
 
-/// Callers of all nodes that never give up a call.
+/// Callers of all nodes that never give up a call; ended on drop.
 struct Load(Child);
+
+impl Drop for Load {
+    fn drop(&mut self) {
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
+}
 
 impl Load {
     fn start(cluster: &Cluster) -> Load {
@@ -83,18 +91,18 @@ impl Load {
         eventually("all allocators allocate", || {
             let status = seqsvr_json(&["status", "--set", &cluster.set]);
             let allocs = status["allocs"].as_array().unwrap();
-            let busy = allocs.len() == 3 && allocs.iter().all(|alloc| digits(&alloc["allocations"]) > 100);
+            let busy = allocs.len() == 3 && allocs.iter().all(|alloc| alloc["allocations"].as_u64() > Some(100));
             busy.then_some(())
         });
         load
     }
 
     /// Ends the load; returns its report.
-    fn end(self) -> Value {
+    fn end(mut self) -> Value {
         kill_process(Pid::from_child(&self.0), Signal::INT).unwrap();
-        let output: Output = self.0.wait_with_output().unwrap();
-        serde_json::from_slice(&output.stdout)
-            .unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&output.stdout)))
+        let mut text = String::new();
+        self.0.stdout.take().unwrap().read_to_string(&mut text).unwrap();
+        serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text:?}"))
     }
 }
 
@@ -175,7 +183,7 @@ fn runtime_dir(place: &Place, name: &str) -> PathBuf {
 
 fn supervised(place: &Place, set: &str, name: &str) -> Server {
     let dir = runtime_dir(place, name).display().to_string();
-    let environment = [("RUNTIME_DIRECTORY", dir), ("SEQSVR_LOG_FORMAT", "text".to_owned())];
+    let environment = [("RUNTIME_DIRECTORY", dir), ("SEQSVR_LOG_FORMAT", "plain".to_owned())];
     place.server_with_environment(name, &["alloc", "--set", set, "--name", name, "--cores", "1"], environment)
 }
 
@@ -199,7 +207,7 @@ fn a_supervisor_reports_the_process_that_it_reaped_and_no_other() {
     let again = died(&cluster, "a3", &file);
     assert!(String::from_utf8_lossy(&again.stdout).starts_with("nothing changed: "), "{again:?}");
 
-    // The next process has another number, so a late report of the first one changes nothing.
+    // The next process has another number, so a late report of the first process changes nothing.
     let late = cluster.place.path("late");
     std::fs::copy(&file, &late).unwrap();
     cluster.allocs[2] = supervised(&cluster.place, &cluster.set, "a3");

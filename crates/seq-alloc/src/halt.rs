@@ -1,9 +1,9 @@
 //! Cause for which this process permanently stops serving.
 //!
 //! There are four causes: another process has registered under this process' name, the set in the store differs from
-//! the set file, the store has lost entries that it had acknowledged, or this process was reported dead. Once a cause is set, it is never replaced or
-//! removed. The reason is that a store which lost committed entries looks intact again after other processes have
-//! written to it. If this process then served again, it would allocate numbers twice.
+//! the set file, the store has lost entries that it had acknowledged, or this process was reported dead. Once a cause
+//! is set, it is never replaced or removed. The reason is that a store which lost committed entries looks intact again
+//! after other processes have written to it. If this process then served again, it would allocate numbers twice.
 
 use seq_api::node_events::NodeEvents;
 use seq_core::high_water::{Refused, StoreBehind};

@@ -36,8 +36,8 @@ pub fn notify_socket() -> Option<OsString> {
     env::var_os("NOTIFY_SOCKET").filter(|socket| !socket.is_empty())
 }
 
-/// Returns the directory for runtime files that the supervisor made for this process (`RuntimeDirectory=` of a unit). If
-/// the supervisor made several, returns the first.
+/// Returns the directory for runtime files that the supervisor made for this process (`RuntimeDirectory=` of a unit).
+/// If the supervisor made several, returns the first.
 pub fn runtime_directory() -> Option<PathBuf> {
     let dirs = env::var_os("RUNTIME_DIRECTORY").filter(|dirs| !dirs.is_empty())?;
     env::split_paths(&dirs).next()

@@ -1,5 +1,7 @@
 //! Functions for the CPU time, the open-file limit, the memory and the parent of this process.
 
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
 use std::time::Duration;
 
 use rustix::process::{
@@ -73,6 +75,16 @@ pub fn pass_on(signal: PassedOn, pid: u32) -> std::io::Result<()> {
     kill_process(pid, signal).map_err(Into::into)
 }
 
+/// Ends this process as another process has ended. If a signal ended that process, the exit code is the code that a
+/// shell reports.
+pub fn exit_as(status: ExitStatus) -> ! {
+    std::process::exit(exit_code(status))
+}
+
+fn exit_code(status: ExitStatus) -> i32 {
+    status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0))
+}
+
 /// Lowest open-file limit with which a server starts. It suffices for the server's own files, its connections to other
 /// nodes, its metrics port, and a few clients.
 pub const MIN_FILES: u64 = 512;
@@ -129,6 +141,13 @@ mod tests {
     fn the_memory_of_a_server_is_hidden() {
         hide_memory().unwrap();
         assert_eq!(rustix::process::dumpable_behavior().unwrap(), DumpableBehavior::NotDumpable);
+    }
+
+    #[test]
+    fn the_exit_code_of_another_process_is_passed_on() {
+        assert_eq!(exit_code(ExitStatus::from_raw(64 << 8)), 64);
+        assert_eq!(exit_code(ExitStatus::from_raw(9)), 137, "killed");
+        assert_eq!(exit_code(ExitStatus::from_raw(0)), 0);
     }
 
     #[test]

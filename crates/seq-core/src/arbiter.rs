@@ -20,11 +20,11 @@
 //! get sections. Otherwise it places the section like all other sections. A pause of balancing stops only handovers
 //! that even the load. Dead owners are still replaced, and drains and moves by operators continue.
 //!
-//! If the parent of an owner's process reported the death of the process, the owner's incarnation counts as dead without
-//! a wait ([`Died`](crate::state::Died)). The report ends no other wait: sections of an earlier incarnation of the same
-//! node may belong to another process. A report that an arbiter finds in the first state that it evaluates ends no wait
-//! either. Data directories of the store may have been put back to a state from before the sections of the dead process
-//! got other owners, and the AllocSvrs detect this within the wait.
+//! If the parent of an owner's process reported the death of the process, the owner's incarnation counts as dead
+//! without a wait ([`Died`](crate::state::Died)). The report ends no other wait: sections of an earlier incarnation of
+//! the same node may belong to another process. A report that an arbiter finds in the first state that it evaluates
+//! ends no wait either. Data directories of the store may have been put back to a state from before the sections of the
+//! dead process got other owners, and the AllocSvrs detect this within the wait.
 //!
 //! The caller passes in the state and a function that reads the clock, divides the proposals into log entries, and
 //! commits them.

@@ -158,8 +158,8 @@ bugs! {
     DeathOfSignalled: "death-of-signalled", "deaths: a process that is reported before it is reaped",
     /// The death of a process is reported because the process does not respond.
     DeathOfSilent: "death-of-silent", "deaths: a process that is reported because it is silent",
-    /// After a process of a node has died, the arbiter gives the sections of all incarnations of the node to other nodes
-    /// without a wait.
+    /// After a process of a node has died, the arbiter gives the sections of all incarnations of the node to other
+    /// nodes without a wait.
     DeathOfEarlier: "death-of-earlier", "deaths: sections of another incarnation given away without a wait",
     /// All processes of an AllocSvr state the same number.
     ReusedProcessNumber: "reused-process-number", "deaths: a number that the next process has as well",

@@ -118,8 +118,8 @@ impl World {
         }
     }
 
-    /// Ends a process by a signal, and reports its death. With [`Bug::DeathOfSignalled`], the death is reported when the
-    /// signal is sent, and the process runs on for a while.
+    /// Ends a process by a signal, and reports its death. With [`Bug::DeathOfSignalled`], the death is reported when
+    /// the signal is sent, and the process runs on for a while.
     pub(crate) fn kill_by_signal(&mut self, p: usize) {
         if self.bug != Some(Bug::DeathOfSignalled) {
             return self.kill(p);
@@ -188,8 +188,8 @@ pub(crate) fn of_newest(state: &State, died: Died) -> Died {
     Died { process: state.node(died.node).map_or(0, |node| node.process), ..died }
 }
 
-/// Plants [`Bug::DeathOfEarlier`]: adds changes of owner for the sections of all incarnations of a node of which one was
-/// reported dead.
+/// Plants [`Bug::DeathOfEarlier`]: adds changes of owner for the sections of all incarnations of a node of which one
+/// was reported dead.
 pub(crate) fn reassign_earlier(state: &State, reassigns: &mut Vec<Reassign>) {
     for (section, record) in state.sections.residents() {
         let Some(owner) = record.owner else { continue };

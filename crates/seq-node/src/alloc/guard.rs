@@ -8,7 +8,6 @@
 //! ends (`process_number.rs`). The guard sends the report only after it has reaped the server.
 
 use std::ffi::OsString;
-use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::ExitStatus;
 use std::time::Duration;
@@ -16,7 +15,7 @@ use std::time::Duration;
 use anyhow::Context;
 use seq_command::exit::Exit;
 use seq_command::output::note;
-use seq_command::process::{PassedOn, draw_instance, pass_on};
+use seq_command::process::{self, PassedOn, draw_instance, pass_on};
 use seq_command::{client_runtime, environment};
 use tokio::process::{Child, Command};
 use tokio::signal::unix::{SignalKind, signal};
@@ -48,7 +47,7 @@ pub(super) fn run(set: &Path, name: &str) -> anyhow::Result<Exit> {
         }
         anyhow::Ok(status)
     })?;
-    std::process::exit(code(status))
+    process::exit_as(status)
 }
 
 fn start(number: u64) -> anyhow::Result<Child> {
@@ -87,22 +86,5 @@ impl Signals {
                 note(format_args!("guard: {signal:?} is not passed on: {error}"));
             }
         }
-    }
-}
-
-/// Returns the exit code for a status of the server. If a signal ended the server, it is the code that a shell reports.
-fn code(status: ExitStatus) -> i32 {
-    status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_guard_exits_as_its_server_did() {
-        assert_eq!(code(ExitStatus::from_raw(64 << 8)), 64);
-        assert_eq!(code(ExitStatus::from_raw(9)), 137, "killed");
-        assert_eq!(code(ExitStatus::from_raw(0)), 0);
     }
 }

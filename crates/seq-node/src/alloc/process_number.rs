@@ -1,8 +1,8 @@
 //! The number of an AllocSvr process, by which its parent reports its death ([`seq_core::state::Died`]).
 //!
 //! A process draws its number when it starts, before its first registration. systemd is the parent of the process in a
-//! unit: the process writes the number to a file in the runtime directory of the unit, and `seqsvr alloc died` reads the
-//! file after systemd has reaped the process. A guard draws the number for the process that it starts.
+//! unit: the process writes the number to a file in the runtime directory of the unit, and `seqsvr alloc died` reads
+//! the file after systemd has reaped the process. A guard draws the number for the process that it starts.
 //!
 //! **Invariant:** two runs of the program never state the same number. Otherwise the report of one death would give away
 //! the sections of a process that still serves.

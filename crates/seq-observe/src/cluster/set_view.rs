@@ -176,8 +176,8 @@ impl SetView {
         member.map(|member| member.silent_ms).filter(|silent| *silent > 0)
     }
 
-    /// Returns the milliseconds since the death of the process of the AllocSvr `name` was reported. Returns `None` if it
-    /// was not reported, and for other roles.
+    /// Returns the milliseconds since the death of the process of the AllocSvr `name` was reported. Returns `None` if
+    /// it was not reported, and for other roles.
     pub(crate) fn died_ms(&self, role: Option<NodeRole>, name: &str) -> Option<u64> {
         let record = self.registered.get(name).filter(|_| role == Some(NodeRole::Alloc));
         record.map(|record| record.died_ms).filter(|died| *died > 0)

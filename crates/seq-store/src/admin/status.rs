@@ -325,8 +325,8 @@ fn member(member: MemberStatus) -> StoreMember {
     }
 }
 
-/// Returns the milliseconds since the death of the process of a node's newest incarnation was reported, 1 or above; 0 if
-/// it was not reported.
+/// Returns the milliseconds since the death of the process of a node's newest incarnation was reported, 1 or above; 0
+/// if it was not reported.
 fn died_ms(node: &NodeRecord, now_ms: u64) -> u64 {
     match node.died {
         Some(death) if death.incarnation != node.incarnation => 0,

@@ -18,8 +18,8 @@ impl Control {
     /// nothing changed. The caller has checked that the sender of the request acts for the node.
     ///
     /// # Errors
-    /// `OTHER_SET`, `BAD_TOKEN`, `OLD_FORMAT`, `UNKNOWN_NODE`; `NO_SET` and `QUARANTINED` as for a registration; and the
-    /// errors of a proposal.
+    /// `OTHER_SET`, `BAD_TOKEN`, `OLD_FORMAT`, `UNKNOWN_NODE`; `NO_SET` and `QUARANTINED` as for a registration; and
+    /// the errors of a proposal.
     pub(super) async fn report_death(&self, request: ReportDeathRequest) -> Result<Incarnation, Status> {
         let ReportDeathRequest { set, node: name, process } = request;
         if set != self.set.name {

@@ -176,6 +176,12 @@ fn append(state: &mut State, name: &str, clock: Option<TickClock>, retired: bool
     state.series.push(Series { name, shape: vec![1, 2], lanes, sections, created_ms: 9, home, retired, routed });
 }
 
+/// Gives the node of a state a process, and a reported death of an earlier process.
+fn name_process(state: &mut State) {
+    state.nodes[0].process = 0x0a;
+    state.nodes[0].died = Some(Death { incarnation: Incarnation(2), at_unix_ms: 8 });
+}
+
 #[test]
 fn a_state_with_series() {
     let mut state = state();
@@ -187,8 +193,7 @@ fn a_state_with_series() {
         Beginning { at_unix_ms: 5, by: BeganBy::Takeover, ceiling: Seq(6), skipped: Some(7), floor: Some(Seq(6)) };
     state.sections.put(SectionId(first + 4), SectionRecord::Resident(Residence { began, ..record }));
     state.nodes[0].reads_lanes = true;
-    state.nodes[0].process = 0x0a;
-    state.nodes[0].died = Some(Death { incarnation: Incarnation(2), at_unix_ms: 8 });
+    name_process(&mut state);
     state.restored_ms = Some(0x0304);
     state.writer = Some(WRITER);
     state.rules = Rules::of_format(SERIES);
