@@ -5,8 +5,8 @@
 //! repeated and lost, and some of them go to a member that no longer leads. A report may arrive after the next process
 //! of the same name has registered.
 //!
-//! **Promise:** a report changes nothing for a process that lives. From the entry of a report on, no command of the dead
-//! incarnation changes the state, and the dead process registers no more.
+//! **Promise:** a report changes nothing for a process that lives. From the entry of a report on, no command of the
+//! dead incarnation changes the state, and the dead process registers no more.
 
 use std::collections::BTreeSet;
 

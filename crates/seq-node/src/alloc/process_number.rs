@@ -4,8 +4,8 @@
 //! unit: the process writes the number to a file in the runtime directory of the unit, and `seqsvr alloc died` reads
 //! the file after systemd has reaped the process. A guard draws the number for the process that it starts.
 //!
-//! **Invariant:** two runs of the program never state the same number. Otherwise the report of one death would give away
-//! the sections of a process that still serves.
+//! **Invariant:** two runs of the program never state the same number. Otherwise the report of one death would give
+//! away the sections of a process that still serves.
 
 use std::path::{Path, PathBuf};
 

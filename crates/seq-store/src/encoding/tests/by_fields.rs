@@ -194,8 +194,7 @@ fn a_state_with_series() {
     state.sections.put(SectionId(first + 4), SectionRecord::Resident(Residence { began, ..record }));
     state.nodes[0].reads_lanes = true;
     name_process(&mut state);
-    state.restored_ms = Some(0x0304);
-    state.writer = Some(WRITER);
+    (state.restored_ms, state.writer) = (Some(0x0304), Some(WRITER));
     state.rules = Rules::of_format(SERIES);
     state.events = events();
     let encoded = encode_state(SERIES, &state);
