@@ -19,6 +19,7 @@ mod commands;
 mod config;
 mod connect_node;
 mod crash;
+mod crash_failover;
 mod dashboard;
 mod dev;
 mod dev_sets;

@@ -153,6 +153,7 @@ pub(crate) fn start_allocator(spec: &SetSpec, alloc: &AllocSpec, tasks: &TaskGro
         advertise: alloc.addr.clone(),
         advertise_to_peers: None,
         replace: false,
+        process: 0,
         options: AllocOptions::DEFAULTS,
         clock: Clock::System,
         events: Default::default(),

@@ -92,7 +92,8 @@ impl Allocator {
     /// # Panics
     /// Outside of a tokio runtime.
     pub fn start_with(config: AllocConfig, dial: &Dial, group: &TaskGroup) -> Result<Allocator, StartError> {
-        let AllocConfig { spec, name, advertise, advertise_to_peers, replace, options, clock, events } = config;
+        let AllocConfig { spec, name, advertise, advertise_to_peers, replace, process, options, clock, events } =
+            config;
         options.validate()?;
         let set = spec.name.clone();
         let layout: Layout = spec.validate().map_err(|problems| StartError::Spec { set: set.clone(), problems })?;
@@ -119,7 +120,7 @@ impl Allocator {
             other_sets: Arc::new(OtherSets::new(&set, &name, options.connections, dial.clone())),
             halt: HaltLatch::new(group.token(), events.clone()),
             events,
-            config: NodeConfig { set, name, advertise, advertise_to_peers, replace, layout, options },
+            config: NodeConfig { set, name, advertise, advertise_to_peers, replace, process, layout, options },
         });
         group.spawn("control loop", Kind::Critical, control_loop::run(shared.clone(), link.clone()));
         group.spawn("report of a loss", Kind::Disposable, loss_report::run(shared.clone(), link.clone()));

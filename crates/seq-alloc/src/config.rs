@@ -26,6 +26,9 @@ pub struct AllocConfig {
     pub advertise_to_peers: Option<String>,
     /// Whether to replace a live process that is registered under this name at another address.
     pub replace: bool,
+    /// Random number of this process, by which its parent can report its death; 0 if the process has no such parent.
+    /// Two processes must never have the same number, and neither must two runs of a program.
+    pub process: u64,
     /// Intervals, timeouts and limits.
     pub options: AllocOptions,
     /// Clocks of the lease.
@@ -47,6 +50,8 @@ pub(crate) struct NodeConfig {
     pub(crate) advertise_to_peers: Option<String>,
     /// As in [`AllocConfig`].
     pub(crate) replace: bool,
+    /// As in [`AllocConfig`].
+    pub(crate) process: u64,
     /// Sections of the set's uids.
     pub(crate) layout: Layout,
     pub(crate) options: AllocOptions,

@@ -1,9 +1,9 @@
 //! Cause for which this process permanently stops serving.
 //!
-//! There are three causes: another process has registered under this process' name, the set in the store differs from
-//! the set file, or the store has lost entries that it had acknowledged. Once a cause is set, it is never replaced or
-//! removed. The reason is that a store which lost committed entries looks intact again after other processes have
-//! written to it. If this process then served again, it would allocate numbers twice.
+//! There are four causes: another process has registered under this process' name, the set in the store differs from
+//! the set file, the store has lost entries that it had acknowledged, or this process was reported dead. Once a cause
+//! is set, it is never replaced or removed. The reason is that a store which lost committed entries looks intact again
+//! after other processes have written to it. If this process then served again, it would allocate numbers twice.
 
 use seq_api::node_events::NodeEvents;
 use seq_core::high_water::{Refused, StoreBehind};
@@ -33,6 +33,13 @@ pub enum Halt {
         /// Description of the difference.
         what: String,
     },
+    /// Report of the death of this process, although it runs. Its sections have other owners without a wait, so this
+    /// process must not serve them.
+    #[error(
+        "this process was reported dead: only its parent may report that, after it has reaped the process; the process is \
+         to be started again"
+    )]
+    ReportedDead,
     /// Loss of committed entries by the store. No node may serve numbers from this store until an operator has decided
     /// what to do.
     #[error(
@@ -142,6 +149,7 @@ fn judge(session: Session, renewed: RenewSeq, addr: &str, error: &StoreError) ->
         StoreError::TooFast { .. } | StoreError::NoLeader { .. } => return None,
     };
     let refused = match reason {
+        Reason::ProcessDied => return Some(Halt::ReportedDead),
         Reason::StoreBehind => Refused::Behind,
         Reason::UnknownNode => Refused::UnknownNode,
         Reason::OtherIncarnation | Reason::OtherPredecessor => Refused::Incarnation(Incarnation(current)),
@@ -180,6 +188,7 @@ mod tests {
             (over("OTHER_PREDECESSOR", 5, ""), None),
             (over("UNKNOWN_NODE", 0, ""), behind),
             (over("OTHER_INCARNATION", 5, "b:1"), evicted),
+            (over("PROCESS_DIED", 0, ""), Some(Halt::ReportedDead)),
             // A registration under this process' own name and address, as after a lost response.
             (over("OTHER_INCARNATION", 5, "a:1"), None),
         ] {

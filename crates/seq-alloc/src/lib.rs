@@ -13,6 +13,7 @@
 //!   up.
 //! * `activity` keeps figures and a history of each section. `activity_loop` slowly reads the slots from which they are
 //!   computed.
+//! * `death_report` reports the death of an AllocSvr process for the parent of the process.
 //! * `halt` holds the cause for which a process permanently stopped serving.
 //! * `shared` has the state that all tasks share, grouped by subject.
 //!
@@ -30,6 +31,7 @@ mod clock_ahead;
 mod config;
 mod control_loop;
 mod counters;
+mod death_report;
 mod fault_metrics;
 mod forward;
 mod halt;
@@ -57,4 +59,5 @@ mod work;
 
 pub use allocator::{Allocator, StartError};
 pub use config::{AllocConfig, AllocOptions, OptionsError};
+pub use death_report::{DeathReportError, report_death};
 pub use halt::Halt;

@@ -102,6 +102,7 @@ impl Sessions {
                 seen_revision: 0,
                 replace: self.shared.config.replace,
                 peer_addr: self.shared.config.advertise_to_peers.clone().unwrap_or_default(),
+                process: self.shared.config.process,
             };
             self.state = State::Registering { request, repeats: Repeats::default() };
         }

@@ -22,8 +22,9 @@ use tonic::{Request, Response, Status};
 use tonic_types::StatusExt;
 
 /// Reasons of refusals that end the incarnation which sent the request, because the store no longer knows the
-/// incarnation or never knew it.
-const SESSION_OVER: [Reason; 3] = [Reason::OtherIncarnation, Reason::OtherRenewal, Reason::UnknownNode];
+/// incarnation, never knew it, or has the report that its process has ended.
+const SESSION_OVER: [Reason; 4] =
+    [Reason::OtherIncarnation, Reason::OtherRenewal, Reason::ProcessDied, Reason::UnknownNode];
 
 type Control = ControlServiceClient<Channel>;
 
@@ -85,6 +86,7 @@ store_request!(
 );
 
 store_request!(v1::ReportLossRequest => v1::ReportLossResponse, report_loss, false, |_response| None);
+store_request!(v1::ReportDeathRequest => v1::ReportDeathResponse, report_death, false, |_response| None);
 
 /// Limit on how long the store waits for a departed section to arrive at the other set. After this time the store
 /// responds even if the section has not arrived.

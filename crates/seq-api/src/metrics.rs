@@ -210,6 +210,8 @@ catalogue! {
     RAISES_CLAMPED_TOTAL = "seqsvr_raises_clamped_total", Counter, Count, ["set", "node"];
     /// Raise requests of an AllocSvr that the leader of a store refused because a ceiling would rise too fast.
     RAISES_TOO_FAST_TOTAL = "seqsvr_raises_too_fast_total", Counter, Count, ["set", "node", "alloc"];
+    /// Deaths of AllocSvr processes that their parents reported and that the leader of a store noted.
+    DEATHS_REPORTED_TOTAL = "seqsvr_deaths_reported_total", Counter, Count, ["set", "node"];
     /// Open client connections of a node.
     CONNECTIONS = "seqsvr_connections", Gauge, Count, ["node"];
     /// Connections closed at once because a node had reached its limit.

@@ -5,7 +5,7 @@
 
 use std::env;
 use std::ffi::{OsStr, OsString};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Returns the variables whose names and values are valid UTF-8. All other variables cannot be settings.
@@ -34,6 +34,22 @@ pub fn refuses_color() -> bool {
 /// `None` if no such supervisor started the process.
 pub fn notify_socket() -> Option<OsString> {
     env::var_os("NOTIFY_SOCKET").filter(|socket| !socket.is_empty())
+}
+
+/// Returns the directory for runtime files that the supervisor made for this process (`RuntimeDirectory=` of a unit).
+/// If the supervisor made several, returns the first.
+pub fn runtime_directory() -> Option<PathBuf> {
+    let dirs = env::var_os("RUNTIME_DIRECTORY").filter(|dirs| !dirs.is_empty())?;
+    env::split_paths(&dirs).next()
+}
+
+/// Name of the variable by which a guard hands its process id and the number of the process to the server that it
+/// starts.
+pub const GUARD: &str = "SEQSVR_GUARD";
+
+/// Returns the text that the guard which started this process passed to it; `None` if no guard started it.
+pub fn guard() -> Option<String> {
+    env::var(GUARD).ok().filter(|text| !text.is_empty())
 }
 
 /// Returns the time within which this process must notify its supervisor's watchdog (`sd_watchdog_enabled(3)`). Returns

@@ -1,8 +1,13 @@
-//! Functions for the CPU time, the open-file limit and the memory of this process.
+//! Functions for the CPU time, the open-file limit, the memory and the parent of this process.
 
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
 use std::time::Duration;
 
-use rustix::process::{DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpable_behavior, setrlimit};
+use rustix::process::{
+    DumpableBehavior, Pid, Resource, Rlimit, Signal, getppid, getrlimit, kill_process, set_dumpable_behavior,
+    set_parent_process_death_signal, setrlimit,
+};
 use rustix::time::{ClockId, clock_gettime};
 
 /// Returns the CPU time that all threads of the process have used since its start.
@@ -33,6 +38,51 @@ pub fn draw_instance() -> u64 {
 /// The operating system refuses the call.
 pub fn hide_memory() -> std::io::Result<()> {
     set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(Into::into)
+}
+
+/// Makes the operating system kill this process when its parent ends. Returns whether the parent is the process `pid`,
+/// because the parent may have ended before this call.
+///
+/// # Errors
+/// The operating system refuses the call.
+pub fn end_with_parent(pid: u32) -> std::io::Result<bool> {
+    set_parent_process_death_signal(Some(Signal::KILL))?;
+    Ok(getppid().is_some_and(|parent| u32::try_from(parent.as_raw_nonzero().get()) == Ok(pid)))
+}
+
+/// A signal that one process passes on to another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PassedOn {
+    /// SIGINT.
+    Interrupt,
+    /// SIGTERM.
+    Terminate,
+    /// SIGHUP.
+    Hangup,
+}
+
+/// Sends a signal to the process `pid`, which must be a child that is not reaped yet.
+///
+/// # Errors
+/// The process has ended.
+pub fn pass_on(signal: PassedOn, pid: u32) -> std::io::Result<()> {
+    let signal = match signal {
+        PassedOn::Interrupt => Signal::INT,
+        PassedOn::Terminate => Signal::TERM,
+        PassedOn::Hangup => Signal::HUP,
+    };
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw).ok_or(std::io::ErrorKind::InvalidInput)?;
+    kill_process(pid, signal).map_err(Into::into)
+}
+
+/// Ends this process as another process has ended. If a signal ended that process, the exit code is the code that a
+/// shell reports.
+pub fn exit_as(status: ExitStatus) -> ! {
+    std::process::exit(exit_code(status))
+}
+
+fn exit_code(status: ExitStatus) -> i32 {
+    status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0))
 }
 
 /// Lowest open-file limit with which a server starts. It suffices for the server's own files, its connections to other
@@ -91,6 +141,19 @@ mod tests {
     fn the_memory_of_a_server_is_hidden() {
         hide_memory().unwrap();
         assert_eq!(rustix::process::dumpable_behavior().unwrap(), DumpableBehavior::NotDumpable);
+    }
+
+    #[test]
+    fn the_exit_code_of_another_process_is_passed_on() {
+        assert_eq!(exit_code(ExitStatus::from_raw(64 << 8)), 64);
+        assert_eq!(exit_code(ExitStatus::from_raw(9)), 137, "killed");
+        assert_eq!(exit_code(ExitStatus::from_raw(0)), 0);
+    }
+
+    #[test]
+    fn a_process_knows_its_parent() {
+        assert!(!end_with_parent(std::process::id()).unwrap(), "no process is its own parent");
+        set_parent_process_death_signal(None).unwrap();
     }
 
     #[test]

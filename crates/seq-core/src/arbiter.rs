@@ -20,6 +20,12 @@
 //! get sections. Otherwise it places the section like all other sections. A pause of balancing stops only handovers
 //! that even the load. Dead owners are still replaced, and drains and moves by operators continue.
 //!
+//! If the parent of an owner's process reported the death of the process, the owner's incarnation counts as dead
+//! without a wait ([`Died`](crate::state::Died)). The report ends no other wait: sections of an earlier incarnation of
+//! the same node may belong to another process. A report that an arbiter finds in the first state that it evaluates
+//! ends no wait either. Data directories of the store may have been put back to a state from before the sections of the
+//! dead process got other owners, and the AllocSvrs detect this within the wait.
+//!
 //! The caller passes in the state and a function that reads the clock, divides the proposals into log entries, and
 //! commits them.
 
@@ -183,6 +189,33 @@ struct Observed {
     since: Duration,
     /// Whether the node is in a newer incarnation.
     over: bool,
+    death: ObservedDeath,
+}
+
+/// The report of an incarnation's death, as observed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ObservedDeath {
+    /// No death is reported.
+    None,
+    /// The death was reported before the arbiter first observed the incarnation.
+    Before,
+    /// The death was first observed at this time, on the arbiter's clock.
+    At(Duration),
+}
+
+impl Observed {
+    /// Returns the time since which the incarnation serves no calls, as far as the arbiter has observed it.
+    fn silent_since(&self) -> Duration {
+        match self.death {
+            ObservedDeath::At(at) => at,
+            ObservedDeath::None | ObservedDeath::Before => self.since,
+        }
+    }
+}
+
+/// Returns whether the process of an incarnation was reported dead.
+fn has_died(state: &State, (node, incarnation): Session) -> bool {
+    state.node(node).is_some_and(|node| node.has_died(incarnation))
 }
 
 /// The inputs from which a plan is computed. Equal inputs give equal plans.
@@ -302,7 +335,9 @@ impl Arbiter {
         if self.inputs.as_ref() != Some(&inputs) {
             let mut plan = plan(state, declared, &inputs, &self.observed, &mut self.placement);
             let silent = inputs.dead.iter().filter_map(|session| Some((session, self.observed.get(session)?)));
-            let silent = silent.filter(|(_, observed)| !observed.over && !plan.reassigns.is_empty());
+            let silent = silent.filter(|(session, observed)| {
+                !observed.over && !has_died(state, **session) && !plan.reassigns.is_empty()
+            });
             plan.silent =
                 silent.map(|(&(node, at), observed)| (node, at, now.saturating_sub(observed.since))).collect();
             self.plan = Arc::new(plan);
@@ -324,11 +359,11 @@ impl Arbiter {
         self.inputs.as_ref().is_some_and(|inputs| inputs.living.contains_key(&(node, incarnation)))
     }
 
-    /// Returns each dead session that still owns sections, as of the last evaluation, with the time when the last
-    /// change of its liveness counter was observed, on the arbiter's clock.
+    /// Returns each dead session that still owns sections, as of the last evaluation, with the time when its reported
+    /// death, or else the last change of its liveness counter, was observed, on the arbiter's clock.
     pub fn dead_since(&self) -> impl Iterator<Item = ((NodeId, Incarnation), Duration)> {
         let dead = self.inputs.iter().flat_map(|inputs| &inputs.dead);
-        dead.filter_map(|session| Some((*session, self.observed.get(session)?.since)))
+        dead.filter_map(|session| Some((*session, self.observed.get(session)?.silent_since())))
     }
 
     /// Updates the observed liveness counters. There is one observation for the newest incarnation of each node, and
@@ -338,17 +373,19 @@ impl Arbiter {
             let session = |(_, record): (SectionId, &Residence)| Some((record.owner?, record.incarnation));
             self.owners = (state.route_version, state.sections.residents().filter_map(session).collect());
         }
+        let first_death = |session| if has_died(state, session) { ObservedDeath::Before } else { ObservedDeath::None };
         for (id, node) in state.nodes() {
-            let fresh = Observed { liveness: node.liveness, since: now, over: false };
-            let observed = self.observed.entry((id, node.incarnation)).or_insert(fresh);
+            let session = (id, node.incarnation);
+            let fresh = Observed { liveness: node.liveness, since: now, over: false, death: first_death(session) };
+            let observed = self.observed.entry(session).or_insert(fresh);
             if observed.liveness != node.liveness {
-                *observed = fresh;
+                *observed = Observed { death: observed.death, ..fresh };
             }
         }
         let current = |session: &Session| state.node(session.0).is_some_and(|node| node.incarnation == session.1);
         let owners = &self.owners.1;
         for session in owners.iter().filter(|session| !current(session)) {
-            let first = Observed { liveness: Liveness(0), since: now, over: true };
+            let first = Observed { liveness: Liveness(0), since: now, over: true, death: first_death(*session) };
             let observed = self.observed.entry(*session).or_insert(first);
             if !observed.over {
                 // The counter may have grown once more since the last evaluation. So the wait begins when the
@@ -358,7 +395,12 @@ impl Arbiter {
                     node.incarnation == session.1.next() && node.registered_at == observed.liveness
                 });
                 let since = if ended_as_observed { observed.since } else { now };
-                *observed = Observed { liveness: Liveness(0), since, over: true };
+                *observed = Observed { liveness: Liveness(0), since, over: true, death: observed.death };
+            }
+        }
+        for (session, observed) in &mut self.observed {
+            if observed.death == ObservedDeath::None && has_died(state, *session) {
+                observed.death = ObservedDeath::At(now);
             }
         }
         self.observed.retain(|session, _| current(session) || owners.contains(session));
@@ -372,11 +414,12 @@ impl Arbiter {
         for (session, observed) in &self.observed {
             let node = state.node(session.0).expect("observed sessions are of known nodes");
             let wait = terms.wait_for(node.lease);
-            let expired = now.saturating_sub(observed.since) >= wait;
+            let is_reported = matches!(observed.death, ObservedDeath::At(_));
+            let expired = is_reported || now.saturating_sub(observed.since) >= wait;
             if !expired {
                 deadlines.push(observed.since + wait);
             }
-            if node.incarnation == session.1 && !expired {
+            if node.incarnation == session.1 && !expired && observed.death == ObservedDeath::None {
                 living.insert(*session, (node.drained, node.leaving));
             } else if expired && self.owners.1.contains(session) {
                 dead.insert(*session);

@@ -240,6 +240,7 @@ mod tests {
                 lease: Duration::from_secs(lease),
                 follows: Incarnation(0),
                 seen: Revision(0),
+                process: 0,
             }));
         }
         let plan = |living: &[u32]| Plan { living: living.iter().copied().map(NodeId).collect(), ..Plan::default() };

@@ -42,6 +42,7 @@ mod closing;
 mod command;
 mod commands;
 mod copies;
+mod deaths;
 mod events;
 mod inheritance;
 mod layout_writer;
@@ -68,6 +69,7 @@ pub use command::{
 };
 pub use commands::{Answer, Command, Fields, Replicated};
 pub use copies::{Copies, CopyPart, KeptCopy, KeptFor};
+pub use deaths::{Death, Died};
 pub use events::{Event, EventRecord, Events, Note, Noted, Ownerships, SectionCount, Severity};
 pub use inheritance::Inheritance;
 pub use layout_writer::{LayoutWriter, SetLayoutWriter};
@@ -304,6 +306,10 @@ pub struct NodeRecord {
     pub leaving: bool,
     /// Whether the newest incarnation can own sections of series; see [`NoteReadsLanes`].
     pub reads_lanes: bool,
+    /// Number of the process of the newest incarnation ([`Registration::process`]); 0 if the process stated none.
+    pub process: u64,
+    /// The last reported death of a process of this node, which may be of an earlier incarnation than the newest.
+    pub died: Option<Death>,
 }
 
 impl State {
@@ -471,7 +477,7 @@ impl State {
     }
 
     fn register(&mut self, registration: &Registration) -> Result<(NodeId, Incarnation), CommandRefusal> {
-        let Registration { name, addr, peer_addr, token, lease, follows, seen } = registration;
+        let Registration { name, addr, peer_addr, token, lease, follows, seen, process } = registration;
         if self.set.is_none() {
             return Err(CommandRefusal::NoSet);
         }
@@ -483,6 +489,7 @@ impl State {
             return Err(CommandRefusal::StoreBehind { current: self.revision, seen: *seen });
         }
         let known = self.nodes.iter().position(|node| node.name == *name);
+        known.map_or(Ok(()), |index| self.refuse_dead(index, *process))?;
         if let Some(index) = known.filter(|index| self.nodes[*index].token == *token) {
             return Ok((NodeId(index as u32 + 1), self.nodes[index].incarnation));
         }
@@ -501,6 +508,7 @@ impl State {
                 let node = &mut self.nodes[index];
                 node.incarnation = node.incarnation.next();
                 node.token = *token;
+                node.process = *process;
                 node.renew_seq = RenewSeq(0);
                 node.leaving = false;
                 node.reads_lanes = false;
@@ -528,6 +536,8 @@ impl State {
                     drained: false,
                     leaving: false,
                     reads_lanes: false,
+                    process: *process,
+                    died: None,
                 });
                 self.route_version.0 += 1;
                 self.nodes.len() - 1
@@ -736,6 +746,9 @@ impl State {
         let node = self.node(id).ok_or(CommandRefusal::UnknownNode { node: id })?;
         if node.incarnation != given {
             return Err(CommandRefusal::OtherIncarnation { node: id, current: node.incarnation, given });
+        }
+        if node.has_died(given) {
+            return Err(CommandRefusal::ProcessDied { node: id, incarnation: given });
         }
         Ok(())
     }

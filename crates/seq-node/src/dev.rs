@@ -350,6 +350,7 @@ async fn start(
             advertise: alloc.addr.clone(),
             advertise_to_peers: Some(alloc.peer.clone()),
             replace: false,
+            process: 0,
             options: settings.alloc,
             clock: Clock::System,
             events: NodeEvents::default(),

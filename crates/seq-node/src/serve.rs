@@ -350,6 +350,10 @@ impl Process {
                 tracing::error!("{what}; a restart does not help until the set file is the set file of the store");
                 exit = Exit::Config;
             }
+            Some(halt @ Halt::ReportedDead) => {
+                tracing::error!("{halt}");
+                exit = Exit::Failed;
+            }
             Some(Halt::StoreBehind { .. }) | None => {}
         }
         for (group, name) in [(&self.root, "process"), (&self.probes, "probes"), (&self.signals, "signals")] {

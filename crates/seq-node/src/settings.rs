@@ -32,9 +32,9 @@ const PREFIX: &str = "SEQSVR_";
 /// the limit on open files.
 const MAX_CORES: usize = 1_024;
 
-/// Environment variables that have the prefix but belong to no settings key, because they are for the command line or
-/// for the project's tests.
-const RESERVED_VARIABLES: [&str; 10] = [
+/// Environment variables that have the prefix but belong to no settings key, because they are for the command line,
+/// for the server of a guard, or for the project's tests.
+const RESERVED_VARIABLES: [&str; 11] = [
     "SEQSVR_ADDR",
     "SEQSVR_SET",
     "SEQSVR_OUTPUT",
@@ -42,6 +42,7 @@ const RESERVED_VARIABLES: [&str; 10] = [
     "SEQSVR_CERTS",
     "SEQSVR_IDENTITY",
     "SEQSVR_TOKEN",
+    "SEQSVR_GUARD",
     "SEQSVR_IMPORT_FROM",
     "SEQSVR_E2E_KILLS",
     "SEQSVR_E2E_TRACE",

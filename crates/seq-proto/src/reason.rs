@@ -362,6 +362,8 @@ reasons! {
         UnknownName = "UNKNOWN_NAME", [NotFound], Never, Unchanged;
         /// The node is in another incarnation.
         OtherIncarnation = "OTHER_INCARNATION", [FailedPrecondition], Never, Unchanged, [CURRENT, ADDR];
+        /// The parent of the process reported that the process has ended.
+        ProcessDied = "PROCESS_DIED", [FailedPrecondition], Never, Unchanged;
         /// The renewal is neither the next renewal nor a repeat of the last renewal.
         OtherRenewal = "OTHER_RENEWAL", [FailedPrecondition], Never, Unchanged, [CURRENT, ADDR];
         /// The section has another owner or epoch than the transfer names.

@@ -53,6 +53,7 @@ impl RefusedHandover<'_> {
             Reason::OtherIncarnation => {
                 CommandRefusal::OtherIncarnation { node: from, current, given: session.incarnation }
             }
+            Reason::ProcessDied => CommandRefusal::ProcessDied { node: from, incarnation: session.incarnation },
             Reason::UnknownNode => CommandRefusal::UnknownNode { node: from },
             Reason::OtherRenewal => {
                 let (current, given) = (RenewSeq(self.current), RenewSeq(0));
@@ -198,7 +199,7 @@ impl RefusedItem {
             Reason::Leaving | Reason::Past | Reason::UnknownEpoch | Reason::OtherSet | Reason::NoSet |
             Reason::UndeclaredNode | Reason::BadAddr | Reason::BadToken | Reason::NodeAlive | Reason::TooManyNodes |
             Reason::LeaseTooLong | Reason::OtherPredecessor | Reason::StoreBehind | Reason::UnknownNode |
-            Reason::UnknownName | Reason::OtherIncarnation | Reason::OtherRenewal | Reason::OtherOwnership |
+            Reason::UnknownName | Reason::OtherIncarnation | Reason::ProcessDied | Reason::OtherRenewal | Reason::OtherOwnership |
             Reason::TargetGone | Reason::BadNodeId | Reason::BadIncarnation | Reason::BadRenewSeq |
             Reason::ListsMismatch | Reason::UnknownSection | Reason::DuplicateSection | Reason::BadEpoch |
             Reason::BadCeiling | Reason::BadTarget | Reason::BadHandover | Reason::BadTerms | Reason::OtherTerms |

@@ -83,7 +83,7 @@ pub const TABLE: &[Row] = &[
     Row { service: "seqsvr.v1.HandoverService", methods: &["Prepare", "Stage", "Activate"], allowed: &[Any(Alloc)] },
     Row {
         service: "seqsvr.v1.ControlService",
-        methods: &["Register", "Renew", "RaiseCeilings", "Transfer", "Depart", "ReportLoss"],
+        methods: &["Register", "Renew", "RaiseCeilings", "Transfer", "Depart", "ReportLoss", "ReportDeath"],
         allowed: OWN_NODES,
     },
     Row {

@@ -68,6 +68,7 @@ impl Reason {
             CommandRefusal::TooManyNodes => Reason::TooManyNodes,
             CommandRefusal::UnknownNode { .. } => Reason::UnknownNode,
             CommandRefusal::OtherIncarnation { .. } => Reason::OtherIncarnation,
+            CommandRefusal::ProcessDied { .. } => Reason::ProcessDied,
             CommandRefusal::NotInSet { .. } => Reason::NotResident,
             CommandRefusal::TooManyMoved { .. } => Reason::BadCount,
             CommandRefusal::UnknownName { .. } => Reason::UnknownName,

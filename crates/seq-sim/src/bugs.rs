@@ -151,6 +151,22 @@ bugs! {
     /// The arbiter replaces the owner of a section that an operator moves, as if the owner were dead, instead of
     /// planning a handover.
     MoveByReassign: "move-by-reassign", "a section that an operator moves without its living owner",
+    /// The report of the death of a process ends the newest incarnation of the node, even if the incarnation belongs to
+    /// another process.
+    DeathOfNode: "death-of-node", "deaths: a report that names the node and not the process",
+    /// The death of a process is reported when the process got the signal to end, while it still serves.
+    DeathOfSignalled: "death-of-signalled", "deaths: a process that is reported before it is reaped",
+    /// The death of a process is reported because the process does not respond.
+    DeathOfSilent: "death-of-silent", "deaths: a process that is reported because it is silent",
+    /// After a process of a node has died, the arbiter gives the sections of all incarnations of the node to other
+    /// nodes without a wait.
+    DeathOfEarlier: "death-of-earlier", "deaths: sections of another incarnation given away without a wait",
+    /// All processes of an AllocSvr state the same number.
+    ReusedProcessNumber: "reused-process-number", "deaths: a number that the next process has as well",
+    /// The store applies commands of an incarnation that was reported dead.
+    DeadMayRaise: "dead-may-raise", "deaths: a raise of a dead incarnation that is applied",
+    /// The store accepts registrations of a process that was reported dead.
+    DeadMayRegister: "dead-may-register", "deaths: a registration of a dead process that is accepted",
     /// An ownership of timed lanes begins at the tick of its owner's clock instead of at the ceiling.
     StartsAtClock: "starts-at-clock", "lanes: an ownership that begins at its clock, not at the ceiling",
     /// An owner gives out an id above the ceiling, and raises the ceiling afterwards.
@@ -278,6 +294,11 @@ impl Bug {
     #[must_use]
     pub fn is_between_sets(self) -> bool {
         self as usize >= Bug::ArriveBeforeCommit as usize && !self.is_of_restores()
+    }
+
+    /// Returns whether the bug concerns reports of deaths.
+    pub(crate) fn is_of_deaths(self) -> bool {
+        (Bug::DeathOfNode as usize..=Bug::DeadMayRegister as usize).contains(&(self as usize))
     }
 
     /// Returns whether the bug is planted in worlds of restores.

@@ -81,6 +81,10 @@ situations! {
     Left: "processes that left empty",
     /// An arbiter's thread stalled between its reads of the state and of the clock.
     StalledLook: "stalls inside an arbiter's look",
+    /// A store noted the death of a process.
+    DeathNoted: "deaths of processes noted",
+    /// A report of a death changed nothing, because it was a repeat, or because the next process had registered.
+    DeathOfOther: "reports of deaths that were repeats or late",
     /// Two members of a store had an arbiter at the same time.
     TwoArbiters: "two arbiters at a time",
     /// An entry of a deposed leader was applied after all.

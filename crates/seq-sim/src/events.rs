@@ -70,6 +70,15 @@ pub(crate) enum Event {
     CallTimeout(usize, u64),
     FaultBegins(usize),
     FaultEnds(usize),
+    /// A report of the death of the process with this number, which its parent sends to a member of the store by the
+    /// member's place in the store; `None` for the leader.
+    ReportDeath {
+        name: usize,
+        number: u64,
+        to: Option<usize>,
+    },
+    /// The end of a process that got a signal earlier.
+    Kill(usize),
     /// The start of a process of the AllocSvr with this name, unless a process already listens on the usual port of
     /// this AllocSvr.
     Start(usize),

@@ -4,6 +4,7 @@
 use seq_core::owner::Owner;
 use seq_core::renewals::PEER_ROUTES_INTERVAL;
 
+use crate::bugs::Bug;
 use crate::clock::{MachineClock, RATE_MARGIN, TRUE_RATE};
 use crate::coverage::Situation;
 use crate::events::{Event, Step, StoreStep};
@@ -66,7 +67,7 @@ impl World {
         self.after(PEER_ROUTES_INTERVAL.as_nanos() as u64, Event::Step(p, Step::FetchRoutes));
     }
 
-    /// Ends a process at once.
+    /// Ends a process at once, and lets its parent report its death.
     pub(crate) fn kill(&mut self, p: usize) {
         let idle = self.owner(set_of_name(self.procs[p].name));
         let process = &mut self.procs[p];
@@ -78,6 +79,9 @@ impl World {
         (process.began, process.ended) = (began, self.now);
         if self.listeners[name][port] == Some(p) {
             self.listeners[name][port] = None;
+        }
+        if self.bug != Some(Bug::DeathOfSignalled) {
+            self.report_death(p);
         }
     }
 
@@ -97,6 +101,11 @@ impl World {
                 if let Some(p) = self.running(name) {
                     self.stall(p, now + lasts);
                 }
+                self.report_silent(name);
+            }
+            Kind::Severed(name) => {
+                self.report_silent(name);
+                self.switch(kind, true);
             }
             Kind::Suspend(machine) => {
                 self.coverage.saw(Situation::Suspended);
@@ -107,7 +116,7 @@ impl World {
             }
             Kind::Crash(name) => {
                 if let Some(p) = self.running(name) {
-                    self.kill(p);
+                    self.kill_by_signal(p);
                 }
             }
             Kind::Twin(name) => {

@@ -16,6 +16,7 @@ use seq_core::{Incarnation, Liveness, NodeId};
 
 use crate::bugs::Bug;
 use crate::coverage::Situation;
+use crate::deaths::reassign_earlier;
 use crate::events::{Event, StoreStep};
 use crate::faults::{MS, SECOND, Weather};
 use crate::hosts::{MEMBERS, NAMES, members_of, names_of, set_of_member};
@@ -200,6 +201,9 @@ impl World {
             reassign_over(seat, time, state, &mut reassigns);
         }
         steer_wrongly(self.bug, state, &plan, &mut reassigns);
+        if self.bug == Some(Bug::DeathOfEarlier) {
+            reassign_earlier(state, &mut reassigns);
+        }
         let next = seat.machine.next_deadline().map(|due| due.saturating_sub(time));
         if !reassigns.is_empty() && now >= seat.proposing_until {
             seat.proposing_until = now + RETRY;

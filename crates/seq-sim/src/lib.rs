@@ -17,6 +17,7 @@ mod check;
 mod client;
 mod clock;
 mod coverage;
+mod deaths;
 mod events;
 mod faults;
 mod forwarding;

@@ -45,6 +45,7 @@ pub(crate) enum StoreRequest {
         lease: Duration,
         follows: Incarnation,
         seen: Revision,
+        process: u64,
     },
     Renew(Renewal),
     Raise {
@@ -130,6 +131,11 @@ pub(crate) enum Body {
         attempt: u32,
         rollbacks: u32,
         response: Rc<StoreResponse>,
+    },
+    /// The report of the death of the process with this number of an AllocSvr.
+    Died {
+        name: usize,
+        number: u64,
     },
     Peer {
         process: usize,

@@ -91,6 +91,8 @@ enum Event {
     Evaluate(usize),
     Tick(usize),
     Start(usize, usize),
+    /// A report of the death of a process.
+    Died(usize),
     NextCall,
     Arrive(Call),
     Return(Flight, Outcome),
@@ -292,6 +294,7 @@ impl World {
             Event::Evaluate(set) => self.evaluate(set),
             Event::Tick(p) => self.tick(p),
             Event::Start(set, name) => self.start(set, name),
+            Event::Died(p) => self.report_death(p),
             Event::NextCall => self.next_call(),
             Event::Arrive(call) => self.arrive(call),
             Event::Return(id, outcome) => self.check.end(id, self.now, outcome),

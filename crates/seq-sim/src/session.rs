@@ -88,7 +88,7 @@ impl World {
         if self.procs[p].owner.session().is_some() || self.procs[p].stopped {
             return;
         }
-        let terms = self.terms_of(self.procs[p].name);
+        let (terms, number) = (self.terms_of(self.procs[p].name), self.process_number(p));
         let process = &mut self.procs[p];
         process.terms = terms;
         let (name, port, token, follows) = (process.name, process.port, process.token, process.registrations.follows());
@@ -96,7 +96,7 @@ impl World {
         self.request(
             p,
             Purpose::Register,
-            StoreRequest::Register { name, port, token, lease: terms.lease, follows, seen },
+            StoreRequest::Register { name, port, token, lease: terms.lease, follows, seen, process: number },
         );
     }
 

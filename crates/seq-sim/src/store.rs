@@ -15,13 +15,14 @@ use seq_core::owner::refused_commit::RefusedCommit;
 use seq_core::owner::{OwnershipUpdate, Session};
 use seq_core::raise_bound::{self, Lowered};
 use seq_core::state::{
-    Answer, Command, CommandRefusal, Drain, KeptCopy, MoveSections, NoteReadsLanes, Pause, PauseBalancing,
+    Answer, Command, CommandRefusal, Died, Drain, KeptCopy, MoveSections, NoteReadsLanes, Pause, PauseBalancing,
     RaiseCeilings, Reassign, Registration, SetTerms, State, Terms,
 };
 use seq_core::{Epoch, Incarnation, Liveness, NodeId, Revision, SectionId, Seq};
 
 use crate::bugs::Bug;
 use crate::coverage::Situation;
+use crate::deaths::{apply_undead, of_newest};
 use crate::events::{Event, StoreStep};
 use crate::faults::{MS, SECOND};
 use crate::handover::commit;
@@ -91,6 +92,8 @@ pub(crate) enum Entry {
     /// request of another set. The second field is the request of the other set, which gets a response.
     Between(Box<Command>, Option<Asked>),
     Drain(usize, bool),
+    /// The report of the death of the process with this number of an AllocSvr.
+    Died(usize, u64),
     /// The command of an operator that moves a section to the AllocSvr with this name. With `None`, the command allows
     /// balancing to move the section again.
     Move(u32, Option<usize>),
@@ -180,6 +183,7 @@ impl World {
         self.trace.note(now, [4, version, set as u64], || format!("store of set {set}: {command:?} -> {answer:?}"));
         self.look_at_entry(set, &before, (&command, &answer));
         self.look_at_liveness(set, &before, (&command, &answer));
+        self.look_at_death(set, (&command, &answer));
         match entry {
             Entry::Requested(request, Some(requester)) => {
                 let late = if self.stores[set].late_news > 0 { 300 * MS } else { 2 * MS };
@@ -203,7 +207,9 @@ impl World {
 
     /// Applies a command to the state of a set, changed by the planted bug if it is a bug in stores.
     fn apply_command(&mut self, set: usize, command: &Command, before: &Before) -> Answer {
-        let planted = self.apply_planted(set, command);
+        let state = &mut self.stores[set].state;
+        let undead = self.bug.and_then(|bug| apply_undead(bug, state, command));
+        let planted = undead.or_else(|| self.apply_planted(set, command));
         let mut answer = planted.unwrap_or_else(|| self.stores[set].state.apply(command));
         if self.bug == Some(Bug::UnfencedRaise) {
             raise_unfenced(&mut self.stores[set].state, command, &mut answer);
@@ -229,6 +235,11 @@ impl World {
             }
             Entry::Terms(terms) => Command::SetTerms(SetTerms { replaces: state.terms, terms: *terms }),
             Entry::Drain(name, drained) => Command::Drain(Drain { name: name.to_string(), drained: *drained }),
+            Entry::Died(name, process) => {
+                let node = named(*name).map_or(NodeId(u32::MAX), |(id, _)| id);
+                let died = Died { node, process: *process };
+                Command::Died(if self.bug == Some(Bug::DeathOfNode) { of_newest(state, died) } else { died })
+            }
             Entry::Move(section, name) => {
                 let to = name.map(|name| named(name).map_or(NodeId(u32::MAX), |(id, _)| id));
                 Command::MoveSections(MoveSections { sections: vec![SectionId(*section)], to })
@@ -356,14 +367,14 @@ impl World {
 
 fn command(request: &StoreRequest, bug: Option<Bug>, state: &State) -> Command {
     match request {
-        StoreRequest::Register { name, port, token, lease, follows, seen } => {
+        StoreRequest::Register { name, port, token, lease, follows, seen, process } => {
             let name = name.to_string();
             let newest = state.nodes().find(|(_, node)| node.name == name).map(|(_, node)| node.incarnation);
             let any = bug == Some(Bug::AnyPredecessor);
             let follows = if any { newest.unwrap_or_default() } else { *follows };
             let addr = format!("{name}:{port}");
             let first = Registration::new(&name, &addr, *token);
-            Command::Register(Registration { lease: *lease, follows, seen: *seen, ..first })
+            Command::Register(Registration { lease: *lease, follows, seen: *seen, process: *process, ..first })
         }
         StoreRequest::Renew(renewal) => Command::Renew(renewal.command()),
         StoreRequest::Raise { session, raises, .. } => Command::Raise(RaiseCeilings {

@@ -17,6 +17,7 @@ use crate::check::{Check, Order};
 use crate::client::Client;
 use crate::clock::MachineClock;
 use crate::coverage::Coverage;
+use crate::deaths::Deaths;
 use crate::events::{Event, Queued, Step, StoreStep};
 use crate::faults::{FAULTS_END, MS, SECOND};
 use crate::hosts::{Hosts, members_of};
@@ -112,6 +113,7 @@ pub(crate) struct World {
     pub(crate) check: Check,
     pub(crate) coverage: Coverage,
     pub(crate) trace: Trace,
+    pub(crate) deaths: Deaths,
     /// Whether the current event has changed the table of owned sections or the lease of a process.
     pub(crate) owners_changed: bool,
     pub(crate) healed: bool,
@@ -164,6 +166,7 @@ impl World {
             check,
             coverage: Coverage::default(),
             trace: Trace::new(text),
+            deaths: Deaths::draw(seed, bug),
             owners_changed: false,
             healed: false,
             over: false,
@@ -271,6 +274,9 @@ impl World {
             Event::CallTimeout(client, id) => self.call_timed_out(client, id),
             Event::FaultBegins(number) => self.begin(number),
             Event::FaultEnds(number) => self.end(number),
+            Event::ReportDeath { name, number, to } => self.send_report(name, number, to),
+            Event::Kill(p) if self.procs[p].alive => self.kill(p),
+            Event::Kill(_) => {}
             Event::Start(name) => self.restart(name),
             Event::TimePasses => self.time_passes(),
             Event::CreateSeries => self.create_series(),
@@ -309,6 +315,7 @@ impl World {
                         self.requested(member, process, rpc, attempt, request);
                     }
                     Body::Between { from, message } => self.receive_between(member, from, message),
+                    Body::Died { name, number } => self.death_reported(member, name, number),
                     _ => {}
                 }
                 return;
@@ -333,7 +340,7 @@ impl World {
             Body::PeerRoutes { id, update } => self.adopt_peer_routes(p, id, update.as_deref()),
             Body::Call(call) => self.arrive(p, call),
             Body::Reply { to, reply } => self.forwarded(p, to, reply),
-            Body::Request { .. } | Body::Between { .. } => {}
+            Body::Request { .. } | Body::Between { .. } | Body::Died { .. } => {}
         }
     }
 

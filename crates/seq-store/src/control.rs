@@ -2,6 +2,7 @@
 //! leader processes its requests, and followers forward them to the leader. A task of the leader checks whether
 //! AllocSvrs can reach the leader.
 
+mod deaths;
 pub(crate) mod forward;
 pub(crate) mod losses;
 pub(crate) mod raise_rate;

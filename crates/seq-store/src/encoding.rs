@@ -15,8 +15,8 @@
 //! belongs to a group whose format was raised. Format 7 (`v7`) adds the audit log. Format 8 (`v8`) adds the records
 //! about other sets that exist since [`Rules::Eight`](state::Rules::Eight), and the record that a member lost entries.
 //! Format 9 (`v9`) adds the kept copies of sections. Format 10 (`v10`) adds moves of sections by operators, and pauses
-//! of balancing. Format 11 (`v11`) adds series, the layout writer, the event log and the beginnings of ownerships. A
-//! command that a format adds is proposed only in a group that has this format or a later one.
+//! of balancing. Format 11 (`v11`) adds series, the layout writer, the event log, the beginnings of ownerships and the
+//! processes of nodes. A command that a format adds is proposed only in a group that has this format or a later one.
 
 use rkyv::rancor;
 use rkyv::util::AlignedVec;
@@ -78,7 +78,8 @@ pub(crate) fn encode_command(format: u16, command: &state::Command) -> Vec<u8> {
         AUDIT..NEIGHBOURS => v7::encode_command(command, encode_command_v5),
         NEIGHBOURS..COPIES => v8::encode_command(command, |command| encode_command(AUDIT, command)),
         COPIES..BALANCING => v9::encode_command(command, |command| encode_command(NEIGHBOURS, command)),
-        _ => v10::encode_command(command, |command| encode_command(COPIES, command)),
+        BALANCING..SERIES => v10::encode_command(command, |command| encode_command(COPIES, command)),
+        _ => v11::encode_command(command, |command| encode_command(BALANCING, command)),
     }
 }
 
@@ -93,7 +94,8 @@ pub(crate) fn decode_command(format: u16, body: &[u8]) -> Result<state::Command,
         AUDIT..NEIGHBOURS => v7::decode_command(body, decode_command_v5),
         NEIGHBOURS..COPIES => v8::decode_command(body, |body| decode_command(AUDIT, body)),
         COPIES..BALANCING => v9::decode_command(body, |body| decode_command(NEIGHBOURS, body)),
-        _ => v10::decode_command(body, |body| decode_command(COPIES, body)),
+        BALANCING..SERIES => v10::decode_command(body, |body| decode_command(COPIES, body)),
+        _ => v11::decode_command(body, |body| decode_command(BALANCING, body)),
     }
 }
 

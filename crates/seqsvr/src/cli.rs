@@ -80,7 +80,7 @@ pub(crate) enum Command {
     Dev(DevArgs),
     /// Runs a store of a set, a member of the Raft group that keeps the ceilings; lists and changes the members.
     Store(StoreArgs),
-    /// Runs an allocator of a set, which allocates the numbers.
+    /// Runs an allocator of a set, which allocates the numbers; reports the death of one.
     Alloc(AllocArgs),
     /// Runs a proxy, which has the endpoints of an allocator for all sets of a cluster, but no sections.
     Proxy(ProxyArgs),
@@ -270,7 +270,8 @@ impl Command {
     /// formats.
     fn without_format(&self) -> Option<&'static str> {
         match self {
-            Command::Alloc(_) | Command::Proxy(_) => Some("nothing but its log"),
+            Command::Alloc(args) if args.is_server() => Some("nothing but its log"),
+            Command::Proxy(_) => Some("nothing but its log"),
             Command::Store(args) if args.is_server() => Some("nothing but its log"),
             Command::Backup(command) if command.prints_backup() => Some("the backup"),
             Command::Export(args) if args.prints_numbers() => Some("the numbers; --format is their format"),

@@ -42,7 +42,7 @@ fn run(cli: Cli, output: &Output) -> anyhow::Result<Exit> {
     match cli.command {
         Command::Dev(args) => dev::run(&args, output),
         Command::Store(args) => store::run(args, output),
-        Command::Alloc(args) => alloc::run(&args),
+        Command::Alloc(args) => alloc::run(&args, output),
         Command::Proxy(args) => proxy::run(&args),
         Command::Next(args) => client_runtime()?.block_on(next_command::next(args, output)),
         Command::Current(args) => client_runtime()?.block_on(next_command::current(args, output)),

@@ -7,10 +7,10 @@ use arbitrary::Result;
 use seq_core::arbiter::{Arbiter, ArbiterTimeouts, Declared};
 use seq_core::layout::{Lanes, TickClock};
 use seq_core::state::{
-    AdoptSeries, BeginOperation, ClaimStoreId, Command, CopyPart, CreateSeries, Drain, EndOperation, LayoutWriter,
-    MoveSections, Note, NoteClock, NoteReadsLanes, Noted, Pause, PauseBalancing, Raise, RaiseCeilings, Reassign,
-    Registration, Renew, Residence, RetireSeries, SetDefinition, SetLayoutWriter, SetTerms, StatedSeries, Terms,
-    Transfer,
+    AdoptSeries, BeginOperation, ClaimStoreId, Command, CopyPart, CreateSeries, Died, Drain, EndOperation,
+    LayoutWriter, MoveSections, Note, NoteClock, NoteReadsLanes, Noted, Pause, PauseBalancing, Raise, RaiseCeilings,
+    Reassign, Registration, Renew, Residence, RetireSeries, SetDefinition, SetLayoutWriter, SetTerms, StatedSeries,
+    Terms, Transfer,
 };
 use seq_core::{
     Epoch, HandoverId, Incarnation, Layout, Lineage, Liveness, MigrationId, NodeId, RenewSeq, Revision, SectionId, Seq,
@@ -157,6 +157,7 @@ impl Run {
             lease: Duration::from_millis(input.around(2_000)?),
             follows: Incarnation(input.around(newest.unwrap_or(0))?),
             seen: Revision(input.around(0)?),
+            process: input.around(9)?,
             ..registration
         }))
     }
@@ -237,7 +238,7 @@ impl Run {
         };
         let known = self.replica.state.layout_writer();
         let term = known.map_or(0, |writer| writer.term);
-        Ok(match input.below(6)? {
+        Ok(match input.below(7)? {
             0 => Command::CreateSeries(create(input)?),
             1 => Command::RetireSeries(RetireSeries { name: name(input)? }),
             2 => Command::AdoptSeries(AdoptSeries {
@@ -262,6 +263,11 @@ impl Run {
             }),
             4 => Command::SetLayoutWriter(SetLayoutWriter { term: input.around(term)?, to: SetId(input.around(2)?) }),
             3 => Command::NoteClock(NoteClock { unix_ms: input.around(1)? }),
+            5 => {
+                let (node, _) = self.node(input)?;
+                let process = self.replica.state.node(node).map_or(0, |node| node.process);
+                Command::Died(Died { node, process: input.around(process)? })
+            }
             _ => Command::NoteReadsLanes(NoteReadsLanes {
                 node: NodeId(input.around_small(1)?),
                 incarnation: Incarnation(input.around(1)?),

@@ -51,6 +51,7 @@ fn register(message: &v1::RegisterRequest) -> Command {
         lease: Duration::from_millis(message.lease_ms),
         follows: Incarnation(message.follows),
         seen: Revision(message.seen_revision),
+        process: message.process,
         ..Registration::new(&message.node, &message.addr, message.token)
     })
 }

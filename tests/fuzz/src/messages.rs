@@ -62,6 +62,7 @@ pub(crate) const MESSAGES: &[(&str, Turn)] = turns!(turn,
     Lanes TickClock CreateSeriesRequest CreateSeriesResponse RetireSeriesRequest RetireSeriesResponse
     LayoutWriter SetLayoutWriterRequest SetLayoutWriterResponse
     ConfirmRequest ConfirmResponse ReadFinalRequest ForgetSetRequest ForgetSetResponse ReportLossRequest ReportLossResponse
+    ReportDeathRequest ReportDeathResponse
 );
 
 /// The requests of the JSON endpoint, and its responses.

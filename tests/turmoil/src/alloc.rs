@@ -101,6 +101,7 @@ pub async fn run(node: Node) -> turmoil::Result {
         advertise,
         advertise_to_peers,
         replace: false,
+        process: 0,
         options,
         events: NodeEvents::new(clock.clone()),
         clock,

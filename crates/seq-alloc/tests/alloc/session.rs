@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use futures::FutureExt;
-use seq_alloc::{AllocOptions, Halt};
+use seq_alloc::{AllocOptions, Halt, report_death};
 use seq_api::service::{Item, SequenceService};
+use seq_channel::Dial;
 use seq_core::state::{ClaimStoreId, Command};
 use seq_core::{Epoch, Incarnation, Layout, Refusal, RouteVersion, SectionId, Uid};
 
@@ -79,6 +80,29 @@ async fn a_process_whose_name_was_taken_halts_and_names_the_other() {
     until("the sections are dropped", || node.allocator.status().sections == 0).await;
     until("the probe says why", || format!("{:?}", node.allocator.ready()).contains("127.0.0.1:9")).await;
     assert_eq!(world.store.incarnation("a1"), Some(Incarnation(2)), "it does not come back");
+}
+
+/// A process that lives although it was reported dead serves nothing more, and registers no more.
+#[tokio::test]
+async fn a_process_that_was_reported_dead_halts() {
+    let world = World::new();
+    let node = world.start_owning("a1", 0..SECTIONS).await;
+    assert_eq!(node.next(42).await, Ok(given(1, 0, 1)));
+    let mut halted = node.allocator.halted();
+    let process = world.store.state.lock().nodes[0].process;
+    let report = |name: &'static str, process| {
+        let spec = world.spec.clone();
+        async move { report_death(&spec, &Dial::tcp(), name, process).await }
+    };
+    assert_eq!(report("a1", process ^ 1).await.unwrap(), None, "the number of another process");
+    assert_eq!(report("a1", process).await.unwrap(), Some(Incarnation(1)));
+    assert_eq!(report("a1", process).await.unwrap(), None, "a repeat");
+    let unknown = report("a9", process).await.unwrap_err().to_string();
+    assert_eq!(unknown, "the store refused the report with UNKNOWN_NODE: no such node");
+    let halt = halted.wait_for(Option::is_some).await.unwrap().clone();
+    assert_eq!(halt, Some(Halt::ReportedDead));
+    until("the sections are dropped", || node.allocator.status().sections == 0).await;
+    assert_eq!(world.store.incarnation("a1"), Some(Incarnation(1)), "it does not come back");
 }
 
 /// The store's data directories were restored from copies, so that the entries of its later responses are lost.

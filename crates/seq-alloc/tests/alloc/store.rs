@@ -16,8 +16,9 @@ use seq_core::layout::{Lanes, SectionRun, TickClock};
 use seq_core::owner::handover::MAX_OUTGOING;
 use seq_core::owner::{OwnershipUpdate, Session};
 use seq_core::state::{
-    Answer, Arrive, Arriving, Command, CommandRefusal, CreateSeries, LearnDirectory, Pace, RaiseCeilings, Reassign,
-    Registration, ReportLoss, Residence, SectionRecord, SetDefinition, SetFacts, StartMigration, State, Transfer,
+    Answer, Arrive, Arriving, Command, CommandRefusal, CreateSeries, Died, LearnDirectory, Pace, RaiseCeilings,
+    Reassign, Registration, ReportLoss, Residence, SectionRecord, SetDefinition, SetFacts, StartMigration, State,
+    Transfer,
 };
 use seq_core::{
     Epoch, HandoverId, Incarnation, Layout, MigrationId, NodeId, Revision, RouteVersion, SectionId, Seq, SetId,
@@ -419,6 +420,7 @@ fn refused(refusal: &CommandRefusal, addr: Option<&str>) -> Status {
         CommandRefusal::OtherIncarnation { current, .. } => (Reason::OtherIncarnation, current.0),
         CommandRefusal::OtherPredecessor { current, .. } => (Reason::OtherPredecessor, current.0),
         CommandRefusal::OtherRenewal { current, .. } => (Reason::OtherRenewal, current.0),
+        CommandRefusal::ProcessDied { .. } => return Reason::ProcessDied.status(refusal.to_string()),
         CommandRefusal::UnknownNode { .. } => return Reason::UnknownNode.status(refusal.to_string()),
         CommandRefusal::StoreBehind { .. } => return Reason::StoreBehind.status(refusal.to_string()),
         CommandRefusal::OtherOwnership { .. } => return Reason::OtherOwnership.status(refusal.to_string()),
@@ -432,11 +434,13 @@ fn refused(refusal: &CommandRefusal, addr: Option<&str>) -> Status {
 #[tonic::async_trait]
 impl ControlService for Store {
     async fn register(&self, request: Request<v1::RegisterRequest>) -> Result<Response<v1::RegisterResponse>, Status> {
-        let v1::RegisterRequest { node, addr, token, lease_ms, follows, seen_revision, .. } = request.into_inner();
+        let v1::RegisterRequest { node, addr, token, lease_ms, follows, seen_revision, process, .. } =
+            request.into_inner();
         assert!(lease_ms > 0, "a node says how long its lease is");
         let registration = Registration {
             follows: Incarnation(follows),
             seen: Revision(seen_revision),
+            process,
             ..Registration::new(&node, &addr, token)
         };
         let Answer::Registered(answer) = self.apply(&Command::Register(registration))? else { unreachable!() };
@@ -505,6 +509,18 @@ impl ControlService for Store {
         let (incarnation, seen) = (Incarnation(incarnation), Revision(seen_revision));
         self.apply(&Command::ReportLoss(ReportLoss { node, incarnation, seen, certain: true }))?;
         Ok(Response::new(v1::ReportLossResponse {}))
+    }
+
+    async fn report_death(
+        &self,
+        request: Request<v1::ReportDeathRequest>,
+    ) -> Result<Response<v1::ReportDeathResponse>, Status> {
+        let v1::ReportDeathRequest { node, process, .. } = request.into_inner();
+        let id = self.state.lock().nodes().find(|(_, record)| record.name == node).map(|(id, _)| id);
+        let node = id.ok_or_else(|| Reason::UnknownNode.status("no such node"))?;
+        let Answer::DeathNoted(answer) = self.apply(&Command::Died(Died { node, process }))? else { unreachable!() };
+        let incarnation = answer.map_err(|refusal| self.refused(&refusal))?;
+        Ok(Response::new(v1::ReportDeathResponse { incarnation: incarnation.map_or(0, |incarnation| incarnation.0) }))
     }
 
     async fn raise_ceilings(

@@ -107,6 +107,7 @@ impl World {
             advertise,
             advertise_to_peers: None,
             replace: false,
+            process: fastrand::u64(1..),
             options,
             clock: Clock::System,
             events: Default::default(),

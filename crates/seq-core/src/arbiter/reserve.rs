@@ -110,6 +110,7 @@ mod tests {
             lease: Duration::from_secs(2),
             follows: Incarnation(0),
             seen: Revision(0),
+            process: 0,
         }));
         (state, Plan { candidates: vec![(NodeId(1), 1)], ..Plan::default() }, layout_id)
     }

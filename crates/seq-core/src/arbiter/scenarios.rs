@@ -7,7 +7,7 @@ use alloc::string::{String, ToString};
 use super::*;
 use crate::id::{HandoverId, RenewSeq};
 use crate::layout::Layout;
-use crate::state::{Answer, Command as StoreCommand, Drain, Registration, Renew, SetDefinition, Transfer};
+use crate::state::{Answer, Command as StoreCommand, Died, Drain, Registration, Renew, SetDefinition, Transfer};
 use crate::testdata::{Command, Machine, run_all};
 
 /// The AllocSvrs that the set file names.
@@ -53,7 +53,7 @@ impl Machine for Scenario {
     /// * `clock DURATION` lets time pass. `pass DURATION renew=NAME,..` lets time pass in steps of a second; after each
     ///   step the named nodes renew, and the arbiter evaluates the state.
     /// * `register NAME`, `renew NAME,..`, `renew NAME leaving`, `drain NAME` and `undrain NAME` apply the command of
-    ///   this name to the state.
+    ///   this name to the state. `die NAME` reports the death of the process of the node's newest incarnation.
     /// * `evaluate` shows the plan. `propose` applies the reassignments of the last plan to the state.
     /// * `transfer SECTION,..` commits handovers of these sections as the last plan has them.
     /// * `new-leader` replaces the arbiter with a new arbiter, which has no observations.
@@ -87,6 +87,7 @@ impl Machine for Scenario {
                 let (name, drained) = (command.word(), command.name() == "drain");
                 self.state.apply(&StoreCommand::Drain(Drain { name, drained }));
             }
+            "die" => *out += &self.die(command),
             "evaluate" => {
                 self.evaluate();
                 *out += &self.describe_plan();
@@ -121,6 +122,7 @@ impl Scenario {
         let follows = self.state.nodes().find(|(_, node)| node.name == name).map(|(_, node)| node.incarnation);
         let registration = Registration {
             follows: follows.unwrap_or(Incarnation(0)),
+            process: self.tokens,
             ..Registration::new(&name, "127.0.0.1:1", self.tokens)
         };
         match self.state.apply(&StoreCommand::Register(registration)) {
@@ -134,6 +136,18 @@ impl Scenario {
         let (incarnation, renew_seq) = (record.incarnation, RenewSeq(record.renew_seq.0 + 1));
         let renew = StoreCommand::Renew(Renew { node, incarnation, renew_seq, leaving, ..Renew::default() });
         assert_eq!(self.state.apply(&renew), Answer::Renewed(Ok(())));
+    }
+
+    fn die(&mut self, command: &Command<'_>) -> String {
+        let name: String = command.word();
+        let (node, record) = self.node(command, &name);
+        let died = StoreCommand::Died(Died { node, process: record.process });
+        match self.state.apply(&died) {
+            Answer::DeathNoted(Ok(Some(incarnation))) => {
+                format!("{name}, node {node}: incarnation {incarnation} died\n")
+            }
+            other => command.fail(&format!("{other:?}")),
+        }
     }
 
     /// Applies the plan's reassignments, even if other commands were applied after the plan was made.

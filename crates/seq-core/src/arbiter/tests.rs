@@ -7,6 +7,8 @@ use crate::state::{
     SetTerms, Terms, Transfer,
 };
 
+mod deaths;
+
 const NAMES: [&str; 3] = ["a1", "a2", "a3"];
 
 const TIMEOUTS: ArbiterTimeouts =
@@ -59,6 +61,7 @@ impl World {
             lease,
             follows: known.map_or(Incarnation(0), |(_, node)| node.incarnation),
             seen: Revision(0),
+            process: self.tokens,
         };
         match self.state.apply(&Command::Register(registration)) {
             Answer::Registered(Ok(session)) => session,

@@ -40,7 +40,11 @@ impl RefusedCommit {
                 RefusedCommit::TargetGone { current: Incarnation(0) }
             }
             CommandRefusal::TargetLeaves { incarnation, .. } => RefusedCommit::TargetGone { current: *incarnation },
+            CommandRefusal::ProcessDied { node, incarnation } if Some(*node) == target => {
+                RefusedCommit::TargetGone { current: *incarnation }
+            }
             CommandRefusal::OtherIncarnation { .. }
+            | CommandRefusal::ProcessDied { .. }
             | CommandRefusal::UnknownNode { .. }
             | CommandRefusal::OtherRenewal { .. } => RefusedCommit::SessionOver,
             CommandRefusal::OtherOwnership { .. } | CommandRefusal::NotInSet { .. } => RefusedCommit::NotOwned,
@@ -161,6 +165,9 @@ mod tests {
         assert_eq!(RefusedCommit::of(&unknown, Some(TARGET)), never_registered);
         let leaves = CommandRefusal::TargetLeaves { node: TARGET, incarnation: current };
         assert_eq!(RefusedCommit::of(&leaves, Some(TARGET)), gone);
+        let died = |node| CommandRefusal::ProcessDied { node, incarnation: current };
+        assert_eq!(RefusedCommit::of(&died(TARGET), Some(TARGET)), gone);
+        assert_eq!(RefusedCommit::of(&died(SOURCE), Some(TARGET)), RefusedCommit::SessionOver);
         let renewal = CommandRefusal::OtherRenewal { node: SOURCE, current: RenewSeq(2), given: RenewSeq(9) };
         assert_eq!(RefusedCommit::of(&renewal, Some(TARGET)), RefusedCommit::SessionOver);
         assert_eq!(RefusedCommit::SessionOver.commit(), None);

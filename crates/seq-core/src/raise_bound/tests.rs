@@ -23,6 +23,7 @@ fn state() -> State {
             lease: Duration::from_secs(2),
             follows: Incarnation(0),
             seen: Revision(0),
+            process: 0,
         }));
     }
     assign(&mut state, SectionId(3), OWNER, Epoch(0), None);

@@ -38,6 +38,9 @@ pub struct Registration {
     /// The newest revision that the process received in a response of the store; 0 if it received none. If the store's
     /// state is behind this revision, the store has lost committed entries and refuses the registration.
     pub seen: Revision,
+    /// Random number that the process drew when it started, equal in all its registrations; 0 if the process states
+    /// none. The report of the death of a process names it by this number ([`Died`](super::Died)).
+    pub process: u64,
 }
 
 impl Registration {
@@ -52,6 +55,7 @@ impl Registration {
             lease: LeaseTerms::DEFAULTS.lease,
             follows: Incarnation(0),
             seen: Revision(0),
+            process: 0,
         }
     }
 }
@@ -307,6 +311,14 @@ pub enum CommandRefusal {
         current: Incarnation,
         /// The incarnation in the command.
         given: Incarnation,
+    },
+    /// The parent of the incarnation's process reported that the process has ended.
+    #[error("the process of node {node} in incarnation {incarnation} was reported dead by its parent")]
+    ProcessDied {
+        /// The node.
+        node: NodeId,
+        /// The incarnation that died.
+        incarnation: Incarnation,
     },
     /// The number of the renewal is neither that of the incarnation's next renewal nor that of a repeat of its last
     /// renewal.

@@ -12,6 +12,7 @@ use super::balancing::{MoveSections, PauseBalancing};
 use super::command::{
     ClaimStoreId, CommandRefusal, Drain, RaiseCeilings, Reassign, Registration, Renew, SetTerms, Transfer, Transferred,
 };
+use super::deaths::Died;
 use super::events::Note;
 use super::layout_writer::{LayoutWriter, SetLayoutWriter};
 use super::loss::ReportLoss;
@@ -189,6 +190,12 @@ commands! {
 
     /// Notes the time, and facts that only a leader of the store knows.
     11 note: Note(Note) as 7 { unix_ms, about } => Noted(());
+
+    /// Notes that an AllocSvr process has ended, as its parent reports.
+    11 died: Died(Died) as 8 { node, process } =>
+        /// The incarnation that died. `None` if nothing changed, because the report is a repeat, or because another
+        /// process has registered under the name since.
+        DeathNoted(Result<Option<Incarnation>, CommandRefusal>);
 
     /// Records that an operation of an administrator begins.
     7 begin_operation: BeginOperation(BeginOperation) =>

@@ -81,6 +81,15 @@ pub enum EventRecord {
         /// Milliseconds since the leader of the store saw its last renewal.
         silent_ms: u64,
     },
+    /// The parent of an AllocSvr's process reported that the process has ended.
+    Died {
+        /// Name of the node.
+        node: String,
+        /// The incarnation that died.
+        incarnation: Incarnation,
+        /// Number of sections that the incarnation owned.
+        owned: u32,
+    },
     /// An operator drained an AllocSvr, or gave it back.
     Drained {
         /// Name of the node.

@@ -51,6 +51,7 @@ fn registration(state: &State, name: &str, token: u64) -> Registration {
         lease: LeaseTerms::DEFAULTS.lease,
         follows: known.map_or(Incarnation(0), |node| node.incarnation),
         seen: Revision(0),
+        process: 0,
     }
 }
 
@@ -541,12 +542,25 @@ struct Twin {
     /// section.
     sections: BTreeMap<u32, (u64, Option<String>, u64, u64, u64)>,
     store_ids: Vec<u64>,
+    /// Process of the newest incarnation, and the last incarnation that died, by name.
+    processes: BTreeMap<String, (u64, u64)>,
 }
 
 impl Twin {
     fn current(&self, node: NodeId, incarnation: Incarnation) -> Option<String> {
         let name = self.names.get((node.0 as usize).wrapping_sub(1))?;
-        (self.nodes[name].0 == incarnation.0).then(|| name.clone())
+        let lives = self.nodes[name].0 == incarnation.0 && self.processes[name].1 != incarnation.0;
+        lives.then(|| name.clone())
+    }
+
+    fn die(&mut self, died: &Died) -> Option<u64> {
+        let name = self.names.get((died.node.0 as usize).wrapping_sub(1))?;
+        let (newest, (process, dead)) = (self.nodes[name].0, self.processes.get_mut(name)?);
+        let is_news = *process == died.process && died.process > 0 && *dead != newest;
+        is_news.then(|| {
+            *dead = newest;
+            newest
+        })
     }
 
     fn renew(&mut self, name: &String, incarnation: u64, seq: u64, released: &[(SectionId, Epoch)]) -> bool {
@@ -581,8 +595,12 @@ impl Twin {
     }
 
     fn register(&mut self, registration: &Registration) -> Option<u64> {
-        let Registration { name, token, follows, .. } = registration;
+        let Registration { name, token, follows, process, .. } = registration;
         let known = self.nodes.get(name).copied().unwrap_or_default();
+        let (former, dead) = self.processes.get(name).copied().unwrap_or_default();
+        if *process > 0 && former == *process && dead == known.0 {
+            return None;
+        }
         if known.1 == *token {
             return Some(known.0);
         }
@@ -593,6 +611,7 @@ impl Twin {
             self.names.push(name.clone());
         }
         self.nodes.insert(name.clone(), (known.0 + 1, *token, 0, known.3));
+        self.processes.insert(name.clone(), (*process, dead));
         Some(known.0 + 1)
     }
 
@@ -656,6 +675,7 @@ impl Twin {
                 }
                 vec![free.then_some(0)]
             }
+            Command::Died(died) => vec![self.die(died)],
             other => unreachable!("{other:?} is of the tests of several sets"),
         }
     }
@@ -673,6 +693,7 @@ fn plain(answer: Answer) -> Vec<Option<u64>> {
         Answer::Transferred(outcome) => vec![outcome.ok().map(|made| made.epoch.0)],
         Answer::Drained(outcome) => vec![outcome.ok().map(|_| 0)],
         Answer::StoreIdClaimed(free) => vec![free.then_some(0)],
+        Answer::DeathNoted(outcome) => vec![outcome.ok().flatten().map(|incarnation| incarnation.0)],
         other => unreachable!("{other:?} is of the tests of several sets"),
     }
 }
@@ -689,11 +710,12 @@ fn without_liveness(state: &State) -> State {
 fn commands() -> impl Strategy<Value = Vec<Command>> {
     let node = || (1..4u32).prop_map(NodeId);
     let incarnation = || (1..4u64).prop_map(Incarnation);
-    let register =
-        (prop::sample::select(vec!["a1", "a2", "a3"]), 1..4u64, 0..3u64).prop_map(|(name, token, follows)| {
+    let register = (prop::sample::select(vec!["a1", "a2", "a3"]), 1..4u64, 0..3u64, 0..3u64).prop_map(
+        |(name, token, follows, process)| {
             let registration = registration(&State::default(), name, token);
-            Command::Register(Registration { follows: Incarnation(follows), ..registration })
-        });
+            Command::Register(Registration { follows: Incarnation(follows), process, ..registration })
+        },
+    );
     // Most values fit. The other values are sent only by a broken or hostile process.
     let epoch = || prop_oneof![9 => 0..5u64, 1 => u64::MAX - 1..=u64::MAX];
     let section = || prop_oneof![9 => 0..5u32, 1 => Just(u32::MAX)];
@@ -739,9 +761,11 @@ fn commands() -> impl Strategy<Value = Vec<Command>> {
     );
     let drain = (prop::sample::select(vec!["a1", "a2", "a9"]), any::<bool>())
         .prop_map(|(name, drained)| Command::Drain(Drain { name: name.into(), drained }));
+    let died = (node(), 0..3u64).prop_map(|(node, process)| Command::Died(Died { node, process }));
     let claim = (1..5u64).prop_map(|id| Command::ClaimStoreId(ClaimStoreId { id }));
-    let command =
-        prop_oneof![2 => register, 2 => renew, 5 => raise, 5 => reassign, 5 => transfer, 1 => drain, 1 => claim];
+    let command = prop_oneof![
+        2 => register, 2 => renew, 5 => raise, 5 => reassign, 5 => transfer, 1 => drain, 1 => claim, 1 => died
+    ];
     prop::collection::vec(command, 1..60)
 }
 

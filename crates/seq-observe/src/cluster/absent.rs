@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::set_view::SetView;
 use crate::sample::Sample;
+use crate::verdict::age;
 
 /// A node that does not respond.
 #[derive(Debug, Serialize)]
@@ -27,7 +28,7 @@ pub struct Unreachable {
     /// Milliseconds since the StoreSvr last acknowledged the leader of its store. It is `None` if unknown, and for
     /// other nodes.
     pub silent_ms: Option<u64>,
-    /// Error of the request.
+    /// Error of the request, after the reported death of the process if there is one.
     pub why: String,
 }
 
@@ -120,6 +121,8 @@ impl Absent {
     pub(crate) fn unreachable(self, addr: &str, why: &str, sets: &BTreeMap<&str, SetView>) -> Unreachable {
         let view = self.set.as_deref().and_then(|set| sets.get(set));
         let name = self.name.as_deref();
+        let died = view.zip(name).and_then(|(view, name)| view.died_ms(self.role, name));
+        let why = died.map_or_else(|| why.to_owned(), |ms| format!("died {} ago (reported); {why}", age(ms)));
         Unreachable {
             silent_ms: view.zip(name).and_then(|(view, name)| view.silent_ms(self.role, name)),
             removed: self.state == Absence::Removed,
@@ -128,7 +131,7 @@ impl Absent {
             set: self.set,
             role: self.role,
             state: self.state,
-            why: why.to_owned(),
+            why,
         }
     }
 }

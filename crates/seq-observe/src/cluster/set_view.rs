@@ -141,6 +141,8 @@ pub(crate) struct Registered {
     pub(crate) drained: bool,
     pub(crate) leaving: bool,
     pub(crate) sections: u32,
+    /// Milliseconds since the death of the process of the newest incarnation was reported; 0 if it was not.
+    pub(crate) died_ms: u64,
     /// Whether the allocator responds and has a lease.
     pub(crate) is_leased: bool,
 }
@@ -172,6 +174,13 @@ impl SetView {
     pub(crate) fn silent_ms(&self, role: Option<NodeRole>, name: &str) -> Option<u64> {
         let member = self.member(|member| role == Some(NodeRole::Store) && member.name == name);
         member.map(|member| member.silent_ms).filter(|silent| *silent > 0)
+    }
+
+    /// Returns the milliseconds since the death of the process of the AllocSvr `name` was reported. Returns `None` if
+    /// it was not reported, and for other roles.
+    pub(crate) fn died_ms(&self, role: Option<NodeRole>, name: &str) -> Option<u64> {
+        let record = self.registered.get(name).filter(|_| role == Some(NodeRole::Alloc));
+        record.map(|record| record.died_ms).filter(|died| *died > 0)
     }
 
     /// Returns whether an operator drained the AllocSvr `name` and it owns no section any more. If such an AllocSvr
@@ -271,6 +280,7 @@ impl SetView {
                 drained: alloc.drained,
                 leaving: alloc.leaving,
                 sections: alloc.sections,
+                died_ms: alloc.died_ms,
             };
             self.registered = store.allocs.iter().map(|alloc| (alloc.name.clone(), registered(alloc))).collect();
         }

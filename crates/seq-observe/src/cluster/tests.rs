@@ -79,6 +79,8 @@ fn an_allocator_has_a_state_and_a_stopped_one_that_was_drained_is_no_fault() {
     assert!(stopped.healthy && stopped.unreachable[0].state == Absence::Stopped, "{}", stopped.verdict);
     let crashed = absent(with(|a2| (a2.drained, a2.sections) = (true, 5)));
     assert!(!crashed.healthy && crashed.unreachable[0].state == Absence::Silent, "{}", crashed.verdict);
+    let killed = absent(with(|a2| a2.died_ms = 12_400));
+    assert_eq!(killed.unreachable[0].why, "died 12 s ago (reported); Connection refused");
     let ended = absent(with(|a2| a2.leaving = true));
     assert!(!ended.healthy, "it was not drained: a node is missing");
 }

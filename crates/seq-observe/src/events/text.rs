@@ -18,6 +18,13 @@ pub(super) fn text(event: &SetEvent) -> String {
         "registered" => format!("{node} registered, incarnation {incarnation}"),
         "leaving" => format!("{node} is about to exit"),
         "silent" => format!("{node} has not renewed for {}", seconds(event.lasted_ms)),
+        "died" if event.owned > 0 => {
+            format!(
+                "{node} (incarnation {incarnation}) died, as its parent reported: it owned {} sections",
+                grouped(event.owned.into())
+            )
+        }
+        "died" => format!("{node} (incarnation {incarnation}) ended, and owned no section"),
         "drained" => format!("{node} is drained: it is to own no section"),
         "undrained" => format!("{node} may own sections again"),
         "first_owners" => format!("{} got the first owner: {}", sections(event), owners(event)),
@@ -32,7 +39,7 @@ pub(super) fn text(event: &SetEvent) -> String {
             skipped(event)
         ),
         "takeover" => format!(
-            "{node} (incarnation {incarnation}) started anew or was lost: {} were taken over by {}{}",
+            "{node} (incarnation {incarnation}) died, started anew or was lost: {} were taken over by {}{}",
             sections(event),
             owners(event),
             skipped(event)
@@ -141,6 +148,7 @@ mod tests {
             format: 11,
             voters: vec![1, 2, 4],
             detail: "no response".into(),
+            owned: 1_200,
             ..SetEvent::default()
         }
     }
@@ -156,6 +164,7 @@ mod tests {
             closed: the set is closed permanently
             closing: the set takes no more sections, and is to be closed
             departure: 45 sections (12 to 41,990) departed to set im-b by migration 7
+            died: a1 (incarnation 3) died, as its parent reported: it owned 1,200 sections
             drained: a1 is drained: it is to own no section
             entries_lost: committed entries of the store are gone, as a1 has seen: restore the set
             fenced: set im-b was restored: nothing of its earlier lineages is accepted

@@ -40,6 +40,9 @@ pub(super) struct EventView<'a> {
     lineage: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     sections: Option<SectionsView>,
+    /// Number of sections that the process owned when its death was reported.
+    #[serde(skip_serializing_if = "is_none_of_32")]
+    owned: u32,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     owners: Vec<OwnerView<'a>>,
     #[serde(skip_serializing_if = "is_zero")]
@@ -98,6 +101,7 @@ impl EventView<'_> {
             set: &event.set,
             lineage: event.lineage,
             sections: (count > 0).then_some(SectionsView { count, first, last }),
+            owned: event.owned,
             owners: event.moved_to.iter().map(|one| OwnerView { node: &one.node, sections: one.sections }).collect(),
             other_owners_sections: event.others,
             most_skipped: event.most_skipped,

@@ -78,10 +78,11 @@ pub struct SetEvent {
     /// Time of its last change, in milliseconds since 1970; 0: unknown.
     #[prost(uint64, tag = "4")]
     pub until_unix_ms: u64,
-    /// Kind: arrival, balancing_paused, balancing_resumed, closed, closing, departure, drained, entries_lost, fenced,
-    /// first_owners, format, handover, leader, leaving, members, migration_completed, migration_paced, migration_paused,
-    /// migration_rolled_back, migration_started, migration_stuck, quarantine_ended, registered, release, restored,
-    /// restored_owners, series_created, series_retired, set_defined, silent, takeover, terms, undrained, unknown_owners.
+    /// Kind: arrival, balancing_paused, balancing_resumed, closed, closing, departure, died, drained, entries_lost,
+    /// fenced, first_owners, format, handover, leader, leaving, members, migration_completed, migration_paced,
+    /// migration_paused, migration_rolled_back, migration_started, migration_stuck, quarantine_ended, registered, release,
+    /// restored, restored_owners, series_created, series_retired, set_defined, silent, takeover, terms, undrained,
+    /// unknown_owners.
     #[prost(string, tag = "5")]
     pub kind: ::prost::alloc::string::String,
     /// Severity.
@@ -133,7 +134,7 @@ pub struct SetEvent {
     #[prost(uint64, tag = "21")]
     pub route_version: u64,
     /// Milliseconds: of `silent` and `takeover` the time since the last renewal, 0 of a takeover if the process of the
-    /// owner started anew; of `terms` the time after which the sections of a silent
+    /// owner started anew or was reported dead; of `terms` the time after which the sections of a silent
     /// AllocSvr are given to others.
     #[prost(uint64, tag = "22")]
     pub lasted_ms: u64,
@@ -149,6 +150,9 @@ pub struct SetEvent {
     /// Cause, at most 96 bytes, of `migration_stuck`.
     #[prost(string, tag = "26")]
     pub detail: ::prost::alloc::string::String,
+    /// Number of sections that the process owned when its death was reported, of `died`.
+    #[prost(uint32, tag = "27")]
+    pub owned: u32,
 }
 /// An AllocSvr, and the number of sections that it got.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -2854,6 +2858,9 @@ pub struct AllocMember {
     /// Whether the process of that incarnation is about to exit, or has.
     #[prost(bool, tag = "8")]
     pub leaving: bool,
+    /// Milliseconds since the death of the process of that incarnation was reported, 1 or above; 0: it was not.
+    #[prost(uint64, tag = "9")]
+    pub died_ms: u64,
 }
 /// An AllocSvr's view of itself.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -6521,6 +6528,10 @@ pub struct RegisterRequest {
     /// Address of the node's port for peers, "host:port"; empty: they use that for callers.
     #[prost(string, tag = "9")]
     pub peer_addr: ::prost::alloc::string::String,
+    /// Random number drawn once per process, the same in all its registrations; 0: none, so that the death of the process
+    /// cannot be reported. A number whose process was reported dead is refused with reason PROCESS_DIED.
+    #[prost(uint64, tag = "10")]
+    pub process: u64,
 }
 /// An incarnation of an AllocSvr.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -6848,6 +6859,27 @@ pub struct ReportLossRequest {
 /// The report is committed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ReportLossResponse {}
+/// Reports that an AllocSvr process has ended.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ReportDeathRequest {
+    /// Set the AllocSvr was configured for; another set's store refuses it.
+    #[prost(string, tag = "1")]
+    pub set: ::prost::alloc::string::String,
+    /// The node's name in the set file, 1 ..= 63 characters of \[a-z0-9-\].
+    #[prost(string, tag = "2")]
+    pub node: ::prost::alloc::string::String,
+    /// Number of the process, as in `RegisterRequest`. Not 0.
+    #[prost(uint64, tag = "3")]
+    pub process: u64,
+}
+/// The report is committed.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ReportDeathResponse {
+    /// The incarnation that died; 0 if the report changed nothing, because it is a repeat, or because the newest
+    /// incarnation of the node belongs to another process.
+    #[prost(uint64, tag = "1")]
+    pub incarnation: u64,
+}
 /// Generated client implementations.
 pub mod control_service_client {
     #![allow(
@@ -7089,6 +7121,33 @@ pub mod control_service_client {
                 .insert(GrpcMethod::new("seqsvr.v1.ControlService", "ReportLoss"));
             self.inner.unary(req, path, codec).await
         }
+        /// Reports that an AllocSvr process has ended: its sections get other owners without a wait. Only the parent of the
+        /// process may send it, after it has reaped the process. A repeat, and a report that arrives after the next process of
+        /// the node has registered, change nothing.
+        pub async fn report_death(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ReportDeathRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ReportDeathResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = crate::codec::Codec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/seqsvr.v1.ControlService/ReportDeath",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("seqsvr.v1.ControlService", "ReportDeath"));
+            self.inner.unary(req, path, codec).await
+        }
     }
 }
 /// Generated server implementations.
@@ -7149,6 +7208,16 @@ pub mod control_service_server {
             request: tonic::Request<super::ReportLossRequest>,
         ) -> std::result::Result<
             tonic::Response<super::ReportLossResponse>,
+            tonic::Status,
+        >;
+        /// Reports that an AllocSvr process has ended: its sections get other owners without a wait. Only the parent of the
+        /// process may send it, after it has reaped the process. A repeat, and a report that arrives after the next process of
+        /// the node has registered, change nothing.
+        async fn report_death(
+            &self,
+            request: tonic::Request<super::ReportDeathRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ReportDeathResponse>,
             tonic::Status,
         >;
     }
@@ -7483,6 +7552,51 @@ pub mod control_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = ReportLossSvc(inner);
+                        let codec = crate::codec::Codec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/seqsvr.v1.ControlService/ReportDeath" => {
+                    #[allow(non_camel_case_types)]
+                    struct ReportDeathSvc<T: ControlService>(pub Arc<T>);
+                    impl<
+                        T: ControlService,
+                    > tonic::server::UnaryService<super::ReportDeathRequest>
+                    for ReportDeathSvc<T> {
+                        type Response = super::ReportDeathResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ReportDeathRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as ControlService>::report_death(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ReportDeathSvc(inner);
                         let codec = crate::codec::Codec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 
 use seq_core::lease::{Clocks, Lease};
 use seq_core::owner::Session;
-use seq_core::state::{Depart, Raise};
+use seq_core::state::{Command, Depart, Died, Raise};
 use seq_core::{Epoch, Incarnation, RenewSeq, SectionId, Seq};
 
-use super::store::Request;
+use super::store::{Origin, Request};
 use super::{Event, World};
 use crate::clock::{RATE_MARGIN, TRUE_RATE};
 use crate::coverage::Situation;
@@ -63,6 +63,14 @@ struct Sent {
     sent: Clocks,
     due: u64,
     renews: bool,
+}
+
+/// Delays of reports of deaths. The last one is longer than the time in which a lost set is restored.
+const REPORTED_AFTER: [u64; 3] = [20 * MS, 800 * MS, 15 * SECOND];
+
+/// Returns the number of a process, by which its death is reported.
+pub(super) fn number(p: usize) -> u64 {
+    p as u64 + 1
 }
 
 /// A process.
@@ -147,10 +155,28 @@ impl World {
         }
     }
 
-    /// Ends a process at once, without any notice to its store.
+    /// Ends a process at once. Its parent may report the death to the store, early or late.
     pub(super) fn kill(&mut self, set: usize, name: usize) {
-        if let Some(p) = self.newest[set][name] {
-            self.procs[p].alive = false;
+        let Some(p) = self.newest[set][name] else { return };
+        if !std::mem::replace(&mut self.procs[p].alive, false) {
+            return;
+        }
+        // The delays are not drawn, so that they do not change the other draws of the run.
+        if let Some(delay) = REPORTED_AFTER.get(p % (REPORTED_AFTER.len() + 1)) {
+            self.after(*delay, Event::Died(p));
+        }
+    }
+
+    /// Proposes the report of the death of process `p` in the set's store, if the store responds.
+    pub(super) fn report_death(&mut self, p: usize) {
+        let Process { set, name, .. } = self.procs[p];
+        if !self.sets[set].responds(self.now) {
+            return;
+        }
+        let name = name.to_string();
+        let node = self.sets[set].state.nodes().find(|(_, node)| node.name == name).map(|(id, _)| id);
+        if let Some(node) = node {
+            self.propose(set, Command::Died(Died { node, process: number(p) }), Origin::Here);
         }
     }
 

@@ -21,7 +21,7 @@ use seq_core::state::{
 use seq_core::{HandoverId, Incarnation, Lineage, MigrationId, RenewSeq, RouteVersion, SectionId, SetId};
 
 use super::operator::Backup;
-use super::process::{Response, local};
+use super::process::{Response, local, number};
 use super::{Event, NAMES, SETS, World, index, set_id};
 use crate::coverage::Situation;
 use crate::faults::MS;
@@ -215,7 +215,8 @@ impl World {
         let command = match request.clone() {
             Request::Register { name, token, follows } => {
                 let first = Registration::new(&name.to_string(), &format!("{name}:{p}"), token);
-                Command::Register(Registration { lease: self.sets[set].terms.lease, follows, ..first })
+                let lease = self.sets[set].terms.lease;
+                Command::Register(Registration { lease, follows, process: number(p), ..first })
             }
             Request::Renew { session: Session { node, incarnation }, renew_seq } => {
                 Command::Renew(Renew { node, incarnation, renew_seq, leaving: false, ..Renew::default() })

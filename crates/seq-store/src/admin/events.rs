@@ -239,6 +239,9 @@ fn message(event: &Event, state: &State) -> SetEvent {
         EventRecord::Silent { node, incarnation, silent_ms } => {
             (message.node, message.incarnation, message.lasted_ms) = (node.clone(), incarnation.0, *silent_ms);
         }
+        EventRecord::Died { node, incarnation, owned } => {
+            (message.node, message.incarnation, message.owned) = (node.clone(), incarnation.0, *owned);
+        }
         EventRecord::Drained { node, drained: _ } | EventRecord::EntriesLost { node } => {
             message.node.clone_from(node);
         }

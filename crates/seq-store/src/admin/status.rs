@@ -8,7 +8,7 @@ use seq_api::metrics::{
     SET_RESTORES,
 };
 use seq_api::node_events::NodeEvents;
-use seq_core::state::{Closing, PeerSet, Residence, Rules, State};
+use seq_core::state::{Closing, Death, NodeRecord, PeerSet, Residence, Rules, State};
 use seq_core::{RouteVersion, SectionId, limits};
 use seq_kit::connection::{Peer, Tls};
 use seq_kit::http::Checks;
@@ -155,6 +155,7 @@ impl View {
             data_disk_bytes: raft.disk.map(|disk| disk.total),
             ..StoreStatus::default()
         };
+        let clock_ms = self.replicated.raft().clock_ms();
         self.replicated.read(|state| {
             if let Some(set) = &state.set {
                 (status.set_id, status.set_state) = (set.id.0, set_state(state.closing).into());
@@ -178,7 +179,7 @@ impl View {
             if state.is_quarantined() {
                 status.quarantine = self.quarantine();
             }
-            status.allocs = allocs(state);
+            status.allocs = allocs(state, clock_ms);
             status.sections_moved = state.balancing.all_moved().len() as u32;
         });
         status
@@ -324,14 +325,27 @@ fn member(member: MemberStatus) -> StoreMember {
     }
 }
 
-fn allocs(state: &State) -> Vec<AllocMember> {
+/// Returns the milliseconds since the death of the process of a node's newest incarnation was reported, 1 or above; 0
+/// if it was not reported.
+fn died_ms(node: &NodeRecord, now_ms: u64) -> u64 {
+    match node.died {
+        Some(death) if death.incarnation != node.incarnation => 0,
+        // The time of the report is not known.
+        Some(Death { at_unix_ms: 0, .. }) => 1,
+        Some(death) => now_ms.saturating_sub(death.at_unix_ms).max(1),
+        None => 0,
+    }
+}
+
+/// Returns the records of all AllocSvrs. `now_ms` is the time of the store, in milliseconds since 1970.
+fn allocs(state: &State, now_ms: u64) -> Vec<AllocMember> {
     let mut owned = vec![0u32; state.nodes.len()];
     for (_, record) in state.sections.residents() {
         let Some(owner) = record.owner else { continue };
         let current = state.node(owner).is_some_and(|node| node.incarnation == record.incarnation);
         owned[owner.0 as usize - 1] += u32::from(current);
     }
-    let member = |((id, node), sections): ((seq_core::NodeId, &seq_core::state::NodeRecord), u32)| AllocMember {
+    let member = |((id, node), sections): ((seq_core::NodeId, &NodeRecord), u32)| AllocMember {
         id: id.0,
         name: node.name.clone(),
         addr: node.addr.clone(),
@@ -340,6 +354,7 @@ fn allocs(state: &State) -> Vec<AllocMember> {
         sections,
         drained: node.drained,
         leaving: node.leaving,
+        died_ms: died_ms(node, now_ms),
     };
     state.nodes().zip(owned).map(member).collect()
 }

@@ -24,6 +24,7 @@ fn state() -> SetState {
         lease: std::time::Duration::from_millis(100),
         follows: seq_core::Incarnation(0),
         seen: seq_core::Revision(0),
+        process: 0,
     };
     drop(state.apply(&Command::Register(registration)));
     SetState(state)

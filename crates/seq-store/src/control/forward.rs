@@ -7,7 +7,8 @@ use seq_proto::v1::control_service_client::ControlServiceClient;
 use seq_proto::v1::control_service_server::ControlService;
 use seq_proto::v1::{
     DepartRequest, DepartResponse, RaiseCeilingsRequest, RaiseCeilingsResponse, RegisterRequest, RegisterResponse,
-    RenewRequest, RenewResponse, ReportLossRequest, ReportLossResponse, TransferRequest, TransferResponse,
+    RenewRequest, RenewResponse, ReportDeathRequest, ReportDeathResponse, ReportLossRequest, ReportLossResponse,
+    TransferRequest, TransferResponse,
 };
 use tonic::transport::Channel;
 use tonic::{Request, Response, Status};
@@ -85,5 +86,13 @@ impl ControlService for ControlForward {
     async fn report_loss(&self, request: Request<ReportLossRequest>) -> Result<Response<ReportLossResponse>, Status> {
         let Some(hop) = self.leader.hop(request.metadata())? else { return self.local.report_loss(request).await };
         hop.forward(request, |channel, request| async move { client(channel).report_loss(request).await }).await
+    }
+
+    async fn report_death(
+        &self,
+        request: Request<ReportDeathRequest>,
+    ) -> Result<Response<ReportDeathResponse>, Status> {
+        let Some(hop) = self.leader.hop(request.metadata())? else { return self.local.report_death(request).await };
+        hop.forward(request, |channel, request| async move { client(channel).report_death(request).await }).await
     }
 }

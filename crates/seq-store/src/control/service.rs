@@ -23,7 +23,8 @@ use seq_proto::roles;
 use seq_proto::v1::control_service_server::ControlService;
 use seq_proto::v1::{
     DepartRequest, DepartResponse, RaiseCeilingsRequest, RaiseCeilingsResponse, RegisterRequest, RegisterResponse,
-    RenewRequest, RenewResponse, ReportLossRequest, ReportLossResponse, TransferRequest, TransferResponse,
+    RenewRequest, RenewResponse, ReportDeathRequest, ReportDeathResponse, ReportLossRequest, ReportLossResponse,
+    TransferRequest, TransferResponse,
 };
 use seq_raft::Gate;
 use tokio::sync::watch;
@@ -62,6 +63,8 @@ pub(crate) struct Control {
     pub(crate) calls: ControlCalls,
     /// Limits on how fast ceilings rise.
     rate: Arc<RaiseGate>,
+    /// Name of the member, as it appears in metrics.
+    node: Arc<str>,
     /// Sender of the flag whether the AllocSvrs have been asked, since this process started, which state they have
     /// seen.
     pub(crate) asked: watch::Sender<bool>,
@@ -172,6 +175,16 @@ impl ControlService for ControlServer {
         Ok(Response::new(ReportLossResponse {}))
     }
 
+    async fn report_death(
+        &self,
+        request: Request<ReportDeathRequest>,
+    ) -> Result<Response<ReportDeathResponse>, Status> {
+        let this = self.0.get()?;
+        roles::check_acts_as(sender(&request)?.as_ref(), &request.get_ref().node)?;
+        let incarnation = this.report_death(request.into_inner()).await?;
+        Ok(Response::new(ReportDeathResponse { incarnation: incarnation.0 }))
+    }
+
     async fn depart(&self, request: Request<DepartRequest>) -> Result<Response<DepartResponse>, Status> {
         let this = self.0.get()?;
         let caller = sender(&request)?;
@@ -199,7 +212,13 @@ impl Control {
     ) -> Control {
         let (calls, rate) = (ControlCalls::default(), Arc::new(RaiseGate::new(&set.name, name)));
         let asked = watch::Sender::new(false);
-        Control { set, allocs, replicated, plan, departures, arrivals, awaited, calls, rate, asked }
+        let node = name.into();
+        Control { set, allocs, replicated, plan, departures, arrivals, awaited, calls, rate, node, asked }
+    }
+
+    /// Returns the labels of metrics of this member.
+    pub(super) fn labels(&self) -> [(&'static str, String); 2] {
+        [("set", self.set.name.clone()), ("node", self.node.to_string())]
     }
 
     /// Returns the session of the AllocSvr that sent a request, and checks that the sender may use it. If the request
@@ -241,7 +260,7 @@ impl Control {
     /// Returns an error while the set is not defined or is in quarantine, so that nothing is proposed. A set may wait
     /// for days for the command that defines it, while its AllocSvrs retry. In quarantine, a restored set does not
     /// serve, because its earlier sessions are over and no new session may begin.
-    fn check_defined(&self) -> Result<(), Status> {
+    pub(super) fn check_defined(&self) -> Result<(), Status> {
         match self.replicated.read(|state| (state.set.is_some(), state.is_quarantined())) {
             (true, false) => Ok(()),
             (true, true) => Err(Reason::Quarantined.status(quarantine::text(&self.set.name, &self.awaited.borrow()))),
@@ -276,7 +295,7 @@ impl Control {
 
     /// Waits until the AllocSvrs have been asked which state they have seen. Returns an error after
     /// [`losses::REGISTRATION_WAITS`].
-    async fn wait_asked(&self) -> Result<(), Status> {
+    pub(super) async fn wait_asked(&self) -> Result<(), Status> {
         if !self.replicated.raft().is_leader() {
             // The proposal of the registration will fail with the leader's address.
             return Ok(());
@@ -326,7 +345,7 @@ impl Control {
     }
 
     /// Returns the gRPC error of a refused command, with the metadata that its sender needs to continue.
-    fn refused(&self, refusal: CommandRefusal) -> Status {
+    pub(super) fn refused(&self, refusal: CommandRefusal) -> Status {
         let addr = |node: NodeId| self.replicated.read(|state| state.node(node).map(|record| record.addr.clone()));
         let addr = match &refusal {
             CommandRefusal::OtherIncarnation { node, .. } => addr(*node),
@@ -378,7 +397,7 @@ fn check_addr(field: &str, addr: &str) -> Result<(), Status> {
 }
 
 fn registration(request: RegisterRequest) -> Registration {
-    let RegisterRequest { node: name, addr, peer_addr, token, lease_ms, follows, seen_revision, .. } = request;
+    let RegisterRequest { node: name, addr, peer_addr, token, lease_ms, follows, seen_revision, process, .. } = request;
     Registration {
         name,
         peer_addr: if peer_addr.is_empty() { addr.clone() } else { peer_addr },
@@ -387,6 +406,7 @@ fn registration(request: RegisterRequest) -> Registration {
         lease: Duration::from_millis(lease_ms),
         follows: Incarnation(follows),
         seen: Revision(seen_revision),
+        process,
     }
 }
 

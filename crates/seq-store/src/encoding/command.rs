@@ -201,6 +201,7 @@ impl From<&state::Command> for Command {
             state::Command::SetTerms(state::SetTerms { replaces, terms }) => {
                 Command::SetTerms { replaces: replaces.map(Terms::from), terms: (*terms).into() }
             }
+            // The number of the process belongs to a later format. Without it, no death of the process is reported.
             state::Command::Register(registration) => Command::Register {
                 name: registration.name.clone(),
                 addr: registration.addr.clone(),
@@ -262,6 +263,8 @@ impl Command {
                     lease: Duration::from_nanos(lease_nanos),
                     follows: Incarnation(follows),
                     seen: Revision(seen),
+                    // This field belongs to a later format.
+                    process: 0,
                 })
             }
             Command::Renew { node, incarnation, renew_seq, released, epochs, leaving } => {

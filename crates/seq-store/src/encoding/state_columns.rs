@@ -233,8 +233,10 @@ impl Nodes {
             liveness: Liveness(self.liveness[row]),
             drained: self.drained[row],
             leaving: self.leaving[row],
-            // This field belongs to a later format.
+            // These fields belong to a later format.
             reads_lanes: false,
+            process: 0,
+            died: None,
             registered_at: Liveness(self.registered_at[row]),
             lease: Duration::from_nanos(self.lease_nanos[row]),
         };

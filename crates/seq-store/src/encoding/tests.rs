@@ -136,6 +136,8 @@ fn state() -> State {
     };
     let node = NodeRecord {
         reads_lanes: false,
+        process: 0,
+        died: None,
         name: "a1".into(),
         addr: "127.0.0.1:7100".into(),
         peer_addr: "127.0.0.1:7104".into(),
@@ -187,6 +189,7 @@ fn commands() {
         lease: Duration::from_secs(2),
         follows: Incarnation(3),
         seen: Revision(9),
+        process: 0,
     });
     check_command(
         &register,

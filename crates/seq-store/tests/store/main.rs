@@ -4,6 +4,7 @@ mod audit;
 mod balancing;
 mod cluster;
 mod control;
+mod deaths;
 mod differing;
 mod forged;
 mod forward;

@@ -48,7 +48,7 @@ fn the_help_is_a_page() {
             Commands:
               dev          Starts a development cluster in one process, with three stores and two allocators
               store        Runs a store of a set, a member of the Raft group that keeps the ceilings; lists and changes the members
-              alloc        Runs an allocator of a set, which allocates the numbers
+              alloc        Runs an allocator of a set, which allocates the numbers; reports the death of one
               proxy        Runs a proxy, which has the endpoints of an allocator for all sets of a cluster, but no sections
               next         Allocates the next number, or several numbers, for users
               current      Reads the last number of users; changes nothing

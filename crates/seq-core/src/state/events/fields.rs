@@ -3,8 +3,8 @@
 use alloc::vec::Vec;
 
 use super::{Event, EventRecord, Noted, Ownerships, SectionCount};
-use crate::state::Fields;
 use crate::state::beginning::{BeganBy, Beginning};
+use crate::state::{Death, Fields};
 
 /// Implements the encoding of [`EventRecord`] from a list of its variants, each with its number and its fields in the
 /// order of the encoding. Once released, numbers and the order of fields never change.
@@ -55,6 +55,7 @@ records! {
     22 Balancing { paused }
     23 MigrationStuck { migration, cause }
     24 Members { voters }
+    25 Died { node, incarnation, owned }
 }
 
 /// Implements the encoding of each struct in a list as the encodings of its fields, in the order of the list.
@@ -77,6 +78,7 @@ by_fields! {
     Ownerships { by, from, silent_ms, to, others, sections, most_skipped, routed }
     SectionCount { count, first, last }
     Beginning { at_unix_ms, by, ceiling, skipped, floor }
+    Death { incarnation, at_unix_ms }
 }
 
 /// One byte, the number of the way.

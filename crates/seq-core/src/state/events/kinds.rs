@@ -39,6 +39,7 @@ impl EventRecord {
         "closed",
         "closing",
         "departure",
+        "died",
         "drained",
         "entries_lost",
         "fenced",
@@ -77,6 +78,7 @@ impl EventRecord {
             EventRecord::Registered { .. } => "registered",
             EventRecord::Leaving { .. } => "leaving",
             EventRecord::Silent { .. } => "silent",
+            EventRecord::Died { .. } => "died",
             EventRecord::Drained { drained: true, .. } => "drained",
             EventRecord::Drained { drained: false, .. } => "undrained",
             EventRecord::Began { ownerships } => ownerships.by.kind(),
@@ -128,6 +130,9 @@ impl EventRecord {
             | EventRecord::MigrationStuck { .. }
             | EventRecord::Restored { .. }
             | EventRecord::Fenced { .. } => Severity::Attention,
+            // A process that stops in an orderly way owns nothing when it ends.
+            EventRecord::Died { owned: 0, .. } => Severity::Info,
+            EventRecord::Died { .. } => Severity::Attention,
             EventRecord::Began { ownerships: Ownerships { most_skipped: Some(0), .. } } => Severity::Info,
             EventRecord::Began { .. } => Severity::Attention,
             _ => Severity::Info,

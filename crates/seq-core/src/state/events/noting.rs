@@ -48,6 +48,7 @@ impl Command {
             | Command::BeginLineage(_)
             | Command::EndQuarantine(_)
             | Command::ReportLoss(_)
+            | Command::Died(_)
             | Command::Close(_)
             | Command::CreateSeries(_)
             | Command::RetireSeries(_) => true,

@@ -3,8 +3,8 @@
 use seq_core::layout::{Lanes, TickClock};
 use seq_core::series::Series;
 use seq_core::state::{
-    AdoptSeries, BeganBy, Beginning, CreateSeries, Event, EventRecord, Events, LayoutWriter, Note, NoteClock,
-    NoteReadsLanes, Noted, Ownerships, RetireSeries, SectionCount, SetLayoutWriter, StatedSeries,
+    AdoptSeries, BeganBy, Beginning, CreateSeries, Death, Died, Event, EventRecord, Events, LayoutWriter, Note,
+    NoteClock, NoteReadsLanes, Noted, Ownerships, RetireSeries, SectionCount, SetLayoutWriter, StatedSeries,
 };
 
 use super::*;
@@ -88,6 +88,37 @@ fn commands_about_series() {
     checked(Command::NoteReadsLanes(note), expect!["040001000000020000000000000005"]);
 }
 
+#[test]
+fn a_report_of_a_death() {
+    let died = Command::Died(Died { node: NodeId(1), process: 0x0203 });
+    let encoded = encode_command(SERIES, &died);
+    expect!["080001000000030200000000000005"].assert_eq(&hex(&encoded));
+    assert_eq!(decode_command(SERIES, &encoded).unwrap(), died);
+}
+
+/// The number of a process is behind the bytes of the formats before, which have none.
+#[test]
+fn a_registration_with_the_number_of_its_process() {
+    let without = Registration::new("a1", "h:1", 7);
+    let with = Registration { process: 0x0102, ..without.clone() };
+    let encoded = encode_command(SERIES, &Command::Register(with.clone()));
+    let earlier = encode_command(BALANCING, &Command::Register(with.clone()));
+    assert!(encoded.starts_with(&earlier), "the earlier body comes first");
+    expect!["020100000000000006"].assert_eq(&hex(&encoded[earlier.len()..]));
+    assert_eq!(decode_command(SERIES, &encoded).unwrap(), Command::Register(with));
+    assert_eq!(decode_command(BALANCING, &earlier).unwrap(), Command::Register(without.clone()));
+    assert_eq!(encode_command(SERIES, &Command::Register(without)), earlier, "a process without a number");
+    for end in earlier.len() + 1..encoded.len() {
+        assert!(decode_command(SERIES, &encoded[..end]).is_err(), "of {end} bytes");
+    }
+    let zero = [&earlier[..], &[0; 8], &[6]].concat();
+    let other = [&encode_command(BALANCING, &Command::ClaimStoreId(state::ClaimStoreId { id: 1 }))[..], &[1; 8], &[6]];
+    for wrong in [zero, other.concat()] {
+        let refused = decode_command(SERIES, &wrong).unwrap_err().to_string();
+        assert_eq!(refused, "no registration has this number of a process");
+    }
+}
+
 /// One event of each kind.
 fn events() -> Events {
     let sections = SectionCount { count: 1, first: SectionId(2), last: SectionId(3) };
@@ -128,9 +159,10 @@ fn events() -> Events {
         EventRecord::Balancing { paused: false },
         EventRecord::MigrationStuck { migration, cause: name() },
         EventRecord::Members { voters: vec![1, 2] },
+        EventRecord::Died { node: node(), incarnation, owned: 3 },
     ];
     let event = |(index, record)| Event { index, change: index + 1, at_unix_ms: 9, until_unix_ms: 10, record };
-    Events::from_parts((24, 25), 11, (1..).zip(records).map(event).collect()).unwrap()
+    Events::from_parts((25, 26), 11, (1..).zip(records).map(event).collect()).unwrap()
 }
 
 /// Appends a series with lanes to a state.
@@ -144,6 +176,12 @@ fn append(state: &mut State, name: &str, clock: Option<TickClock>, retired: bool
     state.series.push(Series { name, shape: vec![1, 2], lanes, sections, created_ms: 9, home, retired, routed });
 }
 
+/// Gives the node of a state a process, and a reported death of an earlier process.
+fn name_process(state: &mut State) {
+    state.nodes[0].process = 0x0a;
+    state.nodes[0].died = Some(Death { incarnation: Incarnation(2), at_unix_ms: 8 });
+}
+
 #[test]
 fn a_state_with_series() {
     let mut state = state();
@@ -155,8 +193,8 @@ fn a_state_with_series() {
         Beginning { at_unix_ms: 5, by: BeganBy::Takeover, ceiling: Seq(6), skipped: Some(7), floor: Some(Seq(6)) };
     state.sections.put(SectionId(first + 4), SectionRecord::Resident(Residence { began, ..record }));
     state.nodes[0].reads_lanes = true;
-    state.restored_ms = Some(0x0304);
-    state.writer = Some(WRITER);
+    name_process(&mut state);
+    (state.restored_ms, state.writer) = (Some(0x0304), Some(WRITER));
     state.rules = Rules::of_format(SERIES);
     state.events = events();
     let encoded = encode_state(SERIES, &state);
@@ -171,8 +209,8 @@ fn a_state_with_series() {
         0000000000000c000000000000000d000000000000000e0000000f0000000103
         0000000000000000000000000000000000000000000000000000000000000000
         0000000000000000000500000000000000030600000000000000010700000000
-        000000010600000000000000180000000000000019000000000000000b000000
-        0000000018000000010000000000000002000000000000000900000000000000
+        00000001060000000000000019000000000000001a000000000000000b000000
+        0000000019000000010000000000000002000000000000000900000000000000
         0a00000000000000010100000000000000020000000000000002000000000000
         00030000000000000009000000000000000a0000000000000002020000006131
         0200000000000000030000000000000004000000000000000900000000000000
@@ -206,7 +244,10 @@ fn a_state_with_series() {
         00000000000a0000000000000016001700000000000000180000000000000009
         000000000000000a000000000000001703000000000000000100000073180000
         0000000000190000000000000009000000000000000a00000000000000180200
-        00000100000000000000020000000000000072050000"#]]
+        00000100000000000000020000000000000019000000000000001a0000000000
+        000009000000000000000a000000000000001902000000613102000000000000
+        0003000000010000000a00000000000000010200000000000000080000000000
+        0000c2050000"#]]
     .assert_eq(&hex(&encoded[earlier.len()..]));
     assert_eq!(decode_state(SERIES, &encoded).unwrap(), state);
     assert!(decode_state(BALANCING, &earlier).is_err(), "a section of lanes that the layout lacks");
