@@ -41,7 +41,7 @@ pub(super) struct EventView<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     sections: Option<SectionsView>,
     /// Number of sections that the process owned when its death was reported.
-    #[serde(skip_serializing_if = "is_none_of_32")]
+    #[serde(skip_serializing_if = "is_zero")]
     owned: u32,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     owners: Vec<OwnerView<'a>>,
