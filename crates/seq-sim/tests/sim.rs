@@ -20,12 +20,13 @@ const SEEDS_OF_SILENCE: u64 = 20;
 const MOST_SEEDS: u64 = 4_000;
 
 /// The first seeds of the hunts for the rarest bugs. To save minutes, each hunt begins a few seeds before a seed that
-/// catches the bug.
-const HUNTED_FROM: [(Bug, u64); 4] = [
+/// catches the bug. Seed 1,062 of restores breaks a promise without a bug too (docs/safety.md), so a hunt begins after it.
+const HUNTED_FROM: [(Bug, u64); 5] = [
     (Bug::UnfencedRaise, 2_200),
     (Bug::TableBeforeLease, 1_860),
     (Bug::ServedPastMargin, 4_300),
     (Bug::AllUnleased, 1_000),
+    (Bug::AbandonedHistory, 1_063),
 ];
 
 #[test]
