@@ -20,7 +20,8 @@ const SEEDS_OF_SILENCE: u64 = 20;
 const MOST_SEEDS: u64 = 4_000;
 
 /// The first seeds of the hunts for the rarest bugs. To save minutes, each hunt begins a few seeds before a seed that
-/// catches the bug. Seed 1,062 of restores breaks a promise without a bug too (docs/safety.md), so a hunt begins after it.
+/// catches the bug. Seed 1,062 of restores breaks a promise without a bug too (docs/safety.md), so the hunt for an
+/// abandoned history begins after it.
 const HUNTED_FROM: [(Bug, u64); 5] = [
     (Bug::UnfencedRaise, 2_200),
     (Bug::TableBeforeLease, 1_860),
