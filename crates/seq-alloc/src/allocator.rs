@@ -14,6 +14,7 @@ use seq_core::route::{Route, RouteUpdate};
 use seq_core::set_spec::SpecError;
 use seq_core::{Count, Epoch, Layout, Refusal, RouteVersion, SectionId, Seq, Step, Target, Uid, limits};
 use seq_kit::http::Checks;
+use seq_kit::nonce::draw_nonce;
 use seq_kit::tasks::{Kind, TaskGroup};
 use seq_proto::v1;
 use tokio::sync::watch;
@@ -104,7 +105,7 @@ impl Allocator {
         let to_store = dial.expecting(ExpectedServer::store().of_set(&set));
         let to_peers = dial.expecting(ExpectedServer::alloc().of_set(&set));
         let link = Arc::new(StoreLink::new(Pool::with_dial(1, to_store), members, options.store_timeout));
-        let machine = Owner::new(&set, layout.clone(), options.terms()).with_secret(fastrand::u64(..));
+        let machine = Owner::new(&set, layout.clone(), options.terms()).with_secret(draw_nonce());
         let shared = Arc::new(Shared {
             counters: Counters::new(&set, &name),
             ownership: Ownership::new(machine, Step(spec.step), options.terms().served(), clock.clone()),

@@ -14,6 +14,7 @@ use std::time::Duration;
 use seq_core::owner::{AdoptError, Session};
 use seq_core::renewals::{Poll, Registrations, Renewals};
 use seq_core::{Incarnation, NodeId};
+use seq_kit::nonce::draw_nonce;
 use seq_kit::repeats::Repeats;
 use seq_kit::telemetry::traces;
 use seq_proto::owners::OwnershipUpdateError;
@@ -96,7 +97,7 @@ impl Sessions {
                 set: self.shared.config.set.clone(),
                 node: self.shared.config.name.clone(),
                 addr: self.shared.config.advertise.clone(),
-                token: fastrand::u64(1..),
+                token: draw_nonce(),
                 lease_ms: u64::try_from(self.shared.config.options.lease.as_millis()).unwrap_or(u64::MAX),
                 follows: 0,
                 seen_revision: 0,

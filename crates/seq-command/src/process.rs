@@ -9,6 +9,7 @@ use rustix::process::{
     set_parent_process_death_signal, setrlimit,
 };
 use rustix::time::{ClockId, clock_gettime};
+use seq_kit::nonce::draw_nonce;
 
 /// Returns the CPU time that all threads of the process have used since its start.
 #[must_use]
@@ -23,11 +24,14 @@ pub fn cpu_us() -> u64 {
     u64::try_from(cpu_time().as_micros()).unwrap_or(u64::MAX)
 }
 
-/// Returns a random number above 0, which identifies one start of a node. The status of the node contains it as
-/// `instance`.
+/// Draws a random number above 0, which identifies one run of a program. The status of a node contains it as
+/// `instance`, and the report of the death of an AllocSvr process names the process by it.
+///
+/// # Panics
+/// When the operating system provides no random numbers.
 #[must_use]
 pub fn draw_instance() -> u64 {
-    fastrand::u64(1..)
+    draw_nonce()
 }
 
 /// Keeps the memory of this process out of core dumps, and prevents other processes of the same user from attaching a

@@ -14,6 +14,7 @@ pub mod http;
 pub mod listen;
 pub mod memory;
 pub mod metrics;
+pub mod nonce;
 pub mod port;
 pub mod proxy_protocol;
 pub mod repeats;

@@ -7,6 +7,7 @@ use std::time::Duration;
 use seq_core::set_spec::Genesis;
 use seq_core::state::{SetDefinition, SetTerms, State, Terms};
 use seq_core::{Layout, SetId};
+use seq_kit::nonce::draw_nonce;
 use tokio::time::Instant;
 
 use crate::replicated_set::ReplicatedSet;
@@ -45,18 +46,6 @@ impl DeclaredSet {
             Genesis::Create => "the set is not created yet: run `seqsvr set create --set FILE`",
         }
     }
-}
-
-/// Draws a random number other than 0, such as the id of a new set or migration.
-///
-/// # Panics
-/// When the operating system provides no random numbers.
-pub(crate) fn draw_nonce() -> u64 {
-    let mut nonce = 0;
-    while nonce == 0 {
-        nonce = getrandom::u64().expect("the operating system gives random numbers");
-    }
-    nonce
 }
 
 /// Error of a set file that describes another set than the stored set.

@@ -11,6 +11,7 @@ use seq_core::set_spec::{AllocSpec, SetSpec, StoreSpec};
 use seq_core::state::Terms;
 use seq_kit::admission::{Admission, FewFiles, OwnFiles};
 use seq_kit::http::Checks;
+use seq_kit::nonce::draw_nonce;
 use seq_kit::tasks::{Hung, Kind, TaskGroup};
 use seq_proto::dial::{Dial, ExpectedServer};
 use seq_raft::{DataDir, Peer, RaftConfig, RaftNode, RunningNode};
@@ -239,7 +240,7 @@ async fn start(config: StoreConfig, dial: Dial, tasks: &TaskGroup) -> Result<Sto
         events,
         tls,
         started,
-        instance: definition::draw_nonce(),
+        instance: draw_nonce(),
         sets: SetAdmin::new(set.clone(), between.clone(), progress),
         on_their_way: crate::admin::status::OnTheirWay::default(),
     };

@@ -10,6 +10,7 @@ use futures::future::join_all;
 use seq_core::quarantine::{Contest, Quarantine, Rival, Step, next_count};
 use seq_core::state::{BeginLineage, NoteClock, State};
 use seq_core::{Lineage, SectionId, SetId};
+use seq_kit::nonce::draw_nonce;
 use seq_proto::v1::StatusRequest;
 use seq_proto::v1::status_response::Role;
 use seq_proto::v1::status_service_client::StatusServiceClient;
@@ -21,7 +22,6 @@ use super::Between;
 use super::exchange;
 use super::link::Member;
 use crate::audit;
-use crate::definition::draw_nonce;
 
 /// Minimum time between two attempts to end a quarantine.
 const RETRY: Duration = Duration::from_millis(200);

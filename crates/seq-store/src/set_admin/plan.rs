@@ -7,6 +7,7 @@
 use seq_core::layout::SectionRun;
 use seq_core::state::{Closing, PeerSet, Phase, Rules, Scope, SetDefinition, State};
 use seq_core::{MigrationId, SectionId, SetId, limits};
+use seq_kit::nonce::draw_nonce;
 use seq_proto::v1::{
     ArmRequest, ArmResponse, MigrationPlan, PlanMigrationRequest, PlanMigrationResponse, SectionRange,
 };
@@ -16,7 +17,6 @@ use tonic::Status;
 use super::migrations::pace_of;
 use super::{SetAdmin, name_of};
 use crate::between::link::Member;
-use crate::definition::draw_nonce;
 
 /// Plan of a migration with the results of its checks so far.
 #[derive(Default)]

@@ -1,0 +1,16 @@
+//! Random numbers by which processes tell apart what must never be taken for one another: registrations, runs of a
+//! program, sets, plans. They come from the operating system. A generator that is seeded with the uptime would repeat
+//! itself on machines that start alike, and others could guess its numbers.
+
+/// Draws a random number other than 0.
+///
+/// # Panics
+/// When the operating system provides no random numbers.
+#[must_use]
+pub fn draw_nonce() -> u64 {
+    let mut nonce = 0;
+    while nonce == 0 {
+        nonce = getrandom::u64().expect("the operating system gives random numbers");
+    }
+    nonce
+}
