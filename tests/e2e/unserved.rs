@@ -58,10 +58,12 @@ fn sections_that_are_handed_over_taken_over_or_without_a_lease_are_recorded() {
     let undrained = seqsvr(&["node", "undrain", "a1", "--set", &set]);
     assert!(undrained.status.success(), "{}", String::from_utf8_lossy(&undrained.stderr));
 
-    // No store responds until the leases have expired.
+    // No store responds until the leases have expired. Gauges are published once a second, the first time before there
+    // is a lease.
+    let leases = || ALLOCS.map(|port| sum(&place, &[port], "seqsvr_lease_remaining_seconds{", ""));
+    eventually("each node publishes its lease", || leases().iter().all(|left| *left > Some(0.0)).then_some(()));
     stores.iter().for_each(Server::freeze);
-    let leases = || sum(&place, &ALLOCS, "seqsvr_lease_remaining_seconds{", "");
-    eventually("the leases expire", || leases().filter(|left| *left == 0.0));
+    eventually("the leases expire", || (leases() == [Some(0.0); 2]).then_some(()));
     stores.iter().for_each(Server::thaw);
     // A leader that was frozen may have given the sections of one node to the other, so not all have this cause.
     let (sections, seconds) = eventually("the sections without a lease are recorded", || {
