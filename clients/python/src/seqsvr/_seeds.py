@@ -10,9 +10,9 @@ from google.protobuf.message import Message
 
 from seqsvr._budget import FIRST_BACKOFF, MAX_BACKOFF
 from seqsvr._errors import ConnectError
-from seqsvr._proto import ids_pb2
-from seqsvr._proto import sequence_pb2 as pb
-from seqsvr._routes import Routes
+from seqsvr._shared import Shared
+from seqsvr.v1 import ids_pb2
+from seqsvr.v1 import sequence_pb2 as pb
 
 MIN_REFRESH_INTERVAL = 1.0
 """Minimum interval between fetches from the seeds for uids outside every known set, in seconds."""
@@ -28,6 +28,7 @@ METHODS: dict[str, type[Message]] = {
     "NextMany": pb.NextManyResponse,
     "Current": pb.CurrentResponse,
     "CurrentMany": pb.CurrentManyResponse,
+    "Advance": pb.AdvanceResponse,
     "GetRoutes": pb.GetRoutesResponse,
     "NextIds": ids_pb2.NextIdsResponse,
     "CurrentId": ids_pb2.CurrentIdResponse,
@@ -47,9 +48,9 @@ OPTIONS: Sequence[tuple[str, int]] = (
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 1_000),
     ("grpc.max_reconnect_backoff_ms", 1_000),
-    # Detects a half-open connection while a request waits, and before.
-    ("grpc.keepalive_time_ms", 10_000),
-    ("grpc.keepalive_timeout_ms", 2_000),
+    # Detects a node that hangs before the sections of a lost node have new owners. The numbers are those of the Rust SDK.
+    ("grpc.keepalive_time_ms", 500),
+    ("grpc.keepalive_timeout_ms", 1_500),
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.max_pings_without_data", 0),
     # Connections of one address are separate if they serve different sets.
@@ -110,9 +111,10 @@ class RouteFetch:
     be of a seed that has not responded.
     """
 
-    def __init__(self, routes: Routes, seeds: Sequence[str], uids: Sequence[int], deadline: float) -> None:
+    def __init__(self, shared: Shared, seeds: Sequence[str], uids: Sequence[int], deadline: float) -> None:
         """Starts the deadline, in seconds. `uids` are those that the routes are needed for; none: any routes do."""
-        self._routes = routes
+        self._shared = shared
+        self._routes = shared.routes
         self._seeds = seeds
         self._uids = uids
         self._started_at = time.monotonic()
@@ -130,6 +132,8 @@ class RouteFetch:
         self._pending = len(self._seeds)
         self._covered_at: float | None = None
         self._starting, self._failed, self._retryable = False, "", False
+        # The last seed that could not be reached.
+        self.unreached: str | None = None
 
     @property
     def patience(self) -> float:
@@ -147,9 +151,12 @@ class RouteFetch:
         self._pending -= 1
         if isinstance(response, grpc.RpcError):
             self._failed = f"{seed} {_describe(response)}"
+            if response.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
+                self.unreached = seed
             self._retryable = self._retryable or response.code() != grpc.StatusCode.UNIMPLEMENTED
         elif response.HasField("routes"):
-            self._routes.adopt(response.routes, seed)
+            self._shared.adopt(response.routes, seed)
+            self._shared.responded((seed, 0))
             if self._covered_at is None and all(self._routes.space(uid) is not None for uid in self._uids):
                 self._covered_at = time.monotonic()
         else:
