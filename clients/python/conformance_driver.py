@@ -18,12 +18,18 @@ import random
 import sys
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
+from queue import Empty, SimpleQueue
 from typing import Any
 
 import seqsvr
-from seqsvr import Allocation, AsyncClient, CallEvent, Client, Current, Observer, Refused, SeqError, Tls
+from seqsvr import Allocation, AsyncClient, CallEvent, Client, ConnectError, Current, Observer, Refused, SeqError, Tls
+
+
+class UnsupportedError(Exception):
+    """The driver does not have an op."""
+
 
 KINDS: list[tuple[type[BaseException], str]] = [
     (seqsvr.UidOutside, "uid_outside"),
@@ -36,8 +42,13 @@ KINDS: list[tuple[type[BaseException], str]] = [
     (seqsvr.ClientClosed, "closed"),
     (seqsvr.ConnectError, "connect"),
     (asyncio.CancelledError, "cancelled"),
+    (UnsupportedError, "unsupported"),
 ]
 """The kind of each error; a subclass before its base."""
+
+OPERATIONS = frozenset(
+    ("open", "next", "next_many", "current", "current_many", "advance", "burst", "cancel", "reload", "stats", "fork", "close")
+)
 
 THREADS = 512
 """Most calls at a time of the client for threads."""
@@ -138,23 +149,31 @@ class Driver:
             if opened is not None and request["op"] not in ("close", "cancel", "stats"):
                 opened.tasks.add(task)
                 task.add_done_callback(opened.tasks.discard)
-        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
         for opened in self._clients.values():
             await opened.call("close")
+        await asyncio.gather(*self._tasks.values())
 
     async def _respond(self, request: Json) -> None:
-        operation: Callable[[Json], Coroutine[Any, Any, Json]] = getattr(self, f"_{request['op']}")
         try:
+            if request["op"] not in OPERATIONS:
+                raise UnsupportedError(f"this driver has no op {request['op']!r}")
+            if request["op"] != "open" and request["client"] not in self._clients:
+                raise seqsvr.ClientClosed
+            operation: Callable[[Json], Coroutine[Any, Any, Json]] = getattr(self, f"_{request['op']}")
             response = {"ok": await operation(request)}
-        except (SeqError, asyncio.CancelledError) as error:
+        except (Exception, asyncio.CancelledError) as error:
             response = {"error": failure(error)}
-        except Exception as error:
-            response = {"error": {"kind": "driver", "message": f"{type(error).__name__}: {error}"}}
         self._tasks.pop(request["id"], None)
         write({"id": request["id"], **response})
 
     async def _open(self, request: Json) -> Json:
-        self._clients[request["client"]] = Opened(request, is_async=self._is_async, threads=self._threads)
+        try:
+            opened = Opened(request, is_async=self._is_async, threads=self._threads)
+        except (OSError, ValueError) as error:
+            # A file of a certificate that cannot be used.
+            raise ConnectError(str(error), retryable=False) from error
+        self._clients[request["client"]] = opened
+        await opened.call("connect")
         return {}
 
     async def _next(self, request: Json) -> Json:
@@ -178,20 +197,41 @@ class Driver:
     async def _burst(self, request: Json) -> Json:
         """Makes calls from several callers, each of which waits for its response before its next call."""
         draw = random.Random(int(request["seed"]))
-        todo = iter([draw.choice(uids(request)) for _ in range(int(request["calls"]))])
+        todo = SimpleQueue[int]()
+        for _ in range(request["calls"]):
+            todo.put(draw.choice(uids(request)))
+        client, options = self._clients[request["client"]].client, deadline(request)
+        loop = asyncio.get_running_loop()
 
-        async def caller() -> None:
-            for uid in todo:
-                call: Json = {"uid": str(uid), "start_ns": str(time.monotonic_ns())}
+        async def task(client: AsyncClient) -> None:
+            while not todo.empty():
+                call: Json = {"uid": str(uid := todo.get()), "start_ns": str(time.monotonic_ns())}
                 try:
-                    call["ok"] = allocation(await self._call(request, "next", uid))
+                    call["ok"] = allocation(await client.next(uid, **options))
                 except SeqError as error:
                     call["error"] = failure(error)
-                call["end_ns"] = str(time.monotonic_ns())
-                write({"id": request["id"], "call": call})
+                write({"id": request["id"], "call": {**call, "end_ns": str(time.monotonic_ns())}})
 
-        await asyncio.gather(*[caller() for _ in range(int(request["concurrency"]))])
-        return {"done": int(request["calls"])}
+        def thread(client: Client) -> None:
+            while True:
+                try:
+                    call: Json = {"uid": str(uid := todo.get_nowait()), "start_ns": str(time.monotonic_ns())}
+                except Empty:
+                    return
+                try:
+                    call["ok"] = allocation(client.next(uid, **options))
+                except SeqError as error:
+                    call["error"] = failure(error)
+                line = {"id": request["id"], "call": {**call, "end_ns": str(time.monotonic_ns())}}
+                loop.call_soon_threadsafe(write, line)
+
+        def caller() -> Awaitable[None]:
+            if isinstance(client, AsyncClient):
+                return task(client)
+            return loop.run_in_executor(self._threads, thread, client)
+
+        await asyncio.gather(*[caller() for _ in range(request["concurrency"])])
+        return {"done": request["calls"]}
 
     async def _cancel(self, request: Json) -> Json:
         if task := self._tasks.get(request["target"]):
@@ -212,7 +252,9 @@ class Driver:
         client = self._clients[request["client"]].client
         assert isinstance(client, Client), "the event loop is the parent's"
         text = await asyncio.get_running_loop().run_in_executor(self._threads, in_child, client, int(request["uid"]))
-        response: Json = json.loads(text or '{"error":{"kind":"driver","message":"the child has died"}}')
+        if not text:
+            raise RuntimeError("the child has died")
+        response: Json = json.loads(text)
         if "error" in response:
             raise ForkedError(response["error"])
         return dict(response["ok"])
@@ -225,9 +267,7 @@ class Driver:
         return {}
 
     async def _call(self, request: Json, method: str, *args: Any) -> Any:
-        deadline = request.get("deadline_ms")
-        options = {} if deadline is None else {"deadline": deadline / 1_000}
-        return await self._clients[request["client"]].call(method, *args, **options)
+        return await self._clients[request["client"]].call(method, *args, **deadline(request))
 
 
 class ForkedError(SeqError):
@@ -244,10 +284,10 @@ def in_child(client: Client, uid: int) -> str:
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
-        response: Json = {"error": {"kind": "driver", "message": "the call raised"}}
+        response: Json = {}
         try:
             response = {"ok": allocation(client.next(uid))}
-        except SeqError as error:
+        except BaseException as error:
             response = {"error": failure(error)}
         finally:
             os.write(writing, json.dumps(response).encode())
@@ -257,6 +297,11 @@ def in_child(client: Client, uid: int) -> str:
         text = pipe.read()
     os.waitpid(child, 0)
     return text
+
+
+def deadline(request: Json) -> dict[str, float]:
+    """The deadline of a call, if the request has one."""
+    return {"deadline": request["deadline_ms"] / 1_000} if "deadline_ms" in request else {}
 
 
 def uids(request: Json) -> list[int]:
@@ -290,10 +335,11 @@ def failure(error: BaseException) -> Json:
         "reason": getattr(error, "reason", ""),
         "code": getattr(error, "code", ""),
         "retryable": getattr(error, "retryable", False),
-        "may_have_applied": getattr(error, "may_have_applied", False),
+        # A call that was abandoned may have been sent.
+        "may_have_applied": getattr(error, "may_have_applied", isinstance(error, asyncio.CancelledError)),
         "retry_after_ms": None if retry_after is None else round(retry_after * 1_000),
         "attempts": getattr(error, "attempts", 0),
-        "message": str(error),
+        "message": str(error) or type(error).__name__,
     }
 
 

@@ -119,8 +119,12 @@ def test_each_operation_has_its_response(driver: Driven, cluster: Cluster) -> No
         assert driver.call("fork", uid=str(a))["ok"]["value"] == "1002"
     assert driver.call("close", drain_ms=1_000)["ok"] == {}
     assert driver.call("next", uid=str(a))["error"]["kind"] == "closed"
-    assert driver.call("open", client="d", seeds=["127.0.0.1:1"], deadline_ms=1_000)["ok"] == {}
-    assert driver.call("next", client="d", uid="1")["error"]["kind"] == "connect"
+    assert driver.call("close")["ok"] == {}
+    unreachable = [driver.call("open", client="d", seeds=["127.0.0.1:1"], deadline_ms=1_000)]
+    unreachable.append(driver.call("next", client="d", uid="1"))
+    assert [(each["error"]["kind"], each["error"]["retryable"]) for each in unreachable] == [("connect", True)] * 2
+    assert driver.call("next", client="none", uid="1")["error"]["kind"] == "closed"
+    assert driver.call("rewind")["error"]["kind"] == "unsupported"
 
 
 def test_a_burst_has_a_line_for_each_call(driver: Driven, cluster: Cluster) -> None:

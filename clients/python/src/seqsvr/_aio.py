@@ -159,6 +159,7 @@ class AsyncClient:
                 # The process is the child of the one that has fetched them.
                 await self._fetch_routes([], call.remaining)
             await self._drive(call, call.start())
+            await self._explain(call)
         return call.one()
 
     async def _run(
@@ -184,7 +185,15 @@ class AsyncClient:
                 outcome = await self._batcher(attempt.addr).send(attempt.request, attempt.timeout)
                 steps = call.on_stream(attempt, outcome)
             await self._drive(call, steps)
+            await self._explain(call)
         return call
+
+    async def _explain(self, call: Call[Result]) -> None:
+        """Names the cause if the connections of a call failed in TLS."""
+        if self._certificates is not None and (failed := call.refused_handshake):
+            cause = await asyncio.to_thread(self._certificates.diagnose, failed.addr)
+            if cause is not None:
+                failed.explain(cause)
 
     async def _drive(self, call: Call[Result], steps: list[Step]) -> None:
         """Executes steps, and those that follow."""

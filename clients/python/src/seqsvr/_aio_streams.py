@@ -17,6 +17,9 @@ import grpc.aio
 from seqsvr._queue import MAX_CALLS, CallQueue, Closed, End, Other, Outcome, Pending, StreamEnd, TimedOut, complete
 from seqsvr.v1 import sequence_pb2 as pb
 
+STOP_TIMEOUT = 1.0
+"""How long `close` waits for the end of a stream, in seconds: it has nothing to wait for."""
+
 OpenStream = Callable[[], Any]
 """Opens a stream, a grpc.aio.StreamStreamCall."""
 
@@ -45,6 +48,7 @@ class AsyncBatcher:
         self._places = asyncio.Semaphore(MAX_CALLS)
         self._changed: asyncio.Future[None] | None = None
         self._task: asyncio.Task[None] | None = None
+        self._stream: Any = None
         self._closed = False
 
     async def send(self, request: pb.NextRequest, timeout: float) -> Outcome:
@@ -90,9 +94,14 @@ class AsyncBatcher:
     async def stop(self) -> None:
         """Ends all calls, and the tasks."""
         self._closed = True
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        if self._task is None or self._task.done():
+            return
+        if self._stream is not None:
+            # Not the task, which would leave a request of grpcio without an end, and its connection open.
+            self._stream.cancel()
+        _, late = await asyncio.wait([self._task], timeout=STOP_TIMEOUT)
+        for task in late:
+            task.cancel()
 
     def _expire(self, call: _Call) -> None:
         call.complete(TimedOut(self._queue.abandon(call)))
@@ -119,7 +128,7 @@ class AsyncBatcher:
         sender: asyncio.Task[None] | None = None
         stream: Any = None
         try:
-            stream = self._open_stream()
+            stream = self._stream = self._open_stream()
             sender = asyncio.get_running_loop().create_task(self._send(stream, generation))
             while (response := await stream.read()) is not grpc.aio.EOF:
                 calls = self._queue.take(response.tag)
@@ -130,6 +139,11 @@ class AsyncBatcher:
                 complete(calls, response)
         except grpc.RpcError as error:
             return StreamEnd.of(error)
+        except asyncio.CancelledError:
+            # As grpcio reports that the stream was cancelled.
+            if not self._closed:
+                raise
+            return StreamEnd(End.STOPPED, "the client is closed")
         except grpc.aio.UsageError as error:
             # grpcio raises it for a channel that is closed.
             return StreamEnd(End.NEVER_SENT, str(error))

@@ -61,6 +61,9 @@ ATTEMPTS_IN_DEADLINE = 3
 LEAST_ATTEMPT = 0.02
 """Time left for which no further attempt is made, in seconds: it would end without a response, and its outcome is unknown."""
 
+TLS_WORDS = ("TSI_", "SSL_", "Peer name", "andshake")
+"""Words of grpcio in the failure of a connection whose cause is TLS."""
+
 MAX_COUNT = 1_000_000
 """Most numbers of one item."""
 
@@ -470,6 +473,12 @@ class Call(Generic[Result]):
             sum(item.lost for item in self._items),
         )
         self._shared.events("call_ended", self._observed, event)
+
+    @property
+    def refused_handshake(self) -> Unreachable | None:
+        """The error of an item whose connections failed in TLS; None if there is none."""
+        failed = (result for result in self.results if isinstance(result, Unreachable))
+        return next((error for error in failed if any(word in str(error) for word in TLS_WORDS)), None)
 
     def one(self) -> Result:
         """The result of a call for one item. Raises its error."""

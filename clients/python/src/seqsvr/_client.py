@@ -216,6 +216,7 @@ class Client(_fork.Forks):
                 # The process is the child of the one that has fetched them.
                 self._fetch_routes([], call.remaining)
             self._drive(call, call.start())
+            self._explain(call)
         return call.one()
 
     def _run(
@@ -240,7 +241,15 @@ class Client(_fork.Forks):
                 outcome = self._batcher(attempt.addr).send(attempt.request, attempt.timeout)
                 steps = call.on_stream(attempt, outcome)
             self._drive(call, steps)
+            self._explain(call)
         return call
+
+    def _explain(self, call: Call[Result]) -> None:
+        """Names the cause if the connections of a call failed in TLS."""
+        if self._certificates is not None and (failed := call.refused_handshake):
+            cause = self._certificates.diagnose(failed.addr)
+            if cause is not None:
+                failed.explain(cause)
 
     def _drive(self, call: Call[Result], steps: Sequence[Step]) -> None:
         """Executes the steps of a call, and those that follow."""

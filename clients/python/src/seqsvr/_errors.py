@@ -125,6 +125,10 @@ class Unreachable(SeqError):
         )
         self.addr = addr
 
+    def explain(self, cause: str) -> None:
+        """Puts the cause in plain words in place of those of grpcio."""
+        self.args = (f"the call to {self.addr} failed after {self.attempts} attempts: {cause}",)
+
 
 class DeadlineExceeded(SeqError, TimeoutError):
     """The deadline passed before a response arrived."""

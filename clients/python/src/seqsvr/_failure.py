@@ -66,6 +66,11 @@ class Failure:
         return not self.reason and self.code == "UNAVAILABLE"
 
     @property
+    def is_transient(self) -> bool:
+        """Whether a repeated request can succeed."""
+        return self.retry_after is not None or self.is_timeout or self.code in ("UNAVAILABLE", "DEADLINE_EXCEEDED")
+
+    @property
     def is_outcome_unknown(self) -> bool:
         """Whether the refusal may have moved a counter."""
         return self.reason in OUTCOME_UNKNOWN
@@ -83,7 +88,7 @@ class Failure:
                 info, retry = error_details_pb2.ErrorInfo(), error_details_pb2.RetryInfo()
                 if detail.Unpack(info) and info.domain == DOMAIN:
                     reason, named = info.reason, dict(info.metadata)
-                elif detail.Unpack(retry):
+                elif detail.Unpack(retry) and retry.HasField("retry_delay"):
                     retry_after = retry.retry_delay.ToMicroseconds() / 1e6
         return Failure(
             code.name if code else "UNKNOWN",

@@ -10,6 +10,7 @@ from google.protobuf.message import Message
 
 from seqsvr._budget import FIRST_BACKOFF, MAX_BACKOFF
 from seqsvr._errors import ConnectError
+from seqsvr._failure import Failure
 from seqsvr._shared import Shared
 from seqsvr.v1 import ids_pb2
 from seqsvr.v1 import sequence_pb2 as pb
@@ -150,10 +151,11 @@ class RouteFetch:
         """Handles the response of one seed. Raises ConnectError if it has invalid routes."""
         self._pending -= 1
         if isinstance(response, grpc.RpcError):
-            self._failed = f"{seed} {_describe(response)}"
-            if response.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
+            failure = Failure.of(response)
+            self._failed = f"{seed} {_describe(failure)}"
+            if failure.is_break or failure.is_timeout:
                 self.unreached = seed
-            self._retryable = self._retryable or response.code() != grpc.StatusCode.UNIMPLEMENTED
+            self._retryable = self._retryable or failure.is_transient
         elif response.HasField("routes"):
             self._shared.adopt(response.routes, seed)
             self._shared.responded((seed, 0))
@@ -175,11 +177,12 @@ class RouteFetch:
         raise ConnectError(f"no seed answered; {failed}", retryable=self._retryable or not self._failed)
 
 
-def _describe(error: grpc.RpcError) -> str:
+def _describe(failure: Failure) -> str:
     """Describes the failure of a seed, and what it is if the error shows that it is no AllocSvr."""
-    code, details = error.code(), error.details() or ""
-    if code == grpc.StatusCode.UNIMPLEMENTED and "http2 header" in details:
+    if failure.code == "UNIMPLEMENTED" and "http2 header" in failure.message:
         return "speaks HTTP but not gRPC; name the gRPC port of an AllocSvr"
-    if code == grpc.StatusCode.UNIMPLEMENTED:
+    if failure.code == "UNIMPLEMENTED":
         return "does not give out sequence numbers: it is a store or another gRPC server; name an AllocSvr"
-    return f"failed: {details or code.name}"
+    if failure.reason:
+        return f"refused: {failure.message} ({failure.reason})"
+    return f"failed: {failure.message}"

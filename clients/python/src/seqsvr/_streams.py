@@ -156,6 +156,8 @@ class Batcher:
     def _messages(self, generation: int) -> Iterator[pb.NextStreamRequest]:
         """The messages of a stream, each made when the one before was sent."""
         while True:
+            # Threads that can run enqueue their calls first: without it there are few calls in a message.
+            time.sleep(0)
             with self._changed:
                 while (message := self._queue.next_message(generation, time.monotonic())) is None:
                     self._changed.wait()

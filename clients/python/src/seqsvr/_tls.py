@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 import socket
 import ssl
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -74,6 +76,8 @@ class Certificates:
         self._files = self._stamps()
         self.credentials = tls.credentials()
         self._check_at = 0.0
+        # The last diagnosis of an address, and its time.
+        self._diagnoses: dict[str, tuple[float, str | None]] = {}
 
     def is_due(self, now: float) -> bool:
         """Whether the files are to be looked at again."""
@@ -95,6 +99,15 @@ class Certificates:
         """Reads the files again. Raises as `Tls.credentials`."""
         self._files = self._stamps()
         self.credentials = self.tls.credentials()
+
+    def diagnose(self, addr: str) -> str | None:
+        """Diagnoses the failure of a connection; see `diagnose`. Many calls that fail make one handshake a second."""
+        now = time.monotonic()
+        at, cause = self._diagnoses.get(addr, (-math.inf, None))
+        if now - at >= DIAGNOSIS_TIMEOUT:
+            cause = diagnose(addr, self.tls)
+            self._diagnoses[addr] = (time.monotonic(), cause)
+        return cause
 
     def _stamps(self) -> list[tuple[int, int, int] | None]:
         return [_stamp(path) for path in (self.tls.ca, self.tls.certificate) if path is not None]
