@@ -7,8 +7,8 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Iterable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
 
@@ -80,13 +80,17 @@ class Processes:
             if error is not None:
                 print(f"--- log of {name}\n{(self.directory / name).with_suffix('.log').read_text()[-2_000:]}")
 
-    def signal(self, name: str, number: signal.Signals) -> None:
-        """Sends a signal to a node."""
-        os.kill(self._running[name].pid, number)
-
-    def name_at(self, addr: str) -> str:
-        """The name of the allocator at an address."""
-        return f"a{self.allocs.index(addr) + 1}"
+    @contextmanager
+    def hung(self, addr: str) -> Iterator[None]:
+        """Has the allocator at an address hang in the `with` block."""
+        pid = self._running[f"a{self.allocs.index(addr) + 1}"].pid
+        os.kill(pid, signal.SIGSTOP)
+        # Returns when all of its threads have stopped.
+        os.waitpid(pid, os.WUNTRACED)
+        try:
+            yield
+        finally:
+            os.kill(pid, signal.SIGCONT)
 
     def _start(self, name: str, command: Iterable[str]) -> None:
         with (self.directory / name).with_suffix(".log").open("wb") as log:

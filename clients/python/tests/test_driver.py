@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -30,7 +31,7 @@ class Driven:
     def __init__(self, *args: str) -> None:
         """Starts it, and reads its first line."""
         self._process = subprocess.Popen(
-            [sys.executable, str(DRIVER), *args], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [sys.executable, "-X", "faulthandler", str(DRIVER), *args], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
         self._ids = count(1)
         self._early: dict[str, list[Json]] = {}
@@ -66,7 +67,12 @@ class Driven:
         """Ends it by the end of its input."""
         assert self._process.stdin is not None
         self._process.stdin.close()
-        return self._process.wait(timeout=60)
+        try:
+            return self._process.wait(timeout=60)
+        except subprocess.TimeoutExpired:
+            # Writes the stacks of its threads.
+            self._process.send_signal(signal.SIGABRT)
+            raise
 
 
 @pytest.fixture(params=["threads", "asyncio"])
@@ -139,7 +145,7 @@ def test_a_burst_has_a_line_for_each_call(driver: Driven, cluster: Cluster) -> N
         taken.setdefault(call["uid"], []).append((int(call["ok"]["value"]), int(call["start_ns"]), int(call["end_ns"])))
     for of_uid in taken.values():
         of_uid.sort()
-        assert [value for value, _, _ in of_uid] == list(range(1, len(of_uid) + 1))
+        assert [value for value, _, _ in of_uid] == list(range(1, len(of_uid) + 1)), calls
         # In the order of real time: a call that began after another one had ended has the larger number.
         latest_start = 0
         for _, start, end in of_uid:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -12,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from seqsvr import Allocation, AsyncClient, Client, SeqError
+from seqsvr import Allocation, AsyncClient, AttemptEvent, Client, Observer, SeqError
 from tests.servers import TIMEOUT, Processes, until
 
 UIDS = list(range(50, 1_000, 100))
@@ -32,6 +31,17 @@ def nodes(tmp_path: Path) -> Iterator[Processes]:
         yield processes
 
 
+class Attempts(Observer):
+    """Keeps the attempts."""
+
+    def __init__(self) -> None:
+        """Starts empty."""
+        self.events: list[AttemptEvent] = []
+
+    def attempt_ended(self, call: object, event: AttemptEvent) -> None:
+        self.events.append(event)
+
+
 def owners(nodes: Processes) -> dict[int, str]:
     """The address of the owner of each uid; empty while the cluster starts."""
     try:
@@ -48,7 +58,7 @@ def test_a_node_that_hangs_fails_no_call(nodes: Processes) -> None:
     by_uid = owners(nodes)
     hung = by_uid[UIDS[0]]
     (uid, batch, *_) = [uid for uid, addr in by_uid.items() if addr == hung]
-    ready, is_hung = threading.Barrier(6), threading.Event()
+    ready, is_hung = threading.Barrier(7), threading.Event()
 
     def wait() -> None:
         ready.wait(TIMEOUT)
@@ -56,6 +66,12 @@ def test_a_node_that_hangs_fails_no_call(nodes: Processes) -> None:
 
     def threads(coalesce: bool) -> Taken:
         with Client(nodes.allocs, coalesce=coalesce) as client:
+            client.next(uid)
+            wait()
+            return [timed(lambda: client.next(uid)) for _ in range(CALLS)]
+
+    def threads_that_wait() -> Taken:
+        with Client(nodes.allocs, coalesce=False, deadline=600, observer=attempts) as client:
             client.next(uid)
             wait()
             return [timed(lambda: client.next(uid)) for _ in range(CALLS)]
@@ -84,22 +100,25 @@ def test_a_node_that_hangs_fails_no_call(nodes: Processes) -> None:
                 taken.append((time.monotonic() - started, allocation))
             return taken
 
-    with ThreadPoolExecutor(5) as pool:
+    attempts = Attempts()
+    with ThreadPoolExecutor(6) as pool:
         running = {
             "threads with a stream": pool.submit(threads, True),
             "threads without one": pool.submit(threads, False),
+            "threads with a long deadline": pool.submit(threads_that_wait),
             "threads with batches": pool.submit(threads_batches),
             "asyncio with a stream": pool.submit(lambda: asyncio.run(tasks(True))),
             "asyncio without one": pool.submit(lambda: asyncio.run(tasks(False))),
         }
         ready.wait(TIMEOUT)
-        nodes.signal(nodes.name_at(hung), signal.SIGSTOP)
-        is_hung.set()
-        try:
+        with nodes.hung(hung):
+            is_hung.set()
             # A call that took the default deadline of 5 s would have failed.
             taken = {name: future.result() for name, future in running.items()}
-        finally:
-            nodes.signal(nodes.name_at(hung), signal.SIGCONT)
+    # A ping has found the node: by itself the attempt would have ended after 200 s, and grpcio's own ping after 60 s.
+    _, first, *_ = attempts.events
+    assert (first.reason, first.addr) == ("UNREACHABLE", hung)
+    assert first.seconds < 30
     for name, calls in taken.items():
         values = [allocation.value for _, allocation in calls]
         assert values == sorted(set(values)), name

@@ -49,9 +49,13 @@ OPTIONS: Sequence[tuple[str, int]] = (
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 1_000),
     ("grpc.max_reconnect_backoff_ms", 1_000),
+    # Names are resolved again soon after a connection has failed.
+    ("grpc.dns_min_time_between_resolutions_ms", 1_000),
     # Detects a node that hangs before the sections of a lost node have new owners. The numbers are those of the Rust SDK.
     ("grpc.keepalive_time_ms", 500),
     ("grpc.keepalive_timeout_ms", 1_500),
+    # A ping that waits for its turn, one a second, cancels the timeout above; each ping has this one, of 60 s by default.
+    ("grpc.http2.ping_timeout_ms", 1_500),
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.max_pings_without_data", 0),
     # Connections of one address are separate if they serve different sets.
