@@ -13,6 +13,9 @@ from types import TracebackType
 READY_TIMEOUT = 60.0
 """How long a cluster may take until it is ready, in seconds. It takes less than one on a machine without other work."""
 
+STARTS = 3
+"""Most attempts to start a cluster: on a machine with much other work, a store may lose its majority in its first second."""
+
 
 class DevServer:
     """A cluster of three stores and two allocators on free ports, without data; it ends with the `with` block.
@@ -33,9 +36,18 @@ class DevServer:
         """Starts the cluster. Raises FileNotFoundError without a binary, RuntimeError if the cluster does not become ready."""
         if shutil.which(self.binary) is None:
             raise FileNotFoundError(f"no seqsvr at {self.binary!r}: name the program in $SEQSVR, or add it to the PATH")
+        for _ in range(STARTS):
+            try:
+                self._start()
+                return self
+            except RuntimeError as error:
+                failed = error
+        raise failed
+
+    def _start(self) -> None:
         command = [self.binary, "dev", "--ports", "random", "-o", "json", *self._args]
         # A file, because nothing would read a pipe.
-        self._errors = tempfile.TemporaryFile("w+")
+        self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self._errors, text=True)
         line = self._first_line()
         try:
@@ -47,10 +59,10 @@ class DevServer:
             self.uid_end = int(ready["uid_end"])
         except (ValueError, KeyError):
             self.stop()
-            self._errors.seek(0)
-            message = line.strip() or self._errors.read().strip() or "without a message"
+            with self._errors:
+                self._errors.seek(0)
+                message = line.strip() or self._errors.read().strip() or "without a message"
             raise RuntimeError(f"`{' '.join(command)}` has not become ready: {message}") from None
-        return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         """Stops the cluster."""

@@ -29,6 +29,13 @@ SECTION = 10
 NODES = 2
 """Nodes of a set."""
 
+OPTIONS = (
+    # Real nodes respond to each ping of a client; a server of grpcio ends the connection after a few.
+    ("grpc.http2.max_ping_strikes", 0),
+    ("grpc.http2.min_ping_interval_without_data_ms", 100),
+    ("grpc.keepalive_permit_without_calls", 1),
+)
+
 
 @dataclass
 class Refusal(Exception):
@@ -116,7 +123,7 @@ class FakeSet:
         self._released = threading.Event()
         self.nodes: dict[int, tuple[str, grpc.Server]] = {}
         for node in range(1, NODES + 1):
-            server = grpc.server(ThreadPoolExecutor(16))
+            server = grpc.server(ThreadPoolExecutor(16), options=OPTIONS)
             addr = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
             server.add_generic_rpc_handlers((_Handler(self, addr),))
             server.start()
