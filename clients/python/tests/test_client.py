@@ -92,7 +92,7 @@ def test_a_request_without_a_uid_is_refused(cluster: Cluster) -> None:
 
 def test_a_batch_above_the_limit_goes_in_order(cluster: Cluster) -> None:
     uid = next(UIDS)
-    with Client(cluster.allocs[0]) as client:
+    with Client(cluster.allocs[0], deadline=60) as client:
         values = [allocated(result).value for result in client.next_many([uid] * 25_000)]
     assert values == list(range(1, 25_001))
 

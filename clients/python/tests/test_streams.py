@@ -23,7 +23,7 @@ from seqsvr.testing import FakeCluster, Refusal
 from tests.conftest import Cluster, forwarded
 from tests.servers import until
 
-UIDS = count(200_000)
+UIDS = count(250_000)
 """Uids that no other test uses."""
 
 
