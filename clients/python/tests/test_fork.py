@@ -1,4 +1,4 @@
-"""A process that forks: clients work in the parent and in its children, and no id is given out twice."""
+"""Processes that fork or end: clients work in parents and children, no id is given out twice, and nothing holds up an end."""
 
 from __future__ import annotations
 
@@ -110,3 +110,42 @@ def test_clients_work_before_and_after_a_fork(cluster: Cluster) -> None:
 def as_list(value: object) -> list[object]:
     assert isinstance(value, list), value
     return value
+
+
+ENDS = {
+    "threads": "client = Client(*seeds); client.next(1)",
+    "a daemon": """
+client = Client(*seeds)
+def take():
+    while True:
+        client.next(1)
+threading.Thread(target=take, daemon=True).start()
+client.next(1)
+""",
+    "asyncio": """
+async def take():
+    client = AsyncClient(*seeds)
+    await client.next(1)
+asyncio.run(take())
+""",
+}
+"""Programs that do not close their client."""
+
+
+def test_a_program_that_closes_no_client_ends(cluster: Cluster) -> None:
+    begin = f"import asyncio, threading; from seqsvr import AsyncClient, Client; seeds = {cluster.allocs}\n"
+    # Several times, because the interpreter freezes its threads wherever they are.
+    running = [
+        (name, subprocess.Popen([sys.executable, "-c", begin + program], stderr=subprocess.PIPE, text=True))
+        for name, program in ENDS.items()
+        for _ in range(4)
+    ]
+    ends = []
+    for name, process in running:
+        try:
+            _, errors = process.communicate(timeout=60)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            _, errors = process.communicate()
+        ends.append((name, process.returncode, errors))
+    assert ends == [(name, 0, "") for name, _ in running]

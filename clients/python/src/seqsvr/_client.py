@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -95,8 +96,15 @@ class Client(_fork.Forks):
         _fork.discard(self)
         self._start()
 
+    def _before_exit(self, timeout: float) -> None:
+        # Calls of threads that go on are sent alone.
+        self._coalesce = False
+        self._before_fork(timeout)
+
     def __del__(self) -> None:
         """Ends the threads of a client that was not closed."""
+        if sys.is_finalizing():
+            return
         with contextlib.suppress(Exception):
             for batcher in self._batchers.values():
                 batcher.stop()

@@ -1,4 +1,4 @@
-"""Processes that fork: clients go on in the parent, and start anew in the child.
+"""Processes that fork or end: clients go on in the parent, start anew in the child, and leave no thread in an end.
 
 grpcio works in a child only if no other thread of the parent was inside of it. So a fork waits for the calls of the clients
 for threads, whose next calls wait for the fork, and for the end of their streams. The threads of the parent do not exist in the
@@ -8,6 +8,7 @@ parent.
 
 from __future__ import annotations
 
+import atexit
 import logging
 import os
 import threading
@@ -32,6 +33,9 @@ class Forks:
     def _after_fork(self) -> None:
         """Starts anew, in the child."""
         raise NotImplementedError
+
+    def _before_exit(self, timeout: float) -> None:
+        """Leaves grpcio before the interpreter ends, which freezes threads with their locks."""
 
 
 class Gate:
@@ -108,11 +112,20 @@ def _before() -> None:
         logger.warning("the process forks while calls are in flight: in the child, grpcio may not work")
 
 
+def _at_exit() -> None:
+    until = time.monotonic() + TIMEOUT
+    gate.close(TIMEOUT)
+    for target in _registered():
+        target._before_exit(max(until - time.monotonic(), 0.0))
+    gate.open()
+
+
 def _in_child() -> None:
     gate.reset()
     for target in _registered():
         target._after_fork()
 
 
+atexit.register(_at_exit)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=_before, after_in_parent=gate.open, after_in_child=_in_child)
