@@ -49,7 +49,7 @@ fn sections_that_are_handed_over_taken_over_or_without_a_lease_are_recorded() {
     eventually("both nodes own sections", both_own);
     for cause in ["handover", "lease", "takeover", "migration"] {
         let before = eventually(&format!("each process has the series of {cause}"), || unserved(&place, cause));
-        // The node that registers second may get sections of the first one.
+        // The node that registers second may get sections by handovers.
         assert!(before == (0.0, 0.0) || cause == "handover", "{cause}: {before:?}");
     }
 
