@@ -3,7 +3,7 @@
 import { Client, SeqError } from "../src/index.js";
 
 const [seed = "", ...uids] = process.argv.slice(2);
-await using client = await Client.open({ seeds: seed, deadlineMs: 2_000 });
+await using client = await Client.open({ seeds: seed });
 
 /** Yields the uids; a queue or a database cursor would do as well. */
 async function* source(): AsyncGenerator<bigint> {

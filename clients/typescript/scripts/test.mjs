@@ -25,6 +25,6 @@ const files = kinds.flatMap((kind) => {
     .map((name) => join(directory, name));
 });
 // Tests with servers wait more than they compute.
-const options = ["--enable-source-maps", "--test", "--test-concurrency=4", "--test-timeout=120000"];
+const options = ["--enable-source-maps", "--test", "--test-concurrency=3", "--test-timeout=120000"];
 const env = { ...process.env, SEQSVR: binary };
 process.exit(spawnSync(process.execPath, [...options, ...files], { stdio: "inherit", env }).status ?? 1);

@@ -54,14 +54,11 @@ export class Batcher {
 
   /** Sends a call and waits for its outcome, at most until `item.until`, or until the signal is aborted. */
   async send(item: Item, signal: AbortSignal): Promise<Outcome> {
+    if (this.#calls >= this.#bounds.calls && !(await this.#room(item.until, signal))) {
+      return { kind: "timeout", sent: false };
+    }
     if (signal.aborted) {
       return { kind: "aborted", sent: false };
-    }
-    if (this.#calls >= this.#bounds.calls) {
-      const unsent = await this.#room(item.until, signal);
-      if (unsent !== undefined) {
-        return unsent;
-      }
     }
     if (this.#clock.now() < this.#unsupportedUntil) {
       return { kind: "unsupported" };
@@ -97,15 +94,12 @@ export class Batcher {
     this.#stream?.controller.abort();
   }
 
-  /** Waits for room in the queue. Returns the outcome of a call that ended before. */
-  async #room(until: number, signal: AbortSignal): Promise<Outcome | undefined> {
-    while (this.#calls >= this.#bounds.calls) {
-      if (signal.aborted) {
-        return { kind: "aborted", sent: false };
-      }
+  /** Waits for room in the queue, or until the signal is aborted. Returns `false` if there is none in time. */
+  async #room(until: number, signal: AbortSignal): Promise<boolean> {
+    while (this.#calls >= this.#bounds.calls && !signal.aborted) {
       const left = until - this.#clock.now();
       if (left <= 0) {
-        return { kind: "timeout", sent: false };
+        return false;
       }
       await new Promise<void>((resolve) => {
         const done = () => {
@@ -119,7 +113,7 @@ export class Batcher {
         signal.addEventListener("abort", done);
       });
     }
-    return undefined;
+    return true;
   }
 
   #admit(): void {

@@ -39,6 +39,7 @@ export interface ConnectionEvents {
 /** A connection that is open, with its number of streams. */
 interface Session {
   readonly http2: http2.ClientHttp2Session;
+  readonly socket: net.Socket;
   streams: number;
   /** Whether it takes no new streams. */
   isRetired: boolean;
@@ -111,10 +112,10 @@ export class Connection {
   async close(): Promise<void> {
     this.#isClosed = true;
     this.#socket?.destroy();
-    const closed = [...this.#open].map(({ http2: session }) => {
+    const closed = [...this.#open].map((session) => {
       return new Promise<void>((resolve) => {
-        session.once("close", resolve);
-        session.destroy();
+        session.http2.once("close", resolve);
+        end(session, new ConnectionLost("the client is closed"));
       });
     });
     if (closed.length === 0) {
@@ -162,7 +163,7 @@ export class Connection {
       createConnection: () => socket,
       settings: { enablePush: false, initialWindowSize: STREAM_WINDOW },
     });
-    const opened = { http2: session, streams: 0, isRetired: false };
+    const opened = { http2: session, socket, streams: 0, isRetired: false };
     let error: Error | undefined;
     session.on("error", (cause) => {
       error = cause;
@@ -183,7 +184,7 @@ export class Connection {
     this.#wasOpen = true;
     this.#events.opened();
     if (this.#isClosed) {
-      session.destroy();
+      end(opened);
     }
     return opened;
   }
@@ -248,9 +249,16 @@ export class Connection {
   /** Ends a connection that takes no more streams and has none. Node does not do so after a GOAWAY. */
   #endIfUnused(session: Session): void {
     if (session.isRetired && session.streams === 0 && !session.http2.destroyed) {
-      session.http2.destroy();
+      end(session);
     }
   }
+}
+
+/** Ends a connection at once. Its requests fail with the error. */
+function end({ http2: session, socket }: Session, error?: Error): void {
+  session.destroy(error);
+  // After a graceful end, the session would wait for the node to close the socket.
+  socket.destroy();
 }
 
 /** Sends pings, and ends the connection if the response to one is missing. Returns a function that stops them. */
@@ -285,9 +293,9 @@ function watch(session: http2.ClientHttp2Session): () => void {
   return () => clearTimeout(timer);
 }
 
-/** Error of a connection of which the node does not respond any more. */
+/** Error of a connection that this client ends. */
 class ConnectionLost extends Error {
-  readonly code = "ERR_SEQSVR_PING";
+  readonly code = "ERR_SEQSVR_CONNECTION";
 }
 
 function message(error: unknown): string {

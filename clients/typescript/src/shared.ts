@@ -36,6 +36,8 @@ export class Shared {
   /** The fetch of routes from the seeds that is in progress, and the time of the last one. */
   refreshing: Promise<void> | undefined;
   refreshedAt = Number.NEGATIVE_INFINITY;
+  /** Calls in progress by the signal of their caller. Many calls of a signal have one listener. */
+  readonly #bySignal = new Map<AbortSignal, { calls: Set<Call>; listener: () => void }>();
   readonly #newBatcher: ((addr: string) => Batcher) | undefined;
   readonly #batchers = new Map<string, Batcher>();
 
@@ -83,6 +85,33 @@ export class Shared {
     }
     if (addrs) {
       this.#followAddrs();
+    }
+  }
+
+  /** Ends a call when its caller's signal is aborted. */
+  follow(signal: AbortSignal, call: Call): void {
+    let followed = this.#bySignal.get(signal);
+    if (followed === undefined) {
+      const calls = new Set<Call>();
+      const listener = () => {
+        for (const each of [...calls]) {
+          each.abort();
+        }
+      };
+      followed = { calls, listener };
+      this.#bySignal.set(signal, followed);
+      signal.addEventListener("abort", listener);
+    }
+    followed.calls.add(call);
+  }
+
+  /** Ends the effect of `follow`. */
+  unfollow(signal: AbortSignal, call: Call): void {
+    const followed = this.#bySignal.get(signal);
+    followed?.calls.delete(call);
+    if (followed?.calls.size === 0) {
+      this.#bySignal.delete(signal);
+      signal.removeEventListener("abort", followed.listener);
     }
   }
 
@@ -142,9 +171,9 @@ export class Call {
     shared.calls.add(this);
     shared.counters.calls += 1;
     if (signal?.aborted) {
-      this.#onAbort();
-    } else {
-      signal?.addEventListener("abort", this.#onAbort);
+      this.abort();
+    } else if (signal !== undefined) {
+      shared.follow(signal, this);
     }
   }
 
@@ -158,10 +187,16 @@ export class Call {
     return this.deadlineAt - this.shared.clock.now();
   }
 
+  /** Ends the call. */
+  abort(): void {
+    // With this code, connect resets the stream of the request with CANCEL.
+    this.#controller.abort(new ConnectError("the call was ended", Code.Canceled));
+  }
+
   /** Ends the call, because the client is closed. */
   close(): void {
     this.#isClosed = true;
-    this.#onAbort();
+    this.abort();
   }
 
   /** Returns the error of a call that was ended. */
@@ -173,7 +208,9 @@ export class Call {
 
   /** Records the end of the call. */
   finish(error?: unknown): void {
-    this.#caller?.removeEventListener("abort", this.#onAbort);
+    if (this.#caller !== undefined) {
+      this.shared.unfollow(this.#caller, this);
+    }
     this.shared.calls.delete(this);
     const { attempts, lost, set } = this.sum;
     this.shared.counters.lost += lost;
@@ -182,9 +219,4 @@ export class Call {
     const durationMs = this.shared.clock.now() - this.#startedAt;
     notify(this.shared.log, () => this.observer?.end?.({ outcome, reason, set, attempts, lost, durationMs }));
   }
-
-  readonly #onAbort = (): void => {
-    // With this code, connect resets the stream of the request with CANCEL.
-    this.#controller.abort(new ConnectError("the call was ended", Code.Canceled));
-  };
 }

@@ -85,10 +85,17 @@ export interface Dev {
   stop(): Promise<void>;
 }
 
-/** Starts a development cluster. */
+/** Starts a development cluster; again if the machine is so busy that its stores find no quorum. */
 export async function startDev(): Promise<Dev> {
-  const server = new Server(["dev", "--ports", "random", "-o", "json", "--log-filter", "error"]);
-  const ready = JSON.parse(await server.firstLine());
+  const { server, ready } = await eventually("the cluster is ready", async () => {
+    const server = new Server(["dev", "--ports", "random", "-o", "json", "--log-filter", "error"]);
+    const ready = JSON.parse(await server.firstLine());
+    if (ready.allocs === undefined) {
+      await server.stop("SIGKILL");
+      throw new Error(`the cluster is not ready: ${JSON.stringify(ready)}`);
+    }
+    return { server, ready };
+  });
   const addrs = (nodes: { grpc: string }[]) => nodes.map(({ grpc }) => grpc);
   const allocs = addrs(ready.allocs);
   return {

@@ -81,8 +81,8 @@ export class Load {
 
 /**
  * Returns the violations of the order: numbers that were allocated twice, and calls that began after another one had
- * ended and did not get greater numbers. `prev` is below the numbers, and above every number of a call that ended
- * before.
+ * ended and did not get greater numbers. `prev` is below the numbers of its call and not below those before, unless it is
+ * 0, because a new owner does not know the number before.
  */
 export function findViolations(uid: bigint, done: Done[]): string[] {
   const violations: string[] = [];
@@ -90,7 +90,8 @@ export function findViolations(uid: bigint, done: Done[]): string[] {
   const byValue = [...done].sort((one, other) => (one.value < other.value ? -1 : 1));
   for (const [index, each] of byValue.entries()) {
     const before = byValue[index - 1];
-    if (each.prev >= each.first || (before !== undefined && (before.value >= each.first || each.prev < before.value))) {
+    const isBroken = before !== undefined && each.prev !== 0n && each.prev < before.value;
+    if (each.prev >= each.first || isBroken || (before !== undefined && before.value >= each.first)) {
       violations.push(`${before === undefined ? "nothing" : show(before)}; ${show(each)}`);
     }
   }
