@@ -39,14 +39,24 @@ export async function eventually<T>(what: string, check: () => T | Promise<T>): 
   }
 }
 
+/** Servers that run. */
+const running = new Set<ChildProcess>();
+
+// A test that fails leaves no server behind.
+process.once("exit", () => {
+  for (const server of running) {
+    server.kill("SIGKILL");
+  }
+});
+
 /** A server process. */
 export class Server {
   readonly process: ChildProcess;
 
   constructor(args: string[]) {
     this.process = spawn(BINARY, args, { stdio: ["ignore", "pipe", "inherit"] });
-    // A test that fails leaves no server behind.
-    process.once("exit", () => this.process.kill("SIGKILL"));
+    running.add(this.process);
+    this.process.once("exit", () => running.delete(this.process));
   }
 
   /** Returns the first line of the standard output. */
