@@ -8,7 +8,7 @@
 import * as http2 from "node:http2";
 import * as net from "node:net";
 import * as tls from "node:tls";
-import { markUnprocessed } from "./failure.js";
+import { markUnprocessed, messageOf } from "./failure.js";
 import type { Credentials } from "./tls.js";
 
 /** Timeout for making a connection. It is shorter than two retransmissions of a SYN, because another node can serve. */
@@ -175,7 +175,7 @@ export class Connection {
       this.#open.delete(opened);
       opened.isRetired = true;
       if (!this.#isClosed) {
-        this.#events.lost(error?.message ?? "the node closed the connection");
+        this.#events.lost(error === undefined ? "the node closed the connection" : messageOf(error));
       }
     });
     session.once("connect", () => session.setLocalWindowSize(CONNECTION_WINDOW));
@@ -216,7 +216,7 @@ export class Connection {
     } catch (cause) {
       socket.destroy();
       throw markUnprocessed(
-        new Error(`connecting to ${this.#host}:${this.#port} failed: ${message(cause)}`, { cause }),
+        new Error(`connecting to ${this.#host}:${this.#port} failed: ${messageOf(cause)}`, { cause }),
       );
     } finally {
       clearTimeout(timer);
@@ -296,12 +296,4 @@ function watch(session: http2.ClientHttp2Session): () => void {
 /** Error of a connection that this client ends. */
 class ConnectionLost extends Error {
   readonly code = "ERR_SEQSVR_CONNECTION";
-}
-
-function message(error: unknown): string {
-  // Of several addresses of a name, each one has an error of its own.
-  if (error instanceof AggregateError && error.errors.length > 0) {
-    return error.errors.map(message).join(", ");
-  }
-  return error instanceof Error ? error.message : String(error);
 }

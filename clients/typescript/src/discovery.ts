@@ -28,6 +28,8 @@ const OTHERS_TIMEOUT_MS = 250;
 interface Round {
   /** Whether a seed responded that has no routes yet. */
   isStarting: boolean;
+  /** Whether a connection was made and then lost. */
+  wasCut: boolean;
   failed: string | undefined;
   isRetryable: boolean;
   cause: unknown;
@@ -35,15 +37,18 @@ interface Round {
 
 /**
  * Fetches routes from the seeds until one has some, or the deadline has passed. Throws ConnectFailed; at once if no
- * seed can be reached.
+ * seed can be reached. A lost connection has one more attempt, because the next one shows the cause.
  */
 export async function connect(shared: Shared, deadlineAt: number, signal: AbortSignal): Promise<void> {
+  let isFirst = true;
   for (let wait = FIRST_BACKOFF_MS; ; wait = Math.min(wait * 2, MAX_BACKOFF_MS)) {
     const round = await fetchRoutes(shared, deadlineAt, signal, () => shared.routes.sets.size > 0);
     if (shared.routes.sets.size > 0) {
       return;
     }
-    const canRepeat = round.isStarting && shared.clock.now() + wait < deadlineAt && !signal.aborted;
+    const repeats = round.isStarting || (round.wasCut && isFirst);
+    isFirst = false;
+    const canRepeat = repeats && shared.clock.now() + wait < deadlineAt && !signal.aborted;
     if (!canRepeat) {
       throw failed(shared, round);
     }
@@ -91,7 +96,7 @@ async function fetchRoutes(
   signal: AbortSignal,
   isCovered: () => boolean,
 ): Promise<Round> {
-  const round: Round = { isStarting: false, failed: undefined, isRetryable: false, cause: undefined };
+  const round: Round = { isStarting: false, wasCut: false, failed: undefined, isRetryable: false, cause: undefined };
   const controller = new AbortController();
   const onAbort = () => controller.abort();
   signal.addEventListener("abort", onAbort);
@@ -141,6 +146,7 @@ function onFailure(shared: Shared, seed: string, failure: Failure, round: Round)
   // A node that has not joined its set yet refuses; a store or another server does not know the method.
   const isStarting = failure.isFromServer && failure.code === "UNAVAILABLE";
   round.isStarting ||= isStarting;
+  round.wasCut ||= failure.kind === "connection" && !failure.neverSent;
   round.failed = `${seed} ${describe(failure)}`;
   round.isRetryable ||= failure.kind !== "invalid" && (!failure.isFromServer || isStarting);
   round.cause = failure;

@@ -158,7 +158,24 @@ function refusal(failed: ConnectError, code: string): Failure {
 /** Returns the message of the first cause that connect did not make. */
 function text(failed: ConnectError): string {
   const cause = chain(failed.cause).find((each) => each instanceof Error && !(each instanceof ConnectError));
-  return cause instanceof Error ? cause.message : failed.rawMessage;
+  if (cause !== undefined) {
+    return messageOf(cause);
+  }
+  return failed.code === Code.Canceled ? "the connection was closed before the response" : failed.rawMessage;
+}
+
+/** Returns the message of an error of a connection, for people. */
+export function messageOf(error: unknown): string {
+  // Of several addresses of a name, each one has an error of its own.
+  if (error instanceof AggregateError && error.errors.length > 0) {
+    return error.errors.map(messageOf).join(", ");
+  }
+  if (!(error instanceof Error)) {
+    return String(error);
+  }
+  // The message of OpenSSL has places of its code around the reason.
+  const reason = Reflect.get(error, "library") === undefined ? undefined : Reflect.get(error, "reason");
+  return typeof reason === "string" ? `TLS: ${reason}` : error.message;
 }
 
 /** Returns the chain of errors that caused an error, the direct cause first. */

@@ -38,6 +38,17 @@ test("without a seed that responds, open fails at once and closes its connection
   assert.equal(world.isClosed, true);
 });
 
+test("a connection that was lost has one more attempt, which shows the cause", async () => {
+  const world = new World();
+  let requests = 0;
+  world.unary = async () => {
+    requests += 1;
+    throw Failure.connection(requests === 1 ? "cut" : "the certificate is revoked");
+  };
+  await assert.rejects(world.open(), { kind: "connect", message: /revoked/ });
+  assert.equal(requests, 2);
+});
+
 test("seeds without routes are asked again until the deadline", async () => {
   const world = new World();
   const unary = world.unary.bind(world);

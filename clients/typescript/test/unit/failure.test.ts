@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { BinaryWriter, WireType } from "@bufbuild/protobuf/wire";
 import { Code, ConnectError } from "@connectrpc/connect";
-import { codeName, Failure, markUnprocessed } from "../../src/failure.js";
+import { codeName, Failure, markUnprocessed, messageOf } from "../../src/failure.js";
 
 /** Returns a `google.rpc.ErrorInfo`. */
 function errorInfo(reason: string, domain: string, metadata: Record<string, string>): Uint8Array {
@@ -98,6 +98,21 @@ test("a failed connection is told from a bad response", () => {
     const failure = Failure.of(error);
     assert.deepEqual([failure.kind, failure.neverSent, failure.isFromServer], [kind, neverSent, false], error.message);
   }
+});
+
+test("an error of TLS is its reason, without places in the code of OpenSSL", () => {
+  const alert = Object.assign(
+    new Error("80CC:error:0A000414:SSL routines:read:sslv3 alert certificate revoked:a.c:1601"),
+    {
+      code: "ERR_SSL_SSLV3_ALERT_CERTIFICATE_REVOKED",
+      library: "SSL routines",
+      reason: "sslv3 alert certificate revoked",
+    },
+  );
+  const failure = Failure.of(new ConnectError("x", Code.Internal, undefined, undefined, alert));
+  assert.deepEqual([failure.kind, failure.message], ["connection", "TLS: sslv3 alert certificate revoked"]);
+  const two = new AggregateError([new Error("refused by ::1"), new Error("refused by 127.0.0.1")]);
+  assert.equal(messageOf(two), "refused by ::1, refused by 127.0.0.1");
 });
 
 test("codes have the names of gRPC", () => {
