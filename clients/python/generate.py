@@ -1,4 +1,4 @@
-"""Generates the wire types in src/seqsvr/_proto from ../../proto: `python generate.py`, or `--check` to compare.
+"""Generates the messages and stubs in src/seqsvr/v1 from ../../proto: `python generate.py`, or `--check` to compare.
 
 They are committed: installing the package needs no protoc, and a review shows their changes. CI compares them with proto/, so
 they are never stale. Needs the version of grpcio-tools in pyproject.toml.
@@ -12,24 +12,81 @@ import sys
 import tempfile
 from pathlib import Path
 
+from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet, MethodDescriptorProto
 from grpc_tools import protoc
 
 HERE = Path(__file__).resolve().parent
 PROTO = HERE.parent.parent / "proto"
-OUT = HERE / "src" / "seqsvr" / "_proto"
+OUT = HERE / "src" / "seqsvr" / "v1"
 FILES = ["seqsvr/v1/ids.proto", "seqsvr/v1/route.proto", "seqsvr/v1/sequence.proto", "seqsvr/v1/series.proto"]
+
+# The stubs refuse a grpcio that is older than the generator. They need none of its newer parts.
+VERSION_CHECK = re.compile(r"^import warnings\n|^GRPC_GENERATED_VERSION = .*?\n    \)\n\n", re.MULTILINE | re.DOTALL)
 
 
 def generate(out: Path) -> None:
-    """Writes the modules and their types, as a part of the package instead of `seqsvr.v1`."""
+    """Writes the modules and their types; of files with services also the stubs and theirs."""
     with tempfile.TemporaryDirectory() as directory:
-        args = ["protoc", f"--proto_path={PROTO}", f"--python_out={directory}", f"--pyi_out={directory}", *FILES]
+        outputs = [f"--{kind}={directory}" for kind in ("python_out", "pyi_out", "grpc_python_out")]
+        described = Path(directory) / "descriptors"
+        args = ["protoc", f"--proto_path={PROTO}", *outputs, f"--descriptor_set_out={described}", *FILES]
         if protoc.main(args) != 0:
             sys.exit("protoc failed")
-        for made in sorted((Path(directory) / "seqsvr" / "v1").iterdir()):
-            text = made.read_text()
-            text = re.sub(r"^from seqsvr\.v1 import ", "from seqsvr._proto import ", text, flags=re.MULTILINE)
-            (out / made.name).write_text(text)
+        made = Path(directory) / "seqsvr" / "v1"
+        for file in FileDescriptorSet.FromString(described.read_bytes()).file:
+            name = Path(file.name).stem
+            stubs = made / f"{name}_pb2_grpc.py"
+            if file.service:
+                stubs.write_text(VERSION_CHECK.sub("", stubs.read_text()))
+                stubs.with_suffix(".pyi").write_text(stub_types(file, name))
+            else:
+                stubs.unlink()
+        for each in sorted(made.iterdir()):
+            (out / each.name).write_text(each.read_text())
+
+
+def stub_types(file: FileDescriptorProto, name: str) -> str:
+    """Writes the types of stubs, which the generator of grpcio-tools does not."""
+    lines = [
+        f"# Types of {name}_pb2_grpc.py, generated.",
+        "from collections.abc import Iterator",
+        "from typing import Any",
+        "",
+        "import grpc",
+        "import grpc.aio",
+        "",
+        f"from seqsvr.v1 import {name}_pb2",
+    ]
+    for service in file.service:
+        lines += [
+            "",
+            f"class {service.name}Stub:",
+            "    def __init__(self, channel: grpc.Channel | grpc.aio.Channel) -> None: ...",
+        ]
+        lines += [f"    {method.name}: {callable_type(method, name)}" for method in service.method]
+        lines += ["", f"class {service.name}Servicer:"]
+        lines += [f"    def {method.name}{handler_type(method, name)}: ..." for method in service.method]
+        lines += ["", f"def add_{service.name}Servicer_to_server("]
+        lines += [f"    servicer: {service.name}Servicer, server: grpc.Server | grpc.aio.Server", ") -> None: ..."]
+    return "\n".join(lines) + "\n"
+
+
+def callable_type(method: MethodDescriptorProto, name: str) -> str:
+    """The type of a method of a stub."""
+    kinds = [("Unary", "Stream")[is_stream] for is_stream in (method.client_streaming, method.server_streaming)]
+    return f"grpc.{''.join(kinds)}MultiCallable[{message(method.input_type, name)}, {message(method.output_type, name)}]"
+
+
+def handler_type(method: MethodDescriptorProto, name: str) -> str:
+    """The signature of a method of a servicer, whose results may be awaitable."""
+    request = message(method.input_type, name)
+    request = f"request_iterator: Iterator[{request}]" if method.client_streaming else f"request: {request}"
+    return f"(self, {request}, context: grpc.ServicerContext) -> Any"
+
+
+def message(full_name: str, name: str) -> str:
+    """The class of a message. Requests and responses are in the file of their service."""
+    return f"{name}_pb2.{full_name.removeprefix('.seqsvr.v1.')}"
 
 
 def main() -> None:
@@ -41,8 +98,9 @@ def main() -> None:
         generate(Path(directory))
         names = sorted(path.name for path in Path(directory).iterdir())
         _, other, missing = filecmp.cmpfiles(directory, OUT, names, shallow=False)
-        if other or missing:
-            sys.exit(f"stale against proto/: {', '.join(other + missing)}; run `python generate.py`")
+        stale = {path.name for path in OUT.glob("*_pb2*")}.difference(names)
+        if other or missing or stale:
+            sys.exit(f"stale against proto/: {', '.join([*other, *missing, *sorted(stale)])}; run `python generate.py`")
 
 
 if __name__ == "__main__":

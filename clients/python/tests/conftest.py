@@ -1,4 +1,4 @@
-"""A real cluster for the tests: `seqsvr dev`, three stores and two allocators in one process on random ports.
+"""Servers for the tests: a real cluster for all of them, and a double for each that asks for one.
 
 The binary is `$SEQSVR`, or the one that cargo has built in target/debug.
 """
@@ -8,49 +8,50 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from seqsvr import AsyncClient, Client
+from seqsvr.testing import DevServer
+
+pytest_plugins = ["seqsvr.testing"]
+
 ROOT = Path(__file__).resolve().parents[3]
-BINARY = os.environ.get("SEQSVR", str(ROOT / "target" / "debug" / "seqsvr"))
+BINARY = os.environ.setdefault("SEQSVR", str(ROOT / "target" / "debug" / "seqsvr"))
+
+Cluster = DevServer
 
 
-@dataclass
-class Cluster:
-    """A running cluster, and its allocators' addresses."""
+class UnaryClient(Client):
+    """Sends each call alone, for tests of what follows from a single request. Streams have tests of their own."""
 
-    allocs: list[str]
-    stores: list[str]
-    http: str
-    section_size: int
-    uid_end: int
-
-    def forwarded(self) -> int:
-        """Number of requests that the allocators forwarded to each other."""
-        command = [BINARY, "status", "-o", "json", "--addr", self.allocs[0]]
-        status = json.loads(subprocess.run(command, check=True, capture_output=True, timeout=60).stdout)
-        return sum(int(alloc["forwarded"]) for alloc in status["allocs"])
+    def __init__(self, *seeds: str | list[str], deadline: float = 5.0) -> None:
+        """Takes the settings that those tests need."""
+        super().__init__(*seeds, deadline=deadline, coalesce=False)
 
 
-def seqsvr(*args: str) -> None:
-    """Runs a command of the program."""
-    subprocess.run([BINARY, *args], check=True, capture_output=True, timeout=60)
+class UnaryAsyncClient(AsyncClient):
+    """Sends each call alone, as `UnaryClient`."""
+
+    def __init__(self, *seeds: str | list[str], deadline: float = 5.0) -> None:
+        """Takes the settings that those tests need."""
+        super().__init__(*seeds, deadline=deadline, coalesce=False)
 
 
 @pytest.fixture(scope="session")
-def cluster() -> Iterator[Cluster]:
-    if not Path(BINARY).exists():
-        pytest.fail(f"no binary at {BINARY}: `cargo build`, or name one in $SEQSVR")
-    command = [BINARY, "dev", "--ports", "random", "-o", "json"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
-        try:
-            assert process.stdout is not None
-            ready = json.loads(process.stdout.readline())
-            allocs, stores = ([node["grpc"] for node in ready[role]] for role in ("allocs", "stores"))
-            yield Cluster(allocs, stores, ready["http"], ready["section_size"], int(ready["uid_end"]))
-        finally:
-            process.terminate()
-            process.wait(timeout=60)
+def cluster(seqsvr_dev: DevServer) -> DevServer:
+    return seqsvr_dev
+
+
+def forwarded(cluster: Cluster) -> int:
+    """Number of requests that the allocators forwarded to each other."""
+    status = json.loads(cluster.run("status", "-o", "json"))
+    return sum(int(alloc["forwarded"]) for alloc in status["allocs"])
+
+
+def seqsvr(*args: str) -> str:
+    """Runs a command of the program. Returns its output."""
+    done = subprocess.run([BINARY, *args], capture_output=True, timeout=60, text=True)
+    assert done.returncode == 0, f"{' '.join(args)}: {done.stderr}"
+    return done.stdout

@@ -18,14 +18,14 @@ from seqsvr import (
     OtherEventLoop,
     UidOutside,
 )
-from tests.conftest import Cluster
+from tests.conftest import Cluster, forwarded
 
 UIDS = count(50_000)
 """Uids that no other test uses."""
 
 
 async def test_concurrent_calls_are_unique_and_in_order(cluster: Cluster) -> None:
-    before = cluster.forwarded()
+    before = forwarded(cluster)
     uids = [next(UIDS), next(UIDS) + cluster.section_size]
     async with AsyncClient(cluster.allocs[0]) as client:
 
@@ -39,7 +39,7 @@ async def test_concurrent_calls_are_unique_and_in_order(cluster: Cluster) -> Non
             together = sorted(chain.from_iterable(taken[index * 16 : index * 16 + 16]))
             assert together == list(range(1, 321))
             assert (await client.current(uids[index])).value == 320
-    assert cluster.forwarded() == before
+    assert forwarded(cluster) == before
 
 
 async def test_batches_and_reads(cluster: Cluster) -> None:
@@ -53,6 +53,8 @@ async def test_batches_and_reads(cluster: Cluster) -> None:
         reads = await client.current_many([a, b])
         assert [read.value for read in reads if isinstance(read, Current)] == [4, 2]
         assert (await client.next_n(a, 10)).first == 5
+        assert await client.advance(a, 100) >= 1
+        assert (await client.next(a)).value == 101
 
 
 async def test_errors_are_those_of_the_other_client(cluster: Cluster) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import threading
 from collections.abc import Callable
@@ -19,12 +20,14 @@ from seqsvr import (
     CountOutOfRange,
     Current,
     DeadlineExceeded,
+    Refused,
     SeqError,
     UidOutside,
     Unreachable,
 )
+from seqsvr._failure import OUTCOME_UNKNOWN
 from seqsvr._routes import KnownSet
-from tests.conftest import Cluster
+from tests.conftest import Cluster, forwarded, seqsvr
 
 UIDS = count(1_000)
 """Uids that no other test uses."""
@@ -49,7 +52,7 @@ def test_numbers_are_consecutive_and_results_hold_their_range(cluster: Cluster) 
 
 
 def test_calls_go_to_the_owner(cluster: Cluster) -> None:
-    before = cluster.forwarded()
+    before = forwarded(cluster)
     uids = [section * cluster.section_size + 7 for section in range(cluster.uid_end // cluster.section_size)]
     with Client(cluster.allocs[1]) as client:
         for uid in uids:
@@ -58,7 +61,7 @@ def test_calls_go_to_the_owner(cluster: Cluster) -> None:
         values = [allocated(result).value for result in client.next_many(uids)]
         reads = client.current_many(uids)
     assert [read.value for read in reads if isinstance(read, Current)] == values
-    assert cluster.forwarded() == before
+    assert forwarded(cluster) == before
 
 
 def test_each_item_of_a_batch_has_its_own_result_in_order(cluster: Cluster) -> None:
@@ -89,7 +92,7 @@ def test_a_request_without_a_uid_is_refused(cluster: Cluster) -> None:
 
 def test_a_batch_above_the_limit_goes_in_order(cluster: Cluster) -> None:
     uid = next(UIDS)
-    with Client(cluster.allocs[0]) as client:
+    with Client(cluster.allocs[0], deadline=60) as client:
         values = [allocated(result).value for result in client.next_many([uid] * 25_000)]
     assert values == list(range(1, 25_001))
 
@@ -111,6 +114,36 @@ def test_bad_input_is_refused_before_anything_is_sent(cluster: Cluster) -> None:
         with pytest.raises(ValueError, match="zip"):
             client.next_many([uid, uid], [1])
         assert client.current(uid).value == 0
+
+
+def test_a_uid_is_advanced(cluster: Cluster) -> None:
+    uid = next(UIDS)
+    with Client(cluster.allocs[0]) as client:
+        assert client.advance(uid, 1_000) >= 1
+        assert client.advance(uid, 1_000) >= 1, "it is idempotent"
+        assert client.next(uid).value == 1_001
+        with pytest.raises(Refused) as past:
+            client.advance(uid, 1_000)
+        assert (past.value.reason, past.value.retryable, past.value.bound) == ("ALREADY_PAST", False, None)
+        with pytest.raises(Refused) as far:
+            client.advance(uid, 2**61)
+        assert far.value.reason == "ADVANCE_TOO_FAR"
+        assert far.value.bound is not None
+        assert client.advance(uid, far.value.bound) >= 1
+        assert client.next(uid).value == far.value.bound + 1
+        for wrong in (-1, 2**64):
+            with pytest.raises(ValueError, match="a number is 0 to"):
+                client.advance(uid, wrong)
+        with pytest.raises(TypeError):
+            client.advance(uid, "7")  # type: ignore[arg-type]
+        with pytest.raises(UidOutside):
+            client.advance(cluster.uid_end, 1)
+
+
+def test_outcomes_that_are_unknown_are_those_of_the_servers() -> None:
+    reasons = json.loads(seqsvr("explain", "-o", "json"))["items"]
+    unknown = {each["reason"] for each in reasons if each["outcome"] == "unknown" and each["subject"] != "Clients"}
+    assert unknown == OUTCOME_UNKNOWN - {""}
 
 
 @pytest.mark.parametrize("seed", ["", "localhost", "h:0", "h:65536", "redis://h:1", "http://h:1/path", ":1"])

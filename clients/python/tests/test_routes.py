@@ -9,8 +9,8 @@ from functools import partial
 import pytest
 
 from seqsvr import ConnectError
-from seqsvr._proto import route_pb2 as pb
 from seqsvr._routes import CLAIMED, MAX_SECTIONS, STATED, VIRGIN, Route, Routes
+from seqsvr.v1 import route_pb2 as pb
 
 SECTIONS, SIZE = 6, 10
 SETS = (1, 2, 3)

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from seqsvr import (
     Allocation,
-    AsyncClient,
-    Client,
     ClientClosed,
     ConnectError,
     Current,
@@ -25,15 +22,18 @@ from seqsvr import (
     _seeds,
 )
 from seqsvr._attempts import MAX_ITEMS
-from tests.fake import SECTION, FakeSet, Refusal, World, moved, unavailable
-from tests.fake import world as new_world
+from seqsvr.testing import FakeCluster, FakeSet, Refusal
+from seqsvr.testing._fake import SECTION, moved, unavailable
+from tests.conftest import UnaryAsyncClient as AsyncClient
+from tests.conftest import UnaryClient as Client
+from tests.servers import until
 
 UNSERVED = Refusal("UNSERVED")
 
 
 @pytest.fixture
-def world() -> Iterator[World]:
-    with new_world() as made:
+def world() -> Iterator[FakeCluster]:
+    with FakeCluster("abc") as made:
         yield made
 
 
@@ -57,13 +57,6 @@ def uid_of(one: FakeSet) -> int:
     return (one.id - 1) * SECTION
 
 
-def until(what: str, is_true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not is_true():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.001)
-
-
 def values(results: list[Allocation | SeqError]) -> list[int | str]:
     """The number of each item, or the reason of its error."""
     return [result.reason if isinstance(result, SeqError) else result.value for result in results]
@@ -78,7 +71,7 @@ def saved(client: Client | AsyncClient, one: FakeSet) -> float:
     return budget(client, one)._saved
 
 
-def test_one_seed_is_enough_to_reach_the_owners_in_every_set(world: World) -> None:
+def test_one_seed_is_enough_to_reach_the_owners_in_every_set(world: FakeCluster) -> None:
     with Client(world.sets[0].addrs[0]) as client:
         for _ in range(3):
             for uid in range(0, world.sections * SECTION, SECTION):
@@ -95,7 +88,7 @@ def test_one_seed_is_enough_to_reach_the_owners_in_every_set(world: World) -> No
         assert all(seen.addr == owner for seen in one.seen if seen.route_version)
 
 
-def test_calls_follow_a_section_that_moves(world: World) -> None:
+def test_calls_follow_a_section_that_moves(world: FakeCluster) -> None:
     a, b, c = world.sets
     uid = uid_of(a)
     with Client(a.addrs) as client:
@@ -116,7 +109,7 @@ def test_calls_follow_a_section_that_moves(world: World) -> None:
         assert c.seen[-1].epoch == 3, "requests carry the newest epoch"
 
 
-def test_numbers_are_unique_and_in_order_while_sections_move(world: World) -> None:
+def test_numbers_are_unique_and_in_order_while_sections_move(world: FakeCluster) -> None:
     stop = threading.Event()
     uids = list(range(0, world.sections * SECTION, SECTION))
 
@@ -148,7 +141,7 @@ def test_numbers_are_unique_and_in_order_while_sections_move(world: World) -> No
         assert together == list(range(1, len(together) + 1))
 
 
-def test_a_newer_claim_is_followed_at_once_and_for_free(world: World, backoffs: list[float | None]) -> None:
+def test_a_newer_claim_is_followed_at_once_and_for_free(world: FakeCluster, backoffs: list[float | None]) -> None:
     a, b, c = world.sets
     with Client(a.addrs) as client:
         client.connect()
@@ -169,7 +162,7 @@ def test_a_newer_claim_is_followed_at_once_and_for_free(world: World, backoffs: 
     "claim", [moved(2, 1), moved(2, 0), moved(0, 9), Refusal("MOVED"), Refusal("MOVED", metadata={"set": "x"})]
 )
 def test_a_claim_that_is_not_newer_costs_a_backoff_and_a_retry(
-    world: World, backoffs: list[float | None], claim: Refusal
+    world: FakeCluster, backoffs: list[float | None], claim: Refusal
 ) -> None:
     a = world.sets[0]
     with Client(a.addrs) as client:
@@ -188,7 +181,7 @@ def test_a_claim_that_is_not_newer_costs_a_backoff_and_a_retry(
         assert (refused.value.reason, refused.value.retryable, refused.value.may_have_applied) == ("MOVED", True, False)
 
 
-def test_items_follow_newer_routes_at_once_and_others_back_off(world: World, backoffs: list[float | None]) -> None:
+def test_items_follow_newer_routes_at_once_and_others_back_off(world: FakeCluster, backoffs: list[float | None]) -> None:
     a, b, _ = world.sets
     with Client(a.addrs) as client:
         uids = [uid_of(a), uid_of(b), uid_of(a) + 1]
@@ -204,7 +197,7 @@ def test_items_follow_newer_routes_at_once_and_others_back_off(world: World, bac
         assert len(backoffs) == 1
 
 
-def test_a_section_in_a_set_without_a_known_address_is_reached_through_others(world: World) -> None:
+def test_a_section_in_a_set_without_a_known_address_is_reached_through_others(world: FakeCluster) -> None:
     a, b, _ = world.sets
     with Client(a.addrs) as client:
         client.connect()
@@ -220,7 +213,7 @@ def test_a_section_in_a_set_without_a_known_address_is_reached_through_others(wo
         assert uid_of(b) not in [seen.uid for seen in b.seen]
 
 
-def test_an_unavailable_set_is_an_error_of_its_own_that_names_it(world: World, backoffs: list[float | None]) -> None:
+def test_an_unavailable_set_is_an_error_of_its_own_that_names_it(world: FakeCluster, backoffs: list[float | None]) -> None:
     a, b, _ = world.sets
     with Client(a.addrs) as client:
         assert client.next(uid_of(a)).value == 1
@@ -248,7 +241,7 @@ def test_an_unavailable_set_is_an_error_of_its_own_that_names_it(world: World, b
 
 
 def test_a_set_that_does_not_come_back_is_retried_as_long_as_the_deadline_allows(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     a, b, _ = world.sets
     refusal = unavailable(b.id)
@@ -270,7 +263,7 @@ def test_a_set_that_does_not_come_back_is_retried_as_long_as_the_deadline_allows
 
 @pytest.mark.parametrize("is_known", [False, True])
 def test_items_of_a_set_that_is_down_have_errors_and_the_others_numbers(
-    world: World, backoffs: list[float | None], is_known: bool
+    world: FakeCluster, backoffs: list[float | None], is_known: bool
 ) -> None:
     a, b, c = world.sets
     uids = [uid_of(a), uid_of(b), uid_of(c), uid_of(b) + 1, world.sections * SECTION]
@@ -290,12 +283,12 @@ def test_items_of_a_set_that_is_down_have_errors_and_the_others_numbers(
         assert is_known or not result.may_have_applied
 
 
-def test_a_set_that_hangs_holds_up_no_other_items(world: World) -> None:
+def test_a_set_that_hangs_holds_up_no_other_items(world: FakeCluster) -> None:
     a, b, c = world.sets
     uids = [uid_of(a)] * (2 * MAX_ITEMS + 1) + [uid_of(b)] + [uid_of(c)]
     with Client(a.addrs) as client, ThreadPoolExecutor(1) as pool:
         client.next_many([uid_of(one) for one in world.sets])
-        b.released.clear()
+        b.hold()
         c.script.append(UNSERVED)
         results = pool.submit(client.next_many, uids, deadline=60)
         # All parts of the first set, and the retry of the third, while the second one has not responded.
@@ -304,11 +297,11 @@ def test_a_set_that_hangs_holds_up_no_other_items(world: World) -> None:
         assert not results.done()
         # Other calls go on.
         assert client.next(uid_of(a)).value == 2 * MAX_ITEMS + 3
-        b.released.set()
+        b.release()
         assert values(results.result()) == [*range(2, 2 * MAX_ITEMS + 3), 2, 2]
 
 
-def test_the_retries_of_a_set_are_its_own(world: World, backoffs: list[float | None]) -> None:
+def test_the_retries_of_a_set_are_its_own(world: FakeCluster, backoffs: list[float | None]) -> None:
     a, b, _ = world.sets
     with Client(a.addrs) as client:
         client.next_many([uid_of(a), uid_of(b)])
@@ -322,7 +315,9 @@ def test_the_retries_of_a_set_are_its_own(world: World, backoffs: list[float | N
         assert saved(client, a) == pytest.approx(970)
 
 
-def test_requests_that_wait_for_another_set_are_on_connections_of_their_own(world: World, backoffs: list[float | None]) -> None:
+def test_requests_that_wait_for_another_set_are_on_connections_of_their_own(
+    world: FakeCluster, backoffs: list[float | None]
+) -> None:
     a, b, c = world.sets
     uids = [uid_of(one) for one in world.sets]
     with Client(*a.addrs, *c.addrs) as client:
@@ -339,7 +334,7 @@ def test_requests_that_wait_for_another_set_are_on_connections_of_their_own(worl
     assert not own & forwarded
 
 
-def test_sections_that_left_a_set_before_it_went_down_are_found(world: World) -> None:
+def test_sections_that_left_a_set_before_it_went_down_are_found(world: FakeCluster) -> None:
     a, b, c = world.sets
     with Client(a.addrs) as client:
         assert client.next(uid_of(b)).value == 1
@@ -352,9 +347,9 @@ def test_sections_that_left_a_set_before_it_went_down_are_found(world: World) ->
         assert (c.seen[-1].uid, c.seen[-1].epoch) == (uid_of(b), 2)
 
 
-def test_a_seed_that_does_not_respond_delays_no_start(world: World) -> None:
+def test_a_seed_that_does_not_respond_delays_no_start(world: FakeCluster) -> None:
     a, b, _ = world.sets
-    b.released.clear()
+    b.hold()
     # If the start waited for it, the call would have no time left.
     with Client(b.addrs[0], a.addrs, deadline=60) as client:
         assert client.next(uid_of(a)).value == 1
@@ -368,9 +363,9 @@ def test_a_seed_that_does_not_respond_delays_no_start(world: World) -> None:
         client.next(1)
 
 
-def test_seeds_of_two_clusters_are_refused(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_seeds_of_two_clusters_are_refused(world: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_seeds, "SEED_GRACE", 600.0)
-    with new_world("xyz") as other:
+    with FakeCluster("xyz") as other:
         # The ids of a set are drawn at random; here they are counted.
         for one in other.sets:
             one.id += 10
@@ -381,7 +376,7 @@ def test_seeds_of_two_clusters_are_refused(world: World, monkeypatch: pytest.Mon
             client.connect()
 
 
-async def test_asyncio_follows_sections_and_survives_a_set(world: World, backoffs: list[float | None]) -> None:
+async def test_asyncio_follows_sections_and_survives_a_set(world: FakeCluster, backoffs: list[float | None]) -> None:
     a, b, c = world.sets
     async with AsyncClient(a.addrs) as client:
         uids = [uid_of(one) for one in world.sets]
@@ -395,14 +390,14 @@ async def test_asyncio_follows_sections_and_survives_a_set(world: World, backoff
 
         world.move(0, c, a, c)
         a.script.append(Refusal("MOVED"))
-        b.released.clear()
+        b.hold()
         c.script.append(UNSERVED)
         batch = asyncio.create_task(client.next_many([uids[0]] * (MAX_ITEMS + 1) + uids[1:], deadline=60))
         while len(c.seen) < 3:
             await asyncio.sleep(0.001)
         assert not batch.done()
         assert (await client.next(uids[2])).value >= 2
-        b.released.set()
+        b.release()
         assert not any(isinstance(result, SeqError) for result in await batch)
 
         b.stop()
@@ -415,13 +410,13 @@ async def test_asyncio_follows_sections_and_survives_a_set(world: World, backoff
 
 
 @pytest.mark.parametrize("seeds", [1, 2])
-async def test_close_ends_calls_of_asyncio_in_flight(world: World, seeds: int) -> None:
+async def test_close_ends_calls_of_asyncio_in_flight(world: FakeCluster, seeds: int) -> None:
     a = world.sets[0]
     client = AsyncClient(a.addrs[:seeds], deadline=60)
     if seeds == 2:
         await client.connect()
     for one in world.sets:
-        one.released.clear()
+        one.hold()
     call = asyncio.create_task(client.next_many([uid_of(one) for one in world.sets]))
     while sum(one.held for one in world.sets) < (1 if seeds == 1 else 3):
         await asyncio.sleep(0.001)

@@ -6,12 +6,16 @@
 1
 
 `Client` is for threads, `AsyncClient` for asyncio; both have the same calls. Every error of a call is a `SeqError`.
+
+`seqsvr.testing` has servers for tests, `seqsvr.opentelemetry` metrics and traces, `seqsvr.v1` the messages and stubs of the
+protos.
 """
 
 from seqsvr._aio import AsyncClient
 from seqsvr._attempts import DEADLINE
 from seqsvr._client import Client
 from seqsvr._errors import (
+    AfterFork,
     BadAnswer,
     ClientClosed,
     ConnectError,
@@ -25,20 +29,25 @@ from seqsvr._errors import (
     Unreachable,
 )
 from seqsvr._ids import CounterShape, CurrentId, DecodedId, Ids, TimedShape
+from seqsvr._observer import AttemptEvent, CallEvent, Observer
 from seqsvr._results import Allocation, Current
 from seqsvr._segments import AsyncSegments, Segments
 from seqsvr._series import AsyncSeries, Series
 from seqsvr._tickets import AsyncTickets, Tickets
 from seqsvr._tls import Tls
+from seqsvr._version import __version__
 
 __all__ = [
     "DEADLINE",
+    "AfterFork",
     "Allocation",
     "AsyncClient",
     "AsyncSegments",
     "AsyncSeries",
     "AsyncTickets",
+    "AttemptEvent",
     "BadAnswer",
+    "CallEvent",
     "Client",
     "ClientClosed",
     "ConnectError",
@@ -49,6 +58,7 @@ __all__ = [
     "DeadlineExceeded",
     "DecodedId",
     "Ids",
+    "Observer",
     "OtherEventLoop",
     "Refused",
     "Segments",
@@ -60,4 +70,5 @@ __all__ = [
     "Tls",
     "UidOutside",
     "Unreachable",
+    "__version__",
 ]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from queue import Empty, SimpleQueue
 from types import TracebackType
 from typing import Any, TypeVar
@@ -12,20 +13,25 @@ from typing import Any, TypeVar
 import grpc
 from google.protobuf.message import Message
 
-from seqsvr import _methods
-from seqsvr._attempts import DEADLINE, Attempt, Call, Connection, Group, IdCall, Shared, Step
-from seqsvr._errors import ClientClosed, SeqError
+from seqsvr import _fork, _methods, _tls
+from seqsvr._attempts import DEADLINE, Call, IdCall, reported
+from seqsvr._errors import ClientClosed, ConnectError, SeqError
 from seqsvr._ids import CurrentId, Ids
-from seqsvr._proto import sequence_pb2 as pb
+from seqsvr._observer import Observer
+from seqsvr._requests import Requests
 from seqsvr._results import Allocation, Current
 from seqsvr._seeds import METHODS, MIN_REFRESH_INTERVAL, OPTIONS, RouteFetch, Seed, addresses, path, serialize
 from seqsvr._series import Series, known
-from seqsvr._tls import Tls
+from seqsvr._shared import Attempt, Connection, Shared, Step
+from seqsvr._streams import JOIN_TIMEOUT, Batcher
+from seqsvr._tls import REPLACED_FOR, Certificates, Tls
+from seqsvr.v1 import sequence_pb2 as pb
 
+Self = TypeVar("Self", bound="Client")
 Result = TypeVar("Result", Allocation, Current, Ids, CurrentId, int)
 
 
-class Client:
+class Client(_fork.Forks):
     """A handle on the sequence service, for use from any number of threads. Make one per process.
 
     Requests go to the owner of the uid; the routes come from the seeds and from responses, and follow sections from set to
@@ -34,27 +40,68 @@ class Client:
     node; any node serves any uid. Calls to a set that is down delay no calls to others.
     """
 
-    def __init__(self, *seeds: Seed, deadline: float = DEADLINE, tls: Tls | None = None) -> None:
+    def __init__(
+        self,
+        *seeds: Seed,
+        deadline: float = DEADLINE,
+        tls: Tls | None = None,
+        coalesce: bool = True,
+        observer: Observer | None = None,
+    ) -> None:
         """Takes nodes of any sets of a cluster; one that responds is enough to start.
 
         seeds: `host:port`, `http://host:port` or `https://host:port`, or iterables of them.
         deadline: default timeout of a call, in seconds.
         tls: connects to every node over TLS with this certificate; without it connections have no TLS.
+        coalesce: whether concurrent calls of `next` and `next_n` share the messages of a stream to each node; no call waits
+            for another one either way.
+        observer: receives the events of the client, for metrics and traces.
 
-        Nothing is sent before the first call, or `connect`. Raises ConnectError for a seed that is no address.
+        Nothing is sent before the first call, or `connect`. Raises ConnectError for a seed that is no address, OSError or
+        ValueError for certificates that cannot be used.
         """
         self._seeds = addresses(seeds, secure=tls is not None)
         self._deadline = deadline
-        self._credentials = tls.credentials() if tls else None
-        self._shared = Shared()
-        self._lock = threading.Lock()
+        self._tls = tls
+        self._coalesce = coalesce
+        self._observer = observer
         self._closed = False
+        self._certificates = Certificates(tls) if tls else None
+        self._start()
+        _fork.register(self)
+
+    def _start(self) -> None:
+        """Begins without connections and routes."""
+        self._shared = Shared(self._observer)
+        self._lock = threading.Lock()
         self._channels: dict[Connection, grpc.Channel] = {}
         self._methods: dict[tuple[Connection, str], grpc.UnaryUnaryMultiCallable[Any, Any]] = {}
+        self._batchers: dict[str, Batcher] = {}
+        # Connections with certificates that were replaced, each until it is dropped: `close` ends their calls.
+        self._replaced: list[tuple[float, grpc.Channel]] = []
         self._fetch_lock = threading.Lock()
         self._fetched_at: float | None = None
 
-    def __enter__(self) -> Client:
+    def _before_fork(self, timeout: float) -> bool:
+        with self._lock:
+            batchers = list(self._batchers.values())
+            self._batchers.clear()
+        for batcher in batchers:
+            batcher.retire()
+        until = time.monotonic() + timeout
+        return all([batcher.join(until - time.monotonic()) for batcher in batchers])
+
+    def _after_fork(self) -> None:
+        _fork.discard(self)
+        self._start()
+
+    def __del__(self) -> None:
+        """Ends the threads of a client that was not closed."""
+        with contextlib.suppress(Exception):
+            for batcher in self._batchers.values():
+                batcher.stop()
+
+    def __enter__(self: Self) -> Self:
         """Is the client."""
         return self
 
@@ -66,16 +113,36 @@ class Client:
         """Closes the connections; calls in flight and later ones raise ClientClosed. Idempotent."""
         with self._lock:
             self._closed = True
-            channels = list(self._channels.values())
+            batchers = list(self._batchers.values())
+            channels = [*self._channels.values(), *(channel for _, channel in self._replaced)]
+            self._batchers.clear()
             self._channels.clear()
             self._methods.clear()
+            self._replaced.clear()
+        for batcher in batchers:
+            batcher.stop()
         for channel in channels:
             channel.close()
+        for batcher in batchers:
+            batcher.join(JOIN_TIMEOUT)
 
     def connect(self) -> None:
         """Fetches the routes from the seeds now instead of at the first call. Raises ConnectError."""
         self._check_open()
-        self._fetch_routes([], self._deadline)
+        with _fork.gate:
+            self._fetch_routes([], self._deadline)
+
+    def reload(self) -> None:
+        """Reads the certificates again, and uses them for new connections; calls in flight go on.
+
+        A client in use does so by itself within a second of a change. Raises OSError for a file that cannot be read, ValueError
+        for one that cannot be used, and goes on with the certificates before.
+        """
+        self._check_open()
+        if self._certificates is not None:
+            with self._lock:
+                self._certificates.reload()
+                self._replace_connections()
 
     def next(self, uid: int, *, deadline: float | None = None) -> Allocation:
         """Allocates the next number of a uid, an int of a set that is served.
@@ -90,7 +157,7 @@ class Client:
 
         Raises CountOutOfRange before anything is sent, and what `next` raises.
         """
-        return self._run([uid], [count], deadline, _methods.Next()).one()
+        return self._run([uid], [count], deadline, _methods.Next(), coalesce=self._coalesce).one()
 
     def next_many(
         self, uids: Sequence[int], counts: Sequence[int] | None = None, *, deadline: float | None = None
@@ -116,6 +183,14 @@ class Client:
         """Reads the last number of each uid, in requests as those of `next_many`. Moves nothing."""
         return self._run(uids, [1] * len(uids), deadline, _methods.CurrentMany()).many()
 
+    def advance(self, uid: int, to: int, *, deadline: float | None = None) -> int:
+        """Raises a uid to a number, 0 to 2**62, so that its next number is above it: for imports. Idempotent.
+
+        Returns the epoch of the ownership. Raises Refused with ALREADY_PAST if the uid is above the number, possibly by an
+        earlier attempt of this call; with ADVANCE_TOO_FAR and a `bound` if the number is too far above; and what `next` raises.
+        """
+        return self._run([uid], [1], deadline, _methods.Advance(_methods.number(to))).one()
+
     def series(self, name: str, *, deadline: float | None = None) -> Series:
         """The series of a name. Sends a request only if the client has no series of this name yet.
 
@@ -125,7 +200,8 @@ class Client:
         self._check_open()
         found = self._shared.routes.series(name)
         if found is None:
-            self._fetch_routes([], self._deadline if deadline is None else deadline)
+            with _fork.gate:
+                self._fetch_routes([], self._deadline if deadline is None else deadline)
             found = self._shared.routes.series(name)
         return Series(self, *known(name, found))
 
@@ -134,27 +210,59 @@ class Client:
     ) -> Result:
         self._check_open()
         timeout = self._deadline if deadline is None else deadline
-        return self._drive(IdCall(self._shared, home, count, timeout, method, once=once)).one()
+        call = IdCall(self._shared, home, count, timeout, method, once=once)
+        with _fork.gate, reported(call):
+            if not self._shared.routes.sets:
+                # The process is the child of the one that has fetched them.
+                self._fetch_routes([], call.remaining)
+            self._drive(call, call.start())
+            self._explain(call)
+        return call.one()
 
     def _run(
-        self, uids: Sequence[int], counts: Sequence[int], deadline: float | None, method: _methods.Method[Result]
+        self,
+        uids: Sequence[int],
+        counts: Sequence[int],
+        deadline: float | None,
+        method: _methods.Method[Result],
+        *,
+        coalesce: bool = False,
     ) -> Call[Result]:
         self._check_open()
         call = Call(self._shared, uids, counts, self._deadline if deadline is None else deadline, method)
-        if call.is_outside:
-            self._fetch_routes(uids, call.remaining)
-        return self._drive(call)
+        with _fork.gate, reported(call):
+            if call.is_outside:
+                self._fetch_routes(uids, call.remaining)
+            attempt = call.stream_attempt() if coalesce else None
+            if attempt is None:
+                steps = call.start()
+            else:
+                assert isinstance(attempt.request, pb.NextRequest)
+                outcome = self._batcher(attempt.addr).send(attempt.request, attempt.timeout)
+                steps = call.on_stream(attempt, outcome)
+            self._drive(call, steps)
+            self._explain(call)
+        return call
 
-    def _drive(self, call: Call[Result]) -> Call[Result]:
-        """Executes a call."""
-        requests = _Requests(call.start())
+    def _explain(self, call: Call[Result]) -> None:
+        """Names the cause if the connections of a call failed in TLS."""
+        if self._certificates is not None and (failed := call.refused_handshake):
+            cause = self._certificates.diagnose(failed.addr)
+            if cause is not None:
+                failed.explain(cause)
+
+    def _drive(self, call: Call[Result], steps: Sequence[Step]) -> None:
+        """Executes the steps of a call, and those that follow."""
+        if not steps:
+            return
+        requests = Requests(steps)
         try:
             while True:
                 for group in requests.due():
                     for attempt in call.attempts(group):
-                        requests.add(attempt, self._start(attempt))
+                        requests.add(attempt, self._send(call, attempt))
                 if requests.is_empty:
-                    return call
+                    return
                 if (done := requests.wait()) is not None:
                     requests.schedule(self._outcome(call, *done))
         finally:
@@ -174,37 +282,83 @@ class Client:
             return call.on_failure(attempt, error)
         return call.on_response(attempt, response)
 
-    def _start(self, attempt: Attempt) -> Any:
-        return self._request(attempt.connection, attempt.method, attempt.request, attempt.timeout)
+    def _send(self, call: Call[Result], attempt: Attempt) -> Any:
+        return self._request(attempt.connection, attempt.method, attempt.request, attempt.timeout, call.headers)
 
-    def _request(self, connection: Connection, name: str, request: Message, timeout: float) -> Any:
+    def _request(
+        self,
+        connection: Connection,
+        name: str,
+        request: Message,
+        timeout: float,
+        headers: Sequence[tuple[str, str]] | None = None,
+    ) -> Any:
         try:
-            return self._method(connection, name).future(request, timeout=timeout)
+            return self._method(connection, name).future(request, timeout=timeout, metadata=tuple(headers) if headers else None)
         except ValueError as error:
             # grpcio raises it for a channel that was closed in the meantime.
             if self._closed and not isinstance(error, ClientClosed):
                 raise ClientClosed from error
             raise
 
-    def _dial(self, addr: str) -> grpc.Channel:
-        if self._credentials is None:
-            return grpc.insecure_channel(addr, options=OPTIONS)
-        return grpc.secure_channel(addr, self._credentials, options=OPTIONS)
-
     def _method(self, connection: Connection, name: str) -> grpc.UnaryUnaryMultiCallable[Any, Any]:
+        self._renew()
         method = self._methods.get((connection, name))
         if method is None:
             with self._lock:
-                self._check_open()
-                channel = self._channels.get(connection)
-                if channel is None:
-                    channel = self._channels[connection] = self._dial(connection[0])
-                method = self._methods[connection, name] = channel.unary_unary(
+                method = self._methods[connection, name] = self._channel(connection).unary_unary(
                     path(name),
                     request_serializer=serialize,
                     response_deserializer=METHODS[name].FromString,
                 )
         return method
+
+    def _batcher(self, addr: str) -> Batcher:
+        self._renew()
+        batcher = self._batchers.get(addr)
+        if batcher is None:
+            with self._lock:
+                batcher = self._batchers.get(addr)
+                if batcher is None:
+                    open_stream: Callable[[Any], Any] = self._channel((addr, 0)).stream_stream(
+                        path("NextStream"),
+                        request_serializer=serialize,
+                        response_deserializer=pb.NextStreamResponse.FromString,
+                    )
+                    batcher = self._batchers[addr] = Batcher(open_stream)
+        return batcher
+
+    def _channel(self, connection: Connection) -> grpc.Channel:
+        """The connection, made at its first use. Called with the lock."""
+        self._check_open()
+        channel = self._channels.get(connection)
+        if channel is None:
+            addr, _ = connection
+            if self._certificates is None:
+                channel = grpc.insecure_channel(addr, options=OPTIONS)
+            else:
+                channel = grpc.secure_channel(addr, self._certificates.credentials, options=OPTIONS)
+            self._channels[connection] = channel
+        return channel
+
+    def _renew(self) -> None:
+        """Looks whether the certificates have changed, once a second."""
+        now = time.monotonic()
+        if self._certificates is not None and self._certificates.is_due(now):
+            with self._lock:
+                self._replaced = [(until, channel) for until, channel in self._replaced if until > now]
+                if self._certificates.is_due(now) and self._certificates.renew(now):
+                    self._replace_connections()
+
+    def _replace_connections(self) -> None:
+        """Has new calls make new connections; calls in flight go on with theirs. Called with the lock."""
+        until = time.monotonic() + REPLACED_FOR
+        for batcher in self._batchers.values():
+            batcher.retire()
+        self._replaced += [(until, channel) for channel in self._channels.values()]
+        self._batchers.clear()
+        self._channels.clear()
+        self._methods.clear()
 
     def _fetch_routes(self, uids: Sequence[int], deadline: float) -> None:
         """Fetches the routes of uids from the seeds; does nothing within MIN_REFRESH_INTERVAL of the last time."""
@@ -213,13 +367,19 @@ class Client:
             recent = self._fetched_at is not None and time.monotonic() - self._fetched_at < MIN_REFRESH_INTERVAL
             if recent and routes.sets:
                 return
-            fetch = RouteFetch(routes, self._seeds, uids, deadline)
-            while True:
-                self._fetch_round(fetch)
-                wait = fetch.end_round()
-                if wait is None:
-                    break
-                time.sleep(wait)
+            fetch = RouteFetch(self._shared, self._seeds, uids, deadline)
+            try:
+                while True:
+                    self._fetch_round(fetch)
+                    wait = fetch.end_round()
+                    if wait is None:
+                        break
+                    time.sleep(wait)
+            except ConnectError as error:
+                cause = _tls.diagnose(fetch.unreached, self._tls) if fetch.unreached else None
+                if cause is None:
+                    raise
+                raise ConnectError(f"no seed answered; {cause}", retryable=False) from error
             self._fetched_at = time.monotonic()
 
     def _fetch_round(self, fetch: RouteFetch) -> None:
@@ -241,55 +401,6 @@ class Client:
         finally:
             for _, future in futures:
                 future.cancel()
-
-
-class _Requests:
-    """The requests of one call that are in flight, and the groups that wait for their backoff."""
-
-    def __init__(self, steps: Iterable[Step]) -> None:
-        """Starts with steps."""
-        self._done: SimpleQueue[tuple[Attempt, Any]] = SimpleQueue()
-        self._futures: set[Any] = set()
-        self._due_at: list[tuple[float, Group]] = []
-        self.schedule(steps)
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether nothing is in flight and nothing waits."""
-        return not self._futures and not self._due_at
-
-    def schedule(self, steps: Iterable[Step]) -> None:
-        """Adds steps."""
-        now = time.monotonic()
-        self._due_at.extend((now + step.wait if step.wait else now, step.group) for step in steps)
-
-    def due(self) -> list[Group]:
-        """Takes the groups whose wait is over."""
-        now = time.monotonic()
-        due = [group for at, group in self._due_at if at <= now]
-        self._due_at = [(at, group) for at, group in self._due_at if at > now]
-        return due
-
-    def add(self, attempt: Attempt, future: Any) -> None:
-        """Adds a request that was sent."""
-        self._futures.add(future)
-        future.add_done_callback(lambda future: self._done.put((attempt, future)))
-
-    def wait(self) -> tuple[Attempt, Any] | None:
-        """Waits for the next response, or until a group is due; None then."""
-        now = time.monotonic()
-        timeout = min((at - now for at, _ in self._due_at), default=None)
-        try:
-            done = self._done.get(timeout=None if timeout is None else max(timeout, 0.0))
-        except Empty:
-            return None
-        self._futures.discard(done[1])
-        return done
-
-    def cancel(self) -> None:
-        """Cancels what is in flight, when the call ends early."""
-        for future in self._futures:
-            future.cancel()
 
 
 def _response(future: Any) -> pb.GetRoutesResponse | grpc.RpcError:

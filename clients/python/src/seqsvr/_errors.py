@@ -49,6 +49,7 @@ class Refused(SeqError):
     uid: the requested uid; None for a request for ids, whose message names the series.
     code: the gRPC code, as `"UNAVAILABLE"`.
     retry_after: seconds after which the server expects a retry to succeed; None for a permanent refusal.
+    bound: the highest number to which an advance may raise the uid now, if the reason is ADVANCE_TOO_FAR; else None.
     """
 
     def __init__(
@@ -61,6 +62,7 @@ class Refused(SeqError):
         retry_after: float | None,
         may_have_applied: bool,
         attempts: int,
+        bound: int | None = None,
     ) -> None:
         """Raised by clients."""
         super().__init__(
@@ -73,6 +75,7 @@ class Refused(SeqError):
         self.uid = uid
         self.code = code
         self.retry_after = retry_after
+        self.bound = bound
 
 
 class SetUnavailable(Refused):
@@ -122,6 +125,10 @@ class Unreachable(SeqError):
         )
         self.addr = addr
 
+    def explain(self, cause: str) -> None:
+        """Puts the cause in plain words in place of those of grpcio."""
+        self.args = (f"the call to {self.addr} failed after {self.attempts} attempts: {cause}",)
+
 
 class DeadlineExceeded(SeqError, TimeoutError):
     """The deadline passed before a response arrived."""
@@ -167,6 +174,15 @@ class OtherEventLoop(SeqError, RuntimeError):
         """Raised by clients."""
         message = "this AsyncClient belongs to another event loop, that of its first call; create one client for each loop"
         super().__init__(message, reason="OTHER_EVENT_LOOP", retryable=False)
+
+
+class AfterFork(SeqError, RuntimeError):
+    """An AsyncClient was used in a child of a process that has used one. Nothing was sent."""
+
+    def __init__(self) -> None:
+        """Raised by clients."""
+        message = "asyncio of grpcio does not work in a child of a process that has used it: fork before that, or use Client"
+        super().__init__(message, reason="AFTER_FORK", retryable=False)
 
 
 class ConnectError(SeqError):

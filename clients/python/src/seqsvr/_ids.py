@@ -10,7 +10,7 @@ from itertools import chain
 from google.protobuf.message import DecodeError
 
 from seqsvr._errors import BadAnswer
-from seqsvr._proto import ids_pb2, series_pb2
+from seqsvr.v1 import ids_pb2, series_pb2
 
 MAX_ID = 2**63 - 1
 """The largest id."""

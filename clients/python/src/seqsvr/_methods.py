@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import ClassVar, Protocol, TypeVar
 
 from google.protobuf.message import Message
 
 from seqsvr import _results
+from seqsvr._errors import BadAnswer
 from seqsvr._ids import CurrentId, Ids
-from seqsvr._proto import ids_pb2, route_pb2
-from seqsvr._proto import sequence_pb2 as pb
 from seqsvr._results import Allocation, Current
+from seqsvr.v1 import ids_pb2, route_pb2
+from seqsvr.v1 import sequence_pb2 as pb
 
 Result_co = TypeVar("Result_co", Allocation, Current, Ids, CurrentId, int, covariant=True)
 
@@ -36,6 +37,11 @@ Decoder = Callable[[str, Sequence[Item]], Iterator[Result_co | pb.ItemError]]
 class Method(Protocol[Result_co]):
     """An RPC: encodes its request and decodes its response."""
 
+    @property
+    def name(self) -> str:
+        """The method that its first request calls."""
+        ...
+
     def request(self, uids: Sequence[int], counts: Sequence[int], version: int, epochs: Sequence[int]) -> tuple[str, Message]:
         """The method and the request."""
         ...
@@ -47,6 +53,8 @@ class Method(Protocol[Result_co]):
 
 class Next:
     """Allocates numbers of one uid."""
+
+    name = "Next"
 
     def request(self, uids: Sequence[int], counts: Sequence[int], version: int, epochs: Sequence[int]) -> tuple[str, Message]:
         """See `Method`."""
@@ -66,6 +74,8 @@ class Next:
 class NextMany:
     """Allocates numbers of many uids."""
 
+    name = "NextMany"
+
     def request(self, uids: Sequence[int], counts: Sequence[int], version: int, epochs: Sequence[int]) -> tuple[str, Message]:
         """See `Method`."""
         counts = [] if all(count == 1 for count in counts) else counts
@@ -76,7 +86,7 @@ class NextMany:
         assert isinstance(response, pb.NextManyResponse)
 
         def read(addr: str, items: Sequence[Item]) -> Iterator[Allocation | pb.ItemError]:
-            errors = {error.index: error for error in response.errors}
+            errors = _errors(addr, response.errors, len(items))
             lost = dict(zip(response.lost.indexes, response.lost.attempts, strict=False))
             lists = zip(response.values, response.prevs, response.epochs, strict=False)
             for index, ((value, prev, epoch), item) in enumerate(zip(lists, items, strict=False)):
@@ -90,6 +100,8 @@ class NextMany:
 
 class CurrentOne:
     """Reads the last number of one uid."""
+
+    name = "Current"
 
     def request(self, uids: Sequence[int], counts: Sequence[int], version: int, epochs: Sequence[int]) -> tuple[str, Message]:
         """See `Method`."""
@@ -109,6 +121,8 @@ class CurrentOne:
 class CurrentMany:
     """Reads the last numbers of many uids."""
 
+    name = "CurrentMany"
+
     def request(self, uids: Sequence[int], counts: Sequence[int], version: int, epochs: Sequence[int]) -> tuple[str, Message]:
         """See `Method`."""
         return "CurrentMany", pb.CurrentManyRequest(uids=uids, route_version=version, known_epochs=epochs)
@@ -118,7 +132,7 @@ class CurrentMany:
         assert isinstance(response, pb.CurrentManyResponse)
 
         def read(addr: str, items: Sequence[Item]) -> Iterator[Current | pb.ItemError]:
-            errors = {error.index: error for error in response.errors}
+            errors = _errors(addr, response.errors, len(items))
             lists = zip(response.values, response.exactness, response.epochs, strict=False)
             for index, ((value, exactness, epoch), _) in enumerate(zip(lists, items, strict=False)):
                 if index in errors:
@@ -130,9 +144,31 @@ class CurrentMany:
 
 
 @dataclass
+class Advance:
+    """Raises one uid to a number; the result is the epoch of the ownership."""
+
+    name: ClassVar[str] = "Advance"
+    to: int
+
+    def request(self, uids: Sequence[int], counts: Sequence[int], version: int, epochs: Sequence[int]) -> tuple[str, Message]:
+        """See `Method`."""
+        return "Advance", pb.AdvanceRequest(uid=uids[0], to=self.to, route_version=version, epoch=epochs[0])
+
+    def decode(self, response: Message) -> tuple[route_pb2.Routes | None, Decoder[int]]:
+        """See `Method`."""
+        assert isinstance(response, pb.AdvanceResponse)
+
+        def read(addr: str, items: Sequence[Item]) -> Iterator[int]:
+            yield response.epoch
+
+        return _routes(response), read
+
+
+@dataclass
 class NextIds:
     """Takes ids of a series."""
 
+    name: ClassVar[str] = "NextIds"
     series: str
     count: int
     lane: int | None
@@ -157,6 +193,7 @@ class NextIds:
 class ReadId:
     """Reads the last id of a counter."""
 
+    name: ClassVar[str] = "CurrentId"
     series: str
 
     def request(self, uids: Sequence[int], counts: Sequence[int], version: int, epochs: Sequence[int]) -> tuple[str, Message]:
@@ -177,6 +214,7 @@ class ReadId:
 class AdvanceId:
     """Raises a counter to an id; the result is the epoch of the ownership."""
 
+    name: ClassVar[str] = "AdvanceId"
     series: str
     to: int
 
@@ -194,7 +232,24 @@ class AdvanceId:
         return None, read
 
 
+def number(to: int) -> int:
+    """Validates the number to which a uid is raised. The server has the limit."""
+    if not isinstance(to, int) or isinstance(to, bool):
+        raise TypeError(f"a number is an int, not {type(to).__name__}")
+    if not 0 <= to < 2**64:
+        raise ValueError(f"a number is 0 to 2**62, not {to}")
+    return to
+
+
+def _errors(addr: str, errors: Iterable[pb.ItemError], items: int) -> dict[int, pb.ItemError]:
+    """The refusals by index. Raises BadAnswer for an item that was not sent."""
+    by_index = {error.index: error for error in errors}
+    if any(index >= items for index in by_index):
+        raise BadAnswer(addr, "an error of an item that was not sent")
+    return by_index
+
+
 def _routes(
-    response: pb.NextResponse | pb.NextManyResponse | pb.CurrentResponse | pb.CurrentManyResponse,
+    response: pb.NextResponse | pb.NextManyResponse | pb.CurrentResponse | pb.CurrentManyResponse | pb.AdvanceResponse,
 ) -> route_pb2.Routes | None:
     return response.routes if response.HasField("routes") else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from seqsvr._errors import BadAnswer
-from seqsvr._proto import sequence_pb2 as pb
+from seqsvr.v1 import sequence_pb2 as pb
 
 MAX_SEQ = 2**63 - 1
 

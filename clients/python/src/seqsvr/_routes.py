@@ -19,8 +19,8 @@ from typing import NamedTuple
 
 from seqsvr._budget import Budget
 from seqsvr._errors import ConnectError
-from seqsvr._proto import route_pb2 as pb
-from seqsvr._proto.series_pb2 import StoredSeries
+from seqsvr.v1 import route_pb2 as pb
+from seqsvr.v1.series_pb2 import StoredSeries
 
 MAX_SETS = 256
 """Most sets that a client knows. Further ones are reached through these, which forward."""
@@ -212,8 +212,8 @@ class Routes:
                 section = (uid - space.start) // space.section_size
                 space.merge(section, section + 1, Route(since, CLAIMED, set_id, 0))
 
-    def adopt(self, routes: pb.Routes, seed: str | None = None) -> None:
-        """Adopts the table of a set, or newer changes of it.
+    def adopt(self, routes: pb.Routes, seed: str | None = None) -> bool:
+        """Adopts the table of a set, or newer changes of it. Returns whether they were newer.
 
         A set becomes known by its seeds, and by the tables of sets that are. Raises ConnectError for invalid routes, which
         change nothing.
@@ -221,18 +221,19 @@ class Routes:
         with self._lock:
             known = self._sets.get(routes.set_id)
             if known is None and seed is None:
-                return
-            version = known.version if known else 0
+                return False
+            version, is_newer = known.version if known else 0, False
             if routes.version > version or known is None:
                 _check(routes)
                 if routes.base_version <= version:
-                    known = self._write(routes, known)
+                    known, is_newer = self._write(routes, known), True
                 elif known is None:
                     raise ConnectError(f"the routes of set {routes.set!r} lack their beginning", retryable=True)
                 else:
                     self._want_whole.add(known.id)
             if seed is not None and seed not in known.seeds:
                 self._put(replace(known, seeds=(*known.seeds, seed)))
+            return is_newer
 
     def _write(self, routes: pb.Routes, known: KnownSet | None) -> KnownSet:
         named = {run.away_set_id for run in routes.runs} | {each.id for each in routes.sets}

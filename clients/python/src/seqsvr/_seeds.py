@@ -10,9 +10,10 @@ from google.protobuf.message import Message
 
 from seqsvr._budget import FIRST_BACKOFF, MAX_BACKOFF
 from seqsvr._errors import ConnectError
-from seqsvr._proto import ids_pb2
-from seqsvr._proto import sequence_pb2 as pb
-from seqsvr._routes import Routes
+from seqsvr._failure import Failure
+from seqsvr._shared import Shared
+from seqsvr.v1 import ids_pb2
+from seqsvr.v1 import sequence_pb2 as pb
 
 MIN_REFRESH_INTERVAL = 1.0
 """Minimum interval between fetches from the seeds for uids outside every known set, in seconds."""
@@ -28,6 +29,7 @@ METHODS: dict[str, type[Message]] = {
     "NextMany": pb.NextManyResponse,
     "Current": pb.CurrentResponse,
     "CurrentMany": pb.CurrentManyResponse,
+    "Advance": pb.AdvanceResponse,
     "GetRoutes": pb.GetRoutesResponse,
     "NextIds": ids_pb2.NextIdsResponse,
     "CurrentId": ids_pb2.CurrentIdResponse,
@@ -47,9 +49,13 @@ OPTIONS: Sequence[tuple[str, int]] = (
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 1_000),
     ("grpc.max_reconnect_backoff_ms", 1_000),
-    # Detects a half-open connection while a request waits, and before.
-    ("grpc.keepalive_time_ms", 10_000),
-    ("grpc.keepalive_timeout_ms", 2_000),
+    # Names are resolved again soon after a connection has failed.
+    ("grpc.dns_min_time_between_resolutions_ms", 1_000),
+    # Detects a node that hangs before the sections of a lost node have new owners. The numbers are those of the Rust SDK.
+    ("grpc.keepalive_time_ms", 500),
+    ("grpc.keepalive_timeout_ms", 1_500),
+    # A ping that waits for its turn, one a second, cancels the timeout above; each ping has this one, of 60 s by default.
+    ("grpc.http2.ping_timeout_ms", 1_500),
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.max_pings_without_data", 0),
     # Connections of one address are separate if they serve different sets.
@@ -110,9 +116,10 @@ class RouteFetch:
     be of a seed that has not responded.
     """
 
-    def __init__(self, routes: Routes, seeds: Sequence[str], uids: Sequence[int], deadline: float) -> None:
+    def __init__(self, shared: Shared, seeds: Sequence[str], uids: Sequence[int], deadline: float) -> None:
         """Starts the deadline, in seconds. `uids` are those that the routes are needed for; none: any routes do."""
-        self._routes = routes
+        self._shared = shared
+        self._routes = shared.routes
         self._seeds = seeds
         self._uids = uids
         self._started_at = time.monotonic()
@@ -130,6 +137,8 @@ class RouteFetch:
         self._pending = len(self._seeds)
         self._covered_at: float | None = None
         self._starting, self._failed, self._retryable = False, "", False
+        # The last seed that could not be reached.
+        self.unreached: str | None = None
 
     @property
     def patience(self) -> float:
@@ -146,10 +155,14 @@ class RouteFetch:
         """Handles the response of one seed. Raises ConnectError if it has invalid routes."""
         self._pending -= 1
         if isinstance(response, grpc.RpcError):
-            self._failed = f"{seed} {_describe(response)}"
-            self._retryable = self._retryable or response.code() != grpc.StatusCode.UNIMPLEMENTED
+            failure = Failure.of(response)
+            self._failed = f"{seed} {_describe(failure)}"
+            if failure.is_break or failure.is_timeout:
+                self.unreached = seed
+            self._retryable = self._retryable or failure.is_transient
         elif response.HasField("routes"):
-            self._routes.adopt(response.routes, seed)
+            self._shared.adopt(response.routes, seed)
+            self._shared.responded((seed, 0))
             if self._covered_at is None and all(self._routes.space(uid) is not None for uid in self._uids):
                 self._covered_at = time.monotonic()
         else:
@@ -168,11 +181,12 @@ class RouteFetch:
         raise ConnectError(f"no seed answered; {failed}", retryable=self._retryable or not self._failed)
 
 
-def _describe(error: grpc.RpcError) -> str:
+def _describe(failure: Failure) -> str:
     """Describes the failure of a seed, and what it is if the error shows that it is no AllocSvr."""
-    code, details = error.code(), error.details() or ""
-    if code == grpc.StatusCode.UNIMPLEMENTED and "http2 header" in details:
+    if failure.code == "UNIMPLEMENTED" and "http2 header" in failure.message:
         return "speaks HTTP but not gRPC; name the gRPC port of an AllocSvr"
-    if code == grpc.StatusCode.UNIMPLEMENTED:
+    if failure.code == "UNIMPLEMENTED":
         return "does not give out sequence numbers: it is a store or another gRPC server; name an AllocSvr"
-    return f"failed: {details or code.name}"
+    if failure.reason:
+        return f"refused: {failure.message} ({failure.reason})"
+    return f"failed: {failure.message}"

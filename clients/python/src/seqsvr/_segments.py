@@ -10,6 +10,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from seqsvr import _fork
 from seqsvr._errors import ClientClosed, SeqError
 from seqsvr._ids import CounterShape, Ids, Shape
 
@@ -95,6 +96,11 @@ class Buffer:
         self._is_fetching, self._failures, self.retry_at = False, self._failures + 1, now + pause
 
     @property
+    def highest(self) -> int:
+        """The highest id fetched; ids of later fetches are above it."""
+        return self._highest
+
+    @property
     def unused(self) -> int:
         """Number of ids that were fetched and not used, with the dropped ids."""
         return sum(each.left for each in (self._present, self._spare) if each) + self._dropped
@@ -140,23 +146,34 @@ def _buffer(shape: Shape, hold: float, after: int) -> Buffer:
     return Buffer(min(hold, MAX_AGE / 2), MAX_AGE, MAX_TIMED, after)
 
 
-class Segments:
+class Segments(_fork.Forks):
     """Ids that are fetched ahead, in ranges that grow with their use, for any number of threads.
 
     The ids of one handle are unique and increase. Ids of different handles are unique, and in no order. Fetched ids that are
     not used are a gap: at most 2 and twice the used ids. A range lasts for `hold` at the present rate, and the next range is
     fetched when half of it is used, so a handle in use gives out ids while no node responds. Ids with a time are dropped when
-    they were fetched more than a second ago.
+    they were fetched more than a second ago. In a child of the process the handle begins without ids: those that were fetched
+    are the parent's.
     """
 
     def __init__(self, series: Series, hold: float) -> None:
         """Made by `Series.segments`."""
         self._series = series
-        self._buffer = _buffer(series.shape, hold, series._after)
+        self._hold = hold
+        self._closed = False
+        self._start(series._after)
+        _fork.register(self)
+
+    def _start(self, after: int) -> None:
+        """Begins without ids, for ids above `after`."""
+        self._buffer = _buffer(self._series.shape, self._hold, after)
         self._lock = threading.Lock()
         self._fetcher: ThreadPoolExecutor | None = None
         self._fetch: Future[tuple[Ids, float]] | None = None
-        self._closed = False
+
+    def _after_fork(self) -> None:
+        _fork.discard(self)
+        self._start(self._buffer.highest)
 
     def try_next(self) -> int | None:
         """Takes the next id, if one is fetched. Raises ClientClosed after `close`."""
@@ -215,15 +232,25 @@ class Segments:
             self._buffer.failed(time.monotonic())
 
 
-class AsyncSegments:
+class AsyncSegments(_fork.Forks):
     """Ids that are fetched ahead, for asyncio; see `Segments`."""
 
     def __init__(self, series: AsyncSeries, hold: float) -> None:
         """Made by `AsyncSeries.segments`."""
         self._series = series
-        self._buffer = _buffer(series.shape, hold, series._after)
-        self._fetch: asyncio.Task[tuple[Ids, float] | SeqError] | None = None
+        self._hold = hold
         self._closed = False
+        self._start(series._after)
+        _fork.register(self)
+
+    def _start(self, after: int) -> None:
+        """Begins without ids, for ids above `after`."""
+        self._buffer = _buffer(self._series.shape, self._hold, after)
+        self._fetch: asyncio.Task[tuple[Ids, float] | SeqError] | None = None
+
+    def _after_fork(self) -> None:
+        _fork.discard(self)
+        self._start(self._buffer.highest)
 
     def try_next(self) -> int | None:
         """Takes the next id, if one is fetched; see `Segments.try_next`."""

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, TypeVar
 from seqsvr import _ids, _methods
 from seqsvr._errors import Refused
 from seqsvr._ids import MAX_ID, CurrentId, DecodedId, Ids, Shape
-from seqsvr._proto.series_pb2 import StoredSeries
 from seqsvr._segments import HOLD, AsyncSegments, Segments
+from seqsvr.v1.series_pb2 import StoredSeries
 
 if TYPE_CHECKING:
     from seqsvr._aio import AsyncClient

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from seqsvr import _fork
 from seqsvr._budget import backoff
 from seqsvr._errors import Refused, SeqError
 from seqsvr._ids import CounterShape, Ids
@@ -88,7 +89,7 @@ class _Call(Generic[AnyOf]):
         return wait
 
 
-class _Tickets(Generic[AnyOf]):
+class _Tickets(_fork.Forks, Generic[AnyOf]):
     def __init__(self, series: Iterable[AnyOf]) -> None:
         counters: list[_Counter[AnyOf]] = []
         for each in series:
@@ -101,6 +102,10 @@ class _Tickets(Generic[AnyOf]):
         self._turn = 0
         # The highest id of a response.
         self._last = 0
+        _fork.register(self)
+
+    def _after_fork(self) -> None:
+        self._lock = threading.Lock()
 
     def _order(self) -> list[_Counter[AnyOf]]:
         """The counters in the order of a call's attempts: in turn, with the counters that are left out at the end."""

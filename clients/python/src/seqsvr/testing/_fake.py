@@ -1,17 +1,18 @@
-"""Sets of one cluster in this process, for what a single set cannot show: every node is a gRPC server on a port of its own.
+"""A double of a cluster in this process: every node is a gRPC server on a port of its own, on 127.0.0.1.
 
-A `World` knows in which set each section is; a set's route table knows what the set was notified of. Nodes serve what the
-world has in their set, and forward the rest like real ones, unless a test scripts a refusal or stops them.
+A `FakeCluster` knows in which set each section is; a set's route table knows what the set was notified of. Nodes serve what the
+cluster has in their set, and forward the rest like real ones, unless a test scripts a refusal, holds them or stops them. They
+have no series and no leases; numbers are exact.
 """
 
 from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass, field
+from types import TracebackType
 from typing import Any
 
 import grpc
@@ -19,8 +20,8 @@ from google.protobuf.any_pb2 import Any as AnyMessage
 from google.protobuf.message import Message
 from google.rpc import error_details_pb2, status_pb2
 
-from seqsvr._proto import route_pb2
-from seqsvr._proto import sequence_pb2 as pb
+from seqsvr.v1 import route_pb2
+from seqsvr.v1 import sequence_pb2 as pb
 
 SECTION = 10
 """Uids in a section."""
@@ -28,10 +29,23 @@ SECTION = 10
 NODES = 2
 """Nodes of a set."""
 
+OPTIONS = (
+    # Real nodes respond to each ping of a client; a server of grpcio ends the connection after a few.
+    ("grpc.http2.max_ping_strikes", 0),
+    ("grpc.http2.min_ping_interval_without_data_ms", 100),
+    ("grpc.keepalive_permit_without_calls", 1),
+)
+
 
 @dataclass
 class Refusal(Exception):
-    """A refusal, as an ItemError or as a status."""
+    """A refusal, as an ItemError or as a status.
+
+    reason: as in docs/reference/reasons.md, for example UNSERVED.
+    code: the gRPC code.
+    retry_after_ms: when a retry can succeed; 0 for a permanent refusal.
+    metadata: of the ErrorInfo, as the keys `set` and `since` of MOVED.
+    """
 
     reason: str
     code: grpc.StatusCode = grpc.StatusCode.UNAVAILABLE
@@ -49,7 +63,7 @@ class Refusal(Exception):
         retry = error_details_pb2.RetryInfo()
         retry.retry_delay.FromMilliseconds(self.retry_after_ms)
         details = []
-        for message in (info, retry):
+        for message in (info, retry) if self.retry_after_ms else (info,):
             packed = AnyMessage()
             packed.Pack(message)
             details.append(packed)
@@ -80,28 +94,36 @@ class Seen:
 
 
 class FakeSet:
-    """A set: its nodes, its route table with the version of each change, and what it received."""
+    """A set: its nodes, its route table with the version of each change, and what it received.
 
-    def __init__(self, world: World, set_id: int, name: str) -> None:
+    script: what the next items are refused with, in order; None serves one.
+    seen: the items that its nodes received.
+    forwarded: number of items that belonged to other sets.
+    has_streams: whether its nodes implement NextStream.
+    held: number of requests that have waited for `release`.
+    headers: headers of its requests, without streams and fetches of routes.
+    """
+
+    def __init__(self, cluster: FakeCluster, set_id: int, name: str) -> None:
         """Starts the nodes, with a table that has nothing."""
-        self.world = world
+        self.cluster = cluster
         self.id = set_id
         self.name = name
         self.version = 1
-        self.uid_end = world.sections * SECTION
+        self.uid_end = cluster.sections * SECTION
         self.table: dict[int, tuple[route_pb2.RouteRun, int]] = {}
         self.peers: dict[int, tuple[route_pb2.RouteSet, int]] = {}
         self.seen: list[Seen] = []
         self.forwarded = 0
-        # What the next items are refused with, in order; None serves one.
         self.script: deque[Refusal | None] = deque()
-        # Requests wait for it; how many have waited or wait.
+        self.has_streams = True
+        self.headers: list[dict[str, str | bytes]] = []
         self.held = 0
-        self.released = threading.Event()
-        self.released.set()
+        self._hanging: set[str] = set()
+        self._released = threading.Event()
         self.nodes: dict[int, tuple[str, grpc.Server]] = {}
         for node in range(1, NODES + 1):
-            server = grpc.server(ThreadPoolExecutor(16))
+            server = grpc.server(ThreadPoolExecutor(16), options=OPTIONS)
             addr = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
             server.add_generic_rpc_handlers((_Handler(self, addr),))
             server.start()
@@ -117,9 +139,37 @@ class FakeSet:
         """Whether any node runs."""
         return bool(self.nodes)
 
+    def refuse(self, reason: str, times: int = 1, retry_after_ms: int = 1) -> None:
+        """Refuses the next items, as a set in trouble does."""
+        self.script.extend([Refusal(reason, retry_after_ms=retry_after_ms)] * times)
+
+    def hold(self, *addrs: str) -> None:
+        """Has requests to some nodes, or to all, wait for `release`, as a node that hangs does."""
+        self._released.clear()
+        self._hanging = set(addrs or self.addrs)
+
+    def release(self) -> None:
+        """Ends what `hold` began."""
+        self._hanging = set()
+        self._released.set()
+
+    def wait(self, addr: str) -> None:
+        """Waits while the node is held."""
+        if addr in self._hanging:
+            with self.cluster.lock:
+                self.held += 1
+            self._released.wait()
+
+    def stop_node(self, addr: str) -> None:
+        """Stops a node: its connections break, and new ones are refused."""
+        for node, (each, server) in list(self.nodes.items()):
+            if each == addr:
+                del self.nodes[node]
+                server.stop(None)
+
     def stop(self) -> None:
         """Stops all nodes: connections to them are refused."""
-        self.released.set()
+        self.release()
         stopped = [server.stop(None) for _, server in self.nodes.values()]
         for each in stopped:
             each.wait()
@@ -153,28 +203,34 @@ class FakeSet:
             sets=[peer for peer, version in self.peers.values() if version > since],
         )
 
-    def take(self, seen: Seen, count: int) -> tuple[int, int, int]:
-        """Allocates numbers: the last one, the one before the first, and the epoch."""
-        with self.world.lock:
+    def take(self, seen: Seen, count: int, *, now_only: bool = False) -> tuple[int, int, int]:
+        """Allocates numbers: the last one, the one before the first, and the epoch. Raises Refusal."""
+        with self.cluster.lock:
             self.seen.append(seen)
             refusal = self.script.popleft() if self.script else None
             if refusal is not None:
                 raise refusal
-            epoch, home = self.world.homes[seen.uid // SECTION]
+            epoch, home = self.cluster.homes[seen.uid // SECTION]
             if home is not self:
+                if now_only:
+                    raise Refusal("WOULD_WAIT")
                 if not home.is_up:
                     raise unavailable(home.id)
                 self.forwarded += 1
-            prev = self.world.numbers.get(seen.uid, 0)
-            self.world.numbers[seen.uid] = prev + count
+            prev = self.cluster.numbers.get(seen.uid, 0)
+            self.cluster.numbers[seen.uid] = prev + count
             return prev + count, prev, epoch
 
 
-class World:
-    """The cluster: the set and the epoch of each section, and the last number of each uid."""
+class FakeCluster:
+    """The cluster: the set and the epoch of each section, and the last number of each uid; it ends with the `with` block.
 
-    def __init__(self, names: str = "abc", sections: int = 6) -> None:
-        """Starts sets that know each other; sections belong to them in turn, since epoch 1."""
+    numbers: the last number of each uid that has one; a test may change it.
+    sets: the sets, each of two nodes.
+    """
+
+    def __init__(self, names: str = "a", sections: int = 6) -> None:
+        """Starts a set for each letter, which know each other; sections of ten uids belong to them in turn, since epoch 1."""
         self.lock = threading.Lock()
         self.sections = sections
         self.numbers: dict[int, int] = {}
@@ -202,20 +258,23 @@ class World:
                 self._notify(one, section, epoch, to)
             return epoch
 
+    def __enter__(self) -> FakeCluster:
+        """Is the cluster, which has started already."""
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        """Stops all sets."""
+        self.stop()
+
+    @property
+    def seed(self) -> str:
+        """The address of one node, for a client."""
+        return self.sets[0].addrs[0]
+
     def stop(self) -> None:
         """Stops all sets."""
         for one in self.sets:
             one.stop()
-
-
-@contextmanager
-def world(names: str = "abc", sections: int = 6) -> Iterator[World]:
-    """A world that is stopped at the end."""
-    made = World(names, sections)
-    try:
-        yield made
-    finally:
-        made.stop()
 
 
 class _Handler(grpc.GenericRpcHandler):
@@ -227,19 +286,28 @@ class _Handler(grpc.GenericRpcHandler):
 
     def service(self, handler_call_details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[Any, Any] | None:
         name = handler_call_details.method.rsplit("/", 1)[1]
+        if name == "NextStream" and self._set.has_streams:
+            return grpc.stream_stream_rpc_method_handler(
+                self._next_stream,
+                request_deserializer=pb.NextStreamRequest.FromString,
+                response_serializer=lambda message: message.SerializeToString(),
+            )
         methods: dict[str, tuple[type[Message], Callable[[Any, grpc.ServicerContext], Message]]] = {
             "GetRoutes": (pb.GetRoutesRequest, self._get_routes),
             "Next": (pb.NextRequest, self._next),
             "NextMany": (pb.NextManyRequest, self._next_many),
             "Current": (pb.CurrentRequest, self._current),
+            "CurrentMany": (pb.CurrentManyRequest, self._current_many),
+            "Advance": (pb.AdvanceRequest, self._advance),
         }
+        if name not in methods:
+            return None
         request, handle = methods[name]
 
         def held(message: Any, context: grpc.ServicerContext) -> Message:
-            if not self._set.released.is_set():
-                with self._set.world.lock:
-                    self._set.held += 1
-                self._set.released.wait()
+            if name != "GetRoutes":
+                self._set.headers.append(dict(context.invocation_metadata()))
+            self._set.wait(self._addr)
             return handle(message, context)
 
         return grpc.unary_unary_rpc_method_handler(
@@ -265,17 +333,55 @@ class _Handler(grpc.GenericRpcHandler):
             refusal.abort(context)
             raise
 
+    def _advance(self, request: pb.AdvanceRequest, context: grpc.ServicerContext) -> Message:
+        value, _, epoch = self._take(request.uid, 0, request.epoch, request.route_version, context)
+        if value > request.to:
+            Refusal("ALREADY_PAST", grpc.StatusCode.FAILED_PRECONDITION, 0).abort(context)
+        self._set.cluster.numbers[request.uid] = request.to
+        return pb.AdvanceResponse(epoch=epoch, routes=self._set.routes(request.route_version))
+
     def _next_many(self, request: pb.NextManyRequest, context: grpc.ServicerContext) -> Message:
+        return self._batch(request, context)
+
+    def _next_stream(
+        self, requests: Iterable[pb.NextStreamRequest], context: grpc.ServicerContext
+    ) -> Iterator[pb.NextStreamResponse]:
+        for message in requests:
+            self._set.wait(self._addr)
+            response = self._batch(message.request, context, now_only=message.now_only)
+            yield pb.NextStreamResponse(tag=message.tag, response=response)
+
+    def _batch(
+        self, request: pb.NextManyRequest, context: grpc.ServicerContext, *, now_only: bool = False
+    ) -> pb.NextManyResponse:
         response = pb.NextManyResponse()
         counts = request.counts or [1] * len(request.uids)
         for index, (uid, count, epoch) in enumerate(zip(request.uids, counts, request.known_epochs, strict=True)):
             taken = (0, 0, 0)
             try:
-                taken = self._set.take(Seen(self._addr, context.peer(), uid, epoch, request.route_version), count)
+                seen = Seen(self._addr, context.peer(), uid, epoch, request.route_version)
+                taken = self._set.take(seen, count, now_only=now_only)
             except Refusal as refusal:
                 response.errors.append(refusal.item(index))
             for values, value in zip((response.values, response.prevs, response.epochs), taken, strict=True):
                 values.append(value)
+        if routes := self._set.routes(request.route_version):
+            response.routes.CopyFrom(routes)
+        return response
+
+    def _current_many(self, request: pb.CurrentManyRequest, context: grpc.ServicerContext) -> Message:
+        response = pb.CurrentManyResponse()
+        for index, (uid, epoch) in enumerate(zip(request.uids, request.known_epochs, strict=True)):
+            value, exactness = 0, pb.EXACTNESS_UNSPECIFIED
+            try:
+                value, _, epoch = self._set.take(Seen(self._addr, context.peer(), uid, epoch, request.route_version), 0)
+                exactness = pb.EXACTNESS_EXACT
+            except Refusal as refusal:
+                response.errors.append(refusal.item(index))
+                epoch = 0
+            response.values.append(value)
+            response.exactness.append(exactness)
+            response.epochs.append(epoch)
         if routes := self._set.routes(request.route_version):
             response.routes.CopyFrom(routes)
         return response

@@ -1,4 +1,4 @@
-from seqsvr._proto import route_pb2 as _route_pb2
+from seqsvr.v1 import route_pb2 as _route_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor

@@ -1,4 +1,4 @@
-from seqsvr._proto import series_pb2 as _series_pb2
+from seqsvr.v1 import series_pb2 as _series_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
