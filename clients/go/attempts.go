@@ -105,6 +105,9 @@ func (c *Client) begin(ctx context.Context, method string, items int) (*attempts
 // end ends a call and returns its error.
 func (t *attempts) end(err *Error) *Error {
 	c := t.c
+	if err != nil && t.reads {
+		err.MayHaveApplied = false
+	}
 	if end := c.options.observer.CallEnd; end != nil {
 		result := CallEnd{Duration: time.Since(t.started), Attempts: t.made, Lost: t.lost}
 		if err != nil {

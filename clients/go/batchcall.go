@@ -18,7 +18,7 @@ import (
 // sets, and no node of one of them can be reached, its items fail with [KindSetUnavailable] without retries, so the call
 // does not wait for them.
 func (c *Client) NextMany(ctx context.Context, uids []uint64) ([]AllocationResult, error) {
-	return runBatch(c, ctx, "NextMany", uids, nil, nextMany{})
+	return runBatch(c, ctx, "NextMany", uids, nil, nextMany{}, false)
 }
 
 // NextManyN allocates Count numbers for each item, otherwise as [Client.NextMany]. Each count is 1 to [MaxCount]; if one
@@ -31,12 +31,12 @@ func (c *Client) NextManyN(ctx context.Context, items []Item) ([]AllocationResul
 		}
 		uids[i], counts[i] = item.UID, item.Count
 	}
-	return runBatch(c, ctx, "NextMany", uids, counts, nextMany{})
+	return runBatch(c, ctx, "NextMany", uids, counts, nextMany{}, false)
 }
 
 // CurrentMany reads the last number of each uid, otherwise as [Client.NextMany]. It changes no counter.
 func (c *Client) CurrentMany(ctx context.Context, uids []uint64) ([]CurrentResult, error) {
-	return runBatch(c, ctx, "CurrentMany", uids, nil, currentMany{})
+	return runBatch(c, ctx, "CurrentMany", uids, nil, currentMany{}, true)
 }
 
 // batchMethod is a method for many uids, with results of type R.
@@ -107,7 +107,6 @@ func (nextMany) addLost(result *AllocationResult, lost int) { result.Lost += uin
 type currentMany struct{}
 
 func (currentMany) send(t *attempts, to target, g *group, epochs []uint64) (batchResponse[CurrentResult], error, bool) {
-	t.reads = true
 	var data wire.CurrentManyResponse
 	request := &wire.CurrentManyRequest{UIDs: g.uids, RouteVersion: to.routeVersion, KnownEpochs: epochs}
 	failed, isLate := t.attempt(to, "SequenceService/CurrentMany", request, &data)
@@ -131,7 +130,10 @@ func (currentMany) send(t *attempts, to target, g *group, epochs []uint64) (batc
 	return response, nil, false
 }
 
-func (currentMany) failure(err *Error) CurrentResult { return CurrentResult{Err: err} }
+func (currentMany) failure(err *Error) CurrentResult {
+	err.MayHaveApplied = false
+	return CurrentResult{Err: err}
+}
 
 func (currentMany) err(result *CurrentResult) *Error { return asError(result.Err) }
 
@@ -193,7 +195,7 @@ func plan(directory *routes.Directory, uids []uint64, counts []uint32) (groups [
 
 // runBatch makes a call for many uids.
 func runBatch[R any](
-	c *Client, ctx context.Context, name string, uids []uint64, counts []uint32, method batchMethod[R],
+	c *Client, ctx context.Context, name string, uids []uint64, counts []uint32, method batchMethod[R], reads bool,
 ) ([]R, error) {
 	if len(uids) == 0 {
 		return []R{}, nil
@@ -202,6 +204,7 @@ func runBatch[R any](
 	if failed != nil {
 		return nil, failed
 	}
+	t.reads = reads
 	groups, outside := plan(c.routes.Load(), uids, counts)
 	if len(outside) > 0 {
 		t.refresh()

@@ -2,7 +2,9 @@ package seqsvr
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"runtime"
 	"slices"
 	"strings"
@@ -89,6 +91,25 @@ func TestEachMethodIsServedByTheOwner(t *testing.T) {
 	}
 	if got := methods(w.Node(0, 1)); !slices.Equal(got, []string{"NextStream", "NextStream", "Current", "Advance", "Current"}) {
 		t.Errorf("%v", got)
+	}
+}
+
+func TestNumbersAreExactTo64Bits(t *testing.T) {
+	w := fake.New(t, 1, 1)
+	c, ctx := open(t, w.Seeds()), testContext(t)
+	for _, to := range []uint64{1<<53 + 1, 1<<62 - 1, MaxSeq - 1} {
+		must[uint64](t)(c.Advance(ctx, 1, to))
+		got := must[Allocation](t)(c.Next(ctx, 1))
+		if got.Value != to+1 || must[Current](t)(c.Current(ctx, 1)).Value != to+1 {
+			t.Errorf("%+v, not %d", got, to+1)
+		}
+		text := string(must[[]byte](t)(json.Marshal(got)))
+		if !strings.Contains(text, fmt.Sprintf(`"value":"%d"`, to+1)) {
+			t.Errorf("%s", text)
+		}
+	}
+	if _, err := c.Next(ctx, 1); !errors.Is(err, KindBadAnswer) {
+		t.Errorf("a number above 2^63-1: %v", err)
 	}
 }
 

@@ -208,13 +208,15 @@ func (t *attempts) errUnreachable(uid *uint64, addr string, cause error) *Error 
 
 // errSetUnavailable is the error for a set whose nodes cannot be reached, by this client or by the node that refused.
 func (t *attempts) errSetUnavailable(uid *uint64, id uint64, refused *Error) *Error {
-	set := t.c.routes.Load().ByID(id)
-	name := fmt.Sprint(id)
-	e := t.newError(KindSetUnavailable, ReasonSetUnavailable, "")
-	if set != nil && set.Name != "" {
-		name, e.SetName = fmt.Sprintf("%q", set.Name), set.Name
+	name := fmt.Sprintf("set %d", id)
+	if id == 0 {
+		name = "another set"
 	}
-	e.Message = fmt.Sprintf("the section is in set %s, of which no node can be reached", name)
+	e := t.newError(KindSetUnavailable, ReasonSetUnavailable, "")
+	if set := t.c.routes.Load().ByID(id); set != nil && set.Name != "" {
+		name, e.SetName = fmt.Sprintf("set %q", set.Name), set.Name
+	}
+	e.Message = fmt.Sprintf("the section is in %s, of which no node can be reached", name)
 	e.Retryable, e.SetID = true, id
 	if refused != nil {
 		e.Message += ": " + refused.Message

@@ -2,7 +2,6 @@ package seqsvr_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -250,7 +249,7 @@ func concurrent(t *testing.T, c *seqsvr.Client, ctx context.Context) {
 			defer running.Done()
 			for n := range calls {
 				got, err := c.Next(ctx, uint64(500_000+i*1000+n))
-				if err != nil || got.Value != 1 {
+				if err != nil || got.Prev+1 != got.Value {
 					t.Errorf("%+v, %v", got, err)
 				}
 				lost.Add(int64(got.Lost))
@@ -311,33 +310,26 @@ func series(t *testing.T, c *seqsvr.Client, ctx context.Context) {
 	segments.Close()
 }
 
-func TestNumbersAreExactTo64Bits(t *testing.T) {
+func TestUIDsThatAreNoDoubles(t *testing.T) {
 	t.Parallel()
-	_, c := start(t, cluster.Settings{Config: "[alloc]\nmax_advance = 9000000000000000000\n"})
-	ctx := testContext(t)
-	for uid, to := range map[uint64]uint64{1: 1<<53 + 1, 1999: 1<<62 - 1} {
-		eventually(t, "an advance over many raises", func() error {
-			short, cancel := context.WithTimeout(ctx, 10*time.Second)
-			defer cancel()
-			_, err := c.Advance(short, uid, to)
-			if err != nil && !asError(t, err).Retryable {
-				t.Fatal(err)
-			}
-			return err
-		})
-		got := must[seqsvr.Allocation](t)(c.Next(ctx, uid))
-		if got.Value != to+1 {
-			t.Errorf("%+v, not %d", got, to+1)
-		}
-		if text := string(must[[]byte](t)(json.Marshal(got))); !strings.Contains(text, fmt.Sprintf(`"value":"%d"`, to+1)) {
-			t.Errorf("%s", text)
-		}
-		if read := must[seqsvr.Current](t)(c.Current(ctx, uid)); read.Value != to+1 || !read.Exact {
-			t.Errorf("%+v", read)
-		}
+	const uid, to = 1<<53 + 1, 200_000_000_001
+	cl := cluster.Start(t, cluster.Settings{FirstUID: 1<<53 - 1000})
+	c, ctx := open(t, cl.Allocs), testContext(t)
+	// As doubles, these two uids are equal.
+	eventually(t, "both are served", func() error {
+		_, err := c.NextMany(ctx, []uint64{uid, uid - 1})
+		return err
+	})
+	must[uint64](t)(c.Advance(ctx, uid, to))
+	if got := must[seqsvr.Allocation](t)(c.NextN(ctx, uid, 2)); got.First() != to+1 || got.Value != to+2 {
+		t.Errorf("%+v", got)
 	}
-	_, err := c.Advance(ctx, 1, 1<<64-1)
-	if e := asError(t, err); e.Retryable || e.Kind != seqsvr.KindRefused {
+	read := must[[]seqsvr.CurrentResult](t)(c.CurrentMany(ctx, []uint64{uid, uid - 1}))
+	if read[0].Value != to+2 || !read[0].Exact || read[1].Value >= to {
+		t.Errorf("%+v", read)
+	}
+	_, err := c.Advance(ctx, uid, 1<<64-1)
+	if e := asError(t, err); e.Retryable || e.Kind != seqsvr.KindRefused || e.UID != uid {
 		t.Errorf("%+v", e)
 	}
 }

@@ -38,10 +38,12 @@ type options struct {
 func newOptions(opts []Option) options {
 	o := options{
 		deadline: DefaultDeadline, connections: pool.DefaultConnections, coalesce: true,
-		logger: slog.New(slog.DiscardHandler),
 	}
 	for _, opt := range opts {
 		opt(&o)
+	}
+	if o.logger == nil {
+		o.logger = slog.New(slog.DiscardHandler)
 	}
 	o.deadline = min(o.deadline, maxDeadline)
 	return o

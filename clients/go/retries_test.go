@@ -5,6 +5,8 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -63,6 +65,7 @@ func TestRetryableRefusalsAreRetriedAndOthersAreNot(t *testing.T) {
 }
 
 func TestRefusalsWithUnknownOutcomeCountAsLost(t *testing.T) {
+	t.Parallel()
 	w := fake.New(t, 1, 2)
 	for _, c := range []*Client{open(t, w.Seeds(), WithoutCoalescing()), open(t, w.Seeds())} {
 		ctx, node := testContext(t), w.Node(0, 0)
@@ -95,6 +98,7 @@ func TestRefusalsWithUnknownOutcomeCountAsLost(t *testing.T) {
 }
 
 func TestALostResponseIsCounted(t *testing.T) {
+	t.Parallel()
 	w := fake.New(t, 1, 2)
 	for _, c := range []*Client{open(t, w.Seeds(), WithoutCoalescing()), open(t, w.Seeds())} {
 		ctx, node := testContext(t), w.Node(0, 0)
@@ -109,6 +113,7 @@ func TestALostResponseIsCounted(t *testing.T) {
 }
 
 func TestANodeThatIsDownIsReplacedByAnother(t *testing.T) {
+	t.Parallel()
 	w := fake.New(t, 1, 2)
 	seeds := []string{w.Node(0, 0).Addr(), w.Node(0, 1).Addr()}
 	c, ctx := open(t, seeds), testContext(t)
@@ -144,6 +149,7 @@ func TestAnOrderlyStopLosesNothing(t *testing.T) {
 }
 
 func TestAnAttemptAtANodeThatHangsEndsBeforeTheDeadline(t *testing.T) {
+	t.Parallel()
 	w := fake.New(t, 1, 2)
 	for _, c := range []*Client{open(t, w.Seeds(), WithoutCoalescing()), open(t, w.Seeds())} {
 		ctx, cancel := context.WithTimeout(testContext(t), 30*time.Second)
@@ -215,21 +221,41 @@ func TestACancelledCallEnds(t *testing.T) {
 }
 
 func TestTheBudgetLimitsRetries(t *testing.T) {
+	t.Parallel()
+	const calls = 300
 	w := fake.New(t, 1, 1)
-	refused := 0
+	ctx, cancel := context.WithCancel(testContext(t))
+	defer cancel()
+	var refused atomic.Int32
 	c := open(t, w.Seeds(), WithoutCoalescing(), WithObserver(Observer{
-		BudgetRefused: func(_ context.Context, set string) { refused++ },
+		BudgetRefused: func(_ context.Context, set string) {
+			// The last calls could go on for long with the retries that each second adds.
+			if refused.Add(1) == calls/2 {
+				cancel()
+			}
+		},
 	}))
-	set := c.routes.Load().ByID(1)
-	for set.State.Budget.Spend(time.Now()) {
+	w.Node(0, 0).RefuseAll(&fake.Refusal{Reason: "OUT_OF_MEMORY", Code: 8, RetryAfterMS: 1})
+	began := time.Now()
+	var running sync.WaitGroup
+	for range calls {
+		running.Add(1)
+		go func() {
+			defer running.Done()
+			if _, err := c.Next(ctx, 1); !errors.Is(err, KindRefused) && !errors.Is(err, KindCancelled) {
+				t.Errorf("%v", err)
+			}
+		}()
 	}
-	w.Node(0, 0).Refuse(refusals("OUT_OF_MEMORY", 8, 1, 1)...)
-	_, err := c.Next(testContext(t), 1)
-	if e := asError(err); e == nil || e.Reason != ReasonOutOfMemory || e.Attempts != 1 {
-		t.Errorf("%v", err)
+	running.Wait()
+	// The budget of a new client, a fifth of the calls, and ten each second.
+	most := 1000 + calls/5 + int(10*time.Since(began).Seconds()) + 10
+	got := c.Stats()
+	if int(got.Retries) > most || got.BudgetRefused == 0 || int(got.BudgetRefused) != int(refused.Load()) {
+		t.Errorf("%+v, %d refused, %d retries allowed", got, refused.Load(), most)
 	}
-	if got := c.Stats(); got.BudgetRefused != 1 || refused != 1 || got.Retries != 0 {
-		t.Errorf("%+v, %d", got, refused)
+	if got.Attempts > calls+got.Retries {
+		t.Errorf("%+v", got)
 	}
 }
 
@@ -259,21 +285,24 @@ func TestAMoveIsFollowedWithoutBudgetOnlyIfItIsNewer(t *testing.T) {
 }
 
 func TestMovesThatACallFollowsAreBounded(t *testing.T) {
+	t.Parallel()
 	w := fake.New(t, 2, 1)
 	c, ctx := open(t, w.Seeds(), WithoutCoalescing()), testContext(t)
 	// Each node states a newer move to the other one.
-	for hop := range uint64(20) {
+	const moves = maxFollowed + 3
+	for hop := range uint64(moves) {
 		w.Node(int(hop%2), 0).Refuse(fake.Refusal{
 			Reason: "MOVED", Code: 14, RetryAfterMS: 1, Set: wire.Some(w.SetID(int(1 - hop%2))), Since: wire.Some(2 + hop),
 		})
 	}
 	must[Allocation](t)(c.Next(ctx, 1))
-	if got := c.Stats().Retries; got != 20-maxFollowed {
-		t.Errorf("%d of 20 moves were charged", got)
+	if got := c.Stats().Retries; got != moves-maxFollowed {
+		t.Errorf("%d of %d moves were charged", got, moves)
 	}
 }
 
 func TestASetThatIsDownFailsItsOwnCallsOnly(t *testing.T) {
+	t.Parallel()
 	w := fake.New(t, 2, 1)
 	c, ctx := open(t, w.Seeds()), testContext(t)
 	must[[]AllocationResult](t)(c.NextMany(ctx, []uint64{1, 25}))
@@ -301,4 +330,43 @@ func TestASetThatIsDownFailsItsOwnCallsOnly(t *testing.T) {
 		_, err := c.Next(ctx, 25)
 		return err == nil
 	})
+}
+
+func TestTheEndOfAStreamEndsEachOfItsCalls(t *testing.T) {
+	t.Parallel()
+	w := fake.New(t, 1, 2)
+	c, ctx := open(t, []string{w.Node(0, 0).Addr(), w.Node(0, 1).Addr()}), testContext(t)
+	must[Allocation](t)(c.Next(ctx, 1))
+	w.Node(0, 0).Hang(true)
+	const callers = 300
+	results := make(chan Allocation, callers)
+	for i := range callers {
+		go func() {
+			got, err := c.Next(ctx, uint64(i%20))
+			if err != nil {
+				t.Error(err)
+			}
+			results <- got
+		}()
+	}
+	eventually(t, "all callers wait", func() bool { return c.Stats().Pending == callers && len(w.Node(0, 0).Seen()) > 1 })
+	w.Node(0, 0).Stop()
+	lost, values := 0, map[uint64]int{}
+	for range callers {
+		got := <-results
+		lost += int(got.Lost)
+		values[got.Value]++
+	}
+	// The message that the node held was sent, and calls that were not sent in any message are not lost.
+	if lost == 0 || lost > callers {
+		t.Errorf("%d lost attempts", lost)
+	}
+	for value, times := range values {
+		if times > 20 {
+			t.Errorf("%d calls got the number %d of 20 uids", times, value)
+		}
+	}
+	if got := c.Stats(); got.Pending != 0 {
+		t.Errorf("%+v", got)
+	}
 }

@@ -11,6 +11,7 @@ import (
 )
 
 func TestIDsAreTakenFromAnyNode(t *testing.T) {
+	t.Parallel()
 	w := fake.New(t, 1, 2)
 	w.AddCounter("orders", 1, 10)
 	c, ctx := open(t, w.Seeds()), testContext(t)

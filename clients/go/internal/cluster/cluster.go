@@ -126,10 +126,10 @@ func StartDev(t testing.TB) *Dev {
 	}
 	dev := &Dev{HTTP: ready.HTTP, SectionSize: ready.SectionSize, UIDEnd: ready.UIDEnd}
 	for _, alloc := range ready.Allocs {
-		dev.Allocs = append(dev.Allocs, alloc.GRPC)
+		dev.Allocs = append(dev.Allocs, strings.TrimPrefix(alloc.GRPC, "http://"))
 	}
 	for _, store := range ready.Stores {
-		dev.Stores = append(dev.Stores, store.GRPC)
+		dev.Stores = append(dev.Stores, strings.TrimPrefix(store.GRPC, "http://"))
 	}
 	return dev
 }
@@ -151,8 +151,8 @@ type Settings struct {
 	TLS bool
 	// Tenants is the content of the file of tenants; empty for none.
 	Tenants string
-	// Config is a further part of the settings of the allocators.
-	Config string
+	// FirstUID is the first uid of the cluster.
+	FirstUID uint64
 }
 
 // UIDs is the number of uids of a cluster, and SectionSize that of a section.
@@ -175,16 +175,17 @@ func Start(t testing.TB, settings Settings) *Cluster {
 	if settings.TLS {
 		plaintext = ""
 	}
-	set := fmt.Sprintf("name = \"go\"\n%suids = \"0..%d\"\nsection_size = %d\nstep = 1000\n", plaintext, UIDs, SectionSize)
+	set := fmt.Sprintf("name = \"go\"\n%suids = \"%d..%d\"\nsection_size = %d\nstep = 1000\n",
+		plaintext, settings.FirstUID, settings.FirstUID+UIDs, SectionSize)
 	set += fmt.Sprintf("[[store]]\nid = 1\nname = \"s1\"\naddr = \"%[1]s:7301\"\nraft = \"%[1]s:7307\"\nhttp = \"%[1]s:7311\"\n", host)
 	for i, name := range []string{"a1", "a2"} {
 		set += fmt.Sprintf("[[alloc]]\nname = %[2]q\naddr = \"%[1]s:740%[3]d\"\npeer = \"%[1]s:741%[3]d\"\nhttp = \"%[1]s:748%[3]d\"\n",
 			host, name, i)
 	}
-	config := settings.Config
+	config := ""
 	if settings.Tenants != "" {
 		c.Write(t, "tenants.toml", settings.Tenants)
-		config += fmt.Sprintf("[tenants]\nfile = %q\n", c.Path("tenants.toml"))
+		config = fmt.Sprintf("[tenants]\nfile = %q\n", c.Path("tenants.toml"))
 	}
 	c.Write(t, "set.toml", set)
 	c.Write(t, "config.toml", config)

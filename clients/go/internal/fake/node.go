@@ -28,8 +28,10 @@ type Node struct {
 
 	mu sync.Mutex
 	// held is closed while the node handles requests, and open while it hangs.
-	held      chan struct{}
-	refusals  []Refusal
+	held     chan struct{}
+	refusals []Refusal
+	// always is the refusal of every request; nil if there is none.
+	always    *Refusal
 	cuts      int
 	noRoutes  bool
 	noStreams bool
@@ -115,6 +117,9 @@ func (n *Node) Refuse(refusals ...Refusal) {
 	n.with(func() { n.refusals = append(n.refusals, refusals...) })
 }
 
+// RefuseAll makes the node refuse every request, or none.
+func (n *Node) RefuseAll(refusal *Refusal) { n.with(func() { n.always = refusal }) }
+
 // Cut makes the node reset the next requests after it has processed them.
 func (n *Node) Cut(requests int) { n.with(func() { n.cuts = requests }) }
 
@@ -168,7 +173,7 @@ func (n *Node) see(ctx context.Context, seen Seen) (*Refusal, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if len(n.refusals) == 0 {
-		return nil, nil
+		return n.always, nil
 	}
 	refusal := n.refusals[0]
 	n.refusals = n.refusals[1:]

@@ -40,6 +40,8 @@ const (
 	// suspectFor is the time for which an address is suspect after a failure. So about one request per second is sent to
 	// a node that stays unreachable.
 	suspectFor = time.Second
+	// reportInterval is the minimum interval between two reports that the same address is suspect.
+	reportInterval = time.Minute
 	// maxRequests is the limit on concurrent requests of a connection. A node accepts 256. Without a limit, net/http
 	// would open a further connection for each request above the limit of the node.
 	maxRequests = 128
@@ -66,7 +68,7 @@ type Settings struct {
 	// Opened and Closed are called when a connection was made and when it ended. They may be nil.
 	Opened func(addr string)
 	Closed func(addr string, err error)
-	// Suspected is called when an address becomes suspect. It may be nil.
+	// Suspected is called when an address becomes suspect, at most once a minute for each address. It may be nil.
 	Suspected func(addr string, err error)
 }
 
@@ -93,6 +95,8 @@ type node struct {
 	turn  atomic.Uint32
 	// suspectUntil is in nanoseconds since Pool.made; 0 if the node is not suspect.
 	suspectUntil atomic.Int64
+	// reported is the time of the last call of Suspected, in nanoseconds since Pool.made; 0 if there was none.
+	reported atomic.Int64
 }
 
 // New returns an empty pool.
@@ -177,8 +181,10 @@ func (p *Pool) Suspect(addr string, err error) {
 		return
 	}
 	now := int64(time.Since(p.made))
-	before := n.suspectUntil.Swap(now + int64(suspectFor))
-	if before < now && p.settings.Suspected != nil {
+	n.suspectUntil.Store(now + int64(suspectFor))
+	last := n.reported.Load()
+	isDue := last == 0 || now-last >= int64(reportInterval)
+	if isDue && n.reported.CompareAndSwap(last, now) && p.settings.Suspected != nil {
 		p.settings.Suspected(addr, err)
 	}
 }
