@@ -66,6 +66,10 @@ python:
 typescript *ARGS:
     clients/typescript/check {{ARGS}}
 
+# Checks and tests the Go client against the `seqsvr` that `cargo build` has made.
+go:
+    clients/go/check
+
 # Feeds each fuzz target for some seconds: ten minutes for all of them.
 fuzz SECONDS="66" *ARGS:
     cargo xtask fuzz --seconds {{SECONDS}} {{ARGS}}
