@@ -62,6 +62,14 @@ sbom *ARGS:
 python:
     clients/python/check
 
+# Checks and tests the TypeScript client against the `seqsvr` that `cargo build` has made.
+typescript *ARGS:
+    clients/typescript/check {{ARGS}}
+
+# Checks and tests the Go client against the `seqsvr` that `cargo build` has made.
+go:
+    clients/go/check
+
 # Feeds each fuzz target for some seconds: ten minutes for all of them.
 fuzz SECONDS="66" *ARGS:
     cargo xtask fuzz --seconds {{SECONDS}} {{ARGS}}

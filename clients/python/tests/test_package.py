@@ -67,7 +67,7 @@ def test_the_source_distribution_has_all_that_its_tests_need(built: Path) -> Non
         "generate.py",
         "conformance_driver.py",
     } <= names
-    assert {"tests/conftest.py", "examples/numbers.py", "src/seqsvr/py.typed"} <= names
+    assert {"tests/conftest.py", "examples/next_numbers.py", "src/seqsvr/py.typed"} <= names
 
 
 def test_the_licence_is_the_projects() -> None:

@@ -36,8 +36,8 @@ pub(super) struct Cold {
     /// Attempts with an unknown outcome. `lost_dropped` counts the older attempts that are no longer kept.
     lost: Vec<Attempt>,
     lost_dropped: usize,
-    /// `read` is the largest number that a read returned or an advance reached. `read_bound` is the largest number that
-    /// a read returned as an upper bound or an advance reached.
+    /// `read` is the largest number that a read returned or an advance reached. `read_bound` is the largest of
+    /// these numbers that was an upper bound or the target of an advance.
     pub(super) read: u64,
     pub(super) read_bound: u64,
     /// Total number of runs above which old runs are dropped. It has no effect while it is below `MAX_RUNS`.

@@ -376,7 +376,7 @@ impl Checker {
                 cold.closed.insert(gap);
             }
             // A floor above `read_bound` was allocated, even if the run that ends at the floor was dropped. A floor up
-            // to `read_bound` may be the upper bound that a read returned, so it is not known to be allocated.
+            // to `read_bound` may be an upper bound or the target of an advance, so it is not known to be allocated.
             if prev != floor || prev <= cold.read_bound {
                 cold.must_be_given(*top, Orphan { number: prev, read: false, named, at: answered });
             }
@@ -413,9 +413,14 @@ impl Checker {
         if value < floor {
             return self.fault(Fault::StaleRead, item);
         }
-        if !exact {
+        let is_target = cold.targets.contains(value);
+        if !exact || is_target {
             cold.read_bound = cold.read_bound.max(value);
-        } else if !cold.targets.contains(value) && (cold.inner.contains(value) || cold.closed.contains(value)) {
+        }
+        if !exact {
+            return;
+        }
+        if !is_target && (cold.inner.contains(value) || cold.closed.contains(value)) {
             self.fault(Fault::InexactRead, item);
         } else if value != 0 && (value != floor || value <= cold.read_bound) {
             cold.must_be_given(*top, Orphan { number: value, read: true, named, at: answered });

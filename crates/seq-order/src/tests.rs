@@ -569,6 +569,7 @@ fn numbers_after_an_advance_are_above_it() {
     assert_eq!(check_as("( !7 ( 0<8 ( =8", true).violations(), 0);
     // No call got the target, except perhaps a call without a response.
     assert_eq!(check_as("( !7 ( 7<8", true).phantoms, 1);
+    assert_eq!(check_as("( .7 ( =7 ( 7<9", true).phantoms, 1);
     assert_eq!(check_as("( ? ( !7 ( 7<8", true).violations(), 0);
     assert_eq!(check_as("( 0<1 ( !7 ( =7 ( 0<8", true).violations(), 0);
     assert_eq!(check("( !7 ( 0<7").decreases, 1);

@@ -20,14 +20,27 @@ const SEEDS_OF_SILENCE: u64 = 20;
 const MOST_SEEDS: u64 = 4_000;
 
 /// The first seeds of the hunts for the rarest bugs. To save minutes, each hunt begins a few seeds before a seed that
-/// catches the bug. Seed 1,062 of restores breaks a promise without a bug too (docs/safety.md), so the hunt for an
-/// abandoned history begins after it.
-const HUNTED_FROM: [(Bug, u64); 5] = [
+/// catches the bug; docs/safety.md has the seeds of hunts from the start. Seed 1,062 of restores breaks a promise
+/// without a bug too, so the hunt for an abandoned history begins after it.
+const HUNTED_FROM: [(Bug, u64); 18] = [
     (Bug::UnfencedRaise, 2_200),
     (Bug::TableBeforeLease, 1_860),
     (Bug::ServedPastMargin, 4_300),
     (Bug::AllUnleased, 1_000),
     (Bug::AbandonedHistory, 1_063),
+    (Bug::NewestLease, 2_150),
+    (Bug::ThawLost, 1_055),
+    (Bug::WaitsByOwnTerms, 605),
+    (Bug::NoCompareOver, 385),
+    (Bug::DepartsToClosing, 355),
+    (Bug::ForgetsWhatItSaw, 330),
+    (Bug::DeadMayRegister, 275),
+    (Bug::WaitOfOver, 205),
+    (Bug::MembersNeedNotAgree, 130),
+    (Bug::RefusedExtends, 125),
+    (Bug::ThawUnknown, 100),
+    (Bug::ThawReleased, 95),
+    (Bug::EarlierCeiling, 80),
 ];
 
 #[test]

@@ -1,4 +1,4 @@
-"""Allocates the next number of each uid: `python examples/numbers.py 127.0.0.1:7100 42 43`."""
+"""Allocates the next number of each uid: `python examples/next_numbers.py 127.0.0.1:7100 42 43`."""
 
 import sys
 

@@ -1,0 +1,3 @@
+module seqsvr.example/clients/go
+
+go 1.24
