@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,7 @@ from examples.inbox import Entry, Inbox
 from seqsvr import Client, ConnectError, SeqError
 from tests.conftest import BINARY, ROOT, Cluster
 
-UIDS = iter(range(500_000, 1_000_000))
+UIDS = count(750_000)
 """Uids that no other test uses."""
 
 
