@@ -99,6 +99,7 @@ test("a reason that this release does not know is judged by its code and its hin
     [new Refusal("OF_TOMORROW", "FAILED_PRECONDITION", 0), false],
     [new Refusal("OF_TOMORROW", "FAILED_PRECONDITION", 5), true],
     [new Refusal("OF_TOMORROW", "UNAVAILABLE", 0), true],
+    [new Refusal("OF_TOMORROW", "DEADLINE_EXCEEDED", 0), true],
   ] as const) {
     world.script("*", refusal);
     const call = world.clock.run(client.next(1n));
@@ -309,6 +310,14 @@ test("a set that is down is named, and its section is followed to another set", 
   const error = await fails(world.clock.run(client.next(1n, { deadlineMs: 1_000 })), SetUnavailable);
   assert.deepEqual([error.setId, error.setName, error.mayHaveApplied, error.retryable], [1n, "set-1", false, true]);
   assert.match(error.message, /uid 1: the section is in set "set-1", of which no node can be reached/);
+  // The other set is asked at most once a second.
+  const asked = () => world.seen.filter(({ method }) => method === "GetRoutes").length;
+  await world.clock.advance(1_000);
+  const before = asked();
+  for (const _ of [1, 2, 3]) {
+    await fails(world.clock.run(client.next(1n, { deadlineMs: 100 })), SetUnavailable);
+  }
+  assert.equal(asked(), before + 1);
   assert.equal((await world.clock.run(client.next(11n))).value, 1n);
   // The other set knows where the section is.
   await world.clock.advance(2_000);
