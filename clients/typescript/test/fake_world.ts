@@ -193,10 +193,10 @@ export class World implements Transport {
     return await this.clock.run(Client.of(this.shared, DEFAULT_DEADLINE_MS));
   }
 
-  /** Spends the retries of all sets. */
-  exhaust(): void {
-    for (const { budget } of this.shared?.routes.sets.values() ?? []) {
-      while (budget.spend()) {}
+  /** Spends the retries to all sets, or to one. */
+  exhaust(only?: bigint): void {
+    for (const { id, budget } of this.shared?.routes.sets.values() ?? []) {
+      while ((only === undefined || id === only) && budget.spend()) {}
     }
   }
 

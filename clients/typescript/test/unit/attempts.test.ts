@@ -99,6 +99,7 @@ test("a reason that this release does not know is judged by its code and its hin
     [new Refusal("OF_TOMORROW", "FAILED_PRECONDITION", 0), false],
     [new Refusal("OF_TOMORROW", "FAILED_PRECONDITION", 5), true],
     [new Refusal("OF_TOMORROW", "UNAVAILABLE", 0), true],
+    [new Refusal("OF_TOMORROW", "DEADLINE_EXCEEDED", 0), true],
   ] as const) {
     world.script("*", refusal);
     const call = world.clock.run(client.next(1n));
@@ -137,6 +138,22 @@ test("the budget of a set bounds its retries, and that of another set is not tou
   world.script("set2-node1:1", new Refusal("UNSERVED"));
   world.script("set2-node2:1", new Refusal("UNSERVED"));
   assert.equal((await world.clock.run(client.next(11n))).value, 1n);
+});
+
+test("five calls earn a retry", async () => {
+  const world = new World();
+  const client = await world.open({ coalesce: false });
+  world.exhaust();
+  const shutdown = new Refusal("SHUTTING_DOWN", "UNAVAILABLE", 1);
+  for (let call = 0; call < 4; call++) {
+    await world.clock.run(client.next(1n));
+  }
+  // The fifth call is the one that is refused, and its retry needs no wait.
+  world.script(NODE_1, shutdown);
+  assert.equal((await world.clock.run(client.next(1n))).lost, 0);
+  world.script(NODE_1, shutdown);
+  assert.equal((await fails(world.clock.run(client.next(1n)), Refused)).reason, "SHUTTING_DOWN");
+  assert.equal(client.stats().budgetRefused, 1);
 });
 
 test("a move is followed without backoff and budget, only if it is newer", async () => {
@@ -293,6 +310,14 @@ test("a set that is down is named, and its section is followed to another set", 
   const error = await fails(world.clock.run(client.next(1n, { deadlineMs: 1_000 })), SetUnavailable);
   assert.deepEqual([error.setId, error.setName, error.mayHaveApplied, error.retryable], [1n, "set-1", false, true]);
   assert.match(error.message, /uid 1: the section is in set "set-1", of which no node can be reached/);
+  // The other set is asked at most once a second.
+  const asked = () => world.seen.filter(({ method }) => method === "GetRoutes").length;
+  await world.clock.advance(1_000);
+  const before = asked();
+  for (const _ of [1, 2, 3]) {
+    await fails(world.clock.run(client.next(1n, { deadlineMs: 100 })), SetUnavailable);
+  }
+  assert.equal(asked(), before + 1);
   assert.equal((await world.clock.run(client.next(11n))).value, 1n);
   // The other set knows where the section is.
   await world.clock.advance(2_000);
@@ -306,6 +331,13 @@ test("a set that a forwarding node cannot reach pays for the retries", async () 
   world.script("set1-node1:1", ...new Array(9).fill(new Refusal("SET_UNAVAILABLE", "UNAVAILABLE", 200, { setId: 2n })));
   const error = await fails(world.clock.run(client.next(1n, { deadlineMs: 1_000 })), SetUnavailable);
   assert.deepEqual([error.setId, error.setName, error.retryAfterMs], [2n, "set-2", 200]);
+  // Without retries to that set, the call fails at once; the set that forwarded has its retries.
+  world.faults.clear();
+  world.exhaust(2n);
+  const before = world.requests().length;
+  world.script("set1-node1:1", ...new Array(9).fill(new Refusal("SET_UNAVAILABLE", "UNAVAILABLE", 200, { setId: 2n })));
+  await fails(world.clock.run(client.next(1n)), SetUnavailable);
+  assert.equal(world.requests().length, before + 1);
 });
 
 test("a uid in no set is refused after the seeds were asked again, once a second", async () => {

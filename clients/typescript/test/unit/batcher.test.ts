@@ -30,6 +30,21 @@ test("concurrent calls share messages", async () => {
   }
 });
 
+test("calls of one turn of the event loop share a message", async () => {
+  const world = new World();
+  const client = await world.open();
+  await world.clock.run(client.next(1n));
+  world.messages.length = 0;
+  const call = async (hops: number) => {
+    for (let hop = 0; hop < hops; hop++) {
+      await Promise.resolve();
+    }
+    return await client.next(1n);
+  };
+  await world.clock.run(Promise.all(Array.from({ length: 32 }, (_, hops) => call(hops))));
+  assert.deepEqual(world.messages, [32]);
+});
+
 test("a message has the routes' version and the epochs of its items", async () => {
   const world = new World();
   const client = await world.open();
@@ -71,12 +86,14 @@ test("several messages are in flight, and a limit of calls makes others wait", a
   // One message is with the node, and at most four calls are in the queue.
   const first = world.requests("NextStream").length;
   assert.equal(first, 1);
+  const started = world.clock.now();
   open();
   const numbers = await world.clock.run(Promise.all(calls));
   assert.deepEqual(
     numbers.map(({ value }) => value),
     new Array(8).fill(1n),
   );
+  assert.equal(world.clock.now(), started, "a call that ends admits the next one");
   assert.ok(world.messages.every((items) => items <= 2));
   // A call that waits for room has its deadline all the same.
   world.hung.add(NODE_1).add("set1-node2:1");
@@ -109,6 +126,26 @@ test("a stream that breaks fails the calls in its messages, and they go to anoth
   assert.equal((await world.clock.run(client.next(1n))).lost, 1);
   await world.clock.advance(1_000);
   assert.equal((await world.clock.run(client.next(1n))).lost, 0, "no connection, so nothing was sent");
+});
+
+test("calls that were not sent when a stream broke go in the next one", async () => {
+  const world = new World();
+  const client = await world.open({ bounds: { calls: 9, message: 1, inFlight: 1 } });
+  await world.clock.run(client.next(1n));
+  let open: () => void = () => undefined;
+  world.gate = new Promise((resolve) => {
+    open = resolve;
+  });
+  world.script(NODE_1, { breaks: "sent" });
+  const calls = [client.next(2n), client.next(3n)];
+  await settle();
+  open();
+  const [sent, pending] = await world.clock.run(Promise.all(calls));
+  assert.deepEqual([sent?.lost, pending?.lost], [1, 0]);
+  assert.deepEqual(
+    world.requests("Next").map(({ uids }) => uids),
+    [[2n]],
+  );
 });
 
 test("an aborted call is not sent if it is still pending", async () => {

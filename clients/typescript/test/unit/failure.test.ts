@@ -62,6 +62,9 @@ test("a refusal of others has no reason", () => {
   const failure = Failure.of(refused(Code.PermissionDenied, ["google.rpc.ErrorInfo", info]));
   assert.deepEqual([failure.kind, failure.reason, failure.message], ["refusal", "", "PERMISSION_DENIED: why"]);
   assert.equal(failure.setId, undefined);
+  const large = errorInfo("MOVED", "seqsvr", { set: "18446744073709551616", since: "-1" });
+  const named = Failure.of(refused(Code.Unavailable, ["google.rpc.ErrorInfo", large]));
+  assert.deepEqual([named.reason, named.setId, named.since], ["MOVED", undefined, undefined]);
   const broken = Failure.of(refused(Code.Unavailable, ["google.rpc.ErrorInfo", new Uint8Array([0x0a, 0xff])]));
   assert.deepEqual([broken.kind, broken.reason], ["refusal", ""]);
 });

@@ -22,6 +22,7 @@ test("each item has its own result, in order", async () => {
       ["set1-node2:1", [11n]],
     ],
   );
+  assert.ok(world.requests().every(({ epoch, routeVersion }) => epoch === 1n && routeVersion === 6n));
   assert.deepEqual(values(await world.clock.run(client.currentMany([11n, 1n]))), [2n, 9n]);
   assert.deepEqual(await client.nextMany([]), []);
 });

@@ -57,6 +57,19 @@ test("a slow consumer slows the source", async () => {
   assert.equal(client.stats().pending, 0);
 });
 
+test("calls in flight end with the iteration", async () => {
+  const world = new World();
+  const client = await world.open();
+  world.hung.add("set1-node2:1");
+  const results = client.nextAll([1n, 11n, 12n, 13n]);
+  assert.equal((await results.next()).value?.uid, 1n);
+  await settle();
+  assert.equal(client.stats().pending, 3);
+  await results.return();
+  await settle();
+  assert.equal(client.stats().pending, 0);
+});
+
 test("a result does not wait for a slow source", async () => {
   const world = new World();
   const client = await world.open();
