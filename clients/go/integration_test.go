@@ -312,7 +312,7 @@ func series(t *testing.T, c *seqsvr.Client, ctx context.Context) {
 
 func TestUIDsThatAreNoDoubles(t *testing.T) {
 	t.Parallel()
-	const uid, to = 1<<53 + 1, 200_000_000_001
+	const uid, to = 1<<53 + 1, 900_000_001
 	cl := cluster.Start(t, cluster.Settings{FirstUID: 1<<53 - 1000})
 	c, ctx := open(t, cl.Allocs), testContext(t)
 	// As doubles, these two uids are equal.
