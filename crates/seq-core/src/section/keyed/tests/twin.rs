@@ -69,7 +69,7 @@ impl World {
 
     fn step(&mut self) {
         match self.random.below(1_000) {
-            0..3 => self.freeze(),
+            0..3 => drop(self.freeze()),
             3..8 => self.hand_over(),
             8..10 => self.take_over(),
             10..30 => self.rebuild(Keep::All),
