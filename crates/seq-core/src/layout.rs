@@ -14,6 +14,7 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use crate::id::{LayoutId, SectionId, Seq, SlotIndex, Uid};
+use crate::keyspace::Hashing;
 use crate::limits;
 use crate::refusal::Refusal;
 
@@ -198,6 +199,9 @@ impl Layout {
         if self.appended().len() + 1 == limits::MAX_SPACES {
             return Err(AppendError::TooManySpaces);
         }
+        if lanes.keys.is_some() && self.keyspaces().count() == limits::MAX_KEYSPACES {
+            return Err(AppendError::TooManyKeyspaces);
+        }
         let first_section = self.sections();
         let run = SectionRun { first: SectionId(first_section), sections: lanes.sections() };
         let sections = first_section.saturating_add(run.sections);
@@ -209,8 +213,8 @@ impl Layout {
         Ok((Layout { uids: self.uids, lanes: Some(appended.into()), sections }, run))
     }
 
-    /// Adopts the layout of another process if it is longer than this layout. Returns whether the other layout was
-    /// adopted.
+    /// Adopts the spaces of another layout that this layout lacks, and the seeds of keyspaces that this process does
+    /// not know. Returns whether anything was new.
     ///
     /// # Errors
     /// [`OtherLayout`] if neither layout begins with the other. Nothing is changed then.
@@ -218,11 +222,16 @@ impl Layout {
         if !self.agrees(other) {
             return Err(OtherLayout { ours: self.id(), theirs: other.id() });
         }
-        let longer = other.appended().len() > self.appended().len();
-        if longer {
-            self.clone_from(other);
+        let (ours, theirs) = (self.appended(), other.appended());
+        let lacks = |(mine, theirs): (&Appended, &Appended)| !mine.lanes.knows_seed() && theirs.lanes.knows_seed();
+        let is_new = theirs.len() > ours.len() || ours.iter().zip(theirs).any(lacks);
+        if is_new {
+            let known = ours.iter().zip(theirs).map(|pair| if lacks(pair) { *pair.1 } else { *pair.0 });
+            let common = ours.len().min(theirs.len());
+            let lanes = known.chain(ours[common..].iter().chain(&theirs[common..]).copied()).collect();
+            (self.lanes, self.sections) = (Some(lanes), self.sections.max(other.sections));
         }
-        Ok(longer)
+        Ok(is_new)
     }
 
     /// Returns whether both layouts may belong to the same cluster. This is so if they are equal, or if one of them
@@ -233,10 +242,10 @@ impl Layout {
         self.uids == other.uids && common
     }
 
-    /// Returns the section and the slot of a uid, or of the address of a lane.
+    /// Returns the section and the slot of a uid, or of the address of a lane. Buckets have no slots.
     ///
     /// # Errors
-    /// [`Refusal::UidOutOfRange`] when no section contains the uid or address.
+    /// [`Refusal::UidOutOfRange`] when no section contains the uid or address, or when the section is a bucket.
     #[inline]
     pub fn locate(&self, uid: Uid) -> Result<(SectionId, SlotIndex), Refusal> {
         if self.uids.contains(uid) {
@@ -248,7 +257,8 @@ impl Layout {
 
     #[cold]
     fn locate_lane(&self, address: Uid) -> Result<(SectionId, SlotIndex), Refusal> {
-        let located = lanes::locate(address).filter(|(section, _)| self.uids_of(*section).contains(&address.0));
+        let has_slot = |(section, _): &(SectionId, _)| self.uids_of(*section).contains(&address.0);
+        let located = lanes::locate(address).filter(|located| has_slot(located) && !self.has_keys(located.0));
         let Range { start, end } = self.uids();
         located.ok_or(Refusal::UidOutOfRange { uid: address, start, end })
     }
@@ -296,6 +306,27 @@ impl Layout {
         self.appended().iter().map(|Appended { lanes, first_section }| {
             (*lanes, SectionRun { first: SectionId(*first_section), sections: lanes.sections() })
         })
+    }
+
+    /// Returns the keyspaces with the sections of their buckets, in the order in which they were appended.
+    pub fn keyspaces(&self) -> impl Iterator<Item = (Hashing, SectionRun)> {
+        self.lanes().filter_map(|(lanes, sections)| Some((lanes.keys?, sections)))
+    }
+
+    /// Returns whether the counters of a section are those of keys.
+    #[must_use]
+    pub fn has_keys(&self, section: SectionId) -> bool {
+        section.0 < self.sections && self.lanes_of(section).is_some_and(|one| one.lanes.keys.is_some())
+    }
+
+    /// Returns the first of the neighbouring buckets that are placed together with this section; `None` if the section
+    /// is no bucket. The routes of a keyspace have at most 1,024 runs, because 16 buckets are placed together.
+    #[must_use]
+    pub fn bucket_group(&self, section: SectionId) -> Option<SectionId> {
+        /// Number of neighbouring buckets that are placed together.
+        const GROUP: u32 = 16;
+        let first = self.lanes_of(section).filter(|_| self.has_keys(section))?.first_section;
+        Some(SectionId(section.0 - (section.0 - first) % GROUP))
     }
 
     /// Returns the lanes to which a section belongs; `None` for a section of uids.
@@ -358,6 +389,12 @@ pub enum AppendError {
     /// The layout has as many spaces as it may.
     #[error("the layout has {} spaces, the most it may have", limits::MAX_SPACES)]
     TooManySpaces,
+    /// The layout has as many keyspaces as it may.
+    #[error("the layout has {} keyspaces, the most it may have", limits::MAX_KEYSPACES)]
+    TooManyKeyspaces,
+    /// The lanes have keys, and are not the buckets of a keyspace.
+    #[error("the lanes of keys are no {} buckets from 0 on, without a clock", crate::keyspace::BUCKETS)]
+    BadKeyspace,
     /// The layout would have more sections than allowed.
     #[error("{sections} sections in all spaces are more than the {} a layout may have", limits::MAX_SECTIONS)]
     TooManySections {

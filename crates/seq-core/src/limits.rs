@@ -119,6 +119,9 @@ pub const MAX_SECTIONS: u32 = 1_048_576;
 /// because each route table contains the whole layout.
 pub const MAX_SPACES: usize = 1_024;
 
+/// Maximum number of keyspaces of a cluster. Their buckets are a quarter of [`MAX_SECTIONS`].
+pub const MAX_KEYSPACES: usize = 16;
+
 /// Maximum time, in milliseconds, by which the clocks of two members of a set's store may differ, even if one of them
 /// was a member before a restore from a backup and the other is a member after it. A restore relies on this limit for
 /// lanes with a clock. It assumes that no lost ceiling was above the highest ceiling that is allowed at the time on the

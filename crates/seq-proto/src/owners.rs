@@ -14,6 +14,7 @@ use seq_core::{
 };
 
 use crate::convert::RoutesError;
+use crate::series;
 use crate::v1;
 
 /// Limit on the slots in one message of a staged copy. A message with so many slots has at most half a megabyte, so
@@ -36,7 +37,10 @@ impl From<&OwnershipUpdate> for v1::OwnershipUpdate {
             epochs: update.grants.iter().map(|grant| grant.epoch.0).collect(),
             ceilings: update.grants.iter().map(|grant| grant.ceiling.0).collect(),
             handover_ids: update.grants.iter().map(|grant| grant.handover_id.0).collect(),
-            routes: update.routes.as_ref().map(v1::Routes::from),
+            routes: update.routes.as_ref().map(|routes| v1::Routes {
+                series: routes.series.iter().map(series::with_seed).collect(),
+                ..routes.into()
+            }),
             handovers: update.handovers.iter().map(planned).collect(),
             no_other_candidate: update.no_other_candidate,
             copied: update.grants.iter().filter(|grant| grant.copied).map(|grant| grant.section.0).collect(),

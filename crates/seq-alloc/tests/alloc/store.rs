@@ -333,7 +333,7 @@ impl Store {
             }
         };
         let count = shape.shape.lanes();
-        let lanes = Lanes { count, per_section: count / sections, start: Seq(0), margin: 0, clock };
+        let lanes = Lanes { count, per_section: count / sections, start: Seq(0), margin: 0, clock, keys: None };
         let create = CreateSeries { name: name.to_owned(), shape: shape.to_bytes(), lanes, created_ms: 0 };
         let mut state = self.state.lock();
         let first = state.set.as_ref().unwrap().layout.sections();

@@ -75,7 +75,7 @@ fn an_update_of_another_set_or_layout_is_not_adopted() {
 /// layout never gets shorter afterwards.
 #[test]
 fn a_longer_layout_is_adopted_with_the_routes_of_its_sections() {
-    let lanes = |sections| Lanes { count: sections, per_section: 1, start: Seq(0), margin: 1, clock: None };
+    let lanes = |sections| Lanes { count: sections, per_section: 1, start: Seq(0), margin: 1, clock: None, keys: None };
     for sections in [1, CHUNK as u32 - SECTIONS, CHUNK as u32, 3 * CHUNK as u32] {
         let last = SECTIONS + sections - 1;
         let (layout, appended) = update(5, 6, vec![]).layout.append(lanes(sections)).unwrap();

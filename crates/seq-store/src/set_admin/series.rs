@@ -208,7 +208,7 @@ fn create(request: CreateSeriesRequest, now_ms: u64) -> Result<CreateSeries, Sta
     if sections > count {
         return Err(bad(format!("{sections} sections are more than the {count} lanes")));
     }
-    let lanes = Lanes { count, per_section: count.div_ceil(sections), start, margin, clock };
+    let lanes = Lanes { count, per_section: count.div_ceil(sections), start, margin, clock, keys: None };
     Ok(CreateSeries { name, shape: shape.to_bytes(), lanes, created_ms: now_ms })
 }
 
