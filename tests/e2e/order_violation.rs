@@ -1,5 +1,5 @@
 //! A counter that falls in the memory of a running allocator, as it would after a fault of the memory or of the
-//! program: the allocator finds it, counts it in its metrics and logs it.
+//! program: the allocator finds it, counts it in its metrics and events, and logs it.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -114,6 +114,9 @@ fn a_counter_that_falls_in_memory_is_counted_and_logged() {
     make_counter_fall(&a1, "1", |args| crate::cluster::seqsvr_json(&[args, &["--addr", &addr]].concat()));
     eventually("the violation is counted", || violations("fell").filter(|count| *count > 0));
     assert_eq!(violations("above_ceiling"), Some(0));
+    let listed = crate::cluster::seqsvr_json(&["events", "list", "--set", &set, "--kind", "order_violated"]);
+    let event = &listed["items"][0];
+    assert!(event["source"] == "a1" && event["severity"] == "fault", "{listed:#}");
     let log = a1.log();
     assert!(log.contains("the order of numbers is violated"), "{log}");
 }

@@ -7,11 +7,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use seq_api::order_violations::OrderViolation;
 use seq_core::SectionId;
 use tokio::time::{Instant, sleep_until};
 
 use crate::activity::reader::{self, Reader};
-use crate::fault_metrics::Violation;
 use crate::shared::Shared;
 
 /// Pace of the reader.
@@ -57,10 +57,10 @@ pub(crate) async fn run(shared: Arc<Shared>) {
 }
 
 /// Counts and logs violations of the order. The node serves on: an operator decides whether it is stopped.
-fn report(shared: &Shared, violations: Vec<(SectionId, Violation)>) {
+fn report(shared: &Shared, violations: Vec<(SectionId, OrderViolation)>) {
     let (set, name) = (&shared.config.set, &shared.config.name);
     for (section, violation) in violations {
-        shared.counters.faults.violated(violation);
+        shared.counters.faults.order.found(violation);
         let section = section.0;
         let cause = violation.name();
         tracing::error!(set, name, section, cause, "the order of numbers is violated: stop this process");

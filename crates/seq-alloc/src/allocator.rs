@@ -107,7 +107,7 @@ impl Allocator {
         let link = Arc::new(StoreLink::new(Pool::with_dial(1, to_store), members, options.store_timeout));
         let machine = Owner::new(&set, layout.clone(), options.terms()).with_secret(draw_nonce());
         let shared = Arc::new(Shared {
-            counters: Counters::new(&set, &name),
+            counters: Counters::new(&set, &name, &events),
             ownership: Ownership::new(machine, Step(spec.step), options.terms().served(), clock.clone()),
             activity: NodeActivity::new(clock.now()),
             clock,

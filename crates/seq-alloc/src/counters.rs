@@ -13,6 +13,7 @@ use std::time::Duration;
 use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
 use parking_lot::Mutex;
 use seq_api::metrics as names;
+use seq_api::node_events::NodeEvents;
 use seq_api::service::Via;
 use seq_core::{Refusal, Seq};
 use seq_proto::Reason;
@@ -151,7 +152,7 @@ pub(crate) enum Burned {
 }
 
 impl Counters {
-    pub(crate) fn new(set: &str, node: &str) -> Counters {
+    pub(crate) fn new(set: &str, node: &str, events: &NodeEvents) -> Counters {
         let shard = |_| Shard { outcomes: std::array::from_fn(|_| std::array::from_fn(|_| AtomicU64::new(0))) };
         let (set, node) = (set.to_owned(), node.to_owned());
         let raises = ["committed", "refused", "failed", "delayed"];
@@ -164,7 +165,7 @@ impl Counters {
         let burned = burned.map(|by| counter!(names::BURNED_SEQUENCES_TOTAL, "set" => set.clone(), "cause" => by));
         Counters {
             lanes: LaneMetrics::new(&set, &node),
-            faults: FaultMetrics::new(&set, &node),
+            faults: FaultMetrics::new(&set, &node, events),
             handovers: handovers.map(Count::new),
             handover_seconds: histogram!(names::HANDOVER_PAUSE_SECONDS, "set" => set.clone()),
             copies_lost: Count::new(counter!(names::HANDOVER_COPIES_LOST_TOTAL, "set" => set.clone())),

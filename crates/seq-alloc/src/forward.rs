@@ -14,6 +14,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use seq_api::order_violations::OrderViolation;
 use seq_api::service::{Allocation, Call, Current, Item, ItemReply};
 use seq_channel::batch::{self, Allocated, CallItems, NodeBatcher, Outcome, QueueFull};
 use seq_core::calls::Destination;
@@ -26,7 +27,6 @@ use tonic::transport::Channel;
 use tonic::{Request, Response, Status};
 
 use self::response::{Failure, given, read};
-use crate::fault_metrics::Violation;
 use crate::other_sets::OtherSet;
 use crate::pending_item::PendingItem;
 use crate::shared::Shared;
@@ -254,7 +254,7 @@ impl Shared {
     fn given(&self, value: u64, prev: u64, epoch: u64, lost: u32) -> Option<Allocation> {
         let given = given(value, prev, epoch, lost);
         if given.is_none() && value <= prev {
-            self.counters.faults.violated(Violation::Response);
+            self.counters.faults.order.found(OrderViolation::Response);
             tracing::error!(
                 value,
                 prev,

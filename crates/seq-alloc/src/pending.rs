@@ -12,7 +12,7 @@ use seq_core::calls::{
     CallTimeouts, Destination, MAX_PENDING, MAX_PENDING_OF_SET, OwnershipView, PendingCall, Rest, SetRoute, Step, Wait,
 };
 use seq_core::lease::Clocks;
-use seq_core::node_events::Refusals;
+use seq_core::node_events::Occurrences;
 use seq_core::{Epoch, NodeId, Refusal, SectionId, SetId};
 use seq_kit::telemetry::traces::{self, Span};
 use tokio::time::Instant;
@@ -160,12 +160,12 @@ impl Shared {
                 span = self.waiting(&wait, section);
             }
             let Some(waiting) = permit.take().or_else(|| self.permit()) else {
-                self.events.refused(Refusals::Shed);
+                self.events.occurred(Occurrences::Shed);
                 pending.refuse::<W>(Refusal::TooManyPending { section, pending: MAX_PENDING }, &mut results);
                 break;
             };
             if let Err(refusal) = permit.insert(waiting).set(&wait, section) {
-                self.events.refused(Refusals::Shed);
+                self.events.occurred(Occurrences::Shed);
                 pending.refuse::<W>(refusal, &mut results);
                 break;
             }

@@ -9,4 +9,5 @@ pub mod clock;
 pub mod ids;
 pub mod metrics;
 pub mod node_events;
+pub mod order_violations;
 pub mod service;

@@ -7,7 +7,7 @@
 use std::time::Instant;
 
 use metrics_process::Collector;
-use seq_core::node_events::Refusals;
+use seq_core::node_events::Occurrences;
 use seq_kit::admission::ConnectionMetrics;
 use seq_kit::connection::HandshakeMetrics;
 use seq_kit::metrics::{InstallError, Kind, Metric, Recorder, Unit};
@@ -281,7 +281,7 @@ pub fn build_info(version: &'static str, revision: &'static str) {
 /// Returns the metrics of a node's connections. Refused connections are also counted in the node's `events`.
 #[must_use]
 pub fn connection_metrics(node: &str, events: &NodeEvents) -> ConnectionMetrics {
-    let counted = |counter| events.counted(Refusals::Connections, counter);
+    let counted = |counter| events.counted(Occurrences::Connections, counter);
     ConnectionMetrics {
         open: metrics::gauge!(CONNECTIONS, "node" => node.to_owned()),
         refused: counted(metrics::counter!(CONNECTIONS_REFUSED_TOTAL, "node" => node.to_owned())),
@@ -293,31 +293,25 @@ pub fn connection_metrics(node: &str, events: &NodeEvents) -> ConnectionMetrics 
 #[must_use]
 pub fn handshake_metrics(node: &str, events: &NodeEvents) -> HandshakeMetrics {
     let failed = metrics::counter!(HANDSHAKES_FAILED_TOTAL, "node" => node.to_owned());
-    HandshakeMetrics { failed: events.counted(Refusals::Handshakes, failed) }
+    HandshakeMetrics { failed: events.counted(Occurrences::Handshakes, failed) }
 }
 
 /// Returns the counter of a node's requests with a wrong password or token. They are also counted in the node's
 /// `events` as denied requests.
 pub fn auth_failures(node: &str, events: &NodeEvents) -> metrics::Counter {
     let failures = metrics::counter!(AUTH_FAILURES_TOTAL, "node" => node.to_owned());
-    events.counted(Refusals::Denied, failures)
+    events.counted(Occurrences::Denied, failures)
 }
 
 /// Returns the counter of the requests that a node denies. They are also counted in the node's `events`.
 pub fn denied_requests(node: &str, events: &NodeEvents) -> metrics::Counter {
     let denied = metrics::counter!(REQUESTS_DENIED_TOTAL, "node" => node.to_owned());
-    events.counted(Refusals::Denied, denied)
+    events.counted(Occurrences::Denied, denied)
 }
 
 /// Returns the times for which sections of `set` were unserved, for one of the causes of [`SECTION_UNSERVED_SECONDS`].
 pub fn section_unserved(set: &str, cause: &'static str) -> metrics::Histogram {
     metrics::histogram!(SECTION_UNSERVED_SECONDS, "set" => set.to_owned(), "cause" => cause)
-}
-
-/// Returns the counter of violations of the order that the process `node` finds, for one of the causes of
-/// [`ORDER_VIOLATION_TOTAL`].
-pub fn order_violations(node: &str, cause: &'static str) -> metrics::Counter {
-    metrics::counter!(ORDER_VIOLATION_TOTAL, "node" => node.to_owned(), "cause" => cause)
 }
 
 /// Returns the counters of the process' spans.

@@ -1,13 +1,13 @@
 //! The event log of a node, as the parts of its process share it.
 //!
-//! Reporting a refusal only increments a counter, because strangers cause refusals at any rate. The counts are added to
-//! the log by [`NodeEvents::tick`], and before the log is read.
+//! Reporting an occurrence only increments a counter, because strangers cause some occurrences at any rate. The counts
+//! are added to the log by [`NodeEvents::tick`], and before the log is read.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use metrics::{Counter, CounterFn};
-use seq_core::node_events::{Fact, NodeEventLog, Page, Refusals};
+use seq_core::node_events::{Fact, NodeEventLog, Occurrences, Page};
 
 use crate::clock::Clock;
 
@@ -22,8 +22,8 @@ pub struct NodeEvents(Arc<Inner>);
 struct Inner {
     clock: Clock,
     log: Mutex<NodeEventLog>,
-    /// Refusals that the log does not count yet, in the order of [`Refusals::ALL`].
-    refused: [AtomicU64; Refusals::ALL.len()],
+    /// Occurrences that the log does not count yet, in the order of [`Occurrences::ALL`].
+    occurred: [AtomicU64; Occurrences::ALL.len()],
 }
 
 impl Default for NodeEvents {
@@ -37,7 +37,7 @@ impl NodeEvents {
     #[must_use]
     pub fn new(clock: Clock) -> NodeEvents {
         let log = Mutex::new(NodeEventLog::new(clock.now()));
-        NodeEvents(Arc::new(Inner { clock, log, refused: Default::default() }))
+        NodeEvents(Arc::new(Inner { clock, log, occurred: Default::default() }))
     }
 
     /// Reports a fact about the node.
@@ -45,17 +45,17 @@ impl NodeEvents {
         self.with(|log, now| log.note(now, fact));
     }
 
-    /// Reports a refusal. It takes no lock.
-    pub fn refused(&self, refusals: Refusals) {
-        self.0.refused[refusals.place()].fetch_add(1, Relaxed);
+    /// Reports an occurrence. It takes no lock.
+    pub fn occurred(&self, what: Occurrences) {
+        self.0.occurred[what.place()].fetch_add(1, Relaxed);
     }
 
-    /// Returns a counter that increments the metric `metric` and reports each increment as a refusal.
-    pub fn counted(&self, refusals: Refusals, metric: Counter) -> Counter {
-        Counter::from_arc(Arc::new(Counted { events: self.clone(), refusals, metric }))
+    /// Returns a counter that increments the metric `metric` and reports each increment as an occurrence.
+    pub fn counted(&self, what: Occurrences, metric: Counter) -> Counter {
+        Counter::from_arc(Arc::new(Counted { events: self.clone(), what, metric }))
     }
 
-    /// Reads the clocks, and adds the refusals that were reported since the last call. To be called once a second.
+    /// Reads the clocks, and adds the occurrences that were reported since the last call. To be called once a second.
     pub fn tick(&self) {
         self.note(Fact::Time);
     }
@@ -69,30 +69,30 @@ impl NodeEvents {
     }
 
     fn with<T>(&self, run: impl FnOnce(&mut NodeEventLog, seq_core::lease::Clocks) -> T) -> T {
-        let Inner { clock, log, refused } = &*self.0;
+        let Inner { clock, log, occurred } = &*self.0;
         let mut log = log.lock().unwrap_or_else(PoisonError::into_inner);
         // The clocks are read under the lock, so that the log sees them in order.
         let now = clock.now();
         log.note(now, Fact::Time);
-        for refusals in Refusals::ALL {
-            let count = refused[refusals.place()].swap(0, Relaxed);
-            log.note(now, Fact::Refused { refusals, count });
+        for what in Occurrences::ALL {
+            let count = occurred[what.place()].swap(0, Relaxed);
+            log.note(now, Fact::Occurred { what, count });
         }
         run(&mut log, now)
     }
 }
 
-/// A metric whose increments are refusals.
+/// A metric whose increments are occurrences.
 struct Counted {
     events: NodeEvents,
-    refusals: Refusals,
+    what: Occurrences,
     metric: Counter,
 }
 
 impl CounterFn for Counted {
     fn increment(&self, value: u64) {
         self.metric.increment(value);
-        self.events.0.refused[self.refusals.place()].fetch_add(value, Relaxed);
+        self.events.0.occurred[self.what.place()].fetch_add(value, Relaxed);
     }
 
     fn absolute(&self, value: u64) {
@@ -120,12 +120,12 @@ mod tests {
     #[test]
     fn increments_of_a_metric_are_counted_in_one_event_a_minute() {
         let (events, seconds) = events();
-        let denied = events.counted(Refusals::Denied, Counter::noop());
+        let denied = events.counted(Occurrences::Denied, Counter::noop());
         denied.increment(1);
         denied.clone().increment(2);
         let counts =
             |events: &NodeEvents| -> Vec<u64> { events.page(0, 0).events.iter().map(|event| event.count).collect() };
-        assert_eq!(counts(&events), [3], "a reader gets the refusals that no tick has added yet");
+        assert_eq!(counts(&events), [3], "a reader gets the occurrences that no tick has added yet");
         for _ in 0..70 {
             seconds.fetch_add(1, Relaxed);
             denied.increment(1);

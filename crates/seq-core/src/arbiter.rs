@@ -37,7 +37,7 @@ use core::time::Duration;
 
 use crate::id::{Epoch, Incarnation, Lineage, Liveness, MigrationId, NodeId, RouteVersion, SectionId, SetId};
 use crate::placement::{self, Candidate};
-use crate::state::{EventRecord, NodeRecord, Note, Noted, Reassign, Residence, State};
+use crate::state::{NodeRecord, Note, Noted, Reassign, Residence, State};
 
 pub use reserve::NotReserved;
 
@@ -113,11 +113,25 @@ pub struct Stranded {
     pub liveness: Option<Liveness>,
 }
 
+/// A dead incarnation that owns sections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeadOwner {
+    /// The node.
+    pub node: NodeId,
+    /// Its incarnation.
+    pub incarnation: Incarnation,
+    /// Time when the arbiter observed the reported death of the incarnation, or else the last change of its liveness
+    /// counter, on the arbiter's clock.
+    pub since: Duration,
+}
+
 /// The changes of owner that the applied state calls for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
     /// Sections whose owner is dead or missing, each with the owner that it should get now, in order of section.
     pub reassigns: Vec<Reassign>,
+    /// The dead owners of the sections in `reassigns`; a section without an owner has none.
+    pub former_owners: BTreeMap<SectionId, (NodeId, Incarnation)>,
     /// Sections whose owner is dead or missing, but that no node of the set can take, in order of section.
     pub stranded: Vec<Stranded>,
     /// Handovers that live owners should make, in order of section.
@@ -135,25 +149,21 @@ pub struct Plan {
     pub no_other_candidate: BTreeSet<NodeId>,
     /// Nodes that may get sections, each with its weight.
     pub candidates: Vec<(NodeId, u32)>,
-    /// Dead incarnations whose sections are to be reassigned. Each has the time since the arbiter observed the last
-    /// change of the incarnation's liveness counter.
-    pub silent: Vec<(NodeId, Incarnation, Duration)>,
+    /// Dead incarnations that own sections, without those whose death was reported, and without those whose node is in
+    /// a newer incarnation.
+    pub silent: Vec<DeadOwner>,
 }
 
 impl Plan {
     /// Returns, for each incarnation in [`Plan::silent`], the note that adds its silence to the set's events. Returns
-    /// no note for a silence that is already among the events in `state`. `unix_ms` is the time of the notes, in
-    /// milliseconds since 1970.
+    /// no note for a silence that is already among the events in `state`. `now` is the time on the arbiter's clock, and
+    /// `unix_ms` is the time of the notes, in milliseconds since 1970.
     #[must_use]
-    pub fn notes(&self, state: &State, unix_ms: u64) -> Vec<Note> {
-        let note = |&(node, incarnation, silent): &(NodeId, Incarnation, Duration)| {
-            let silent_ms = u64::try_from(silent.as_millis()).unwrap_or(u64::MAX);
+    pub fn notes(&self, state: &State, now: Duration, unix_ms: u64) -> Vec<Note> {
+        let note = |&DeadOwner { node, incarnation, since }: &DeadOwner| {
+            let silent_ms = u64::try_from(now.saturating_sub(since).as_millis()).unwrap_or(u64::MAX);
             let name = state.node(node)?.name.as_str();
-            let is_noted = state.events.iter().rev().any(|event| {
-                let is_session = matches!(&event.record, EventRecord::Silent { node: of, incarnation: at, .. }
-                    if (of.as_str(), *at) == (name, incarnation));
-                is_session && event.at_unix_ms >= unix_ms.saturating_sub(silent_ms)
-            });
+            let is_noted = state.events.has_silence(name, incarnation, unix_ms.saturating_sub(silent_ms));
             (!is_noted).then_some(Note { unix_ms, about: Noted::Silent { node, incarnation, silent_ms } })
         };
         self.silent.iter().filter_map(note).collect()
@@ -211,6 +221,10 @@ impl Observed {
             ObservedDeath::None | ObservedDeath::Before => self.since,
         }
     }
+}
+
+fn dead_owner((node, incarnation): Session, observed: &Observed) -> DeadOwner {
+    DeadOwner { node, incarnation, since: observed.silent_since() }
 }
 
 /// Returns whether the process of an incarnation was reported dead.
@@ -334,12 +348,7 @@ impl Arbiter {
         let inputs = self.inputs(now, state, declared);
         if self.inputs.as_ref() != Some(&inputs) {
             let mut plan = plan(state, declared, &inputs, &self.observed, &mut self.placement);
-            let silent = inputs.dead.iter().filter_map(|session| Some((session, self.observed.get(session)?)));
-            let silent = silent.filter(|(session, observed)| {
-                !observed.over && !has_died(state, **session) && !plan.reassigns.is_empty()
-            });
-            plan.silent =
-                silent.map(|(&(node, at), observed)| (node, at, now.saturating_sub(observed.since))).collect();
+            plan.silent = self.silent_owners(state, &inputs);
             self.plan = Arc::new(plan);
             self.inputs = Some(inputs);
         }
@@ -359,11 +368,21 @@ impl Arbiter {
         self.inputs.as_ref().is_some_and(|inputs| inputs.living.contains_key(&(node, incarnation)))
     }
 
-    /// Returns each dead session that still owns sections, as of the last evaluation, with the time when its reported
-    /// death, or else the last change of its liveness counter, was observed, on the arbiter's clock.
-    pub fn dead_since(&self) -> impl Iterator<Item = ((NodeId, Incarnation), Duration)> {
+    /// Returns the dead incarnations that still own sections, as of the last evaluation.
+    pub fn dead_owners(&self) -> impl Iterator<Item = DeadOwner> {
         let dead = self.inputs.iter().flat_map(|inputs| &inputs.dead);
-        dead.filter_map(|session| Some((*session, self.observed.get(session)?.silent_since())))
+        dead.filter_map(|session| Some(dead_owner(*session, self.observed.get(session)?)))
+    }
+
+    /// Returns the silent owners for [`Plan::silent`]. They are in the plan even if no node can take their sections,
+    /// because then their silence explains why the sections are not served.
+    fn silent_owners(&self, state: &State, inputs: &Inputs) -> Vec<DeadOwner> {
+        let silent = |session: &Session| {
+            let observed = self.observed.get(session).filter(|one| !one.over && !has_died(state, *session))?;
+            Some(dead_owner(*session, observed))
+        };
+        // After a loss no section is taken over.
+        inputs.dead.iter().filter(|_| !inputs.lost).filter_map(silent).collect()
     }
 
     /// Updates the observed liveness counters. There is one observation for the newest incarnation of each node, and
@@ -494,6 +513,7 @@ fn plan(
         let incarnation = state.node(to).expect("candidates are known nodes").incarnation;
         if take {
             let liveness = liveness();
+            plan.former_owners.extend(owner.map(|owner| (section, owner)));
             plan.reassigns.push(Reassign { section, expected: record.epoch, liveness, to, incarnation });
         } else if let Some(session) = owner
             && inputs.living.contains_key(&session)

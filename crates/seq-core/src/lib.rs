@@ -37,6 +37,7 @@ pub mod confirmation;
 pub mod directory;
 pub mod high_water;
 pub mod id;
+mod kept_events;
 pub mod lane_clock;
 pub mod layout;
 pub mod leader_reach;

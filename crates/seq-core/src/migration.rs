@@ -16,19 +16,19 @@
 //!
 //! The caller reads the clock, sends the requests, and commits the proposals.
 
-use alloc::collections::BTreeMap;
+use alloc::collections::btree_map::Entry;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::mem::take;
 use core::time::Duration;
 
-use crate::arbiter::{Departure, PlannedHandover, Stranded};
+use crate::arbiter::{PlannedHandover, Stranded};
 use crate::id::{Epoch, Incarnation, Lineage, Liveness, MigrationId, NodeId, SectionId, SetId};
 use crate::layout;
 use crate::limits;
 use crate::state::{
-    Arrival, Arrive, Arrived, Arriving, Command, Complete, DepartSilent, Destination, Migration, Phase, Residence,
+    Arrive, Arrived, Arriving, Command, Complete, DepartSilent, Destination, Migration, Phase, Residence,
     Scope, SectionRecord, StartReturn, State, Tombstone,
 };
 
@@ -206,6 +206,8 @@ pub struct Coordinator {
     /// One entry for each section whose arrival was noted since the last call of [`Coordinator::take_arrived`]. The
     /// entry has the section's migration, and the approximate time from its departure to its arrival.
     arrived: Vec<(MigrationId, Duration)>,
+    /// The failing steps of each migration.
+    obstacles: BTreeMap<MigrationId, Obstacles>,
     deadline: Option<Duration>,
 }
 
@@ -250,6 +252,7 @@ impl Coordinator {
                 _ => self.end(state, (*id, migration), set.id, now, &mut effects),
             }
         }
+        self.observe_obstacles(state);
         effects
     }
 
@@ -283,84 +286,6 @@ impl Coordinator {
         self.deadline
     }
 
-    /// Continues after the target set named the next owners `armed` in response to [`Effect::Arm`]. For each section
-    /// with a live owner, plans a handover to its next owner. If there are sections without a live owner, returns the
-    /// effect that commits their departure.
-    pub fn on_armed(&mut self, migration: MigrationId, armed: &[Armed], now: Duration) -> Option<Effect> {
-        let mut departs = Vec::new();
-        for Armed { section, set: (set, lineage), owner: (to, incarnation), addr } in armed {
-            let (set, lineage, to, incarnation) = (*set, *lineage, *to, *incarnation);
-            let asked = self.moves.get_mut(section).filter(|one| one.migration == migration && one.planned.is_none());
-            let Some(asked) = asked else { continue };
-            let (section, epoch) = (*section, asked.epoch);
-            match asked.owner {
-                Owner::Living(from) => {
-                    asked.until = now + ARMED_FOR;
-                    let departure = Some(Arc::new(Departure { set, lineage, migration, addr: addr.clone() }));
-                    asked.planned = Some(PlannedHandover { section, epoch, from, to, incarnation, departure });
-                }
-                Owner::None(liveness) => {
-                    departs.push(DepartSilent { section, expected: epoch, liveness, to: set, lineage, migration });
-                }
-            }
-        }
-        self.wake(now);
-        (!departs.is_empty()).then_some(Effect::Commit(Proposal::DepartSilent(departs)))
-    }
-
-    /// Continues after [`Effect::Arm`] failed, because the target set has no quorum, takes no sections, or did not
-    /// respond.
-    pub fn on_arm_refused(&mut self, migration: MigrationId, now: Duration) {
-        self.moves.retain(|_, one| one.migration != migration || one.planned.is_some());
-        let bucket = self.buckets.entry(migration).or_default();
-        bucket.next = bucket.next.max(now + REFUSED_FOR);
-        let next = bucket.next;
-        self.wake(next);
-    }
-
-    /// Continues after the target set `at` responded to [`Effect::Arrive`]. `lineage` is the lineage in the response,
-    /// and `outcome` has an entry for each section of `arrive`. Returns the effect that notes, in this set's log, which
-    /// sections the target set has; `None` if it has none of them.
-    #[must_use]
-    pub fn on_arrive(&self, (at, lineage): (SetId, Lineage), arrive: &Arrive, outcome: &[Arrival]) -> Option<Effect> {
-        let known = |outcome: &Arrival| matches!(outcome, Arrival::Arrived | Arrival::Past);
-        let pairs = arrive.sections.iter().zip(outcome).filter(|(_, outcome)| known(outcome));
-        let sections: Vec<(SectionId, Epoch)> = pairs.map(|(one, _)| (one.section, one.epoch)).collect();
-        let noted = !sections.is_empty();
-        noted.then(|| Effect::Commit(Proposal::Arrived(Arrived { at, lineage, sections, ended: Vec::new() })))
-    }
-
-    /// Continues after the target set `at`, which is in `lineage`, committed the end of a migration. Returns the effect
-    /// that notes this in this set's log. After [`Effect::StartReturn`], this function must be called only if the
-    /// return that was committed is settled.
-    #[must_use]
-    pub fn on_end(&self, (at, lineage): (SetId, Lineage), migration: MigrationId) -> Effect {
-        let (sections, ended) = (Vec::new(), Vec::from([migration]));
-        Effect::Commit(Proposal::Arrived(Arrived { at, lineage, sections, ended }))
-    }
-
-    /// Continues after the source set `of` responded to [`Effect::Ask`]. `lineage` is the lineage in the response, and
-    /// `knows` is whether that set knows the migration. If that set does not know it, the set was restored from a
-    /// backup that is older than the migration, and only this set's log knows the migration. In this case the sections
-    /// stay in this set, and the returned effect commits this.
-    #[must_use]
-    pub fn on_asked(
-        &mut self,
-        state: &State,
-        (of, lineage): (SetId, Lineage),
-        migration: MigrationId,
-        knows: bool,
-    ) -> Option<Effect> {
-        if lineage < state.sets.get(&of)?.fenced {
-            return None;
-        }
-        if knows {
-            self.known.insert(migration, lineage);
-            return None;
-        }
-        Some(Effect::Commit(Proposal::Complete(Complete { id: migration, by: Some(of) })))
-    }
-
     /// Adds the effects that ask restored source sets about the migrations by which sections arrived in this set. The
     /// effects are repeated until each source set has responded in its newest lineage that it knows the migration.
     fn ask(&mut self, state: &State, now: Duration, effects: &mut Vec<Effect>) {
@@ -382,14 +307,22 @@ impl Coordinator {
     /// Drops the armed sections whose owner or migration has changed or whose time has run out, and the tombstones that
     /// the target set has confirmed. Halves the rate of a migration if the pause of one of its sections was too long.
     fn observe(&mut self, state: &State, now: Duration) {
+        let mut late = Vec::new();
         self.moves.retain(|section, one| {
             let open = state.migrations.get(&one.migration).filter(|migration| migration.phase == Phase::Open);
             let stands = state.sections.resident(*section).is_some_and(|record| record.epoch == one.epoch);
             // A pause ends armed moves. A planned handover may have begun at its owner and continues, so that it is
             // counted.
             let goes_on = |migration: &Migration| !migration.pace.paused || one.planned.is_some();
-            stands && now < one.until && open.is_some_and(goes_on)
+            let goes_on = stands && open.is_some_and(goes_on);
+            if goes_on && now >= one.until {
+                late.extend(one.late(*section, state));
+            }
+            goes_on && now < one.until
         });
+        for (migration, step, cause) in late {
+            self.on_failure(migration, step, &cause, now);
+        }
         let departed = |section: SectionId, epoch: Epoch| match state.sections.get(section) {
             Some(SectionRecord::Departed(tombstone)) => tombstone.epoch == epoch && !tombstone.arrived,
             _ => false,
@@ -417,14 +350,19 @@ impl Coordinator {
     /// Adds the effects that send all tombstones which the target sets have not confirmed yet.
     fn send_tombstones(&mut self, state: &State, own: SetId, now: Duration, effects: &mut Vec<Effect>) {
         let layout = &state.set.as_ref().expect("it is defined").layout;
+        let mut departed = BTreeSet::new();
         // All entries of `sent` are among the unconfirmed tombstones: see `observe`.
         if self.sent.len() != state.sections.unconfirmed() as usize {
             for (section, record) in state.sections.known() {
-                if let SectionRecord::Departed(Tombstone { epoch, by, arrived: false, .. }) = *record {
-                    self.sent.entry(section).or_insert(Sent { epoch, migration: by, since: now, again: now });
+                if let SectionRecord::Departed(Tombstone { epoch, by, arrived: false, .. }) = *record
+                    && let Entry::Vacant(place) = self.sent.entry(section)
+                {
+                    place.insert(Sent { epoch, migration: by, since: now, again: now });
+                    departed.insert(by);
                 }
             }
         }
+        departed.into_iter().for_each(|migration| self.on_success(migration, Step::HandOver));
         let mut batches: BTreeMap<_, Vec<Arriving>> = BTreeMap::new();
         for (section, sent) in &mut self.sent {
             let section = *section;
@@ -473,6 +411,9 @@ impl Coordinator {
         // A target set that was closing, and was then restored from an older backup, may name owners again. But this
         // set's log refuses each departure to a closing set.
         let is_closing = state.sets.get(&migration.to).is_some_and(|peer| peer.closing);
+        if is_closing {
+            self.observe_closing(state, (id, migration), now);
+        }
         let rests = migration.pace.paused || is_stalled || is_closing;
         if rests || state.is_quarantined() || state.loss.is_some() {
             return;
@@ -629,6 +570,13 @@ fn owner_node(owner: Owner) -> Option<NodeId> {
 pub fn return_id(of: MigrationId) -> MigrationId {
     MigrationId(layout::fnv1a(layout::NO_SPACES.0, &of.0.to_le_bytes()).max(1))
 }
+
+mod responses;
+mod stage;
+mod stuck;
+
+pub use stage::{SectionCounts, Stage, section_counts};
+use stuck::{Obstacles, Step};
 
 #[cfg(all(test, not(loom)))]
 mod scenarios;

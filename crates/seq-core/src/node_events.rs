@@ -3,25 +3,24 @@
 //!
 //! The process reports [`Fact`]s, and [`NodeEventLog`] decides which of them are events: a condition is an event when
 //! it is lost and when it holds again, and refused requests are at most one event a minute for each kind, with a count.
-//! So a stranger whose requests are refused cannot fill the log.
+//! So a stranger whose requests are refused cannot fill the log. Violations of the order are counted in the same way.
 //!
-//! **Invariant:** indexes of events grow by one and never repeat within one process. At most [`MAX_NODE_EVENTS`] events
-//! are kept. If there are more, the oldest event of the most frequent kind is removed, so that refused requests do not
-//! push out the loss of a lease.
+//! **Invariant:** indexes of events grow and never repeat within one process. At most [`MAX_NODE_EVENTS`] events are
+//! kept (`kept_events.rs`).
 //!
 //! No decision depends on an event.
 
-use alloc::collections::VecDeque;
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use crate::kept_events::{KeptEvent, KeptEvents};
 use crate::lease::Clocks;
 
 mod condition;
 mod kinds;
 
 use condition::{Change, Condition};
-pub use kinds::{NodeEventKind, Refusals};
+pub use kinds::{NodeEventKind, Occurrences};
 
 /// Maximum number of events that a process keeps. It is limited because the log is in memory only; the events of some
 /// hours of trouble fit, and take less than 256 KiB.
@@ -30,7 +29,7 @@ pub const MAX_NODE_EVENTS: usize = 512;
 /// Maximum number of bytes of [`NodeEvent::detail`]. The beginning of an error is enough to search the log for it.
 pub const MAX_DETAIL_BYTES: usize = 256;
 
-/// Time, in nanoseconds, for which refusals of one kind are counted in one event.
+/// Time, in nanoseconds, for which occurrences of one cause are counted in one event.
 const COUNTED_FOR: u64 = 60 * NANOS;
 
 /// Smallest step of the wall clock that is an event, in nanoseconds. Times of events are shown in seconds, and an
@@ -54,16 +53,16 @@ pub struct NodeEvent {
     /// Index in the log of this process, from 1 on.
     pub index: u64,
     /// Number of the last change to this event. All changes of the log are numbered together: adding an event is a
-    /// change, and so is counting further refusals in it.
+    /// change, and so is counting further occurrences in it.
     pub change: u64,
     /// Time of the event by the wall clock of this machine, in milliseconds since 1970.
     pub at_unix_ms: u64,
-    /// Time of the last refusal that the event counts, in milliseconds since 1970; for other kinds equal to
+    /// Time of the last occurrence that the event counts, in milliseconds since 1970; for other kinds equal to
     /// `at_unix_ms`.
     pub until_unix_ms: u64,
     /// The kind.
     pub kind: NodeEventKind,
-    /// Number of refusals, from 1 on; 0 for other kinds.
+    /// Number of occurrences, from 1 on; 0 for other kinds.
     pub count: u64,
     /// Number of sections that are not served; 0 for other kinds than the loss of a lease.
     pub sections: u32,
@@ -126,11 +125,11 @@ pub enum Fact<'a> {
         /// Whether the certificate was read just now, after the start of the process.
         is_new: bool,
     },
-    /// Requests or connections were refused.
-    Refused {
-        /// The kind of refusal.
-        refusals: Refusals,
-        /// Number of refusals since the last report.
+    /// Something occurred that is counted.
+    Occurred {
+        /// The cause.
+        what: Occurrences,
+        /// Number of occurrences since the last report.
         count: u64,
     },
 }
@@ -154,19 +153,14 @@ pub struct NodeEventLog {
     /// The last reading of the clocks.
     clocks: Clocks,
     begun_unix_ms: u64,
-    /// Index of the newest event; 0 for none.
-    last: u64,
-    /// Number of the newest change of an event; 0 for none.
-    changes: u64,
-    /// The kept events, in order of index.
-    kept: VecDeque<NodeEvent>,
+    log: KeptEvents<NodeEvent>,
     lease: Condition,
     quorum: Condition,
     disk: Condition,
     /// End of the validity of the last certificate about which the log has a warning, in seconds since 1970.
     warned_of: Option<u64>,
-    /// For each kind of refusals, the event that counts them and the boot clock at its beginning, in nanoseconds.
-    counted: [Option<(u64, u64)>; Refusals::ALL.len()],
+    /// For each cause of occurrences, the event that counts them and the boot clock at its beginning, in nanoseconds.
+    counted: [Option<(u64, u64)>; Occurrences::ALL.len()],
 }
 
 impl NodeEventLog {
@@ -176,15 +170,13 @@ impl NodeEventLog {
         NodeEventLog {
             clocks: now,
             begun_unix_ms: now.realtime / NANOS_PER_MS,
-            last: 0,
-            changes: 0,
-            kept: VecDeque::new(),
+            log: KeptEvents::default(),
             lease: Condition::Unknown,
             quorum: Condition::Unknown,
             // A member starts only after its disk has completed writes.
             disk: Condition::Holds,
             warned_of: None,
-            counted: [None; Refusals::ALL.len()],
+            counted: [None; Occurrences::ALL.len()],
         }
     }
 
@@ -214,18 +206,17 @@ impl NodeEventLog {
             Fact::Reloaded { changes } => self.detailed(NodeEventKind::Reloaded, changes),
             Fact::ReloadFailed { error } => self.detailed(NodeEventKind::ReloadFailed, error),
             Fact::Certificate { not_after, is_new } => self.note_certificate(now, not_after, is_new),
-            Fact::Refused { refusals, count } => self.count(now, refusals, count),
+            Fact::Occurred { what, count } => self.count(now, what, count),
         }
     }
 
     /// Returns at most `limit` of the kept events whose [`NodeEvent::change`] is above `after`.
     #[must_use]
     pub fn page(&self, after: u64, limit: usize) -> Page {
-        let mut changed: Vec<&NodeEvent> = self.kept.iter().filter(|event| event.change > after).collect();
-        changed.sort_unstable_by_key(|event| event.change);
+        let changed = self.log.changed_after(after);
         let more = changed.len() > limit;
         let events: Vec<NodeEvent> = changed.into_iter().take(limit).cloned().collect();
-        let next = if more { events.last().map_or(after, |event| event.change) } else { self.changes };
+        let next = if more { events.last().map_or(after, |event| event.change) } else { self.log.changes() };
         Page { events, next, more, begun_unix_ms: self.begun_unix_ms }
     }
 
@@ -253,24 +244,29 @@ impl NodeEventLog {
         }
     }
 
-    /// Counts refusals in the event of the last minute, or in a new event.
-    fn count(&mut self, now: Clocks, refusals: Refusals, count: u64) {
+    /// Counts occurrences in the event of the last minute, or in a new event.
+    fn count(&mut self, now: Clocks, what: Occurrences, count: u64) {
         if count == 0 {
             return;
         }
-        let counted = self.counted[refusals.place()];
+        let counted = self.counted[what.place()];
         let Some((index, _)) = counted.filter(|(_, since)| now.boottime.saturating_sub(*since) < COUNTED_FOR) else {
-            self.append(refusals.kind(), |event| event.count = count);
-            self.counted[refusals.place()] = Some((self.last, now.boottime));
+            self.append(what.kind(), |event| {
+                event.count = count;
+                event.detail = what.detail().into();
+            });
+            self.counted[what.place()] = Some((self.log.last(), now.boottime));
             return;
         };
         // If the event is no longer kept, the minute still ends before the next event.
-        if let Some(event) = self.kept.iter_mut().rev().find(|event| event.index == index) {
-            self.changes += 1;
-            event.change = self.changes;
-            event.count = event.count.saturating_add(count);
-            event.until_unix_ms = now.realtime / NANOS_PER_MS;
-        }
+        self.log.change_one(MAX_NODE_EVENTS, |event| {
+            let is_counted = event.index == index;
+            if is_counted {
+                event.count = event.count.saturating_add(count);
+                event.until_unix_ms = now.realtime / NANOS_PER_MS;
+            }
+            is_counted
+        });
     }
 
     fn regained(&mut self, kind: NodeEventKind, lasted_ms: u64) {
@@ -283,34 +279,45 @@ impl NodeEventLog {
 
     /// Appends an event at the time of the last reading of the clocks. The function `fill` sets its fields.
     fn append(&mut self, kind: NodeEventKind, fill: impl FnOnce(&mut NodeEvent)) {
-        (self.last, self.changes) = (self.last + 1, self.changes + 1);
         let at_unix_ms = self.clocks.realtime / NANOS_PER_MS;
-        let mut event = NodeEvent {
-            index: self.last,
-            change: self.changes,
-            at_unix_ms,
-            until_unix_ms: at_unix_ms,
-            kind,
-            count: 0,
-            sections: 0,
-            lasted_ms: 0,
-            ahead_ms: 0,
-            not_after: 0,
-            detail: String::new(),
-        };
-        fill(&mut event);
-        self.kept.push_back(event);
-        if self.kept.len() > MAX_NODE_EVENTS {
-            self.remove_one();
-        }
+        self.log.append(|index, change| {
+            let mut event = NodeEvent {
+                index,
+                change,
+                at_unix_ms,
+                until_unix_ms: at_unix_ms,
+                kind,
+                count: 0,
+                sections: 0,
+                lasted_ms: 0,
+                ahead_ms: 0,
+                not_after: 0,
+                detail: String::new(),
+            };
+            fill(&mut event);
+            event
+        });
+    }
+}
+
+impl KeptEvent for NodeEvent {
+    const MOST: usize = MAX_NODE_EVENTS;
+    const KINDS: usize = NodeEventKind::ALL.len();
+
+    fn index(&self) -> u64 {
+        self.index
     }
 
-    /// Removes the oldest event of the kind that has the most events.
-    fn remove_one(&mut self) {
-        let of_kind = |kind: NodeEventKind| self.kept.iter().filter(|event| event.kind == kind).count();
-        let most = NodeEventKind::ALL.iter().copied().max_by_key(|kind| of_kind(*kind));
-        let oldest = self.kept.iter().position(|event| Some(event.kind) == most);
-        oldest.and_then(|place| self.kept.remove(place));
+    fn change(&self) -> u64 {
+        self.change
+    }
+
+    fn set_change(&mut self, change: u64) {
+        self.change = change;
+    }
+
+    fn kind_number(&self) -> usize {
+        self.kind as usize
     }
 }
 

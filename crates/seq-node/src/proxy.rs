@@ -271,7 +271,7 @@ impl Endpoint {
         let open = || {
             let client = client.context("cannot connect to the cluster")?;
             tasks.spawn("routes", Kind::Critical, readiness::probe(client.clone(), tasks.clone(), drop));
-            let service = ProxyService::new(client, &node.name);
+            let service = ProxyService::new(client, &node.name, &node.events);
             if let Some((listener, resp)) = redis {
                 resp::serve(service.clone(), &resp, "", listener, &tasks)?;
             }

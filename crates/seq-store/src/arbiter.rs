@@ -14,7 +14,7 @@ use futures::future::join_all;
 use metrics::Histogram;
 use seq_api::clock::Clock;
 use seq_api::metrics::section_unserved;
-use seq_core::arbiter::{Arbiter, ArbiterTimeouts, Declared, MAX_REASSIGNS, Plan};
+use seq_core::arbiter::{Arbiter, ArbiterTimeouts, DeadOwner, Declared, MAX_REASSIGNS, Plan};
 use seq_core::lease::Clocks;
 use seq_core::set_spec::AllocSpec;
 use seq_core::state::{Note, Noted, Reassign};
@@ -49,11 +49,10 @@ pub(crate) struct ArbiterShell {
     unserved: Histogram,
 }
 
-/// Dead sessions that own sections, each with the time of the last change of its liveness counter. Times are measured
-/// from `origin`.
+/// Dead owners of sections. Their times are measured from `origin`.
 struct Dead {
     origin: Clocks,
-    since: BTreeMap<(NodeId, Incarnation), Duration>,
+    owners: Vec<DeadOwner>,
 }
 
 /// Notes for the event log that are committed.
@@ -98,8 +97,8 @@ impl ArbiterShell {
                 self.publish(&plan);
                 let now = self.clock.now().at_least_since(origin);
                 evaluate_after = machine.next_deadline().map(|at| at.saturating_sub(now));
-                let dead = Dead { origin, since: machine.dead_since().collect() };
-                let ((), proposed) = tokio::join!(self.note(&plan, &mut noted), self.propose(&plan, &dead));
+                let dead = Dead { origin, owners: machine.dead_owners().collect() };
+                let ((), proposed) = tokio::join!(self.note(&plan, now, &mut noted), self.propose(&plan, &dead));
                 if let Err(error) = proposed {
                     if let Some(repeated) = failures.admit() {
                         tracing::info!(%error, repeated, "owners could not be assigned yet");
@@ -148,10 +147,10 @@ impl ArbiterShell {
     }
 
     /// Proposes notes for the event log: that this member leads, the voters of the store if they have changed, and the
-    /// silent nodes whose sections will be reassigned. `noted` has the notes that are committed, and is updated. If a
-    /// note fails, the next evaluation proposes it again. The caller polls this future before it proposes the
+    /// silent nodes that own sections. `now` is the time on the arbiter's clock. `noted` has the notes that are
+    /// committed, and is updated. If a note fails, the next evaluation proposes it again. The caller polls this future before it proposes the
     /// reassignments, so that the notes come before the reassignments in the log.
-    async fn note(&self, plan: &Plan, noted: &mut Noting) {
+    async fn note(&self, plan: &Plan, now: Duration, noted: &mut Noting) {
         let raft = self.set.raft();
         let Some(term) = raft.leads().filter(|_| self.set.keeps_events()) else { return };
         if noted.term != Some(term) {
@@ -160,7 +159,7 @@ impl ArbiterShell {
         }
         let unix_ms = raft.clock_ms();
         let silent =
-            if plan.silent.is_empty() { Vec::new() } else { self.set.read(|state| plan.notes(state, unix_ms)) };
+            if plan.silent.is_empty() { Vec::new() } else { self.set.read(|state| plan.notes(state, now, unix_ms)) };
         let silent = join_all(silent.into_iter().map(|note| self.set.propose(note)));
         let Noting { term: noted_term, voters: noted_voters } = noted;
         let leads = async {
@@ -182,14 +181,13 @@ impl ArbiterShell {
 
     async fn propose(&self, plan: &Plan, dead: &Dead) -> Result<(), ProposeError> {
         for part in plan.reassigns.chunks(MAX_REASSIGNS) {
-            let owners = if dead.since.is_empty() { Vec::new() } else { self.owners(part) };
-            let mut span = self.span(part);
+            let mut span = self.span(plan, part);
             let outcome = span.scope(self.set.propose(part.to_vec())).await;
             span.fail_if(&outcome);
             let outcome = outcome?;
             let made = outcome.iter().flatten().count();
-            let taken_over = owners.iter().zip(&outcome).filter(|(_, outcome)| outcome.is_some());
-            self.record_unserved(dead, taken_over.filter_map(|(owner, _)| *owner));
+            let taken_over = part.iter().zip(&outcome).filter(|(_, outcome)| outcome.is_some());
+            self.record_unserved(dead, taken_over.filter_map(|(change, _)| plan.former_owners.get(&change.section)));
             let overtaken = part.len() - made;
             span.set("seqsvr.overtaken", overtaken);
             tracing::info!(sections = made, overtaken, trace = span.trace(), "owners assigned");
@@ -197,43 +195,32 @@ impl ArbiterShell {
         Ok(())
     }
 
-    /// Returns the present owner of each section in `part`.
-    fn owners(&self, part: &[Reassign]) -> Vec<Option<(NodeId, Incarnation)>> {
-        self.set.read(|state| {
-            let owner = |change: &Reassign| {
-                let record = state.sections.resident(change.section)?;
-                Some((record.owner?, record.incarnation))
-            };
-            part.iter().map(owner).collect()
-        })
-    }
-
-    /// Records how long the sections that were taken over were served by no node. `owners` are their former owners, one
+    /// Records how long the sections that were taken over were served by no node. `former` has their former owners, one
     /// for each section.
-    fn record_unserved(&self, dead: &Dead, owners: impl Iterator<Item = (NodeId, Incarnation)>) {
+    fn record_unserved<'a>(&self, dead: &Dead, former: impl Iterator<Item = &'a (NodeId, Incarnation)>) {
         let mut sections: BTreeMap<(NodeId, Incarnation), usize> = BTreeMap::new();
-        owners.for_each(|owner| *sections.entry(owner).or_default() += 1);
+        former.for_each(|owner| *sections.entry(*owner).or_default() += 1);
         let now = self.clock.now().at_least_since(dead.origin);
-        for (owner, count) in sections {
-            if let Some(since) = dead.since.get(&owner) {
-                self.unserved.record_many(now.saturating_sub(*since), count);
+        for DeadOwner { node, incarnation, since } in &dead.owners {
+            if let Some(count) = sections.get(&(*node, *incarnation)) {
+                self.unserved.record_many(now.saturating_sub(*since), *count);
             }
         }
     }
 
     /// Begins the trace span of the changes of owner in `part`. It is named `takeover` if any of the sections had an
     /// owner before, otherwise `assignment`.
-    fn span(&self, part: &[Reassign]) -> Span {
+    fn span(&self, plan: &Plan, part: &[Reassign]) -> Span {
         if !traces::are_on() {
             return Span::none();
         }
         let (set, from) = self.set.read(|state| {
-            let owner = |change: &Reassign| state.sections.resident(change.section)?.owner;
+            let owner = |change: &Reassign| plan.former_owners.get(&change.section).map(|(node, _)| node);
             let from: BTreeSet<_> = part.iter().filter_map(owner).collect();
             let named =
                 |node: &NodeId| state.node(*node).map_or_else(|| node.to_string(), |record| record.name.clone());
             let set = state.set.as_ref().map(|set| set.name.clone());
-            (set, from.iter().take(MOST_NAMED).map(named).collect::<Vec<_>>())
+            (set, from.iter().copied().take(MOST_NAMED).map(named).collect::<Vec<_>>())
         });
         let mut span = traces::always(if from.is_empty() { "assignment" } else { "takeover" });
         span.set("seqsvr.set", set.unwrap_or_default());

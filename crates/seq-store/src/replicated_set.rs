@@ -85,9 +85,9 @@ impl RaisesApplied {
             let Command::Raise(raises) = command else { return state.apply(command) };
             let before = section_writes::ceilings_of(&state.0, raises);
             let answer = state.apply(command);
-            if let Answer::Raised(Ok(ceilings)) = &answer {
-                writes.applied(raises, &before, ceilings);
-                count.fetch_add(ceilings.iter().flatten().count() as u64, Ordering::Relaxed);
+            if let Answer::Raised(Ok(after)) = &answer {
+                let raised = section_writes::raised(raises, &before, after);
+                count.fetch_add(writes.applied(raised), Ordering::Relaxed);
             }
             answer
         })
@@ -157,7 +157,12 @@ impl ReplicatedSet {
             return Ok(());
         }
         self.noted_ms.store(unix_ms, Ordering::Relaxed);
-        self.raft.propose(&Note { unix_ms, about: Noted::Time }.into()).await.map(drop)
+        let noted = self.raft.propose(&Note { unix_ms, about: Noted::Time }.into()).await;
+        if noted.is_err() {
+            // The next event needs a note of its own.
+            self.noted_ms.store(0, Ordering::Relaxed);
+        }
+        noted.map(drop)
     }
 
     /// Returns whether this member must note events: the group's format has an event log, and this member leads.

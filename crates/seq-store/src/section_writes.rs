@@ -64,22 +64,31 @@ impl Default for SectionWrites {
     }
 }
 
+/// A ceiling that a command raised. `from` and `to` are equal if the ceiling was as high already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RaisedCeiling {
+    pub(crate) section: SectionId,
+    pub(crate) from: Seq,
+    pub(crate) to: Seq,
+}
+
 impl SectionWrites {
-    /// Counts the accepted raises of an applied command. `before` has the ceilings of its sections before the command,
-    /// and `after` the ceilings in its answer, which has none for a refused raise.
-    pub(crate) fn applied(&self, command: &RaiseCeilings, before: &[Seq], after: &[Option<Seq>]) {
+    /// Counts the ceilings that an applied command raised, and returns their number.
+    pub(crate) fn applied(&self, raised: impl Iterator<Item = RaisedCeiling>) -> u64 {
         let mut applied = self.0.applied.lock();
-        for ((raise, before), after) in command.raises.iter().zip(before).zip(after) {
-            let Some(after) = after else { continue };
+        let mut count = 0;
+        for RaisedCeiling { section, from, to } in raised {
+            count += 1;
             // The state has accepted the raise, so the section is in the layout and its number is bounded.
-            let section = raise.section.0 as usize;
+            let section = section.0 as usize;
             if applied.len() <= section {
                 applied.resize(section + 1, Applied::default());
             }
             let Applied { writes, raised } = &mut applied[section];
             *writes = writes.saturating_add(1);
-            *raised += after.0 - before.0;
+            *raised += to.0 - from.0;
         }
+        count
     }
 
     /// Returns the sum of the distances by which the raises that this member has applied since its start moved the
@@ -176,6 +185,17 @@ pub(crate) fn ceilings_of(state: &State, command: &RaiseCeilings) -> Vec<Seq> {
     command.raises.iter().map(|raise| ceiling(raise.section)).collect()
 }
 
+/// Returns the ceilings that an applied command raised. `before` has the ceilings of its sections before the command,
+/// and `after` the ceilings in its answer, which has none for a refused raise.
+pub(crate) fn raised<'a>(
+    command: &'a RaiseCeilings,
+    before: &'a [Seq],
+    after: &'a [Option<Seq>],
+) -> impl Iterator<Item = RaisedCeiling> + 'a {
+    let all = command.raises.iter().zip(before).zip(after);
+    all.filter_map(|((raise, from), to)| Some(RaisedCeiling { section: raise.section, from: *from, to: (*to)? }))
+}
+
 /// Returns the ceilings of at most [`AT_ONCE`] sections of the set, beginning with the section `first`.
 pub(crate) fn ceilings(state: &State, first: SectionId) -> Vec<(SectionId, Seq)> {
     state.sections.residents_from(first).take(AT_ONCE).map(|(section, record)| (section, record.max_seq)).collect()
@@ -201,7 +221,8 @@ mod tests {
         };
         let before: Vec<Seq> = raises.iter().map(|(_, from, _)| Seq(*from)).collect();
         let after: Vec<Option<Seq>> = raises.iter().map(|(.., to)| to.map(Seq)).collect();
-        writes.applied(&command, &before, &after);
+        let accepted = raises.iter().filter(|(.., to)| to.is_some()).count() as u64;
+        assert_eq!(writes.applied(raised(&command, &before, &after)), accepted);
     }
 
     #[test]

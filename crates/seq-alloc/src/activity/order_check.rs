@@ -7,10 +7,9 @@
 //!
 //! The check does not find each violation: a slot that fell and was passed again between two readings is not noticed.
 
+use seq_api::order_violations::OrderViolation;
 use seq_core::Seq;
 use seq_core::section::Tally;
-
-use crate::fault_metrics::Violation;
 
 /// State of the check of one ownership.
 #[derive(Clone, Copy, Debug, Default)]
@@ -23,19 +22,19 @@ pub(crate) struct OrderCheck {
 impl OrderCheck {
     /// Checks a reading of all slots of an ownership with this base. `ceiling` is its ceiling, read after the slots.
     /// Returns the violations that no earlier reading had.
-    pub(crate) fn check(&mut self, now: Tally, base: Seq, ceiling: Seq) -> [Option<Violation>; 2] {
+    pub(crate) fn check(&mut self, now: Tally, base: Seq, ceiling: Seq) -> [Option<OrderViolation>; 2] {
         let Some(last) = self.last.replace(now) else { return [None; 2] };
         let fell = is_lower(now.sum, last.sum) || now.highest < last.highest || now.touched < last.touched;
         // The distance is that of the reading before, because a thread may see a new number earlier than the raise of
         // the ceiling that allows it.
         let is_above = last.highest > 0 && base.0.saturating_add(last.highest) > ceiling.0;
         let begins = is_above && !std::mem::replace(&mut self.is_above, is_above);
-        [fell.then_some(Violation::Fell), begins.then_some(Violation::AboveCeiling)]
+        [fell.then_some(OrderViolation::Fell), begins.then_some(OrderViolation::AboveCeiling)]
     }
 
     /// Checks the sum of the copy that was made when the slots were frozen.
-    pub(crate) fn check_final(&self, sum: u64) -> Option<Violation> {
-        self.last.filter(|last| is_lower(sum, last.sum)).map(|_| Violation::Fell)
+    pub(crate) fn check_final(&self, sum: u64) -> Option<OrderViolation> {
+        self.last.filter(|last| is_lower(sum, last.sum)).map(|_| OrderViolation::Fell)
     }
 }
 
@@ -75,19 +74,19 @@ mod tests {
         for fallen in [tally(11, 10, 2), tally(12, 9, 2), tally(12, 10, 1)] {
             let mut check = OrderCheck::default();
             check.check(tally(12, 10, 2), BASE, CEILING);
-            assert_eq!(check.check(fallen, BASE, CEILING), [Some(Violation::Fell), None], "{fallen:?}");
+            assert_eq!(check.check(fallen, BASE, CEILING), [Some(OrderViolation::Fell), None], "{fallen:?}");
             assert_eq!(check.check(fallen, BASE, CEILING), [None, None], "{fallen:?}");
         }
         let mut check = OrderCheck::default();
         check.check(tally(12, 10, 2), BASE, CEILING);
-        assert_eq!(check.check_final(11), Some(Violation::Fell));
+        assert_eq!(check.check_final(11), Some(OrderViolation::Fell));
     }
 
     #[test]
     fn a_number_above_the_ceiling_is_found_at_the_next_reading_and_once() {
         let (mut check, above) = (OrderCheck::default(), tally(10_001, 10_001, 1));
         assert_eq!(check.check(above, BASE, CEILING), [None, None], "the raise may not be visible yet");
-        assert_eq!(check.check(above, BASE, CEILING), [None, Some(Violation::AboveCeiling)]);
+        assert_eq!(check.check(above, BASE, CEILING), [None, Some(OrderViolation::AboveCeiling)]);
         assert_eq!(check.check(above, BASE, CEILING), [None, None]);
         let mut check = OrderCheck::default();
         check.check(above, BASE, CEILING);

@@ -11,6 +11,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use seq_api::order_violations::OrderViolation;
 use seq_core::SectionId;
 use seq_core::activity::Figures;
 use seq_core::lease::Clocks;
@@ -18,7 +19,6 @@ use seq_core::section::Tally;
 
 use super::NodeActivity;
 use super::order_check::OrderCheck;
-use crate::fault_metrics::Violation;
 use crate::ownership::{OwnedSection, Table};
 
 /// Shortest time from the begin of one pass to the begin of the next pass, in milliseconds.
@@ -57,7 +57,7 @@ pub(crate) struct Reader {
     slot_bytes: u64,
     /// Violations of the order that were found since the last call of [`Reader::take_violations`]. There are at most
     /// two for each section that was read.
-    violations: Vec<(SectionId, Violation)>,
+    violations: Vec<(SectionId, OrderViolation)>,
 }
 
 /// Section under one ownership for which records have begun.
@@ -126,7 +126,7 @@ impl Reader {
     }
 
     /// Returns the violations of the order that were found since the last call of this function.
-    pub(crate) fn take_violations(&mut self) -> Vec<(SectionId, Violation)> {
+    pub(crate) fn take_violations(&mut self) -> Vec<(SectionId, OrderViolation)> {
         std::mem::take(&mut self.violations)
     }
 

@@ -35,6 +35,7 @@ const MARKED: [&str; 19] = [
     "disk_slow",
     "halted",
     "lease_lost",
+    "order_violated",
     "quorum_lost",
 ];
 

@@ -198,6 +198,7 @@ impl Scenario {
     fn describe_plan(&self) -> String {
         let Plan {
             reassigns,
+            former_owners: _,
             stranded,
             handovers,
             living,
@@ -215,7 +216,8 @@ impl Scenario {
                 text += &format!("{what}: {}\n", nodes.join(", "));
             }
         }
-        for (node, incarnation, silent) in silent {
+        for DeadOwner { node, incarnation, since } in silent {
+            let silent = self.now - *since;
             text += &format!("silent: node {node} incarnation {incarnation} for {silent:?}\n");
         }
         for Reassign { section, expected, liveness, to, incarnation } in reassigns {

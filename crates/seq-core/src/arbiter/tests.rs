@@ -1,3 +1,5 @@
+use alloc::vec;
+
 use super::*;
 use crate::id::{HandoverId, RenewSeq, Revision};
 use crate::layout::Layout;
@@ -145,6 +147,34 @@ fn a_node_without_renewals_loses_its_sections_to_all_others() {
     for name in ["a2", "a3"] {
         assert!(world.owned(name) <= 165 + 5, "{name} owns {} of 300", world.owned(name));
     }
+}
+
+/// A set without a node that can take the sections over is what an operator has to find in the event log.
+#[test]
+fn the_silence_of_an_owner_is_noted_once_even_if_no_node_can_take_over() {
+    let mut world = World::assigned(30);
+    let begin = world.now;
+    let notes = |world: &mut World| {
+        let plan = world.evaluate();
+        let unix_ms = 1_000_000 + (world.now - begin).as_millis() as u64;
+        let notes = plan.notes(&world.state, world.now, unix_ms);
+        for note in &notes {
+            world.state.apply(&Command::Note(note.clone()));
+        }
+        let silent = notes.iter().map(|note| match note.about {
+            Noted::Silent { node, silent_ms, .. } => (node.0, silent_ms),
+            ref other => panic!("{other:?}"),
+        });
+        (silent.collect::<Vec<(u32, u64)>>(), plan.stranded.len())
+    };
+    assert_eq!(notes(world.after(4)), (vec![], 0));
+    assert_eq!(notes(world.after(1)), (vec![(1, 5_000), (2, 5_000), (3, 5_000)], 30));
+    for _ in 0..10 {
+        assert_eq!(notes(world.after(60)), (vec![], 30), "it lasts");
+    }
+    world.renew(&["a2"]);
+    assert_eq!(notes(&mut world).1, 0);
+    assert_eq!(notes(world.after(5)).0, [(2, 5_000)], "another silence");
 }
 
 /// The plan from before the loss must not stay, because the state would refuse all of it, again and again.

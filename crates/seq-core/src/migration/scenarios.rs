@@ -7,11 +7,11 @@ use alloc::string::{String, ToString};
 use alloc::vec;
 
 use super::*;
-use crate::arbiter::{Arbiter, ArbiterTimeouts, Declared};
+use crate::arbiter::{Arbiter, ArbiterTimeouts, Declared, Departure};
 use crate::id::{HandoverId, Lineage, RenewSeq, Revision, Seq};
 use crate::layout::{Layout, SectionRun};
 use crate::state::{
-    Answer, Command as StoreCommand, Depart, Home, LearnDirectory, Pace, Registration, Renew, Rollback, Rules,
+    Answer, Closing, Command as StoreCommand, Depart, Home, LearnDirectory, Pace, Registration, Renew, Rollback, Rules,
     SetDefinition, SetFacts, SetPace, StartMigration,
 };
 use crate::testdata::{Command, Machine, run_all};
@@ -34,6 +34,7 @@ fn coordinators_act_as_their_scenarios_state() {
             arbiter: Arbiter::new(TIMEOUTS),
             coordinator: Coordinator::default(),
             effects: Vec::new(),
+            requested: Vec::new(),
             now: Duration::ZERO,
             attempts: 0,
         };
@@ -142,8 +143,10 @@ struct Scenario {
     target: State,
     arbiter: Arbiter,
     coordinator: Coordinator,
-    /// The effects of the last evaluation.
+    /// The effects of the last evaluation that are not carried out.
     effects: Vec<Effect>,
+    /// All effects of the last evaluation.
+    requested: Vec<Effect>,
     now: Duration,
     attempts: u64,
 }
@@ -156,7 +159,12 @@ impl Machine for Scenario {
     /// * `start ID first=SECTION sections=NUMBER rate=NUMBER max-pause=DURATION`, `pause ID`, `resume ID`, `rollback
     ///   ID` and `complete ID` apply the command of an operator that has this name.
     /// * `evaluate` shows the effects and the planned handovers.
-    /// * `armed` and `arm-refused` are the other set's responses to the requests of the last evaluation.
+    /// * `armed` and `arm-refused CAUSE` are the other set's responses to the requests of the last evaluation.
+    ///   `arrive-failed CAUSE` and `end-failed CAUSE` let the other requests of the last evaluation fail, also after
+    ///   another response.
+    /// * `close-target` lets the first set learn that the other set is closing.
+    /// * `stuck` shows the migrations that are stuck and the events about them, and `event-failed ID` lets the proposal
+    ///   of such an event fail.
     /// * `depart SECTION` commits the handover of a section that is planned.
     /// * `arrive` and `end` let the other set commit the arrivals and the ends of migrations that the last evaluation
     ///   sent.
@@ -203,13 +211,20 @@ impl Machine for Scenario {
                 *out += &self.describe();
             }
             "armed" => *out += &self.armed(),
-            "arm-refused" => {
-                for effect in self.effects.clone() {
-                    if let Effect::Arm { migration, .. } = effect {
-                        self.coordinator.on_arm_refused(migration, self.now);
-                    }
-                }
+            "arm-refused" | "arrive-failed" | "end-failed" => self.fail(command.name(), &command.word::<String>()),
+            "close-target" => {
+                let name = format!("s{TARGET}");
+                let facts = SetFacts {
+                    id: TARGET,
+                    revision: Revision(2),
+                    name,
+                    closing: Closing::Closing,
+                    ..SetFacts::default()
+                };
+                self.source.apply(&StoreCommand::LearnDirectory(LearnDirectory::of(facts)));
             }
+            "stuck" => *out += &self.stuck(),
+            "event-failed" => self.coordinator.on_event_failed(MigrationId(command.word()), self.now),
             "depart" => *out += &self.depart(command),
             "arrive" | "end" => *out += &self.deliver(),
             "commit" => {
@@ -230,6 +245,38 @@ impl Machine for Scenario {
 }
 
 impl Scenario {
+    /// Lets requests of the last evaluation fail.
+    fn fail(&mut self, name: &str, cause: &str) {
+        for effect in self.requested.clone() {
+            match (name, effect) {
+                ("arm-refused", Effect::Arm { migration, .. }) => {
+                    self.coordinator.on_arm_refused(migration, cause, self.now);
+                }
+                ("arrive-failed", Effect::Arrive { arrive, .. }) => {
+                    self.coordinator.on_arrive_failed(&arrive, cause, self.now);
+                }
+                ("end-failed", Effect::StartReturn { start: StartReturn { of: id, .. }, .. })
+                | ("end-failed", Effect::Complete { complete: Complete { id, .. }, .. }) => {
+                    self.coordinator.on_end_failed(id, cause, self.now);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn stuck(&mut self) -> String {
+        let stuck = self.coordinator.stuck(self.now).map(|(id, cause)| format!("migration {id} is stuck: {cause}\n"));
+        let mut text: String = stuck.collect();
+        for (id, cause) in self.coordinator.take_stuck_events(self.now) {
+            text += &format!("event: migration {id}: {cause}\n");
+        }
+        text += &match self.coordinator.next_stuck_deadline(self.now) {
+            Some(at) => format!("decide again at {at:?}\n"),
+            None => String::from("decide again after the next failure\n"),
+        };
+        text
+    }
+
     fn plan(&mut self) -> alloc::sync::Arc<crate::arbiter::Plan> {
         let declared = ["a1", "a2"].map(|name| Declared { name, weight: 1 });
         self.arbiter.evaluate(&self.source, &declared, || self.now).clone()
@@ -239,6 +286,7 @@ impl Scenario {
         let plan = self.plan();
         let living = |node, incarnation| self.arbiter.is_living(node, incarnation);
         self.effects = self.coordinator.evaluate(&self.source, &plan.stranded, living, self.now);
+        self.requested.clone_from(&self.effects);
     }
 
     fn renew(&mut self, name: &str) {
@@ -311,7 +359,7 @@ impl Scenario {
                         unreachable!("the scenario restores no set")
                     };
                     text += &format!("the other set: {outcome:?}\n");
-                    self.coordinator.on_arrive((to, Lineage(0)), &arrive, &outcome)
+                    self.coordinator.on_arrive((to, Lineage(0)), &arrive, &outcome, self.now)
                 }
                 Effect::StartReturn { to, start } => {
                     text += &format!("the other set: {:?}\n", self.target.apply(&StoreCommand::StartReturn(start)));

@@ -27,6 +27,8 @@ pub enum NodeEventKind {
     LeaseLost,
     /// There is a lease again.
     LeaseRegained,
+    /// The order of numbers is violated.
+    OrderViolated,
     /// The connection to a majority was lost.
     QuorumLost,
     /// There is a connection to a majority again.
@@ -39,49 +41,74 @@ pub enum NodeEventKind {
     RequestsShed,
 }
 
-/// A kind of refusal. Peers of the process cause refusals, so they are counted.
+/// Occurrences of one cause. They are counted, because they may occur at any rate: peers of the process cause refusals,
+/// and a damaged counter violates the order with each response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refusals {
-    /// A connection, because a limit was reached.
+pub enum Occurrences {
+    /// Connections that were refused because a limit was reached.
     Connections,
-    /// A request that the role or the token of its sender does not allow.
+    /// Counters of uids that are lower than at an earlier reading.
+    CountersFell,
+    /// Requests that the role or the token of their sender does not allow.
     Denied,
-    /// A TLS handshake that failed.
+    /// TLS handshakes that failed.
     Handshakes,
-    /// A request, because too many were pending or for lack of memory.
+    /// Numbers above the ceiling of their section.
+    NumbersAboveCeiling,
+    /// Responses of owners with a number that is not above the number before it.
+    ResponsesOutOfOrder,
+    /// Requests that were refused because too many were pending, or for lack of memory.
     Shed,
 }
 
-impl Refusals {
-    /// All kinds of refusal.
-    pub const ALL: [Refusals; 4] = [Refusals::Connections, Refusals::Denied, Refusals::Handshakes, Refusals::Shed];
+impl Occurrences {
+    /// All causes.
+    pub const ALL: [Occurrences; 7] = [
+        Occurrences::Connections,
+        Occurrences::CountersFell,
+        Occurrences::Denied,
+        Occurrences::Handshakes,
+        Occurrences::NumbersAboveCeiling,
+        Occurrences::ResponsesOutOfOrder,
+        Occurrences::Shed,
+    ];
 
-    /// Returns the kind of the event that counts these refusals.
+    /// Returns the kind of the event that counts these occurrences.
     #[must_use]
     pub fn kind(self) -> NodeEventKind {
         match self {
-            Refusals::Connections => NodeEventKind::ConnectionsRefused,
-            Refusals::Denied => NodeEventKind::Denied,
-            Refusals::Handshakes => NodeEventKind::HandshakesFailed,
-            Refusals::Shed => NodeEventKind::RequestsShed,
+            Occurrences::Connections => NodeEventKind::ConnectionsRefused,
+            Occurrences::Denied => NodeEventKind::Denied,
+            Occurrences::Handshakes => NodeEventKind::HandshakesFailed,
+            Occurrences::Shed => NodeEventKind::RequestsShed,
+            Occurrences::CountersFell | Occurrences::NumbersAboveCeiling | Occurrences::ResponsesOutOfOrder => {
+                NodeEventKind::OrderViolated
+            }
         }
     }
 
-    /// Returns the place in [`Refusals::ALL`].
+    /// Returns the text of the event beside its kind; empty if the kind alone states the cause.
+    pub(super) fn detail(self) -> &'static str {
+        match self {
+            Occurrences::CountersFell => "the counter of a user fell in the memory of this process",
+            Occurrences::NumbersAboveCeiling => "a number is above the ceiling of its section",
+            Occurrences::ResponsesOutOfOrder => {
+                "the owner of a section responded with a number that is not above the one before it"
+            }
+            Occurrences::Connections | Occurrences::Denied | Occurrences::Handshakes | Occurrences::Shed => "",
+        }
+    }
+
+    /// Returns the place in [`Occurrences::ALL`].
     #[must_use]
     pub fn place(self) -> usize {
-        match self {
-            Refusals::Connections => 0,
-            Refusals::Denied => 1,
-            Refusals::Handshakes => 2,
-            Refusals::Shed => 3,
-        }
+        self as usize
     }
 }
 
 impl NodeEventKind {
     /// All kinds, in the order of [`NodeEventKind::NAMES`].
-    pub const ALL: [NodeEventKind; 16] = [
+    pub const ALL: [NodeEventKind; 17] = [
         NodeEventKind::CertificateExpiring,
         NodeEventKind::CertificateReloaded,
         NodeEventKind::ClockStep,
@@ -93,6 +120,7 @@ impl NodeEventKind {
         NodeEventKind::HandshakesFailed,
         NodeEventKind::LeaseLost,
         NodeEventKind::LeaseRegained,
+        NodeEventKind::OrderViolated,
         NodeEventKind::QuorumLost,
         NodeEventKind::QuorumRegained,
         NodeEventKind::ReloadFailed,
@@ -101,7 +129,7 @@ impl NodeEventKind {
     ];
 
     /// The names of all kinds, in order of the alphabet. No kind of a set's event has one of these names.
-    pub const NAMES: [&'static str; 16] = [
+    pub const NAMES: [&'static str; 17] = [
         "certificate_expiring",
         "certificate_reloaded",
         "clock_step",
@@ -113,6 +141,7 @@ impl NodeEventKind {
         "handshakes_failed",
         "lease_lost",
         "lease_regained",
+        "order_violated",
         "quorum_lost",
         "quorum_regained",
         "reload_failed",
@@ -131,7 +160,7 @@ impl NodeEventKind {
     #[must_use]
     pub fn severity(self) -> Severity {
         match self {
-            NodeEventKind::Halted => Severity::Fault,
+            NodeEventKind::Halted | NodeEventKind::OrderViolated => Severity::Fault,
             NodeEventKind::CertificateExpiring
             | NodeEventKind::ClockStep
             | NodeEventKind::ConnectionsRefused

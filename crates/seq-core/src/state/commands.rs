@@ -215,7 +215,12 @@ impl State {
     /// broken.
     pub fn apply(&mut self, command: &Command) -> Answer {
         self.revision = self.revision.next();
-        self.apply_by_rule(command)
+        let changes = self.events.changes();
+        let answer = self.apply_by_rule(command);
+        // Otherwise the event would have the time of an earlier event.
+        let has_time = command.may_add_event() || matches!(command, Command::Note(_));
+        debug_assert!(has_time || self.events.changes() == changes, "an event without its time: {command:?}");
+        answer
     }
 }
 

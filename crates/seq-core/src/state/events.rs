@@ -4,9 +4,9 @@
 //! kind that follow each other closely are combined in one event. So the takeover of 14,000 sections of a node is a
 //! single event, and so is a drain.
 //!
-//! **Invariant:** indexes of events grow by one and never repeat. At most [`limits::MAX_EVENTS`] events are kept. If
-//! there are more, the oldest event of the most frequent kind is removed, so that thousands of handovers do not push
-//! out a takeover.
+//! **Invariant:** indexes of events grow and never repeat, also after a restore of the set from an older backup. So a
+//! reader that knows an event of an abandoned history does not mistake a later event for it. At most
+//! [`limits::MAX_EVENTS`] events are kept (`kept_events.rs`).
 //!
 //! Events have the names of nodes instead of their ids, because after a restore of the set the ids may belong to other
 //! nodes.
@@ -21,6 +21,7 @@ use alloc::vec::Vec;
 use super::beginning::BeganBy;
 use super::record::Residence;
 use crate::id::{Incarnation, Lineage, MigrationId, NodeId, RouteVersion, SectionId, SetId};
+use crate::kept_events::{KeptEvent, KeptEvents};
 use crate::limits;
 
 mod fields;
@@ -210,8 +211,10 @@ pub struct Ownerships {
     pub by: BeganBy,
     /// Name and incarnation of the previous owner; `None` if the sections had no owner.
     pub from: Option<(String, Incarnation)>,
-    /// Time from the last renewal of the previous owner until the store's leader gave the sections to other nodes, in
-    /// milliseconds, as the leader noted it. 0 if the previous owner was not silent, or if its process was restarted.
+    /// The cause of a takeover, as of its first section; `None` if the ownerships began in another way.
+    pub cause: Option<TakeoverCause>,
+    /// Time from the last renewal of a silent previous owner until the store's leader gave the sections to other nodes,
+    /// in milliseconds, as the leader noted it. 0 for any other cause, and if it was not noted.
     pub silent_ms: u64,
     /// Names of the next owners, in the order in which they got their first section, each with the number of sections
     /// that it got. At most [`limits::MAX_EVENT_NODES`].
@@ -225,6 +228,17 @@ pub struct Ownerships {
     pub most_skipped: Option<u64>,
     /// Version of the route table that contains the last of these changes.
     pub routed: RouteVersion,
+}
+
+/// The cause of a takeover.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TakeoverCause {
+    /// The previous owner did not renew its lease.
+    Silent,
+    /// The process of the previous owner was reported dead.
+    Died,
+    /// A new process of the node registered, and the previous owner had not given its sections up.
+    Restarted,
 }
 
 /// A number of sections, and the range that they are in.
@@ -241,14 +255,9 @@ pub struct SectionCount {
 /// The event log of a set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Events {
-    /// Index of the newest event; 0 for none.
-    last: u64,
-    /// Number of the newest change of an event; 0 for none.
-    changes: u64,
+    log: KeptEvents<Event>,
     /// The time of the newest note of a leader; 0: not known.
     now_ms: u64,
-    /// The kept events, in order of index.
-    kept: VecDeque<Event>,
 }
 
 /// Command that notes the time, and optionally a fact that only a leader of the store knows. Notes are only shown to
@@ -308,45 +317,60 @@ impl SectionCount {
     }
 }
 
+impl KeptEvent for Event {
+    const MOST: usize = limits::MAX_EVENTS;
+    const KINDS: usize = EventRecord::KINDS.len();
+
+    fn index(&self) -> u64 {
+        self.index
+    }
+
+    fn change(&self) -> u64 {
+        self.change
+    }
+
+    fn set_change(&mut self, change: u64) {
+        self.change = change;
+    }
+
+    fn kind_number(&self) -> usize {
+        self.record.place()
+    }
+}
+
 impl Events {
     /// Creates an event log from its parts; `None` if the indexes of events are not in order, an index or the number of
     /// a change is too high, or there are too many events.
     #[must_use]
-    pub fn from_parts((last, changes): (u64, u64), now_ms: u64, kept: VecDeque<Event>) -> Option<Events> {
-        let in_order = kept.iter().zip(kept.iter().skip(1)).all(|(one, next)| one.index < next.index);
-        let fits = kept.iter().all(|event| event.index <= last && event.change <= changes);
-        (in_order && fits && kept.len() <= limits::MAX_EVENTS).then_some(Events { last, changes, now_ms, kept })
+    pub fn from_parts(newest: (u64, u64), now_ms: u64, kept: VecDeque<Event>) -> Option<Events> {
+        KeptEvents::from_parts(newest, kept).map(|log| Events { log, now_ms })
     }
 
     /// Returns the kept events, in order.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = &Event> {
-        self.kept.iter()
+        self.log.iter()
     }
 
     /// Returns the kept events whose [`Event::change`] is above `change`, in ascending order of this number.
     #[must_use]
     pub fn changed_after(&self, change: u64) -> Vec<&Event> {
-        if change >= self.changes {
-            return Vec::new();
-        }
-        let mut changed: Vec<&Event> = self.kept.iter().filter(|event| event.change > change).collect();
-        changed.sort_unstable_by_key(|event| event.change);
-        changed
+        self.log.changed_after(change)
     }
 
     /// Returns the highest number of a change so far, see [`Event::change`]; 0 if there was no event.
     #[must_use]
     pub fn changes(&self) -> u64 {
-        self.changes
+        self.log.changes()
     }
 
     /// Returns the index of the newest event; 0 for none.
     #[must_use]
     pub fn last(&self) -> u64 {
-        self.last
+        self.log.last()
     }
 
-    /// Returns the time in the newest note of a leader, in milliseconds since 1970; 0 if there was no note.
+    /// Returns the time in the newest note of a leader, in milliseconds since 1970; 0 if there was no note since the
+    /// set was restored.
     #[must_use]
     pub fn now_ms(&self) -> u64 {
         self.now_ms
@@ -355,16 +379,26 @@ impl Events {
     /// Returns the voters of the store in the newest event about them; `None` if no such event is kept.
     #[must_use]
     pub fn voters(&self) -> Option<&[u64]> {
-        self.kept.iter().rev().find_map(|event| match &event.record {
+        self.iter().rev().find_map(|event| match &event.record {
             EventRecord::Members { voters } => Some(&**voters),
             _ => None,
+        })
+    }
+
+    /// Returns whether an event states that an incarnation of the node `name` did not renew its lease at the time
+    /// `since_unix_ms` or later.
+    pub(crate) fn has_silence(&self, name: &str, incarnation: Incarnation, since_unix_ms: u64) -> bool {
+        self.iter().rev().any(|event| {
+            let is_session = matches!(&event.record, EventRecord::Silent { node, incarnation: of, .. }
+                if node == name && *of == incarnation);
+            is_session && event.at_unix_ms >= since_unix_ms
         })
     }
 
     /// Returns the time in milliseconds for which an incarnation did not renew its lease, as the store's leader noted
     /// it in one of the newest [`limits::OPEN_EVENTS`] events; `None` if there is no such note.
     fn silence_of(&self, name: &str, incarnation: Incarnation) -> Option<u64> {
-        self.kept.iter().rev().take(limits::OPEN_EVENTS).find_map(|event| match &event.record {
+        self.iter().rev().take(limits::OPEN_EVENTS).find_map(|event| match &event.record {
             EventRecord::Silent { node, incarnation: of, silent_ms } if node == name && *of == incarnation => {
                 Some(*silent_ms)
             }
@@ -373,21 +407,8 @@ impl Events {
     }
 
     fn append(&mut self, record: EventRecord) {
-        (self.last, self.changes) = (self.last + 1, self.changes + 1);
-        let (index, change, at_unix_ms) = (self.last, self.changes, self.now_ms);
-        self.kept.push_back(Event { index, change, at_unix_ms, until_unix_ms: at_unix_ms, record });
-        if self.kept.len() > limits::MAX_EVENTS {
-            self.remove_one();
-        }
-    }
-
-    /// Removes the oldest event of the kind that has the most events.
-    fn remove_one(&mut self) {
-        let mut counts = [0_usize; EventRecord::KINDS.len()];
-        self.kept.iter().for_each(|event| counts[event.record.place()] += 1);
-        let most = (0..counts.len()).max_by_key(|kind| counts[*kind]);
-        let oldest = self.kept.iter().position(|event| Some(event.record.place()) == most);
-        oldest.and_then(|place| self.kept.remove(place));
+        let at_unix_ms = self.now_ms;
+        self.log.append(|index, change| Event { index, change, at_unix_ms, until_unix_ms: at_unix_ms, record });
     }
 
     /// Adds a change to the recent event to which it belongs, if there is one. Calls `add` with one recent event after
@@ -395,17 +416,34 @@ impl Events {
     /// Returns whether the change was added.
     fn continues(&mut self, mut add: impl FnMut(&mut EventRecord) -> bool) -> bool {
         let now_ms = self.now_ms;
-        let is_recent = |event: &&mut Event| now_ms.saturating_sub(event.until_unix_ms) <= limits::EVENT_PAUSE_MS;
-        let recent = self.kept.iter_mut().rev().take(limits::OPEN_EVENTS).filter(is_recent);
-        for event in recent {
-            if add(&mut event.record) {
-                self.changes += 1;
-                event.change = self.changes;
+        self.log.change_one(limits::OPEN_EVENTS, |event| {
+            let is_recent = now_ms.saturating_sub(event.until_unix_ms) <= limits::EVENT_PAUSE_MS;
+            let is_added = is_recent && add(&mut event.record);
+            if is_added {
                 event.until_unix_ms = event.until_unix_ms.max(now_ms);
-                return true;
             }
+            is_added
+        })
+    }
+
+    /// Sets the time. The newest events, if they were added before the time was known, get it as their time: the first
+    /// leader notes it some seconds after a restore at most.
+    pub(super) fn set_time(&mut self, unix_ms: u64) {
+        if self.now_ms == 0 {
+            self.log.change_newest(
+                |event| event.at_unix_ms == 0,
+                |event| (event.at_unix_ms, event.until_unix_ms) = (unix_ms, unix_ms),
+            );
         }
-        false
+        self.now_ms = unix_ms;
+    }
+
+    /// Continues the log in a restored set. The time is not known, because the time in the backup is that of the
+    /// backup. The abandoned history may have used some indexes and numbers of changes after those in the backup, so
+    /// the log continues above all of them.
+    pub(super) fn begin_lineage(&mut self, lineage: Lineage) {
+        self.now_ms = 0;
+        self.log.continue_above(lineage.first_number());
     }
 }
 
@@ -413,7 +451,7 @@ impl Ownerships {
     fn one(by: BeganBy, from: Option<(String, Incarnation)>, section: SectionId) -> Ownerships {
         let sections = SectionCount::one(section);
         let (to, most_skipped, routed) = (Vec::new(), Some(0), RouteVersion(0));
-        Ownerships { by, from, silent_ms: 0, to, others: 0, sections, most_skipped, routed }
+        Ownerships { by, from, cause: None, silent_ms: 0, to, others: 0, sections, most_skipped, routed }
     }
 
     /// Counts an ownership, except its section.

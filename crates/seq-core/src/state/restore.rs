@@ -69,6 +69,10 @@ impl State {
             self.advance(section, SectionRecord::Quarantined(quarantine));
         }
         self.nodes.clear();
+        // Under earlier rules there is no event log.
+        if self.rules >= Rules::Eleven {
+            self.events.begin_lineage(lineage);
+        }
         self.note_event(EventRecord::Restored { lineage });
         self.balancing.clear();
         for migration in self.migrations.values_mut().filter(|one| one.phase == Phase::Open) {
@@ -116,7 +120,11 @@ impl State {
         if !self.is_quarantined() {
             return Err(SetRefusal::NotQuarantined.into());
         }
-        self.restore(lineage)
+        // Unlike a restore from a backup, this happens at a time that the leader has noted.
+        let now_ms = self.events.now_ms();
+        self.restore(lineage)?;
+        self.events.set_time(now_ms);
+        Ok(())
     }
 
     pub(super) fn end_quarantine(&mut self, command: &EndQuarantine) -> Result<(), CommandRefusal> {

@@ -10,7 +10,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use seq_api::ids::{IdRequest, IdSeries};
-use seq_api::metrics::order_violations;
+use seq_api::node_events::NodeEvents;
+use seq_api::order_violations::{OrderViolation, OrderViolations};
 use seq_api::service::{Allocation, Call, Current, DecodedItem, Item, ItemReply, SequenceService, Via};
 use seq_client::{CallError, Client, CurrentId, Id, Series, Shape};
 use seq_core::layout;
@@ -25,14 +26,14 @@ use tokio::time::Instant;
 #[derive(Clone)]
 pub(super) struct ProxyService {
     client: Client,
-    /// Count of responses of owners whose numbers are not in order.
-    violations: metrics::Counter,
+    /// Counters of the responses of owners whose numbers are not in order.
+    violations: OrderViolations,
 }
 
 impl ProxyService {
-    /// Creates the service of the proxy with this name.
-    pub(super) fn new(client: Client, name: &str) -> ProxyService {
-        ProxyService { client, violations: order_violations(name, "response") }
+    /// Creates the service of the proxy with this name, which counts violations of the order in `events`, too.
+    pub(super) fn new(client: Client, name: &str, events: &NodeEvents) -> ProxyService {
+        ProxyService { client, violations: OrderViolations::new(name, events, &[OrderViolation::Response]) }
     }
 
     fn client(&self, call: Call) -> Client {
@@ -44,7 +45,7 @@ impl ProxyService {
     /// is the number to which the uid was to be advanced.
     fn refusal(&self, error: &CallError, (uid, count): (Uid, u32), to: Option<u64>) -> Refusal {
         if error.is_out_of_order() {
-            self.violations.increment(1);
+            self.violations.found(OrderViolation::Response);
             tracing::error!(%error, "the order of numbers is violated");
         }
         let view = self.client.section_of(uid.0);

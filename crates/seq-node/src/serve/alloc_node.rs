@@ -19,7 +19,7 @@ use seq_command::exit::{Exit, Failure};
 use seq_command::version::{VERSION, revision};
 use seq_command::{process, security, utc};
 use seq_core::SectionId;
-use seq_core::node_events::Refusals;
+use seq_core::node_events::Occurrences;
 use seq_core::set_spec::AllocSpec;
 use seq_gateway::grpc::{self, AdminView, NodeView, Report};
 use seq_gateway::peers::{self, PeerNode};
@@ -130,7 +130,8 @@ impl Ports {
         let node = admission.node();
         let metrics = MemoryMetrics {
             used: gauge!(REQUEST_MEMORY_BYTES, "node" => node.to_owned()),
-            refused: events.counted(Refusals::Shed, counter!(REQUESTS_OUT_OF_MEMORY_TOTAL, "node" => node.to_owned())),
+            refused: events
+                .counted(Occurrences::Shed, counter!(REQUESTS_OUT_OF_MEMORY_TOTAL, "node" => node.to_owned())),
         };
         let memory = MemoryBudget::new(self.memory, admission.most_callers(), metrics);
         let (published, stopping) = (memory.clone(), tasks.token());

@@ -14,6 +14,9 @@ pub(super) fn text(event: &NodeEvent) -> String {
     match event.kind.as_str() {
         "lease_lost" => format!("the lease is over: {} not served until a renewal succeeds", sections(event.sections)),
         "lease_regained" => format!("there is a lease again, {}", after()),
+        "order_violated" => {
+            with(&format!("{} of the order of numbers within a minute", counted(event.count, "violation")))
+        }
         "quorum_lost" if !detail.is_empty() => detail.clone(),
         "quorum_lost" => "no quorum".to_owned(),
         "quorum_regained" => format!("there is a quorum again, {}", after()),
@@ -88,6 +91,7 @@ mod tests {
             handshakes_failed: 1,234 TLS handshakes failed within a minute
             lease_lost: the lease is over: 50 sections are not served until a renewal succeeds
             lease_regained: there is a lease again, after 3.5 s
+            order_violated: 1,234 violations of the order of numbers within a minute: log.filter
             quorum_lost: log.filter
             quorum_regained: there is a quorum again, after 3.5 s
             reload_failed: files were not reloaded, and the values in use stay: log.filter

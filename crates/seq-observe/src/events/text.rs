@@ -31,15 +31,9 @@ pub(super) fn text(event: &SetEvent) -> String {
         "release" => {
             format!("{} of allocators that stopped were given to {}{}", sections(event), owners(event), skipped(event))
         }
-        "takeover" if event.lasted_ms > 0 => format!(
-            "{node} (incarnation {incarnation}) was silent for {}: {} were taken over by {}{}",
-            seconds(event.lasted_ms),
-            sections(event),
-            owners(event),
-            skipped(event)
-        ),
         "takeover" => format!(
-            "{node} (incarnation {incarnation}) died, started anew or was lost: {} were taken over by {}{}",
+            "{node} (incarnation {incarnation}) {}: {} were taken over by {}{}",
+            lost(event),
             sections(event),
             owners(event),
             skipped(event)
@@ -73,6 +67,16 @@ pub(super) fn text(event: &SetEvent) -> String {
         "balancing_resumed" => "balancing continues".to_owned(),
         // The event has a kind of a later release.
         _ => String::new(),
+    }
+}
+
+/// Returns the cause of a takeover, as the predicate of a sentence about the owner before.
+fn lost(event: &SetEvent) -> String {
+    match event.cause.as_str() {
+        "died" => "died, as its parent reported".to_owned(),
+        "restarted" => "was started anew without an orderly stop".to_owned(),
+        _ if event.lasted_ms > 0 => format!("was silent for {}", seconds(event.lasted_ms)),
+        _ => "was silent".to_owned(),
     }
 }
 
@@ -151,6 +155,22 @@ mod tests {
             owned: 1_200,
             ..SetEvent::default()
         }
+    }
+
+    #[test]
+    fn a_takeover_states_why_the_owner_before_was_lost() {
+        let text = |cause: &str, lasted_ms| text(&SetEvent { cause: cause.into(), lasted_ms, ..event("takeover") });
+        let lost = [text("silent", 2_500), text("silent", 0), text("died", 0), text("restarted", 0)];
+        let lost = lost.map(|text| text.split_once(": ").expect("it names the sections").0.to_owned());
+        expect_test::expect![[r#"
+            [
+                "a1 (incarnation 3) was silent for 2.5 s",
+                "a1 (incarnation 3) was silent",
+                "a1 (incarnation 3) died, as its parent reported",
+                "a1 (incarnation 3) was started anew without an orderly stop",
+            ]
+        "#]]
+        .assert_debug_eq(&lost);
     }
 
     #[test]

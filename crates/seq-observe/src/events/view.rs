@@ -55,6 +55,9 @@ pub(super) struct EventView<'a> {
     /// Duration of the event, in milliseconds.
     #[serde(skip_serializing_if = "is_zero", serialize_with = "digits")]
     lasted_ms: u64,
+    /// Cause of a takeover.
+    #[serde(skip_serializing_if = "str::is_empty")]
+    cause: &'a str,
     #[serde(skip_serializing_if = "str::is_empty")]
     series: &'a str,
     #[serde(skip_serializing_if = "is_zero")]
@@ -107,6 +110,7 @@ impl EventView<'_> {
             most_skipped: event.most_skipped,
             route_version: event.route_version,
             lasted_ms: event.lasted_ms,
+            cause: &event.cause,
             series: &event.series,
             format: event.format,
             voters: event.voters.iter().map(u64::to_string).collect(),

@@ -464,12 +464,12 @@ impl World {
         let effect = match message {
             Between::Arm { migration, sections } => return self.arm(set, from, migration, &sections),
             Between::Armed { migration, armed } if armed.is_empty() => {
-                coordinator.on_arm_refused(migration, now);
+                coordinator.on_arm_refused(migration, "refused", now);
                 None
             }
             Between::Armed { migration, armed } => coordinator.on_armed(migration, &armed, now),
             Between::Arrived { arrive, outcome, lineage } => {
-                coordinator.on_arrive((set_id(from), lineage), &arrive, &outcome)
+                coordinator.on_arrive((set_id(from), lineage), &arrive, &outcome, now)
             }
             Between::Ended { lineage, migration } => Some(coordinator.on_end((set_id(from), lineage), migration)),
             Between::Arrive(arrive) => {

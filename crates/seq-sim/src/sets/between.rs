@@ -157,11 +157,13 @@ impl World {
         let coordinator = &mut seat.coordinator;
         let effect = match &message {
             Between::Armed { migration, armed } if armed.is_empty() => {
-                coordinator.on_arm_refused(*migration, now);
+                coordinator.on_arm_refused(*migration, "refused", now);
                 None
             }
             Between::Armed { migration, armed } => coordinator.on_armed(*migration, armed, now),
-            Between::Arrived { arrive, outcome, lineage } => coordinator.on_arrive((other, *lineage), arrive, outcome),
+            Between::Arrived { arrive, outcome, lineage } => {
+                coordinator.on_arrive((other, *lineage), arrive, outcome, now)
+            }
             Between::Ended { lineage, migration } => Some(coordinator.on_end((other, *lineage), *migration)),
             Between::Arm { migration, layout_id, sections } => {
                 return self.arm(member, from, *migration, (*layout_id, sections));

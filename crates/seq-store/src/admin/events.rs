@@ -9,7 +9,7 @@ use metrics::{Counter, Gauge};
 use seq_api::metrics::{EVENT_WATCHERS, EVENTS_LOST_TOTAL};
 use seq_core::limits;
 use seq_core::state::{Event, EventRecord, Note, Replicated, Severity, State};
-use seq_core::{SectionId, SetId};
+use seq_core::{Lineage, SectionId, SetId};
 use seq_proto::Reason;
 use seq_proto::v1::event_service_server::EventService;
 use seq_proto::v1::{
@@ -132,21 +132,26 @@ impl Drop for Watch {
 struct Backlog {
     /// Number of kept events after the watcher's change number, whether or not the watcher requested them.
     waiting: usize,
-    /// Index of the newest event.
-    last: u64,
+    /// Index of the newest event, and the lineage of the set, because indexes jump when another one begins. `None` if
+    /// this member has not applied all changes that the watcher has received, from a member that is ahead.
+    newest: Option<(Lineage, u64)>,
 }
 
 impl Backlog {
     /// Returns the backlog of a watcher that has received all changes up to `after`.
     fn of(state: &State, after: u64) -> Backlog {
-        Backlog { waiting: state.events.changed_after(after).len(), last: state.events.last() }
+        let newest = (state.events.changes() >= after).then_some((state.lineage, state.events.last()));
+        Backlog { waiting: state.events.changed_after(after).len(), newest }
     }
 
     /// Returns how many events of the backlog, and of the events since, are in the log no more. `now` is the backlog
     /// now, for the same change number. An event that was received and has changed since hides one that was lost.
     fn lost(&self, now: Backlog) -> u64 {
-        let waiting = (self.waiting as u64).saturating_add(now.last.saturating_sub(self.last));
-        waiting.saturating_sub(now.waiting as u64)
+        let added = match (self.newest, now.newest) {
+            (Some((of, last)), Some((lineage, newest))) if of == lineage => newest.saturating_sub(last),
+            _ => 0,
+        };
+        (self.waiting as u64).saturating_add(added).saturating_sub(now.waiting as u64)
     }
 }
 
@@ -253,6 +258,7 @@ fn message(event: &Event, state: &State) -> SetEvent {
             message.moved_to = ownerships.to.iter().map(got).collect();
             (message.others, message.most_skipped) = (ownerships.others, ownerships.most_skipped);
             (message.route_version, message.lasted_ms) = (ownerships.routed.0, ownerships.silent_ms);
+            message.cause = ownerships.cause.map_or_else(String::new, |cause| cause.name().to_owned());
         }
         EventRecord::Departed { migration, to, sections: _ } | EventRecord::MigrationStarted { migration, to } => {
             other_set(*to);
@@ -308,7 +314,14 @@ mod tests {
         assert_eq!((page.len(), after, more), (PAGE, 200, true));
         // The event of the format and 300 others: the watcher still has to receive 101.
         let backlog = Backlog::of(&state, after);
-        assert_eq!((backlog.waiting, backlog.last), (101, 301));
+        assert_eq!((backlog.waiting, backlog.newest), (101, Some((Lineage(0), 301))));
+        let mut restored = state.clone();
+        restored.restore(Lineage(1 << 32)).unwrap();
+        assert_eq!(backlog.lost(Backlog::of(&restored, after)), 0, "indexes jump, and nothing is removed");
+        let ahead = Backlog::of(&state, 400);
+        let mut caught_up = state.clone();
+        note(&mut caught_up, 301, 200);
+        assert_eq!(ahead.lost(Backlog::of(&caught_up, 400)), 0, "the watcher has received them from another member");
         let most = limits::MAX_EVENTS as u64;
         note(&mut state, 301, most - 301);
         assert_eq!(backlog.lost(Backlog::of(&state, after)), 0, "the log keeps as many");

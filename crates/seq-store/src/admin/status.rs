@@ -199,9 +199,9 @@ impl View {
             metrics::gauge!(MIGRATION_SECTIONS, "set" => set.clone(), "node" => node.clone(), "state" => name)
                 .set(f64::from(value));
         }
-        // Only the leader sends the requests of migrations.
-        let stuck = if self.replicated.raft().is_leader() { migrations.stuck } else { 0 };
-        metrics::gauge!(MIGRATIONS_STUCK, "set" => set.clone(), "node" => node.clone()).set(f64::from(stuck));
+        // Only the leader observes which migrations are stuck.
+        metrics::gauge!(MIGRATIONS_STUCK, "set" => set.clone(), "node" => node.clone())
+            .set(f64::from(migrations.stuck));
         for (name, value) in [("owned", sections as u32 - unowned), ("unowned", unowned), ("delayed", delayed)] {
             metrics::gauge!(SECTIONS, "set" => set.clone(), "node" => node.clone(), "state" => name)
                 .set(f64::from(value));

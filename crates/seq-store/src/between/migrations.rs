@@ -28,7 +28,7 @@ use tonic::Status;
 use super::Between;
 use super::link::Member;
 use super::migration_spans as spans;
-use super::progress::{Observations, Progress};
+use super::progress::{Observations, Progress, forget_oldest};
 
 /// Minimum time between two evaluations of the state. It limits their number, because log entries are applied far more
 /// often than sections move.
@@ -46,12 +46,19 @@ pub(crate) struct Migrations {
     departures: watch::Sender<Departures>,
     progress: watch::Sender<Arc<Progress>>,
     observed: BTreeMap<MigrationId, Observations>,
-    /// Time at which progress was last published, and the number of each migration's sections that were in flight then.
-    published: Option<(Instant, BTreeMap<MigrationId, usize>)>,
+    /// Time at which progress was last published, with the figures of the coordinator at that time.
+    published: Option<(Instant, Figures)>,
     /// Pauses of the sections that arrived in other sets.
     unserved: Histogram,
-    /// Migrations that do not advance, each with the cause, for which the event log is to get an event.
-    stuck: Vec<(MigrationId, String)>,
+}
+
+/// Figures of the coordinator about the migrations that have not ended.
+#[derive(Debug, Default, PartialEq)]
+struct Figures {
+    /// Number of sections in flight.
+    in_flight: BTreeMap<MigrationId, usize>,
+    /// Cause why the migration is stuck.
+    stuck: BTreeMap<MigrationId, String>,
 }
 
 /// Outcome of a request, and the id of its trace for log lines.
@@ -73,6 +80,8 @@ enum Outcome {
     /// Outcome of a request to start a return that is not settled yet.
     Returning(MigrationId, Result<(), Status>),
     Proposed(Result<(), ProposeError>),
+    /// Outcome of the note that a migration is stuck.
+    Noted(MigrationId, Result<(), ProposeError>),
 }
 
 impl Outcome {
@@ -84,13 +93,14 @@ impl Outcome {
             | Outcome::Ended(_, _, Err(status))
             | Outcome::Asked(_, _, Err(status))
             | Outcome::Returning(_, Err(status)) => status,
-            Outcome::Proposed(Err(error)) => return Some(error.to_string()),
+            Outcome::Proposed(Err(error)) | Outcome::Noted(_, Err(error)) => return Some(error.to_string()),
             Outcome::Armed(..)
             | Outcome::Arrived(..)
             | Outcome::Ended(..)
             | Outcome::Asked(..)
             | Outcome::Returning(..)
-            | Outcome::Proposed(_) => return None,
+            | Outcome::Proposed(_)
+            | Outcome::Noted(..) => return None,
         };
         Some(status.message().to_owned())
     }
@@ -106,15 +116,7 @@ impl Migrations {
         let (departures, planned) = watch::channel(Departures::default());
         let (progress, observed) = watch::channel(Arc::default());
         let unserved = section_unserved(name, "migration");
-        let driver = Migrations {
-            between,
-            departures,
-            progress,
-            observed: BTreeMap::new(),
-            published: None,
-            unserved,
-            stuck: Vec::new(),
-        };
+        let driver = Migrations { between, departures, progress, observed: BTreeMap::new(), published: None, unserved };
         (driver, planned, observed)
     }
 
@@ -138,8 +140,13 @@ impl Migrations {
                         under_way.spawn(request);
                     }
                 }
-                evaluate_at = machine.next_deadline().map(|at| origin + at);
-                self.publish(Some(machine));
+                let now = origin.elapsed();
+                for (migration, cause) in machine.take_stuck_events(now) {
+                    under_way.spawn(self.note(migration, cause));
+                }
+                let deadlines = [machine.next_deadline(), machine.next_stuck_deadline(now)];
+                evaluate_at = deadlines.into_iter().flatten().min().map(|at| origin + at);
+                self.publish(Some((&*machine, now)));
             } else if machine.take().is_some() {
                 under_way = JoinSet::new();
                 self.observed.clear();
@@ -165,9 +172,6 @@ impl Migrations {
                 if let Some(request) = self.on_outcome(machine, outcome, origin.elapsed()) {
                     under_way.spawn(request);
                 }
-            }
-            for note in self.notes() {
-                under_way.spawn(note);
             }
         }
     }
@@ -197,20 +201,19 @@ impl Migrations {
         let effect = match outcome {
             Outcome::Armed(migration, Ok(armed)) => machine.on_armed(migration, &armed, now)?,
             Outcome::Armed(migration, Err(status)) => {
-                machine.on_arm_refused(migration, now);
-                self.stuck(migration, &status, trace);
+                failed(migration, &status, trace);
+                machine.on_arm_refused(migration, status.message(), now);
                 return None;
             }
             Outcome::Arrived(set, arrive, Ok((lineage, outcome))) => {
                 let known = |outcome: &Arrival| matches!(outcome, Arrival::Arrived | Arrival::Past);
                 let pairs = arrive.sections.iter().zip(&outcome).filter(|(_, outcome)| known(outcome));
                 self.between.arrivals.confirm(pairs.map(|(one, _)| (one.section, one.epoch)));
-                machine.on_arrive((set, lineage), &arrive, &outcome)?
+                machine.on_arrive((set, lineage), &arrive, &outcome, now)?
             }
             Outcome::Arrived(_, arrive, Err(status)) => {
-                let migrations: std::collections::BTreeSet<_> =
-                    arrive.sections.iter().map(|one| one.migration).collect();
-                migrations.into_iter().for_each(|migration| self.stuck(migration, &status, trace));
+                arrive.sections.iter().take(1).for_each(|one| failed(one.migration, &status, trace));
+                machine.on_arrive_failed(&arrive, status.message(), now);
                 return None;
             }
             Outcome::Ended(set, migration, Ok(lineage)) => machine.on_end((set, lineage), migration),
@@ -229,10 +232,20 @@ impl Migrations {
                 return None;
             }
             Outcome::Ended(_, migration, Err(status)) | Outcome::Returning(migration, Err(status)) => {
-                self.stuck(migration, &status, trace);
+                failed(migration, &status, trace);
+                machine.on_end_failed(migration, status.message(), now);
                 return None;
             }
-            Outcome::Returning(_, Ok(())) | Outcome::Proposed(Ok(())) => return None,
+            Outcome::Returning(migration, Ok(())) => {
+                machine.on_return_started(migration);
+                return None;
+            }
+            Outcome::Noted(migration, Err(error)) => {
+                tracing::debug!(%error, "the event that a migration is stuck is not committed yet");
+                machine.on_event_failed(migration, now);
+                return None;
+            }
+            Outcome::Proposed(Ok(())) | Outcome::Noted(_, Ok(())) => return None,
             Outcome::Proposed(Err(error)) => {
                 // The coordinator proposes it again, because the state still requires it.
                 tracing::debug!(%error, "a step of a migration is not committed yet");
@@ -242,28 +255,19 @@ impl Migrations {
         self.carry_out(effect)
     }
 
-    fn stuck(&mut self, migration: MigrationId, status: &Status, trace: Option<TraceId>) {
-        let trace = trace.map(tracing::field::display);
-        tracing::debug!(migration = migration.0, status = status.message(), trace, "a migration does not advance");
-        if self.observed.entry(migration).or_default().failed(Instant::now(), status.message()) {
-            self.stuck.push((migration, status.message().to_owned()));
-        }
-    }
-
-    /// Begins the proposals of notes about migrations that do not advance. A note that fails is not repeated, because
-    /// the next leader makes its own observations.
-    fn notes(&mut self) -> Vec<Underway> {
-        let stuck = std::mem::take(&mut self.stuck).into_iter().filter(|_| self.between.replicated.keeps_events());
-        let note = |(migration, mut cause): (MigrationId, String)| {
-            cause.truncate(cause.floor_char_boundary(limits::MAX_EVENT_CAUSE_BYTES));
-            let (set, about) = (self.between.replicated.clone(), Noted::Stuck { migration, cause });
-            let propose = async move {
-                let unix_ms = set.raft().clock_ms();
-                Outcome::Proposed(set.propose(Note { unix_ms, about }).await.map(drop))
+    /// Begins the proposal of the note that a migration is stuck.
+    fn note(&self, migration: MigrationId, mut cause: String) -> Underway {
+        cause.truncate(cause.floor_char_boundary(limits::MAX_EVENT_CAUSE_BYTES));
+        let (set, about) = (self.between.replicated.clone(), Noted::Stuck { migration, cause });
+        let propose = async move {
+            // Formats before the event log have no such command.
+            let noted = match set.keeps_events() {
+                true => set.propose(Note { unix_ms: set.raft().clock_ms(), about }).await.map(drop),
+                false => Ok(()),
             };
-            spans::follow(Span::none(), Box::pin(propose), Outcome::failure)
+            Outcome::Noted(migration, noted)
         };
-        stuck.map(note).collect()
+        spans::follow(Span::none(), Box::pin(propose), Outcome::failure)
     }
 
     /// Begins the request or the proposal that an effect of the coordinator requires. Returns `None` if the request
@@ -309,9 +313,11 @@ impl Migrations {
         })
     }
 
-    fn publish(&mut self, machine: Option<&Coordinator>) {
+    /// Publishes the planned departures and the progress. `leads` has the coordinator and the time on its clock, if this
+    /// member leads.
+    fn publish(&mut self, leads: Option<(&Coordinator, Duration)>) {
         let planned: Vec<PlannedHandover> =
-            machine.into_iter().flat_map(|machine| machine.planned().cloned()).collect();
+            leads.into_iter().flat_map(|(machine, _)| machine.planned().cloned()).collect();
         self.departures.send_if_modified(|published| {
             let newer = **published != planned;
             if newer {
@@ -320,22 +326,32 @@ impl Migrations {
             newer
         });
         let now = Instant::now();
-        let in_flight = machine.map(Coordinator::in_flight_by_migration).unwrap_or_default();
+        let figures = leads.map_or_else(Figures::default, |(machine, at)| Figures {
+            in_flight: machine.in_flight_by_migration(),
+            stuck: machine.stuck(at).map(|(migration, cause)| (migration, cause.to_owned())).collect(),
+        });
         let stands =
-            |(at, published): &(Instant, _)| now.duration_since(*at) < PROGRESS_INTERVAL && *published == in_flight;
-        if machine.is_some() && self.published.as_ref().is_some_and(stands) {
+            |(at, published): &(Instant, _)| now.duration_since(*at) < PROGRESS_INTERVAL && *published == figures;
+        if leads.is_some() && self.published.as_ref().is_some_and(stands) {
             return;
         }
-        for migration in in_flight.keys() {
+        for migration in figures.in_flight.keys().chain(figures.stuck.keys()) {
             self.observed.entry(*migration).or_default();
         }
+        forget_oldest(&mut self.observed, |id| figures.in_flight.contains_key(id) || figures.stuck.contains_key(id));
         let progress = self.observed.iter_mut().map(|(migration, observed)| {
-            let in_flight = in_flight.get(migration).copied().unwrap_or_default();
-            (*migration, observed.progress(now, in_flight))
+            let in_flight = figures.in_flight.get(migration).copied().unwrap_or_default();
+            (*migration, observed.progress(now, in_flight, figures.stuck.get(migration).cloned()))
         });
         self.progress.send_replace(Arc::new(progress.collect()));
-        self.published = Some((now, in_flight));
+        self.published = Some((now, figures));
     }
+}
+
+/// Logs that a request of a migration failed. It is repeated.
+fn failed(migration: MigrationId, status: &Status, trace: Option<TraceId>) {
+    let trace = trace.map(tracing::field::display);
+    tracing::debug!(migration = migration.0, status = status.message(), trace, "a request of a migration failed");
 }
 
 /// Returns the outcome of a request, or `None` if the request was dropped because this member leads no more.

@@ -13,13 +13,9 @@ const WINDOW: Duration = Duration::from_secs(10);
 /// Maximum number of pauses of sections that are kept for one migration, to compute their quantiles.
 const MOST_PAUSES: usize = 65_536;
 
-/// Time for which requests of a migration fail, without an arrival, before the event log of the set gets an event about
-/// it. A change of leader in the other set takes less.
-const STUCK_AFTER: Duration = Duration::from_secs(10);
-
-/// Time without a failed request after which the failures before it are no longer counted. The coordinator repeats a
-/// failed request much sooner.
-const FAILURES_END: Duration = Duration::from_secs(30);
+/// Maximum number of migrations that have ended and whose observations are kept. An operator looks at the pauses of the
+/// last ones, and the observations of one migration take up to 1 MiB.
+const MOST_ENDED: usize = 16;
 
 /// Progress of each migration, by its id.
 pub(crate) type Progress = BTreeMap<MigrationId, MigrationProgress>;
@@ -33,7 +29,7 @@ pub(crate) struct MigrationProgress {
     pub(crate) per_second: f64,
     /// Median, 99 % quantile and maximum of the pauses of sections; `None` if no section has arrived.
     pub(crate) pauses: Option<[Duration; 3]>,
-    /// Error of the last failed request of the migration; `None` if a section has arrived since.
+    /// Cause why the migration is stuck; `None` if it is not.
     pub(crate) stuck: Option<String>,
 }
 
@@ -43,46 +39,24 @@ pub(crate) struct Observations {
     recent: VecDeque<Instant>,
     /// Pauses of the sections that arrived, in ascending order.
     pauses: Vec<Duration>,
-    pub(crate) stuck: Option<String>,
-    /// Failed requests since the last arrival; `None` for none.
-    failures: Option<Failures>,
-}
-
-/// Failed requests of one migration.
-#[derive(Clone, Copy, Debug)]
-struct Failures {
-    first: Instant,
-    last: Instant,
-    /// Whether the event log got an event about them.
-    is_noted: bool,
+    /// Time of the last arrival.
+    last: Option<Instant>,
 }
 
 impl Observations {
-    /// Records that a request of the migration failed at the time `now`, for the reason `cause`. Returns whether the
-    /// event log should get an event about it: once until a section arrives, or until no request fails for
-    /// [`FAILURES_END`].
-    pub(crate) fn failed(&mut self, now: Instant, cause: &str) -> bool {
-        self.stuck = Some(cause.to_owned());
-        let known = self.failures.filter(|failures| now.duration_since(failures.last) < FAILURES_END);
-        let mut failures = known.unwrap_or(Failures { first: now, last: now, is_noted: false });
-        failures.last = now;
-        let is_event = !failures.is_noted && now.duration_since(failures.first) >= STUCK_AFTER;
-        failures.is_noted |= is_event;
-        self.failures = Some(failures);
-        is_event
-    }
-
     /// Records that a section arrived at the time `now`, and that its pause lasted `pause`.
     pub(crate) fn arrived(&mut self, now: Instant, pause: Duration) {
-        (self.stuck, self.failures) = (None, None);
         self.recent.push_back(now);
+        self.last = Some(now);
         if self.pauses.len() < MOST_PAUSES {
             let at = self.pauses.partition_point(|other| *other < pause);
             self.pauses.insert(at, pause);
         }
     }
 
-    pub(crate) fn progress(&mut self, now: Instant, in_flight: usize) -> MigrationProgress {
+    /// Returns the progress at the time `now`. The caller knows how many sections are in flight, and the cause why the
+    /// migration is stuck.
+    pub(crate) fn progress(&mut self, now: Instant, in_flight: usize, stuck: Option<String>) -> MigrationProgress {
         while self.recent.front().is_some_and(|at| now.duration_since(*at) > WINDOW) {
             self.recent.pop_front();
         }
@@ -92,7 +66,21 @@ impl Observations {
         let quantile =
             |hundredths: usize| self.pauses[(self.pauses.len() * hundredths / 100).min(self.pauses.len() - 1)];
         let pauses = (!self.pauses.is_empty()).then(|| [quantile(50), quantile(99), quantile(100)]);
-        MigrationProgress { in_flight, per_second, pauses, stuck: self.stuck.clone() }
+        MigrationProgress { in_flight, per_second, pauses, stuck }
+    }
+}
+
+/// Drops the observations of the migrations whose last arrival is the oldest, except of the [`MOST_ENDED`] newest. Keeps
+/// those of the migrations for which `is_current` returns true.
+pub(crate) fn forget_oldest(
+    observed: &mut BTreeMap<MigrationId, Observations>,
+    is_current: impl Fn(&MigrationId) -> bool,
+) {
+    let ended = observed.iter().filter(|(id, _)| !is_current(id));
+    let mut ended: Vec<(Option<Instant>, MigrationId)> = ended.map(|(id, one)| (one.last, *id)).collect();
+    ended.sort_unstable();
+    for (_, id) in ended.iter().rev().skip(MOST_ENDED) {
+        observed.remove(id);
     }
 }
 
@@ -101,16 +89,14 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn failures_are_one_event_until_a_section_arrives() {
-        let (start, mut observed) = (Instant::now(), Observations::default());
-        let at = |seconds| start + Duration::from_secs(seconds);
-        let events: Vec<bool> = [0, 5, 9, 10, 15, 40].map(|now| observed.failed(at(now), "no response")).into();
-        assert_eq!(events, [false, false, false, true, false, false]);
-        observed.arrived(at(41), Duration::ZERO);
-        assert_eq!(observed.stuck, None);
-        let events: Vec<bool> = [42, 51, 52].map(|now| observed.failed(at(now), "no response")).into();
-        assert_eq!(events, [false, false, true]);
-        // A pause of the migration ends the failures.
-        assert!(!observed.failed(at(900), "no response"));
+    async fn observations_of_old_migrations_are_dropped() {
+        let (start, mut observed) = (Instant::now(), BTreeMap::<MigrationId, Observations>::new());
+        for id in 1..=20 {
+            let at = start + Duration::from_secs(100 - id);
+            observed.entry(MigrationId(id)).or_default().arrived(at, Duration::ZERO);
+        }
+        forget_oldest(&mut observed, |id| *id == MigrationId(20));
+        let left: Vec<u64> = observed.keys().map(|id| id.0).collect();
+        assert_eq!(left, (1..=16).chain([20]).collect::<Vec<u64>>());
     }
 }

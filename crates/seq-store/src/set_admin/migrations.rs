@@ -3,14 +3,15 @@
 //! The progress of a migration is stored in the records of its sections. Only the speed of the migration and the pauses
 //! of its sections are held in the memory of the leader.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use seq_core::layout::SectionRun;
-use seq_core::migration::return_id;
+use seq_core::migration::{SectionCounts, Stage, section_counts};
 use seq_core::plan::Fingerprint;
 use seq_core::state::{
-    AuditEvent, AuditRecord, CommandRefusal, Complete, Migration, Pace, Phase, Rollback, Scope, SectionRecord, SetPace,
-    SetRefusal, StartMigration, State,
+    AuditEvent, AuditRecord, CommandRefusal, Complete, Migration, Pace, Phase, Rollback, Scope, SetPace, SetRefusal,
+    StartMigration, State,
 };
 use seq_core::{LayoutId, Lineage, MigrationId, SectionId, SetId};
 use seq_proto::Reason;
@@ -23,7 +24,7 @@ use tonic::Status;
 
 use super::{SetAdmin, name_of, refused};
 use crate::audit::services::migration_text;
-use crate::between::progress::MigrationProgress;
+use crate::between::progress::{MigrationProgress, Progress};
 
 mod figures;
 
@@ -117,21 +118,21 @@ impl SetAdmin {
         }
         let progress = self.progress.borrow().clone();
         self.read(|state, _| {
-            let mut migrations: Vec<_> = state.migrations.iter().collect();
-            migrations.sort_by_key(|(id, migration)| (migration.began, **id));
-            let status = |(id, migration): (&MigrationId, &Migration)| shown(state, *id, migration, progress.get(id));
-            ListMigrationsResponse { migrations: migrations.into_iter().map(status).collect() }
+            let all = Shown::new(state, &progress);
+            ListMigrationsResponse { migrations: oldest_first(state, |_| true).map(|one| all.status(one)).collect() }
         })
     }
 
     /// Returns the status of the migrations that began in this set and have not ended, beginning with the oldest.
     pub(crate) fn open_migrations(&self, state: &State) -> Vec<MigrationStatus> {
+        let mut candidates = oldest_first(state, |one| !matches!(one.phase, Phase::Completed { .. })).peekable();
+        if candidates.peek().is_none() {
+            return Vec::new();
+        }
         let progress = self.progress.borrow().clone();
-        let ends = |migration: &Migration| matches!(migration.phase, Phase::Completed { .. });
-        let mut open: Vec<_> = state.migrations.iter().filter(|(_, migration)| !ends(migration)).collect();
-        open.sort_by_key(|(id, migration)| (migration.began, **id));
-        let shown = open.into_iter().map(|(id, migration)| shown(state, *id, migration, progress.get(id)));
-        shown.filter(|one| one.phase() != MigrationPhase::RolledBack).take(MOST_OPEN).collect()
+        let all = Shown::new(state, &progress);
+        let is_over = |(id, migration): &(MigrationId, &Migration)| all.stage(*id, migration).is_over();
+        candidates.filter(|one| !is_over(one)).take(MOST_OPEN).map(|one| all.status(one)).collect()
     }
 
     /// Returns the migration `id`, or an error if it did not begin in this set.
@@ -143,8 +144,19 @@ impl SetAdmin {
     fn status(&self, id: MigrationId) -> Result<MigrationStatus, Status> {
         let migration = self.known(id)?;
         let progress = self.progress.borrow().clone();
-        self.read(|state, _| shown(state, id, &migration, progress.get(&id)))
+        self.read(|state, _| Shown::new(state, &progress).status((id, &migration)))
     }
+}
+
+/// Returns the migrations that began in this set and for which `is_wanted` returns true, beginning with the oldest.
+fn oldest_first(
+    state: &State,
+    is_wanted: impl Fn(&Migration) -> bool,
+) -> impl Iterator<Item = (MigrationId, &Migration)> {
+    let wanted = state.migrations.iter().filter(|(_, migration)| is_wanted(migration));
+    let mut wanted: Vec<_> = wanted.map(|(id, migration)| (*id, migration)).collect();
+    wanted.sort_by_key(|(id, migration)| (migration.began, *id));
+    wanted.into_iter()
 }
 
 fn command(plan: &MigrationPlan, pace: Pace) -> StartMigration {
@@ -178,87 +190,72 @@ fn stale(refusal: &CommandRefusal) -> Status {
     }
 }
 
-/// Returns the status of a migration. `progress` is the progress that this member has observed.
-fn shown(
-    state: &State,
-    id: MigrationId,
-    migration: &Migration,
-    progress: Option<&MigrationProgress>,
-) -> MigrationStatus {
-    let (mut here, mut departed, mut arrived) = (0, 0, 0);
-    for (section, record) in state.sections.known() {
-        match record {
-            SectionRecord::Departed(tombstone) if tombstone.by == id => {
-                departed += 1;
-                arrived += u32::from(tombstone.arrived);
-            }
-            SectionRecord::Resident(residence) if migration.covers(section, residence) => here += 1,
-            _ => {}
-        }
-    }
-    let (runs, is_return) = match &migration.scope {
-        Scope::Runs(runs) => (runs.as_slice(), false),
-        Scope::Return { .. } => ([].as_slice(), true),
-    };
-    let sections = if is_return { here + departed } else { runs.iter().map(|run| run.sections).sum() };
-    let phase = phase(state, id, migration, departed);
-    if phase == MigrationPhase::Completed {
-        // The tombstones do not show how many sections departed and arrived: sections may have come back by another
-        // migration, and a closing set completes a migration before all sections have arrived.
-        (departed, arrived) = (sections, sections.saturating_sub(departed - arrived));
-    }
-    let times = Times::of(state, id);
-    let default = MigrationProgress::default();
-    let progress = progress.unwrap_or(&default);
-    let us = |pause: Duration| u64::try_from(pause.as_micros()).unwrap_or(u64::MAX).max(1);
-    let [p50, p99, max] = progress.pauses.map_or([0; 3], |pauses| pauses.map(us));
-    let is_moving = matches!(phase, MigrationPhase::Open | MigrationPhase::RollingBack);
-    let moves = is_moving && !migration.pace.paused;
-    let stuck = match takes_none(state, migration, here) {
-        true if is_return => {
-            Some(format!("set {} is closing and takes no more sections", name_of(state, migration.to)))
-        }
-        true => Some(format!(
-            "set {} is closing and takes no more sections: roll the migration back",
-            name_of(state, migration.to)
-        )),
-        false => progress.stuck.clone(),
-    };
-    let range = |run: &SectionRun| SectionRange { first_section: run.first.0, sections: run.sections };
-    MigrationStatus {
-        id: id.0,
-        from: state.set.as_ref().map_or(String::new(), |set| set.name.clone()),
-        to: name_of(state, migration.to),
-        to_set_id: migration.to.0,
-        phase: phase.into(),
-        pace: Some(MigrationPace {
-            rate: migration.pace.rate,
-            max_pause_ms: u32::try_from(migration.pace.max_pause.as_millis()).unwrap_or(u32::MAX),
-            paused: migration.pace.paused,
-        }),
-        sections,
-        departed,
-        arrived,
-        in_flight: progress.in_flight as u32,
-        sections_per_second: if is_moving { progress.per_second } else { 0.0 },
-        pause_p50_us: p50,
-        pause_p99_us: p99,
-        pause_max_us: max,
-        stuck: stuck.filter(|_| moves).unwrap_or_default(),
-        is_return,
-        runs: runs.iter().map(range).collect(),
-        started_unix_ms: times.started,
-        ended_unix_ms: if is_over(phase) { times.ended } else { 0 },
-    }
+/// Facts about all migrations of a set, from which the status of each is made. They are read from the state in one pass,
+/// because a set may have tens of thousands of migrations, and no entry is applied while the state is read.
+struct Shown<'a> {
+    state: &'a State,
+    counts: BTreeMap<MigrationId, SectionCounts>,
+    times: BTreeMap<MigrationId, Times>,
+    /// Progress that this member has observed.
+    progress: &'a Progress,
 }
 
-/// Returns whether the target set is closing, so that it does not take the `here` sections that are still in this set.
-fn takes_none(state: &State, migration: &Migration, here: u32) -> bool {
-    state.sets.get(&migration.to).is_some_and(|peer| peer.closing) && here > 0
-}
+impl<'a> Shown<'a> {
+    fn new(state: &'a State, progress: &'a Progress) -> Shown<'a> {
+        Shown { state, counts: section_counts(state), times: Times::of_all(state), progress }
+    }
 
-fn is_over(phase: MigrationPhase) -> bool {
-    matches!(phase, MigrationPhase::RolledBack | MigrationPhase::Completed)
+    fn stage(&self, id: MigrationId, migration: &Migration) -> Stage {
+        Stage::of(migration, self.counts.get(&id).copied().unwrap_or_default())
+    }
+
+    fn status(&self, (id, migration): (MigrationId, &Migration)) -> MigrationStatus {
+        let state = self.state;
+        let SectionCounts { here, mut departed, mut arrived, .. } = self.counts.get(&id).copied().unwrap_or_default();
+        let (runs, is_return) = match &migration.scope {
+            Scope::Runs(runs) => (runs.as_slice(), false),
+            Scope::Return { .. } => ([].as_slice(), true),
+        };
+        let sections = if is_return { here + departed } else { runs.iter().map(|run| run.sections).sum() };
+        let stage = self.stage(id, migration);
+        if stage == Stage::Completed {
+            // The tombstones do not show how many sections departed and arrived: sections may have come back by another
+            // migration, and a closing set completes a migration before all sections have arrived.
+            (departed, arrived) = (sections, sections.saturating_sub(departed - arrived));
+        }
+        let times = self.times.get(&id).copied().unwrap_or_default();
+        let default = MigrationProgress::default();
+        let progress = self.progress.get(&id).unwrap_or(&default);
+        let us = |pause: Duration| u64::try_from(pause.as_micros()).unwrap_or(u64::MAX).max(1);
+        let [p50, p99, max] = progress.pauses.map_or([0; 3], |pauses| pauses.map(us));
+        let is_moving = matches!(stage, Stage::Open | Stage::RollingBack);
+        let range = |run: &SectionRun| SectionRange { first_section: run.first.0, sections: run.sections };
+        MigrationStatus {
+            id: id.0,
+            from: state.set.as_ref().map_or(String::new(), |set| set.name.clone()),
+            to: name_of(state, migration.to),
+            to_set_id: migration.to.0,
+            phase: phase(stage).into(),
+            pace: Some(MigrationPace {
+                rate: migration.pace.rate,
+                max_pause_ms: u32::try_from(migration.pace.max_pause.as_millis()).unwrap_or(u32::MAX),
+                paused: migration.pace.paused,
+            }),
+            sections,
+            departed,
+            arrived,
+            in_flight: progress.in_flight as u32,
+            sections_per_second: if is_moving { progress.per_second } else { 0.0 },
+            pause_p50_us: p50,
+            pause_p99_us: p99,
+            pause_max_us: max,
+            stuck: progress.stuck.clone().filter(|_| is_moving).unwrap_or_default(),
+            is_return,
+            runs: runs.iter().map(range).collect(),
+            started_unix_ms: times.started,
+            ended_unix_ms: if stage.is_over() { times.ended } else { 0 },
+        }
+    }
 }
 
 /// Times at which operators started and ended a migration, in milliseconds since 1970; 0 if the audit log no longer has
@@ -270,49 +267,39 @@ struct Times {
 }
 
 impl Times {
-    /// Finds the operations that started and ended the migration `id` in the audit log, by their texts, and returns
-    /// their times. Otherwise, only people read these texts.
-    fn of(state: &State, id: MigrationId) -> Times {
-        let started = format!(", {}", migration_text(id.0));
-        let ends = ["complete", "rollback"].map(|word| format!("migration {word} {id}"));
-        let mut times = Times::default();
+    /// Finds the operations that started and ended migrations in the audit log, by their texts, and returns their times
+    /// by migration. Otherwise, only people read these texts.
+    fn of_all(state: &State) -> BTreeMap<MigrationId, Times> {
+        let mut all: BTreeMap<MigrationId, Times> = BTreeMap::new();
         for AuditEvent { record, .. } in state.audit.events() {
             let AuditRecord::Begun(begun) = record else { continue };
-            if begun.operation.ends_with(&started) {
-                times.started = begun.at_unix_ms;
-            }
-            if ends.contains(&begun.operation) {
-                times.ended = begun.at_unix_ms;
+            // The id is the last word of each of these texts.
+            let Some(id) = begun.operation.rsplit(' ').next().and_then(|word| word.parse().ok()) else { continue };
+            let ends = ["complete", "rollback"].map(|word| format!("migration {word} {id}"));
+            if begun.operation.ends_with(&format!(", {}", migration_text(id))) {
+                all.entry(MigrationId(id)).or_default().started = begun.at_unix_ms;
+            } else if ends.contains(&begun.operation) {
+                all.entry(MigrationId(id)).or_default().ended = begun.at_unix_ms;
             }
         }
-        times
+        all
     }
 }
 
-/// Returns whether this set has a section that came back by the return of the migration `id`. Such a section can depart
-/// by the migration again.
-fn returns(state: &State, id: MigrationId) -> bool {
-    let by = return_id(id);
-    state.sections.residents().any(|(_, residence)| residence.came_by == by)
-}
-
-/// Returns the phase of a migration, of which `departed` sections have a tombstone in this set.
-fn phase(state: &State, id: MigrationId, migration: &Migration, departed: u32) -> MigrationPhase {
-    match migration.phase {
-        Phase::Open if state.has_arrived(id, migration) => MigrationPhase::Arrived,
-        Phase::Open => MigrationPhase::Open,
-        // A section that has come back no longer has a tombstone. Until the other set has noted the return, more
-        // sections may depart to it. Until the return is complete, no other migration can move the sections.
-        Phase::RolledBack { noted: true } if departed == 0 && !returns(state, id) => MigrationPhase::RolledBack,
-        Phase::RolledBack { .. } => MigrationPhase::RollingBack,
-        Phase::Completed { .. } => MigrationPhase::Completed,
+fn phase(stage: Stage) -> MigrationPhase {
+    match stage {
+        Stage::Open => MigrationPhase::Open,
+        Stage::Arrived => MigrationPhase::Arrived,
+        Stage::RollingBack => MigrationPhase::RollingBack,
+        Stage::RolledBack => MigrationPhase::RolledBack,
+        Stage::Completed => MigrationPhase::Completed,
     }
 }
 
 #[cfg(test)]
 mod tests {
     use seq_core::layout::Layout;
-    use seq_core::state::{Closing, Command, DepartSilent, LearnDirectory, SetDefinition, SetFacts};
+    use seq_core::state::{BeginOperation, Closing, Command, DepartSilent, LearnDirectory, SetDefinition, SetFacts};
     use seq_core::{Epoch, Revision};
 
     use super::*;
@@ -342,15 +329,37 @@ mod tests {
     }
 
     fn status(state: &State) -> MigrationStatus {
-        shown(state, MIGRATION, &state.migrations[&MIGRATION], None)
+        let stuck = Some("no response".to_owned());
+        let progress = Progress::from([(MIGRATION, MigrationProgress { stuck, ..MigrationProgress::default() })]);
+        Shown::new(state, &progress).status((MIGRATION, &state.migrations[&MIGRATION]))
     }
 
     #[test]
-    fn a_migration_to_a_set_that_closes_is_stuck_and_ends_with_the_sections_that_departed() {
+    fn times_are_those_of_the_operations_that_started_and_ended_a_migration() {
+        let mut state = closing_set();
+        for (at_unix_ms, operation) in [
+            (5, "migrate 4 sections to im-b, migration 6"),
+            (6, "migrate 4 sections to im-c, migration 16"),
+            (7, "migration pace 6"),
+            (8, "migration complete 16"),
+            (9, "migration rollback 6"),
+        ] {
+            let (principal, node, operation) = ("operator/alice".into(), "s1".into(), operation.into());
+            state.apply(&Command::BeginOperation(BeginOperation { at_unix_ms, principal, node, operation, plan: 0 }));
+        }
+        let times = Times::of_all(&state);
+        let expected = [(MIGRATION, Times { started: 5, ended: 9 }), (MigrationId(16), Times { started: 6, ended: 8 })];
+        assert_eq!(times, expected.into());
+        state.apply(&Command::Rollback(Rollback { id: MIGRATION }));
+        assert_eq!((status(&state).started_unix_ms, status(&state).ended_unix_ms), (5, 9));
+    }
+
+    #[test]
+    fn a_migration_to_a_set_that_closes_ends_with_the_sections_that_departed() {
         let mut state = closing_set();
         let open = status(&state);
         assert_eq!((open.phase(), open.sections, open.departed, open.arrived), (MigrationPhase::Open, 4, 1, 0));
-        assert_eq!(open.stuck, "set im-b is closing and takes no more sections: roll the migration back");
+        assert_eq!(open.stuck, "no response");
         state.apply(&Command::Rollback(Rollback { id: MIGRATION }));
         let ended = status(&state);
         assert_eq!(

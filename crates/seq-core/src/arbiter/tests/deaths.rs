@@ -24,7 +24,7 @@ fn the_sections_of_a_dead_process_get_other_owners_without_a_wait() {
     assert!(plan.candidates.iter().all(|(node, _)| *node != NodeId(1)), "{:?}", plan.candidates);
     assert!(!world.arbiter.is_living(NodeId(1), Incarnation(1)));
     let now = world.now;
-    assert!(world.arbiter.dead_since().eq([((NodeId(1), Incarnation(1)), now)]));
+    assert!(world.arbiter.dead_owners().eq([DeadOwner { node: NodeId(1), incarnation: Incarnation(1), since: now }]));
     assert_eq!(world.reassign(), lost);
     assert_eq!(world.reassign(), 0);
 }

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use super::{Event, EventRecord, Noted, Ownerships, SectionCount};
+use super::{Event, EventRecord, Noted, Ownerships, SectionCount, TakeoverCause};
 use crate::state::beginning::{BeganBy, Beginning};
 use crate::state::{Death, Fields};
 
@@ -75,7 +75,7 @@ macro_rules! by_fields {
 
 by_fields! {
     Event { index, change, at_unix_ms, until_unix_ms, record }
-    Ownerships { by, from, silent_ms, to, others, sections, most_skipped, routed }
+    Ownerships { by, from, cause, silent_ms, to, others, sections, most_skipped, routed }
     SectionCount { count, first, last }
     Beginning { at_unix_ms, by, ceiling, skipped, floor }
     Death { incarnation, at_unix_ms }
@@ -89,6 +89,27 @@ impl Fields for BeganBy {
 
     fn take(body: &mut &[u8]) -> Option<BeganBy> {
         BeganBy::ALL.get(usize::from(u8::take(body)?)).copied()
+    }
+}
+
+/// One byte, the number of the cause.
+impl Fields for TakeoverCause {
+    fn put(&self, body: &mut Vec<u8>) {
+        let number: u8 = match self {
+            TakeoverCause::Silent => 1,
+            TakeoverCause::Died => 2,
+            TakeoverCause::Restarted => 3,
+        };
+        number.put(body);
+    }
+
+    fn take(body: &mut &[u8]) -> Option<TakeoverCause> {
+        match u8::take(body)? {
+            1 => Some(TakeoverCause::Silent),
+            2 => Some(TakeoverCause::Died),
+            3 => Some(TakeoverCause::Restarted),
+            _ => None,
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! The names and severities of the kinds of events, for people and filters.
 
-use super::{EventRecord, Ownerships, SectionCount};
+use super::{EventRecord, Ownerships, SectionCount, TakeoverCause};
 use crate::state::BeganBy;
 
 /// Severity of an event.
@@ -26,6 +26,18 @@ impl BeganBy {
             BeganBy::Handover => "handover",
             BeganBy::Arrival => "arrival",
             BeganBy::Restore => "restored_owners",
+        }
+    }
+}
+
+impl TakeoverCause {
+    /// Returns the name of the cause.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            TakeoverCause::Silent => "silent",
+            TakeoverCause::Died => "died",
+            TakeoverCause::Restarted => "restarted",
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use alloc::string::String;
 
-use super::{EventRecord, Note, Noted, Ownerships, SectionCount};
+use super::{EventRecord, Note, Noted, Ownerships, SectionCount, TakeoverCause};
 use crate::id::{Incarnation, MigrationId, NodeId, SectionId, SetId};
 use crate::state::record::{Residence, SectionRecord};
 use crate::state::{BeganBy, Closing, Command, Rules, State};
@@ -17,8 +17,6 @@ impl Command {
             Command::Raise(_)
             | Command::ClaimStoreId(_)
             | Command::MoveSections(_)
-            | Command::Arrived(_)
-            | Command::LearnDirectory(_)
             | Command::LearnRecords(_)
             | Command::Inherit(_)
             | Command::Forget(_)
@@ -44,6 +42,9 @@ impl Command {
             | Command::Rollback(_)
             | Command::Complete(_)
             | Command::StartReturn(_)
+            // After these two, a closing set may be closed.
+            | Command::Arrived(_)
+            | Command::LearnDirectory(_)
             | Command::Fence(_)
             | Command::BeginLineage(_)
             | Command::EndQuarantine(_)
@@ -108,6 +109,7 @@ impl State {
         owner: NodeId,
     ) {
         let (by, owner) = (next.began.by, self.node_name(owner));
+        let lost = from.filter(|_| by == BeganBy::Takeover);
         let from = from.map(|(node, incarnation)| (self.node_name(node), incarnation));
         let is_continued = self.events.continues(|record| match record {
             EventRecord::Began { ownerships } if ownerships.by == by && ownerships.from == from => {
@@ -120,12 +122,22 @@ impl State {
         if is_continued {
             return;
         }
-        let silent = from.as_ref().filter(|_| by == BeganBy::Takeover);
+        let cause = lost.map(|lost| self.takeover_cause(lost));
+        let silent = from.as_ref().filter(|_| cause == Some(TakeoverCause::Silent));
         let silent = silent.and_then(|(name, incarnation)| self.events.silence_of(name, *incarnation));
-        let mut ownerships = Ownerships::one(by, from, section);
-        ownerships.silent_ms = silent.unwrap_or(0);
+        let silent_ms = silent.unwrap_or(0);
+        let mut ownerships = Ownerships { cause, silent_ms, ..Ownerships::one(by, from, section) };
         ownerships.count(next, &owner);
         self.events.append(EventRecord::Began { ownerships });
+    }
+
+    /// Returns the cause why sections of an incarnation are taken over.
+    fn takeover_cause(&self, (node, incarnation): (NodeId, Incarnation)) -> TakeoverCause {
+        match self.node(node) {
+            Some(record) if record.has_died(incarnation) => TakeoverCause::Died,
+            Some(record) if record.incarnation > incarnation => TakeoverCause::Restarted,
+            _ => TakeoverCause::Silent,
+        }
     }
 
     /// Returns the name of a node for an event.
@@ -140,19 +152,38 @@ impl State {
         }
     }
 
-    /// Applies a note of a leader.
+    /// Applies a note of a leader. A leader that does not know whether a note was committed proposes it again, so a fact
+    /// that the log has already adds no event.
     pub(in crate::state) fn note(&mut self, note: &Note) {
         let Note { unix_ms, about } = note;
-        self.events.now_ms = *unix_ms;
+        self.events.set_time(*unix_ms);
         match about.clone() {
             Noted::Time => {}
-            Noted::Leader { member, term } => self.note_event(EventRecord::Leader { member, term }),
+            Noted::Leader { member, term } => {
+                let leads = |record: &EventRecord| matches!(record, EventRecord::Leader { .. });
+                let newest = self.events.iter().rev().map(|event| &event.record).find(|record| leads(record));
+                if newest != Some(&EventRecord::Leader { member, term }) {
+                    self.note_event(EventRecord::Leader { member, term });
+                }
+            }
             Noted::Silent { node, incarnation, silent_ms } => {
                 let node = self.node_name(node);
-                self.note_event(EventRecord::Silent { node, incarnation, silent_ms });
+                if !self.events.has_silence(&node, incarnation, unix_ms.saturating_sub(silent_ms)) {
+                    self.note_event(EventRecord::Silent { node, incarnation, silent_ms });
+                }
             }
-            Noted::Stuck { migration, cause } => self.note_event(EventRecord::MigrationStuck { migration, cause }),
-            // Two leaders may note the same change.
+            Noted::Stuck { migration, cause } => {
+                let is_continued = self.events.continues(|record| match record {
+                    EventRecord::MigrationStuck { migration: of, cause: known } if *of == migration => {
+                        known.clone_from(&cause);
+                        true
+                    }
+                    _ => false,
+                });
+                if !is_continued {
+                    self.note_event(EventRecord::MigrationStuck { migration, cause });
+                }
+            }
             Noted::Members { voters } if self.events.voters() == Some(&*voters) => {}
             Noted::Members { voters } => self.note_event(EventRecord::Members { voters }),
         }

@@ -6,8 +6,8 @@ use super::*;
 use crate::id::{Epoch, HandoverId, Liveness, MigrationId, RenewSeq, Seq};
 use crate::layout::Layout;
 use crate::state::{
-    Answer, BeganBy, Beginning, Command, CopyPart, Drain, Fields, Raise, RaiseCeilings, Reassign, Registration, Renew,
-    Rules, SetDefinition, State, Transfer,
+    Answer, BeganBy, Beginning, Command, CopyPart, Died, Drain, Fields, Raise, RaiseCeilings, Reassign, Registration,
+    Renew, Rules, SetDefinition, State, Transfer,
 };
 
 /// Creates a set of a hundred sections with three nodes, and the time 1,000 ms.
@@ -89,7 +89,8 @@ fn a_takeover_of_many_sections_is_one_event_with_its_owners() {
     let to = vec![("a2".into(), 20), ("a3".into(), 20)];
     let routed = state.route_version;
     let (by, from) = (BeganBy::Takeover, Some(("a1".into(), Incarnation(1))));
-    let expected = Ownerships { by, from, silent_ms, to, others: 0, sections, most_skipped: Some(25_000), routed };
+    let (cause, most_skipped) = (Some(TakeoverCause::Silent), Some(25_000));
+    let expected = Ownerships { by, from, cause, silent_ms, to, others: 0, sections, most_skipped, routed };
     assert_eq!(newest(state), &expected);
     let began = state.sections.resident(SectionId(7)).unwrap().began;
     assert_eq!((began.at_unix_ms, began.by, began.ceiling), (5_000, BeganBy::Takeover, Seq(25_000)));
@@ -338,4 +339,84 @@ fn a_migration_that_does_not_advance_needs_attention() {
     let event = state.events.iter().next_back().unwrap();
     assert_eq!((event.record.kind(), event.record.severity()), ("migration_stuck", Severity::Attention));
     assert_eq!(event.at_unix_ms, 2_000);
+}
+
+#[test]
+fn a_takeover_has_the_cause_of_the_owner_before() {
+    let state = &mut state();
+    let register = |state: &mut State, token| {
+        let follows = state.node(NodeId(1)).unwrap().incarnation;
+        let registration = Registration { follows, process: token, ..Registration::new("a1", "h:1", token) };
+        let Answer::Registered(outcome) = state.apply(&Command::Register(registration)) else { panic!() };
+        outcome.unwrap().1
+    };
+    let give_to = |state: &mut State, (to, incarnation): (u32, Incarnation)| {
+        let record = *state.sections.resident(SectionId(0)).unwrap();
+        let owner = record.owner.and_then(|owner| state.node(owner));
+        let liveness = owner.filter(|one| one.incarnation == record.incarnation).map(|one| one.liveness);
+        let (section, expected, to) = (SectionId(0), record.epoch, NodeId(to));
+        state.apply(&Command::Reassign(vec![Reassign { section, expected, liveness, to, incarnation }]));
+        (newest(state).cause, newest(state).silent_ms)
+    };
+    let silent = |state: &mut State, unix_ms, incarnation| {
+        let about = Noted::Silent { node: NodeId(1), incarnation, silent_ms: 2_500 };
+        state.apply(&Command::Note(Note { unix_ms, about }));
+    };
+    let second = register(state, 2);
+    assert_eq!(give_to(state, (1, second)), (None, 0), "the first owner");
+    silent(state, 20_000, second);
+    assert_eq!(give_to(state, (2, Incarnation(1))), (Some(TakeoverCause::Silent), 2_500));
+    // The node was silent for a while, served on, and its process dies later.
+    at(state, 40_000);
+    give_to(state, (1, second));
+    silent(state, 60_000, second);
+    at(state, 80_000);
+    state.apply(&Command::Died(Died { node: NodeId(1), process: 2 }));
+    assert_eq!(give_to(state, (2, Incarnation(1))), (Some(TakeoverCause::Died), 0));
+    let third = register(state, 3);
+    at(state, 100_000);
+    give_to(state, (1, third));
+    at(state, 120_000);
+    register(state, 4);
+    assert_eq!(give_to(state, (2, Incarnation(1))), (Some(TakeoverCause::Restarted), 0));
+}
+
+#[test]
+fn a_note_that_is_proposed_again_adds_no_event() {
+    let state = &mut state();
+    let note = |state: &mut State, unix_ms, about| {
+        state.apply(&Command::Note(Note { unix_ms, about }));
+        state.events.last() - 4
+    };
+    let leader = |term| Noted::Leader { member: 1, term };
+    assert_eq!(
+        [note(state, 2_000, leader(5)), note(state, 7_000, leader(5)), note(state, 8_000, leader(6))],
+        [1, 1, 2]
+    );
+    let silent = |silent_ms| Noted::Silent { node: NodeId(1), incarnation: Incarnation(1), silent_ms };
+    assert_eq!([note(state, 9_000, silent(2_500)), note(state, 10_000, silent(3_500))], [3, 3]);
+    assert_eq!(note(state, 20_000, silent(2_500)), 4, "another silence");
+    let stuck = |cause: &str| Noted::Stuck { migration: MigrationId(3), cause: cause.into() };
+    assert_eq!([note(state, 30_000, stuck("no leader")), note(state, 31_000, stuck("no response"))], [5, 5]);
+    let event = state.events.iter().next_back().unwrap();
+    let expected = EventRecord::MigrationStuck { migration: MigrationId(3), cause: "no response".into() };
+    assert_eq!((&event.record, event.at_unix_ms, event.until_unix_ms), (&expected, 30_000, 31_000));
+    assert_eq!(note(state, 60_000, stuck("no response")), 6);
+}
+
+#[test]
+fn a_restored_set_continues_above_the_numbers_of_the_abandoned_history() {
+    let backup = state();
+    let mut abandoned = backup.clone();
+    give(&mut abandoned, 0..9, 1);
+    let seen = abandoned.events.changes();
+    let mut restored = backup.clone();
+    restored.restore(Lineage(1 << 32)).unwrap();
+    let event = restored.events.iter().next_back().unwrap();
+    assert_eq!((event.record.kind(), event.index, event.at_unix_ms), ("restored", (1 << 32) + 1, 0), "time not known");
+    assert_eq!(restored.events.changed_after(seen).len(), 1, "a reader of the abandoned history gets it");
+    let leader = Noted::Leader { member: 1, term: 9 };
+    restored.apply(&Command::Note(Note { unix_ms: 90_000, about: leader }));
+    let times: Vec<(&str, u64)> = restored.events.iter().map(|event| (event.record.kind(), event.at_unix_ms)).collect();
+    assert_eq!(times[times.len() - 3..], [("registered", 1_000), ("restored", 90_000), ("leader", 90_000)]);
 }

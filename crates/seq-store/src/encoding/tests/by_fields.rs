@@ -4,7 +4,7 @@ use seq_core::layout::{Lanes, TickClock};
 use seq_core::series::Series;
 use seq_core::state::{
     AdoptSeries, BeganBy, Beginning, CreateSeries, Death, Died, Event, EventRecord, Events, LayoutWriter, Note,
-    NoteClock, NoteReadsLanes, Noted, Ownerships, RetireSeries, SectionCount, SetLayoutWriter, StatedSeries,
+    NoteClock, NoteReadsLanes, Noted, Ownerships, RetireSeries, SectionCount, SetLayoutWriter, StatedSeries, TakeoverCause,
 };
 
 use super::*;
@@ -125,6 +125,7 @@ fn events() -> Events {
     let ownerships = Ownerships {
         by: BeganBy::Takeover,
         from: Some(("a1".into(), Incarnation(2))),
+        cause: Some(TakeoverCause::Died),
         silent_ms: 7,
         to: vec![("a2".into(), 3)],
         others: 4,
