@@ -3,10 +3,11 @@
 use serde::Serialize;
 
 /// State of an AllocSvr.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AllocState {
     /// The node may own sections.
+    #[default]
     Serves,
     /// An operator drains the node, which still owns sections.
     Draining,

@@ -133,14 +133,8 @@ mod tests {
 
     #[test]
     fn only_the_named_node_is_requested() {
-        let proxy = |name: &str| ProxyView {
-            name: name.to_owned(),
-            addr: format!("{name}:1"),
-            certificate: None,
-            uptime_ms: 1,
-            version: String::new(),
-            revision: String::new(),
-        };
+        let proxy =
+            |name: &str| ProxyView { name: name.to_owned(), addr: format!("{name}:1"), ..ProxyView::default() };
         let mut cluster = Cluster::default();
         cluster.proxies = vec![proxy("p1"), proxy("p2")];
         cluster.unreachable = vec![Unreachable {

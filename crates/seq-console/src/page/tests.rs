@@ -32,16 +32,10 @@ fn alloc(name: &str, state: AllocState) -> AllocView {
         numbers_per_second: Some(561.0),
         raises_per_second: Some(0.5),
         forwarded: 12,
-        raises: 100,
-        raises_refused: 0,
-        route_version: 9,
         slot_bytes: 14_000_000,
-        http: None,
-        redis: None,
-        certificate: None,
         uptime_ms: 90_000,
         version: "0.1.0".to_owned(),
-        revision: "3f1c2aa".to_owned(),
+        ..AllocView::default()
     }
 }
 

@@ -61,7 +61,7 @@ pub struct StoreView {
 }
 
 /// An AllocSvr that responds.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 pub struct AllocView {
     /// Name of its set.
     pub set: String,
@@ -120,7 +120,7 @@ pub struct AllocView {
 }
 
 /// A proxy that responds.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 pub struct ProxyView {
     /// Name of the node.
     pub name: String,

@@ -404,19 +404,15 @@ impl SetView {
             lease_ms: alloc.lease_ms,
             lease_ended_ms: alloc.lease_ended_ms,
             allocations: alloc.allocations,
-            numbers_per_second: None,
-            raises_per_second: None,
             forwarded: alloc.forwarded,
             raises: alloc.raises,
             raises_refused: alloc.raises_refused,
             route_version: alloc.route_version,
             slot_bytes: alloc.slot_bytes,
-            http: None,
-            redis: None,
-            certificate: None,
             uptime_ms: response.uptime_ms,
             version: response.version.clone(),
             revision: response.revision.clone(),
+            ..AllocView::default()
         }
     }
 }

@@ -24,21 +24,13 @@ fn alloc(name: &str, sections: u32, numbers: f64, lease_remaining_ms: u64) -> Al
         sections,
         lease_remaining_ms,
         lease_ms: 2_000,
-        lease_ended_ms: 0,
-        allocations: 1_000_000,
         numbers_per_second: Some(numbers),
         raises_per_second: Some(0.2),
-        forwarded: 0,
-        raises: 100,
-        raises_refused: 0,
         route_version: 12,
         slot_bytes: 14 << 20,
-        http: None,
-        redis: None,
-        certificate: None,
         uptime_ms: 90_061_000,
         version: "0.1.0".to_owned(),
-        revision: "3f1c2aa".to_owned(),
+        ..AllocView::default()
     }
 }
 
