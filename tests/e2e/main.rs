@@ -42,6 +42,7 @@ mod impostors;
 mod kill;
 mod layout_writer;
 mod load;
+mod log_events;
 mod named_faults;
 mod node_events;
 mod numbers;

@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use seq_auth::{Credentials, Files};
 use seq_channel::Pool;
+use seq_core::node_events::NodeEventKind;
 use seq_proto::v1::status_service_client::StatusServiceClient;
 use seq_proto::v1::{ListCeilingsRequest, ListNodeEventsRequest};
 use seq_testkit::eventually;
@@ -124,7 +125,7 @@ fn a_lease_and_a_quorum_are_lost_and_regained_while_two_stores_are_paused() {
 
 #[test]
 fn denied_requests_are_one_event_a_minute_with_a_count() {
-    let cluster = tls::Cluster::start();
+    let mut cluster = tls::Cluster::start();
     let since = Instant::now();
     cluster.denied_requests();
     let events = cluster.events("a1");
@@ -141,6 +142,10 @@ fn denied_requests_are_one_event_a_minute_with_a_count() {
         of(&cluster.events("a1"), "handshakes_failed").first().map(|event| (*event).clone())
     });
     assert!(digits(&failed["count"]) >= 1, "{failed:#}");
+    let log = cluster.server_mut("a1").log();
+    for kind in [NodeEventKind::Denied, NodeEventKind::HandshakesFailed] {
+        assert!(log.contains(&format!(" event=\"{}\"", kind.name())), "{log}");
+    }
 }
 
 #[test]
@@ -169,5 +174,7 @@ fn reloads_and_certificates_are_events_of_the_process_that_reads_them() {
             of(&cluster.events(node), "certificate_reloaded").first().map(|event| (*event).clone())
         });
         assert_eq!(event["source"], node, "{event:#}");
+        let log = cluster.server_mut(node).log();
+        assert!(log.contains(&format!(" event=\"{}\"", NodeEventKind::CertificateReloaded.name())), "{log}");
     }
 }

@@ -119,12 +119,7 @@ pub(crate) async fn run(shared: Arc<Shared>, link: Arc<StoreLink>) {
     };
     loop {
         let event = control.next_event().await;
-        tracing::trace!(
-            set = control.shared.config.set,
-            name = control.shared.config.name,
-            event = event.name(),
-            "woken"
-        );
+        tracing::trace!(set = control.shared.config.set, name = control.shared.config.name, by = event.name(), "woken");
         if let Event::ShutDown = event {
             break;
         }

@@ -78,8 +78,8 @@ impl HaltLatch {
         let first = self.set.send_if_modified(|current| {
             let first = current.is_none();
             if first {
-                tracing::error!(reason = %halt, "this process no longer serves");
-                self.events.note(Fact::Halted { cause: &halt.to_string() });
+                let event = self.events.note(Fact::Halted { cause: &halt.to_string() });
+                tracing::error!(event, reason = %halt, "this process no longer serves");
                 *current = Some(halt);
             }
             first

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use seq_core::owner::{AdoptError, Session};
 use seq_core::renewals::{Poll, Registrations, Renewals};
+use seq_core::state::EventKind;
 use seq_core::{Incarnation, NodeId};
 use seq_kit::nonce::draw_nonce;
 use seq_kit::repeats::Repeats;
@@ -157,7 +158,7 @@ impl Sessions {
         let session = Session { node: NodeId(response.node_id), incarnation: Incarnation(response.incarnation) };
         let (set, name) = (&shared.config.set, &shared.config.name);
         let (node, incarnation) = (session.node.0, session.incarnation.0);
-        tracing::info!(set, name, node, incarnation, "registered");
+        tracing::info!(event = EventKind::Registered.name(), set, name, node, incarnation, "registered");
         shared.begin_session(session);
         self.registrations.on_registered(self.origin.elapsed(), session.incarnation);
         self.renewals.on_registered();

@@ -9,8 +9,8 @@ use std::time::Instant;
 use metrics_process::Collector;
 use seq_core::node_events::Refusals;
 use seq_kit::admission::ConnectionMetrics;
-use seq_kit::connection::HandshakeMetrics;
 use seq_kit::metrics::{InstallError, Kind, Metric, Recorder, Unit};
+use seq_kit::refusal_log::RefusalLog;
 use seq_kit::telemetry::traces::SpanCounts;
 
 use crate::node_events::NodeEvents;
@@ -281,32 +281,35 @@ pub fn build_info(version: &'static str, revision: &'static str) {
 /// Returns the metrics of a node's connections. Refused connections are also counted in the node's `events`.
 #[must_use]
 pub fn connection_metrics(node: &str, events: &NodeEvents) -> ConnectionMetrics {
-    let counted = |counter| events.counted(Refusals::Connections, counter);
+    let refused = metrics::counter!(CONNECTIONS_REFUSED_TOTAL, "node" => node.to_owned());
+    let flooded = metrics::counter!(CONNECTIONS_FLOODED_TOTAL, "node" => node.to_owned());
     ConnectionMetrics {
         open: metrics::gauge!(CONNECTIONS, "node" => node.to_owned()),
-        refused: counted(metrics::counter!(CONNECTIONS_REFUSED_TOTAL, "node" => node.to_owned())),
-        flooded: counted(metrics::counter!(CONNECTIONS_FLOODED_TOTAL, "node" => node.to_owned())),
+        refused: events.counted(Refusals::Connections, refused),
+        flooded: events.logged(Refusals::Connections, flooded),
     }
 }
 
-/// Returns the metrics of a node's handshakes. Failed handshakes are also counted in the node's `events`.
+/// Returns the log of a node's failed handshakes. They are also counted in the node's `events`.
 #[must_use]
-pub fn handshake_metrics(node: &str, events: &NodeEvents) -> HandshakeMetrics {
+pub fn failed_handshakes(node: &str, events: &NodeEvents) -> RefusalLog {
     let failed = metrics::counter!(HANDSHAKES_FAILED_TOTAL, "node" => node.to_owned());
-    HandshakeMetrics { failed: events.counted(Refusals::Handshakes, failed) }
+    events.logged(Refusals::Handshakes, failed)
 }
 
-/// Returns the counter of a node's requests with a wrong password or token. They are also counted in the node's
-/// `events` as denied requests.
-pub fn auth_failures(node: &str, events: &NodeEvents) -> metrics::Counter {
+/// Returns the log of a node's requests with a wrong password or token. They are also counted in the node's `events` as
+/// denied requests.
+#[must_use]
+pub fn auth_failures(node: &str, events: &NodeEvents) -> RefusalLog {
     let failures = metrics::counter!(AUTH_FAILURES_TOTAL, "node" => node.to_owned());
-    events.counted(Refusals::Denied, failures)
+    events.logged(Refusals::Denied, failures)
 }
 
-/// Returns the counter of the requests that a node denies. They are also counted in the node's `events`.
-pub fn denied_requests(node: &str, events: &NodeEvents) -> metrics::Counter {
+/// Returns the log of the requests that a node denies. They are also counted in the node's `events`.
+#[must_use]
+pub fn denied_requests(node: &str, events: &NodeEvents) -> RefusalLog {
     let denied = metrics::counter!(REQUESTS_DENIED_TOTAL, "node" => node.to_owned());
-    events.counted(Refusals::Denied, denied)
+    events.logged(Refusals::Denied, denied)
 }
 
 /// Returns the times for which sections of `set` were unserved, for one of the causes of [`SECTION_UNSERVED_SECONDS`].

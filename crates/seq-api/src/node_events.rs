@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use metrics::{Counter, CounterFn};
-use seq_core::node_events::{Fact, NodeEventLog, Page, Refusals};
+use seq_core::node_events::{Fact, NodeEventKind, NodeEventLog, Page, Refusals};
+use seq_kit::refusal_log::RefusalLog;
 
 use crate::clock::Clock;
 
@@ -40,9 +41,10 @@ impl NodeEvents {
         NodeEvents(Arc::new(Inner { clock, log, refused: Default::default() }))
     }
 
-    /// Reports a fact about the node.
-    pub fn note(&self, fact: Fact<'_>) {
-        self.with(|log, now| log.note(now, fact));
+    /// Reports a fact about the node. If the fact is an event, returns the name of its kind, for the field `event` of
+    /// the log line about the fact.
+    pub fn note(&self, fact: Fact<'_>) -> Option<&'static str> {
+        self.with(|log, now| log.note(now, fact)).map(NodeEventKind::name)
     }
 
     /// Reports a refusal. It takes no lock.
@@ -53,6 +55,13 @@ impl NodeEvents {
     /// Returns a counter that increments the metric `metric` and reports each increment as a refusal.
     pub fn counted(&self, refusals: Refusals, metric: Counter) -> Counter {
         Counter::from_arc(Arc::new(Counted { events: self.clone(), refusals, metric }))
+    }
+
+    /// Returns a log whose log lines have the kind of event of these refusals. It increments the metric `metric` and
+    /// reports each increment as a refusal.
+    #[must_use]
+    pub fn logged(&self, refusals: Refusals, metric: Counter) -> RefusalLog {
+        RefusalLog::new(self.counted(refusals, metric), refusals.kind().name())
     }
 
     /// Reads the clocks, and adds the refusals that were reported since the last call. To be called once a second.

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use clap::Args;
-use seq_api::metrics::handshake_metrics;
+use seq_api::metrics::failed_handshakes;
 use seq_api::node_events::NodeEvents;
 use seq_auth::{Authorities, ClientCertificate, Credentials, CredentialsError, Files, Identity, Role, Trust};
 use seq_channel::{Access, Bearer, Dial, Pool};
@@ -249,6 +249,6 @@ fn tls(
     clients: ClientCertificate,
     (node, events): (&str, &NodeEvents),
 ) -> Option<Tls> {
-    let metrics = handshake_metrics(node, events);
-    credentials.map(|credentials| Tls::new(credentials.clone(), clients, metrics))
+    let failures = failed_handshakes(node, events);
+    credentials.map(|credentials| Tls::new(credentials.clone(), clients, failures))
 }

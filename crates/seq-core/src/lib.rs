@@ -35,6 +35,7 @@ pub mod calls;
 pub mod clock_offset;
 pub mod confirmation;
 pub mod directory;
+mod event_kinds;
 pub mod high_water;
 pub mod id;
 pub mod lane_clock;

@@ -188,34 +188,36 @@ impl NodeEventLog {
         }
     }
 
-    /// Adds the events that follow from a fact, which the process learned at the time `now`.
-    pub fn note(&mut self, now: Clocks, fact: Fact<'_>) {
+    /// Adds the events that follow from a fact, which the process learned at the time `now`. Returns the kind of the
+    /// event of this fact, for a log line about the fact; `None` if the fact is no event, or none of its own.
+    pub fn note(&mut self, now: Clocks, fact: Fact<'_>) -> Option<NodeEventKind> {
         self.check_clock(now);
         match fact {
-            Fact::Time => {}
+            Fact::Time => return None,
             Fact::Lease { holds, expired, sections } => {
-                match self.lease.note(holds, now.boottime.saturating_sub(expired)) {
-                    Some(Change::Lost) => self.append(NodeEventKind::LeaseLost, |event| event.sections = sections),
-                    Some(Change::Regained { lasted_ms }) => self.regained(NodeEventKind::LeaseRegained, lasted_ms),
-                    None => {}
+                match self.lease.note(holds, now.boottime.saturating_sub(expired))? {
+                    Change::Lost => self.append(NodeEventKind::LeaseLost, |event| event.sections = sections),
+                    Change::Regained { lasted_ms } => self.regained(NodeEventKind::LeaseRegained, lasted_ms),
                 }
             }
-            Fact::Quorum { holds, status } => match self.quorum.note(holds, now.boottime) {
-                Some(Change::Lost) => self.detailed(NodeEventKind::QuorumLost, status),
-                Some(Change::Regained { lasted_ms }) => self.regained(NodeEventKind::QuorumRegained, lasted_ms),
-                None => {}
+            Fact::Quorum { holds, status } => match self.quorum.note(holds, now.boottime)? {
+                Change::Lost => self.detailed(NodeEventKind::QuorumLost, status),
+                Change::Regained { lasted_ms } => self.regained(NodeEventKind::QuorumRegained, lasted_ms),
             },
-            Fact::Disk { responds } => match self.disk.note(responds, now.boottime) {
-                Some(Change::Lost) => self.append(NodeEventKind::DiskSlow, |_| {}),
-                Some(Change::Regained { lasted_ms }) => self.regained(NodeEventKind::DiskResponds, lasted_ms),
-                None => {}
+            Fact::Disk { responds } => match self.disk.note(responds, now.boottime)? {
+                Change::Lost => self.append(NodeEventKind::DiskSlow, |_| {}),
+                Change::Regained { lasted_ms } => self.regained(NodeEventKind::DiskResponds, lasted_ms),
             },
             Fact::Halted { cause } => self.detailed(NodeEventKind::Halted, cause),
             Fact::Reloaded { changes } => self.detailed(NodeEventKind::Reloaded, changes),
             Fact::ReloadFailed { error } => self.detailed(NodeEventKind::ReloadFailed, error),
-            Fact::Certificate { not_after, is_new } => self.note_certificate(now, not_after, is_new),
-            Fact::Refused { refusals, count } => self.count(now, refusals, count),
+            Fact::Certificate { not_after, is_new } => return self.note_certificate(now, not_after, is_new),
+            Fact::Refused { refusals, count } => {
+                self.count(now, refusals, count);
+                return None;
+            }
         }
+        self.kept.back().map(|event| event.kind)
     }
 
     /// Returns at most `limit` of the kept events whose [`NodeEvent::change`] is above `after`.
@@ -241,7 +243,7 @@ impl NodeEventLog {
         }
     }
 
-    fn note_certificate(&mut self, now: Clocks, not_after: u64, is_new: bool) {
+    fn note_certificate(&mut self, now: Clocks, not_after: u64, is_new: bool) -> Option<NodeEventKind> {
         let certificate = |event: &mut NodeEvent| event.not_after = not_after;
         if is_new {
             self.append(NodeEventKind::CertificateReloaded, certificate);
@@ -251,6 +253,7 @@ impl NodeEventLog {
             self.warned_of = Some(not_after);
             self.append(NodeEventKind::CertificateExpiring, certificate);
         }
+        is_new.then_some(NodeEventKind::CertificateReloaded)
     }
 
     /// Counts refusals in the event of the last minute, or in a new event.

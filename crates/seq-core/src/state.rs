@@ -70,7 +70,7 @@ pub use command::{
 pub use commands::{Answer, Command, Fields, Replicated};
 pub use copies::{Copies, CopyPart, KeptCopy, KeptFor};
 pub use deaths::{Death, Died};
-pub use events::{Event, EventRecord, Events, Note, Noted, Ownerships, SectionCount, Severity};
+pub use events::{Event, EventKind, EventRecord, Events, Note, Noted, Ownerships, SectionCount, Severity};
 pub use inheritance::Inheritance;
 pub use layout_writer::{LayoutWriter, SetLayoutWriter};
 pub use loss::{Loss, ReportLoss};

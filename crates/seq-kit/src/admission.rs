@@ -16,7 +16,7 @@ use seq_auth::{Identity, Role};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::connection::{Connection, Peer};
-use crate::repeats::Repeats;
+use crate::refusal_log::RefusalLog;
 use crate::unfinished::host;
 
 mod watched;
@@ -105,14 +105,14 @@ pub struct ConnectionMetrics {
     /// Connections closed at once because a limit was reached.
     pub refused: Counter,
     /// Connections ended because their peers sent too many frames that belong to no request.
-    pub flooded: Counter,
+    pub flooded: RefusalLog,
 }
 
 impl ConnectionMetrics {
     /// Returns metrics that are recorded nowhere.
     #[must_use]
     pub fn none() -> ConnectionMetrics {
-        ConnectionMetrics { open: Gauge::noop(), refused: Counter::noop(), flooded: Counter::noop() }
+        ConnectionMetrics { open: Gauge::noop(), refused: Counter::noop(), flooded: RefusalLog::none() }
     }
 }
 
@@ -134,7 +134,6 @@ struct Inner {
     permits: Arc<Semaphore>,
     counts: Mutex<Counts>,
     metrics: ConnectionMetrics,
-    floods: Mutex<Repeats>,
 }
 
 /// Counts of the connections whose handshake has ended, so that the kind of their sender is known.
@@ -175,9 +174,9 @@ impl Admission {
     }
 
     fn with(node: &str, most: usize, most_callers: usize, share: usize, metrics: ConnectionMetrics) -> Admission {
-        let (permits, counts, floods) = (Arc::new(Semaphore::new(most)), Mutex::default(), Mutex::default());
+        let (permits, counts) = (Arc::new(Semaphore::new(most)), Mutex::default());
         let node = node.to_owned();
-        let inner = Arc::new(Inner { node, most, most_callers, share, permits, counts, metrics, floods });
+        let inner = Arc::new(Inner { node, most, most_callers, share, permits, counts, metrics });
         Admission { inner, is_for_nodes: false }
     }
 
@@ -208,10 +207,10 @@ impl Admission {
     /// Counts a connection that is closed because its peer sent too many frames. Logs the first such connection, and
     /// then at most one a minute.
     pub(crate) fn flooded(&self, peer: Option<SocketAddr>) {
-        self.inner.metrics.flooded.increment(1);
-        if let Some(suppressed) = self.inner.floods.lock().admit() {
+        if let Some((event, suppressed)) = self.inner.metrics.flooded.count() {
             let (node, peer) = (self.node(), peer.map(tracing::field::display));
             tracing::warn!(
+                event,
                 node,
                 peer,
                 suppressed,

@@ -33,8 +33,8 @@ use crate::unfinished::{Opening, Seat, Unfinished};
 
 mod handshake;
 
+pub use handshake::Tls;
 use handshake::{Handshake, Secure};
-pub use handshake::{HandshakeMetrics, Tls};
 
 thread_local! {
     static READS: Cell<u64> = const { Cell::new(0) };

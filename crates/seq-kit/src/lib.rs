@@ -17,6 +17,7 @@ pub mod metrics;
 pub mod nonce;
 pub mod port;
 pub mod proxy_protocol;
+pub mod refusal_log;
 pub mod repeats;
 pub mod report_limits;
 pub mod tasks;

@@ -17,8 +17,8 @@ use seq_api::metrics::section_unserved;
 use seq_core::arbiter::{Arbiter, ArbiterTimeouts, Declared, MAX_REASSIGNS, Plan};
 use seq_core::lease::Clocks;
 use seq_core::set_spec::AllocSpec;
-use seq_core::state::{Note, Noted, Reassign};
-use seq_core::{Incarnation, NodeId};
+use seq_core::state::{EventKind, Note, Noted, Reassign};
+use seq_core::{Epoch, Incarnation, NodeId};
 use seq_kit::repeats::Repeats;
 use seq_kit::telemetry::traces::{self, Span};
 use seq_raft::ProposeError;
@@ -161,7 +161,7 @@ impl ArbiterShell {
         let unix_ms = raft.clock_ms();
         let silent =
             if plan.silent.is_empty() { Vec::new() } else { self.set.read(|state| plan.notes(state, unix_ms)) };
-        let silent = join_all(silent.into_iter().map(|note| self.set.propose(note)));
+        let silent = join_all(silent.into_iter().map(|note| self.note_silence(note)));
         let Noting { term: noted_term, voters: noted_voters } = noted;
         let leads = async {
             let about = Noted::Leader { member: raft.id(), term };
@@ -180,6 +180,18 @@ impl ArbiterShell {
         tokio::join!(leads, members, silent);
     }
 
+    /// Proposes the note about a silent node, and logs the silence once the note is committed.
+    async fn note_silence(&self, note: Note) {
+        let about = note.about.clone();
+        if self.set.propose(note).await.is_ok()
+            && let Noted::Silent { node, incarnation, silent_ms } = about
+        {
+            let name = self.set.read(|state| state.node(node).map(|record| record.name.clone()));
+            let event = EventKind::Silent.name();
+            tracing::warn!(event, node = name, incarnation = incarnation.0, silent_ms, "an allocator is silent");
+        }
+    }
+
     async fn propose(&self, plan: &Plan, dead: &Dead) -> Result<(), ProposeError> {
         for part in plan.reassigns.chunks(MAX_REASSIGNS) {
             let owners = if dead.since.is_empty() { Vec::new() } else { self.owners(part) };
@@ -187,14 +199,29 @@ impl ArbiterShell {
             let outcome = span.scope(self.set.propose(part.to_vec())).await;
             span.fail_if(&outcome);
             let outcome = outcome?;
-            let made = outcome.iter().flatten().count();
             let taken_over = owners.iter().zip(&outcome).filter(|(_, outcome)| outcome.is_some());
             self.record_unserved(dead, taken_over.filter_map(|(owner, _)| *owner));
-            let overtaken = part.len() - made;
-            span.set("seqsvr.overtaken", overtaken);
-            tracing::info!(sections = made, overtaken, trace = span.trace(), "owners assigned");
+            span.set("seqsvr.overtaken", outcome.iter().filter(|epoch| epoch.is_none()).count());
+            self.log_assigned(part, &outcome, &span);
         }
         Ok(())
+    }
+
+    /// Logs the changes of owner in `part` that the store accepted, with one line for each kind of event.
+    fn log_assigned(&self, part: &[Reassign], outcome: &[Option<Epoch>], span: &Span) {
+        let mut kinds: BTreeMap<&str, usize> = BTreeMap::new();
+        self.set.read(|state| {
+            let accepted = part.iter().zip(outcome).filter(|(_, epoch)| epoch.is_some());
+            let records = accepted.filter_map(|(change, _)| state.sections.resident(change.section));
+            records.for_each(|record| *kinds.entry(record.began.by.kind().name()).or_default() += 1);
+        });
+        for (event, sections) in kinds {
+            tracing::info!(event, sections, trace = span.trace(), "owners assigned");
+        }
+        let overtaken = outcome.iter().filter(|epoch| epoch.is_none()).count();
+        if overtaken > 0 {
+            tracing::info!(overtaken, trace = span.trace(), "changes of owners were overtaken by other changes");
+        }
     }
 
     /// Returns the present owner of each section in `part`.

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use seq_core::set_spec::Genesis;
-use seq_core::state::{SetDefinition, SetTerms, State, Terms};
+use seq_core::state::{EventKind, SetDefinition, SetTerms, State, Terms};
 use seq_core::{Layout, SetId};
 use seq_kit::nonce::draw_nonce;
 use tokio::time::Instant;
@@ -143,15 +143,20 @@ pub(crate) async fn define_set(set: &ReplicatedSet, given: &DeclaredSet) -> Resu
         }
         if given.genesis == Genesis::Start && set.raft().is_leader() {
             // Afterwards, the state shows whether this definition or the definition of another leader was stored.
-            if let Err(error) = set.propose(given.define()).await {
-                tracing::debug!(%error, "the set could not be defined yet");
-                tokio::time::sleep(RETRY).await;
+            match set.propose(given.define()).await {
+                Ok(outcome) if outcome.is_ok() => {
+                    tracing::info!(event = EventKind::SetDefined.name(), set = given.name, "the set is defined");
+                }
+                Ok(_) => {}
+                Err(error) => {
+                    tracing::debug!(%error, "the set could not be defined yet");
+                    tokio::time::sleep(RETRY).await;
+                }
             }
         } else if changes.changed().await.is_err() {
             // The Raft library has stopped, and its own task logs the reason.
             std::future::pending::<()>().await;
         }
     }
-    tracing::info!(set = given.name, "the set is defined");
     Ok(())
 }

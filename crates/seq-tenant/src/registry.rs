@@ -6,13 +6,11 @@ use std::fmt;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use metrics::Counter;
-use parking_lot::Mutex;
 use seq_api::metrics::auth_failures;
 use seq_api::node_events::NodeEvents;
 use seq_auth::{Identity, Role};
 use seq_kit::connection::Peer;
-use seq_kit::repeats::Repeats;
+use seq_kit::refusal_log::RefusalLog;
 use seq_proto::Reason;
 use tonic::Status;
 
@@ -28,8 +26,7 @@ pub struct Tenants(Arc<Inner>);
 struct Inner {
     node: String,
     current: ArcSwap<Registry>,
-    failures: Counter,
-    logged: Mutex<Repeats>,
+    failures: RefusalLog,
 }
 
 /// The tenants that a tenants file defines.
@@ -62,7 +59,6 @@ impl Tenants {
             node: node.to_owned(),
             current: ArcSwap::default(),
             failures: auth_failures(node, events),
-            logged: Mutex::default(),
         }));
         tenants.replace(specs);
         tenants
@@ -140,9 +136,8 @@ impl Tenants {
 
     /// Counts a request with an invalid token. Logs the first such request, and at most one per minute after it.
     fn count_failure(&self) {
-        self.0.failures.increment(1);
-        if let Some(suppressed) = self.0.logged.lock().admit() {
-            tracing::warn!(node = self.0.node, suppressed, "a token of no tenant was sent");
+        if let Some((event, suppressed)) = self.0.failures.count() {
+            tracing::warn!(event, node = self.0.node, suppressed, "a token of no tenant was sent");
         }
     }
 }

@@ -6,6 +6,7 @@
 mod bans;
 mod docs;
 mod edges;
+mod log_events;
 mod metrics;
 mod proto;
 mod rust;
@@ -30,6 +31,7 @@ pub(crate) fn run(root: &Path) -> anyhow::Result<()> {
     bans::check(&sources, &mut findings);
     docs::check(&sources, &mut findings);
     edges::check(&sources, &mut findings);
+    log_events::check(&sources, &mut findings);
     metrics::check(&sources, &mut findings);
     sentences::check(&sources, &mut findings);
     text::check(&sources, &mut findings);

@@ -124,7 +124,7 @@ pub(super) fn copied_host() {
 
 /// Starts a process with the name of another process, which stops until the first has taken the name.
 fn take_name(holder: &mut Node, newcomer: &mut Node) {
-    let registrations = |node: &Node| node.log().matches("registered").count();
+    let registrations = |node: &Node| node.log().matches("event=\"registered\"").count();
     let before = registrations(newcomer);
     newcomer.start();
     eventually("the newcomer is refused", || newcomer.log().contains("is alive").then_some(()));

@@ -33,8 +33,15 @@ impl RenewalFault {
             self.lease_lost = true;
             shared.counters.lease_expired(shared.clock.now().boottime);
             let sections = shared.ownership.owned().iter().count();
-            note_event(shared);
-            tracing::warn!(set, name, incarnation, sections, "lease lost: no call is served until a renewal succeeds");
+            let event = note_event(shared);
+            tracing::warn!(
+                event,
+                set,
+                name,
+                incarnation,
+                sections,
+                "lease lost: no call is served until a renewal succeeds"
+            );
         }
     }
 
@@ -42,15 +49,16 @@ impl RenewalFault {
         let (set, name, incarnation) = (&shared.config.set, &shared.config.name, session.incarnation.0);
         let (failed, lease_lost) = (self.repeats.end(), std::mem::take(&mut self.lease_lost));
         self.renewed = true;
-        note_event(shared);
+        let event = note_event(shared);
         if failed > 0 || lease_lost {
-            tracing::info!(set, name, incarnation, failed, lease_lost, "renewed again");
+            tracing::info!(event, set, name, incarnation, failed, lease_lost, "renewed again");
         }
     }
 }
 
-/// Reports to the event log whether the lease holds. The sections are counted only if it does not.
-fn note_event(shared: &Shared) {
+/// Reports to the event log whether the lease holds, and returns the kind of the event if it is one. The sections are
+/// counted only if the lease does not hold.
+fn note_event(shared: &Shared) -> Option<&'static str> {
     let now = shared.clock.now();
     let holds = shared.ownership.is_leased(now);
     let sections = if holds { 0 } else { shared.ownership.owned().iter().count() };
@@ -58,5 +66,5 @@ fn note_event(shared: &Shared) {
         holds,
         expired: u64::try_from(shared.ownership.lease_expired_for(now).as_nanos()).unwrap_or(u64::MAX),
         sections: u32::try_from(sections).unwrap_or(u32::MAX),
-    });
+    })
 }

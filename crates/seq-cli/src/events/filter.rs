@@ -1,7 +1,7 @@
 //! The filter of events, by the arguments of the command.
 
 use seq_core::node_events::NodeEventKind;
-use seq_core::state::EventRecord;
+use seq_core::state::EventKind;
 use seq_observe::ClusterEvent;
 use seq_proto::v1::{EventSeverity, ListSetEventsRequest};
 
@@ -9,7 +9,7 @@ use super::{FilterArgs, SeverityArg};
 
 /// Returns the names of all kinds of events of sets and nodes, in order of the alphabet.
 pub(super) fn kinds() -> Vec<&'static str> {
-    let mut kinds = [EventRecord::KINDS, &NodeEventKind::NAMES].concat();
+    let mut kinds = [EventKind::NAMES, NodeEventKind::NAMES].concat();
     kinds.sort_unstable();
     kinds
 }
@@ -37,7 +37,7 @@ impl Filter {
     /// Returns the request for the events of a set after the change `after`. Returns `None` if no event of a set can
     /// match the filter.
     pub(super) fn page_after(&self, after: u64) -> Option<ListSetEventsRequest> {
-        let is_of_set = |kind: &&String| EventRecord::KINDS.contains(&kind.as_str());
+        let is_of_set = |kind: &&String| EventKind::NAMES.contains(&kind.as_str());
         let kinds: Vec<String> = self.kinds.iter().filter(is_of_set).cloned().collect();
         let min_severity = self.min_severity.into();
         let request = ListSetEventsRequest { after, limit: 0, kinds, min_severity, section: self.section };

@@ -133,8 +133,7 @@ mod tests {
 
     #[test]
     fn only_the_named_node_is_requested() {
-        let proxy =
-            |name: &str| ProxyView { name: name.to_owned(), addr: format!("{name}:1"), ..ProxyView::default() };
+        let proxy = |name: &str| ProxyView { name: name.to_owned(), addr: format!("{name}:1"), ..ProxyView::default() };
         let mut cluster = Cluster::default();
         cluster.proxies = vec![proxy("p1"), proxy("p2")];
         cluster.unreachable = vec![Unreachable {

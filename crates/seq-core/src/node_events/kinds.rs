@@ -1,42 +1,44 @@
 //! The kinds of events of a process, with their names and severities.
 
+use crate::event_kinds::event_kinds;
 use crate::state::Severity;
 
-/// The kind of an event of a process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NodeEventKind {
-    /// The certificate is about to expire, or has expired.
-    CertificateExpiring,
-    /// Another certificate is in use.
-    CertificateReloaded,
-    /// The wall clock was set.
-    ClockStep,
-    /// Connections were refused because a limit was reached.
-    ConnectionsRefused,
-    /// Requests were denied.
-    Denied,
-    /// The disk completes writes again.
-    DiskResponds,
-    /// A sync of the disk takes long.
-    DiskSlow,
-    /// The process permanently stopped serving.
-    Halted,
-    /// TLS handshakes failed.
-    HandshakesFailed,
-    /// The lease ended.
-    LeaseLost,
-    /// There is a lease again.
-    LeaseRegained,
-    /// The connection to a majority was lost.
-    QuorumLost,
-    /// There is a connection to a majority again.
-    QuorumRegained,
-    /// Changed files could not be used.
-    ReloadFailed,
-    /// Changed files are in use.
-    Reloaded,
-    /// Requests were refused because too many were pending, or for lack of memory.
-    RequestsShed,
+event_kinds! {
+    /// The kind of an event of a process.
+    NodeEventKind {
+        /// The certificate is about to expire, or has expired.
+        CertificateExpiring = "certificate_expiring",
+        /// Another certificate is in use.
+        CertificateReloaded = "certificate_reloaded",
+        /// The wall clock was set.
+        ClockStep = "clock_step",
+        /// Connections were refused because a limit was reached.
+        ConnectionsRefused = "connections_refused",
+        /// Requests were denied.
+        Denied = "denied",
+        /// The disk completes writes again.
+        DiskResponds = "disk_responds",
+        /// A sync of the disk takes long.
+        DiskSlow = "disk_slow",
+        /// The process permanently stopped serving.
+        Halted = "halted",
+        /// TLS handshakes failed.
+        HandshakesFailed = "handshakes_failed",
+        /// The lease ended.
+        LeaseLost = "lease_lost",
+        /// There is a lease again.
+        LeaseRegained = "lease_regained",
+        /// The connection to a majority was lost.
+        QuorumLost = "quorum_lost",
+        /// There is a connection to a majority again.
+        QuorumRegained = "quorum_regained",
+        /// Changed files could not be used.
+        ReloadFailed = "reload_failed",
+        /// Changed files are in use.
+        Reloaded = "reloaded",
+        /// Requests were refused because too many were pending, or for lack of memory.
+        RequestsShed = "requests_shed",
+    }
 }
 
 /// A kind of refusal. Peers of the process cause refusals, so they are counted.
@@ -80,52 +82,6 @@ impl Refusals {
 }
 
 impl NodeEventKind {
-    /// All kinds, in the order of [`NodeEventKind::NAMES`].
-    pub const ALL: [NodeEventKind; 16] = [
-        NodeEventKind::CertificateExpiring,
-        NodeEventKind::CertificateReloaded,
-        NodeEventKind::ClockStep,
-        NodeEventKind::ConnectionsRefused,
-        NodeEventKind::Denied,
-        NodeEventKind::DiskResponds,
-        NodeEventKind::DiskSlow,
-        NodeEventKind::Halted,
-        NodeEventKind::HandshakesFailed,
-        NodeEventKind::LeaseLost,
-        NodeEventKind::LeaseRegained,
-        NodeEventKind::QuorumLost,
-        NodeEventKind::QuorumRegained,
-        NodeEventKind::ReloadFailed,
-        NodeEventKind::Reloaded,
-        NodeEventKind::RequestsShed,
-    ];
-
-    /// The names of all kinds, in order of the alphabet. No kind of a set's event has one of these names.
-    pub const NAMES: [&'static str; 16] = [
-        "certificate_expiring",
-        "certificate_reloaded",
-        "clock_step",
-        "connections_refused",
-        "denied",
-        "disk_responds",
-        "disk_slow",
-        "halted",
-        "handshakes_failed",
-        "lease_lost",
-        "lease_regained",
-        "quorum_lost",
-        "quorum_regained",
-        "reload_failed",
-        "reloaded",
-        "requests_shed",
-    ];
-
-    /// Returns the name of the kind, in [`NodeEventKind::NAMES`].
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        NodeEventKind::NAMES[self as usize]
-    }
-
     /// Returns the severity. Refusals that only their sender notices are part of normal operation, because strangers
     /// connect to every open port.
     #[must_use]

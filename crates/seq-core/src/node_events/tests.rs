@@ -2,7 +2,7 @@ use alloc::format;
 use alloc::vec;
 
 use super::*;
-use crate::state::{EventRecord, Severity};
+use crate::state::Severity;
 
 /// Wall clock at the start, in nanoseconds since 1970.
 const START: u64 = 1_800_000_000 * NANOS;
@@ -23,18 +23,6 @@ fn kinds(log: &NodeEventLog) -> Vec<&'static str> {
 
 fn denied(log: &mut NodeEventLog, ms: u64, count: u64) {
     log.note(at(ms), Fact::Refused { refusals: Refusals::Denied, count });
-}
-
-#[test]
-fn every_kind_has_its_name_and_no_name_is_one_of_a_set() {
-    for (place, kind) in NodeEventKind::ALL.into_iter().enumerate() {
-        assert_eq!(kind as usize, place);
-        assert!(!EventRecord::KINDS.contains(&kind.name()), "{}", kind.name());
-    }
-    assert!(NodeEventKind::NAMES.is_sorted());
-    for (place, refusals) in Refusals::ALL.into_iter().enumerate() {
-        assert_eq!(refusals.place(), place);
-    }
 }
 
 #[test]

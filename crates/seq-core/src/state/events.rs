@@ -27,7 +27,7 @@ mod fields;
 mod kinds;
 mod noting;
 
-pub use kinds::Severity;
+pub use kinds::{EventKind, Severity};
 
 /// An event of a set.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -383,10 +383,10 @@ impl Events {
 
     /// Removes the oldest event of the kind that has the most events.
     fn remove_one(&mut self) {
-        let mut counts = [0_usize; EventRecord::KINDS.len()];
-        self.kept.iter().for_each(|event| counts[event.record.place()] += 1);
+        let mut counts = [0_usize; EventKind::ALL.len()];
+        self.kept.iter().for_each(|event| counts[event.record.kind() as usize] += 1);
         let most = (0..counts.len()).max_by_key(|kind| counts[*kind]);
-        let oldest = self.kept.iter().position(|event| Some(event.record.place()) == most);
+        let oldest = self.kept.iter().position(|event| Some(event.record.kind() as usize) == most);
         oldest.and_then(|place| self.kept.remove(place));
     }
 

@@ -5,16 +5,14 @@
 //! password is not delayed.
 
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use metrics::Counter;
 use seq_api::metrics::auth_failures;
 use seq_api::node_events::NodeEvents;
+use seq_kit::refusal_log::RefusalLog;
 use seq_tenant::Token;
 use subtle::ConstantTimeEq;
 use tokio::sync::{Mutex, Semaphore};
-use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::resp::RespConfig;
@@ -29,9 +27,6 @@ const DELAY: Duration = Duration::from_millis(100);
 /// Limit on the number of replies that are delayed at the same time. The last of them waits about three seconds. If the
 /// limit is reached, a further wrong password closes its connection at once.
 const MAX_WAITING: usize = 32;
-
-/// Minimum interval between log lines about wrong passwords.
-const LOG_EVERY: Duration = Duration::from_secs(10);
 
 /// Outcome of an authentication.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,18 +64,10 @@ pub(super) fn token<'a>(user: Option<&'a [u8]>, password: &'a [u8]) -> Option<To
 
 /// Wrong passwords of all connections of a node.
 pub(super) struct AuthFailures {
-    failures: Counter,
+    failures: RefusalLog,
     waiting: Semaphore,
     /// Lock that is held while a reply is delayed, so that the delays follow one after another.
     turn: Mutex<()>,
-    logged: Mutex<Log>,
-    total: AtomicU64,
-}
-
-/// Time of the last log line about wrong passwords.
-#[derive(Default)]
-struct Log {
-    last: Option<Instant>,
 }
 
 impl AuthFailures {
@@ -89,17 +76,16 @@ impl AuthFailures {
             failures: auth_failures(node, events),
             waiting: Semaphore::new(MAX_WAITING),
             turn: Mutex::new(()),
-            logged: Mutex::new(Log::default()),
-            total: AtomicU64::new(0),
         }
     }
 
-    /// Counts a wrong password, and delays the reply to it. `wrong` is the number of wrong passwords on its connection
-    /// so far. Returns whether the connection may try again.
+    /// Counts and logs a wrong password, and delays the reply to it. `wrong` is the number of wrong passwords on its
+    /// connection so far. Returns whether the connection may try again.
     pub(super) async fn delay_reply(&self, peer: Option<SocketAddr>, wrong: u32, stop: &CancellationToken) -> bool {
-        self.failures.increment(1);
-        let total = self.total.fetch_add(1, Relaxed) + 1;
-        self.log(peer, total);
+        if let Some((event, suppressed)) = self.failures.count() {
+            let peer = peer.map(tracing::field::display);
+            tracing::warn!(event, peer, suppressed, "a wrong password at the Redis port");
+        }
         let Ok(_waiting) = self.waiting.try_acquire() else { return false };
         let delayed = async {
             let _turn = self.turn.lock().await;
@@ -110,19 +96,12 @@ impl AuthFailures {
             () = stop.cancelled() => false,
         }
     }
-
-    fn log(&self, peer: Option<SocketAddr>, total: u64) {
-        let Ok(mut log) = self.logged.try_lock() else { return };
-        if log.last.is_none_or(|last| last.elapsed() >= LOG_EVERY) {
-            log.last = Some(Instant::now());
-            let peer = peer.map(tracing::field::display);
-            tracing::warn!(peer, total, "wrong passwords at the Redis port");
-        }
-    }
 }
 
 #[cfg(test)]
 mod tests {
+    use tokio::time::Instant;
+
     use super::*;
 
     #[test]

@@ -12,17 +12,14 @@ use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::SystemTime;
 
-use metrics::Counter;
-use parking_lot::Mutex;
 use seq_auth::{Accept, ClientCertificate, Credentials, Standing, TlsStream};
 use tokio::net::TcpStream;
 use tokio::time::Sleep;
 
-use crate::repeats::Repeats;
+use crate::refusal_log::RefusalLog;
 use crate::unfinished::FINISH_TIMEOUT;
 
 /// Security of the connections of a node's sockets.
@@ -30,37 +27,14 @@ use crate::unfinished::FINISH_TIMEOUT;
 pub struct Tls {
     credentials: Credentials,
     clients: ClientCertificate,
-    failures: Arc<Failures>,
-}
-
-/// Counters of handshakes that did not lead to a connection.
-#[derive(Clone)]
-pub struct HandshakeMetrics {
-    /// Handshakes that failed, or took longer than [`FINISH_TIMEOUT`].
-    pub failed: Counter,
-}
-
-/// Handshakes that failed.
-struct Failures {
-    count: Counter,
-    logged: Mutex<Repeats>,
-}
-
-impl Failures {
-    fn failed(&self, peer: Option<SocketAddr>, error: &io::Error) {
-        self.count.increment(1);
-        if let Some(suppressed) = self.logged.lock().admit() {
-            let peer = peer.map(tracing::field::display);
-            tracing::warn!(peer, %error, suppressed, "TLS handshake failed");
-        }
-    }
+    failures: RefusalLog,
 }
 
 impl Tls {
-    /// Creates TLS with the node's certificate and the authorities of `credentials`.
+    /// Creates TLS with the node's certificate and the authorities of `credentials`. Handshakes that fail, or take
+    /// longer than [`FINISH_TIMEOUT`], are counted in `failures`.
     #[must_use]
-    pub fn new(credentials: Credentials, clients: ClientCertificate, metrics: HandshakeMetrics) -> Tls {
-        let failures = Arc::new(Failures { count: metrics.failed, logged: Mutex::default() });
+    pub fn new(credentials: Credentials, clients: ClientCertificate, failures: RefusalLog) -> Tls {
         Tls { credentials, clients, failures }
     }
 
@@ -100,7 +74,7 @@ pub(super) struct Handshake {
     credentials: Credentials,
     accept: Accept<TcpStream>,
     timeout: Pin<Box<Sleep>>,
-    failures: Arc<Failures>,
+    failures: RefusalLog,
 }
 
 impl Handshake {
@@ -119,7 +93,12 @@ impl Handshake {
             }
         };
         let secure = opened.map(|stream| Secure { standing: self.credentials.follow(&stream), stream });
-        Poll::Ready(secure.inspect_err(|error| self.failures.failed(peer, error)))
+        Poll::Ready(secure.inspect_err(|error| {
+            if let Some((event, suppressed)) = self.failures.count() {
+                let peer = peer.map(tracing::field::display);
+                tracing::warn!(event, peer, %error, suppressed, "TLS handshake failed");
+            }
+        }))
     }
 }
 

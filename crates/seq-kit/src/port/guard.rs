@@ -6,8 +6,6 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use futures::future::Either;
-use metrics::Counter;
-use parking_lot::Mutex;
 use seq_auth::Identity;
 use tonic::Status;
 use tonic::body::Body;
@@ -15,7 +13,7 @@ use tonic::codegen::Service;
 use tonic::codegen::http::{Request, Response};
 
 use crate::connection::Peer;
-use crate::repeats::Repeats;
+use crate::refusal_log::RefusalLog;
 
 /// Function that decides whether a request is denied, by the request's path and the identity of its sender.
 type Decide = dyn Fn(&str, Option<&Identity>) -> Result<(), Status> + Send + Sync;
@@ -30,8 +28,7 @@ pub struct Guard(Arc<Inner>);
 struct Inner {
     decide: Box<Decide>,
     respond: Respond,
-    denied: Counter,
-    logged: Mutex<Repeats>,
+    denied: RefusalLog,
 }
 
 impl Guard {
@@ -40,9 +37,9 @@ impl Guard {
     pub fn new(
         decide: impl Fn(&str, Option<&Identity>) -> Result<(), Status> + Send + Sync + 'static,
         respond: Respond,
-        denied: Counter,
+        denied: RefusalLog,
     ) -> Guard {
-        Guard(Arc::new(Inner { decide: Box::new(decide), respond, denied, logged: Mutex::default() }))
+        Guard(Arc::new(Inner { decide: Box::new(decide), respond, denied }))
     }
 
     /// Checks a request of a protocol other than HTTP. `path` stands for the request, and `peer` sent it.
@@ -52,10 +49,9 @@ impl Guard {
     pub fn check(&self, path: &str, peer: Option<&Peer>) -> Result<(), Status> {
         let decided = (self.0.decide)(path, peer.and_then(Peer::identity));
         decided.inspect_err(|status| {
-            self.0.denied.increment(1);
-            if let Some(suppressed) = self.0.logged.lock().admit() {
+            if let Some((event, suppressed)) = self.0.denied.count() {
                 let peer = peer.and_then(Peer::addr).map(tracing::field::display);
-                tracing::warn!(peer, why = status.message(), suppressed, "request denied");
+                tracing::warn!(event, peer, why = status.message(), suppressed, "request denied");
             }
         })
     }

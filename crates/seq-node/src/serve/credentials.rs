@@ -29,22 +29,22 @@ pub(super) async fn renew(credentials: Credentials, node: String, events: NodeEv
         let certificate = credentials.certificate();
         let at = certificate.not_after.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         expiry.set(at.as_secs_f64());
-        events.note(Fact::Certificate { not_after: at.as_secs(), is_new: matches!(reloaded, Ok(true)) });
+        let event = events.note(Fact::Certificate { not_after: at.as_secs(), is_new: matches!(reloaded, Ok(true)) });
         match reloaded {
             Ok(changed) => {
                 fault = None;
                 if changed {
                     loaded.increment(1);
                     let (identity, serial) = (certificate.identity, certificate.serial);
-                    tracing::info!(%identity, serial, not_after = seq_command::utc::text(certificate.not_after), "certificate reloaded");
+                    tracing::info!(event, %identity, serial, not_after = seq_command::utc::text(certificate.not_after), "certificate reloaded");
                 }
             }
             Err(error) => {
                 failed.increment(1);
                 let lasting = Some(std::mem::discriminant(&error));
                 if fault != lasting {
-                    events.note(Fact::ReloadFailed { error: &error.to_string() });
-                    tracing::warn!(%error, "certificate not reloaded; the certificate in use stays");
+                    let event = events.note(Fact::ReloadFailed { error: &error.to_string() });
+                    tracing::warn!(event, %error, "certificate not reloaded; the certificate in use stays");
                 }
                 fault = lasting;
             }

@@ -64,8 +64,8 @@ impl Reload {
                     live = loaded.keys;
                 }
                 Err(error) => {
-                    tracing::error!(%error, "settings not reloaded; the settings in use stay");
-                    events.note(Fact::ReloadFailed { error: &error.to_string() });
+                    let event = events.note(Fact::ReloadFailed { error: &error.to_string() });
+                    tracing::error!(event, %error, "settings not reloaded; the settings in use stay");
                     is_read = false;
                 }
             }
@@ -73,14 +73,16 @@ impl Reload {
                 match set.reload(live, &self.reported) {
                     Ok(of_set) => changes.extend(of_set),
                     Err(error) => {
-                        tracing::error!(%error, "set file not reloaded; the set file in use stays");
-                        events.note(Fact::ReloadFailed { error: &error.to_string() });
+                        let event = events.note(Fact::ReloadFailed { error: &error.to_string() });
+                        tracing::error!(event, %error, "set file not reloaded; the set file in use stays");
                         is_read = false;
                     }
                 }
             }
             if is_read || !changes.is_empty() {
-                events.note(Fact::Reloaded { changes: &changes.join(", ") });
+                let changes = changes.join(", ");
+                let event = events.note(Fact::Reloaded { changes: &changes });
+                tracing::info!(event, changes, "reloaded");
             }
         }
     }
@@ -118,7 +120,6 @@ impl LiveSet {
 /// other keys need a restart.
 fn apply(live: &[Key], loaded: &Loaded, filter: &LogFilter, reported: &NodeSettings) {
     if !changed(live, &loaded.keys).any(|name| name == LIVE) {
-        tracing::info!("settings reloaded");
         return;
     }
     // The filter was already checked when the settings were read.

@@ -36,8 +36,9 @@ pub(super) async fn renew(
             Ok(specs) => {
                 failures.end();
                 replaced.increment(1);
-                tracing::info!(tenants = specs.len(), "tenants reloaded");
-                events.note(Fact::Reloaded { changes: &format!("{}, {} tenants", path.display(), specs.len()) });
+                let changes = format!("{}, {} tenants", path.display(), specs.len());
+                let event = events.note(Fact::Reloaded { changes: &changes });
+                tracing::info!(event, tenants = specs.len(), "tenants reloaded");
                 tenants.replace(specs.clone());
                 loaded = specs;
             }
@@ -45,8 +46,8 @@ pub(super) async fn renew(
                 failed.increment(1);
                 let error = set_file::lines(&problems);
                 if let Some(suppressed) = failures.admit() {
-                    events.note(Fact::ReloadFailed { error: &error });
-                    tracing::error!(error, suppressed, "tenants not reloaded; the tenants in use stay");
+                    let event = events.note(Fact::ReloadFailed { error: &error });
+                    tracing::error!(event, error, suppressed, "tenants not reloaded; the tenants in use stay");
                 }
             }
         }

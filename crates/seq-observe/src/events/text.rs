@@ -123,7 +123,7 @@ fn seconds(ms: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use seq_core::state::EventRecord;
+    use seq_core::state::EventKind;
     use seq_proto::v1::NodeSections;
 
     use super::*;
@@ -156,7 +156,7 @@ mod tests {
     #[test]
     fn every_kind_has_a_text() {
         let texts: Vec<String> =
-            EventRecord::KINDS.iter().map(|kind| format!("{kind}: {}\n", text(&event(kind)))).collect();
+            EventKind::NAMES.iter().map(|kind| format!("{kind}: {}\n", text(&event(kind)))).collect();
         expect_test::expect![[r#"
             arrival: 45 sections (12 to 41,990) came from another set, to a2, at most 10,000 numbers skipped for each uid
             balancing_paused: balancing is paused

@@ -17,6 +17,7 @@ use openraft::metrics::RaftMetrics;
 use parking_lot::Mutex;
 use seq_api::node_events::NodeEvents;
 use seq_core::node_events::Fact;
+use seq_core::state::EventKind;
 use seq_kit::repeats::Repeats;
 
 use crate::options::RaftOptions;
@@ -272,7 +273,7 @@ impl Log {
         if leader != self.leader {
             let (was, is) = (self.leader == Some(metrics.id), leader == Some(metrics.id));
             match leader {
-                _ if is => tracing::info!(set, node, term, "this member leads"),
+                _ if is => tracing::info!(event = EventKind::Leader.name(), set, node, term, "this member leads"),
                 Some(leader) if was => tracing::info!(set, node, term, leader, "leadership lost"),
                 None if was => tracing::info!(set, node, term, "leadership lost; no leader is known"),
                 Some(leader) => tracing::info!(set, node, term, leader, "this member follows a leader"),
@@ -284,10 +285,10 @@ impl Log {
         let status = status_of(metrics, *quorum.noted.lock(), quorum.within);
         if status.has_quorum() != self.quorum && status != QuorumStatus::Begins {
             self.quorum = status.has_quorum();
-            quorum.events.note(Fact::Quorum { holds: self.quorum, status: &status.to_string() });
+            let event = quorum.events.note(Fact::Quorum { holds: self.quorum, status: &status.to_string() });
             match self.quorum {
-                true => tracing::info!(set, node, term, leader, "quorum won"),
-                false => tracing::warn!(set, node, term, leader, "quorum lost: {status}"),
+                true => tracing::info!(event, set, node, term, leader, "quorum won"),
+                false => tracing::warn!(event, set, node, term, leader, "quorum lost: {status}"),
             }
         }
         self.note_members(quorum, metrics);

@@ -45,18 +45,19 @@ pub(crate) async fn watch(raft: Raft, stall: Stall, proposer: Proposer, events: 
             if let Some(since) = hung_since.take() {
                 transferred = None;
                 proposer.redirect(None);
-                events.note(Fact::Disk { responds: true });
-                tracing::warn!(seconds = since.elapsed().as_secs_f64(), "the disk responds again");
+                let event = events.note(Fact::Disk { responds: true });
+                tracing::warn!(event, seconds = since.elapsed().as_secs_f64(), "the disk responds again");
             }
             continue;
         }
         if hung_since.is_none() {
+            let event = events.note(Fact::Disk { responds: false });
             tracing::error!(
+                event,
                 seconds = lasts.as_secs_f64(),
                 leads = raft.is_leader(),
                 "the disk does not respond; no write is acknowledged until it does"
             );
-            events.note(Fact::Disk { responds: false });
             hung_since = Some(Instant::now());
         }
         if raft.is_leader() && transferred.is_none_or(|at| at.elapsed() >= TRANSFER_RETRY) {

@@ -15,6 +15,7 @@ use openraft::errors::{ChangeMembershipError, ClientWriteError, RaftError};
 use openraft::raft::Precondition;
 use openraft::{ChangeMembers, Instant as _};
 use seq_core::plan::{Fingerprint as PlanFingerprint, StalePlan};
+use seq_core::state::EventKind;
 use seq_proto::Reason;
 use tokio::sync::Mutex;
 use tonic::Status;
@@ -247,7 +248,7 @@ impl MemberChanges {
                     let both = vec![ChangeMembers::AddVoterIds(promote), ChangeMembers::RemoveVoters(demote)];
                     self.write(ChangeMembers::Batch(both), &list).await?;
                 }
-                tracing::info!(?voters, "members changed");
+                tracing::info!(event = EventKind::Members.name(), ?voters, "members changed");
                 Ok(ChangedVoters { voters, changed: true, fingerprint })
             }
         }

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use openraft::async_runtime::WatchReceiver;
 use seq_core::plan::Fingerprint as PlanFingerprint;
+use seq_core::state::EventKind;
 use tokio::time::Instant;
 
 use super::changes::{ChangeError, MemberChanges};
@@ -76,7 +77,12 @@ impl MemberChanges {
         if !dry_run {
             required.check(plan)?;
             self.proposer.propose(encoding::write_raise(to)).await?;
-            tracing::info!(from, to, "the format of the store's log and state was raised");
+            tracing::info!(
+                event = EventKind::Format.name(),
+                from,
+                to,
+                "the format of the store's log and state was raised"
+            );
         }
         Ok((FormatRaise { from, to }, plan))
     }

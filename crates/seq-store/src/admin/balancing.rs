@@ -6,7 +6,9 @@ use std::collections::BTreeSet;
 
 use seq_core::SectionId;
 use seq_core::plan::Fingerprint;
-use seq_core::state::{CommandRefusal, MoveSections, NodeRecord, Pause, PauseBalancing, Replicated, State};
+use seq_core::state::{
+    CommandRefusal, EventRecord, MoveSections, NodeRecord, Pause, PauseBalancing, Replicated, State,
+};
 use seq_core::{NodeId, limits};
 use seq_kit::wall_clock;
 use seq_proto::Reason;
@@ -112,7 +114,8 @@ impl NodeAdmin {
         required.check(Fingerprint(now.fingerprint))?;
         let pause = paused.then(|| Pause { since_unix_ms: wall_clock::now_ms(), principal: principal.clone() });
         self.replicated.propose(PauseBalancing(pause)).await?.map_err(|refusal| refused(&refusal))?;
-        tracing::info!(set, principal, paused, "balancing is paused, or no longer");
+        let event = EventRecord::Balancing { paused }.kind().name();
+        tracing::info!(event, set, principal, paused, "balancing is paused, or no longer");
         Ok(PauseBalancingResponse { changed: true, ..now })
     }
 

@@ -8,7 +8,7 @@ use futures::{Stream, stream};
 use metrics::{Counter, Gauge};
 use seq_api::metrics::{EVENT_WATCHERS, EVENTS_LOST_TOTAL};
 use seq_core::limits;
-use seq_core::state::{Event, EventRecord, Note, Replicated, Severity, State};
+use seq_core::state::{Event, EventKind, EventRecord, Note, Replicated, Severity, State};
 use seq_core::{SectionId, SetId};
 use seq_proto::Reason;
 use seq_proto::v1::event_service_server::EventService;
@@ -69,9 +69,9 @@ impl Filter {
     /// Creates the filter from the fields of a request. Returns an error for an unknown kind or severity.
     fn new(kinds: &[String], min_severity: i32, section: Option<u32>) -> Result<Filter, Status> {
         let known = |kind: &String| {
-            let place = EventRecord::KINDS.binary_search(&kind.as_str());
-            let unknown = || format!("{kind:?} is no kind of event; the kinds are {}", EventRecord::KINDS.join(", "));
-            place.map(|place| EventRecord::KINDS[place]).map_err(|_| Reason::Malformed.status(unknown()))
+            let place = EventKind::NAMES.binary_search(&kind.as_str());
+            let unknown = || format!("{kind:?} is no kind of event; the kinds are {}", EventKind::NAMES.join(", "));
+            place.map(|place| EventKind::NAMES[place]).map_err(|_| Reason::Malformed.status(unknown()))
         };
         let min_severity = match EventSeverity::try_from(min_severity) {
             Ok(EventSeverity::Unspecified | EventSeverity::Info) => Severity::Info,
@@ -87,7 +87,7 @@ impl Filter {
         let around = |section: SectionId| {
             event.record.sections().is_some_and(|range| (range.first..=range.last).contains(&section))
         };
-        (self.kinds.is_empty() || self.kinds.contains(&event.record.kind()))
+        (self.kinds.is_empty() || self.kinds.contains(&event.record.kind().name()))
             && event.record.severity() >= self.min_severity
             && self.section.is_none_or(around)
     }
@@ -219,7 +219,7 @@ fn message(event: &Event, state: &State) -> SetEvent {
         change: *change,
         at_unix_ms: *at_unix_ms,
         until_unix_ms: *until_unix_ms,
-        kind: record.kind().to_owned(),
+        kind: record.kind().name().to_owned(),
         severity: EventSeverity::from(record.severity()).into(),
         ..SetEvent::default()
     };

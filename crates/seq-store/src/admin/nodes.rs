@@ -11,7 +11,7 @@ use std::time::Duration;
 use seq_core::NodeId;
 use seq_core::arbiter::Plan;
 use seq_core::plan::Fingerprint;
-use seq_core::state::{CommandRefusal, Drain, NodeRecord, SetTerms, State, Terms};
+use seq_core::state::{CommandRefusal, Drain, EventKind, NodeRecord, SetTerms, State, Terms};
 use seq_proto::Reason;
 use seq_proto::v1::node_admin_service_server::NodeAdminService;
 use seq_proto::v1::{
@@ -142,7 +142,8 @@ impl NodeAdmin {
         let outcome = self.replicated.propose(Drain { name: name.clone(), drained }).await?;
         outcome.expect("a node that registered stays known");
         let (node, sections) = (now.id.0, now.sections);
-        tracing::info!(set, node, name, drained, sections, "a node is drained, or no longer");
+        let event = if drained { EventKind::Drained } else { EventKind::Undrained }.name();
+        tracing::info!(event, set, node, name, drained, sections, "a node is drained, or no longer");
         Ok(now.response(true))
     }
 
@@ -190,6 +191,7 @@ impl NodeAdmin {
         let outcome = self.replicated.propose(SetTerms { replaces, terms }).await?;
         outcome.map_err(|refusal| refused(&refusal))?;
         tracing::info!(
+            event = EventKind::Terms.name(),
             set = self.set.name,
             lease_wait_ms = terms.lease_wait.as_millis(),
             "the lease terms are changed"

@@ -15,7 +15,7 @@ use seq_api::metrics::section_unserved;
 use seq_core::arbiter::{Plan, PlannedHandover};
 use seq_core::limits;
 use seq_core::migration::{Armed, Coordinator, Effect, Proposal};
-use seq_core::state::{Arrival, Arrive, Complete, Note, Noted, StartReturn, State};
+use seq_core::state::{Arrival, Arrive, Complete, EventKind, Note, Noted, StartReturn, State};
 use seq_core::{Incarnation, Lineage, MigrationId, NodeId, SectionId, SetId};
 use seq_kit::telemetry::traces::{Span, TraceId};
 use seq_proto::{inter_set, v1};
@@ -244,9 +244,13 @@ impl Migrations {
 
     fn stuck(&mut self, migration: MigrationId, status: &Status, trace: Option<TraceId>) {
         let trace = trace.map(tracing::field::display);
-        tracing::debug!(migration = migration.0, status = status.message(), trace, "a migration does not advance");
-        if self.observed.entry(migration).or_default().failed(Instant::now(), status.message()) {
-            self.stuck.push((migration, status.message().to_owned()));
+        let status = status.message();
+        if self.observed.entry(migration).or_default().failed(Instant::now(), status) {
+            let event = EventKind::MigrationStuck.name();
+            tracing::warn!(event, migration = migration.0, status, trace, "a migration does not advance");
+            self.stuck.push((migration, status.to_owned()));
+        } else {
+            tracing::debug!(migration = migration.0, status, trace, "a step of a migration failed");
         }
     }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use seq_core::quarantine::{Contest, Quarantine, Rival, Step, next_count};
-use seq_core::state::{BeginLineage, NoteClock, State};
+use seq_core::state::{BeginLineage, EventKind, NoteClock, State};
 use seq_core::{Lineage, SectionId, SetId};
 use seq_kit::nonce::draw_nonce;
 use seq_proto::v1::StatusRequest;
@@ -93,7 +93,8 @@ async fn step(between: &Between, quarantine: &mut Quarantine, clock: Instant) ->
         Step::End(end) => {
             let outcome = between.replicated.propose(end).await.map_err(|error| error.to_string())?;
             outcome.map_err(|refusal| refusal.to_string())?;
-            tracing::info!(lineage = quarantine.lineage().0, "the quarantine is over, and the set serves");
+            let event = EventKind::QuarantineEnded.name();
+            tracing::info!(event, lineage = quarantine.lineage().0, "the quarantine is over, and the set serves");
             Ok(())
         }
     }
@@ -188,7 +189,8 @@ async fn begin_lineage(between: &Between, own: Lineage, least: u32, why: &str) -
         outcome.map_err(|refusal| refusal.to_string())
     })
     .await?;
-    tracing::warn!(lineage = lineage.0, before = own.0, count = least, "a newer lineage begins: {why}");
+    let event = EventKind::Restored.name();
+    tracing::warn!(event, lineage = lineage.0, before = own.0, count = least, "a newer lineage begins: {why}");
     Err(format!("lineage {lineage} begins: {why}"))
 }
 

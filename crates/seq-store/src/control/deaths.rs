@@ -6,7 +6,7 @@
 
 use seq_api::metrics::DEATHS_REPORTED_TOTAL;
 use seq_core::Incarnation;
-use seq_core::state::{Died, Replicated, State};
+use seq_core::state::{Died, EventKind, Replicated, State};
 use seq_proto::reason::Reason;
 use seq_proto::v1::ReportDeathRequest;
 use tonic::Status;
@@ -47,7 +47,8 @@ impl Control {
             return Ok(Incarnation(0));
         };
         metrics::counter!(DEATHS_REPORTED_TOTAL, &self.labels()).increment(1);
-        tracing::warn!(node = name, incarnation = incarnation.0, "the parent of an allocator reports its death");
+        let event = EventKind::Died.name();
+        tracing::warn!(event, node = name, incarnation = incarnation.0, "the parent of an allocator reports its death");
         Ok(incarnation)
     }
 }

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use seq_auth::ExpectedServer;
-use seq_core::state::{ReportLoss, Rules, State};
+use seq_core::state::{EventKind, ReportLoss, Rules, State};
 use seq_core::{Incarnation, Revision};
 use seq_proto::v1::StatusRequest;
 use seq_proto::v1::status_response::Role;
@@ -51,7 +51,13 @@ pub(crate) async fn ask(replicated: ReplicatedSet, asked: watch::Sender<bool>) {
         for report in join_all(reports).await.into_iter().flatten() {
             match replicated.propose(report.clone()).await {
                 Ok(Ok(true)) => {
-                    tracing::error!(node = report.node, seen = report.seen.0, "the store lost committed entries");
+                    let event = EventKind::EntriesLost.name();
+                    tracing::error!(
+                        event,
+                        node = report.node,
+                        seen = report.seen.0,
+                        "the store lost committed entries"
+                    );
                 }
                 Ok(_) => {}
                 Err(error) => tracing::warn!(%error, node = report.node, "a node's newest response is not compared"),

@@ -14,7 +14,7 @@ use seq_core::owner::refused_commit::RefusedCommit;
 use seq_core::owner::{OwnershipUpdate, Session};
 use seq_core::set_spec::AllocSpec;
 use seq_core::state::{
-    CommandRefusal, NoteReadsLanes, RaiseCeilings, Registration, Replicated, ReportLoss, Rules, State,
+    CommandRefusal, EventKind, NoteReadsLanes, RaiseCeilings, Registration, Replicated, ReportLoss, Rules, State,
 };
 use seq_core::{Incarnation, Layout, NodeId, Revision, RouteVersion, limits};
 use seq_proto::control;
@@ -88,8 +88,8 @@ impl ControlService for ControlServer {
         let (name, addr) = (registration.name.clone(), registration.addr.clone());
         let outcome = this.replicated.propose(registration).await?;
         let (node, incarnation) = outcome.map_err(|refusal| this.refused(refusal))?;
-        let (set, id) = (&this.set.name, node.0);
-        tracing::info!(set, node = name, id, addr, incarnation = incarnation.0, "an allocator registered");
+        let (event, set, id) = (EventKind::Registered.name(), &this.set.name, node.0);
+        tracing::info!(event, set, node = name, id, addr, incarnation = incarnation.0, "an allocator registered");
         let mark =
             this.replicated.read(|state| (state.revision, state.node(node).map_or(0, |record| record.liveness.0)));
         Ok(Response::new(RegisterResponse {
@@ -170,7 +170,8 @@ impl ControlService for ControlServer {
         let report = ReportLoss { node: node.clone(), incarnation, seen, certain: true };
         let outcome = this.replicated.propose(report).await?;
         if outcome.map_err(|refusal| this.refused(refusal))? {
-            tracing::error!(node, seen = seen_revision, "an allocator reports that committed entries are lost");
+            let event = EventKind::EntriesLost.name();
+            tracing::error!(event, node, seen = seen_revision, "an allocator reports that committed entries are lost");
         }
         Ok(Response::new(ReportLossResponse {}))
     }

@@ -9,8 +9,8 @@ use seq_core::layout::SectionRun;
 use seq_core::migration::return_id;
 use seq_core::plan::Fingerprint;
 use seq_core::state::{
-    AuditEvent, AuditRecord, CommandRefusal, Complete, Migration, Pace, Phase, Rollback, Scope, SectionRecord, SetPace,
-    SetRefusal, StartMigration, State,
+    AuditEvent, AuditRecord, CommandRefusal, Complete, EventKind, EventRecord, Migration, Pace, Phase, Rollback, Scope,
+    SectionRecord, SetPace, SetRefusal, StartMigration, State,
 };
 use seq_core::{LayoutId, Lineage, MigrationId, SectionId, SetId};
 use seq_proto::Reason;
@@ -65,7 +65,15 @@ impl SetAdmin {
         }
         let outcome = self.between.replicated.propose(command(&plan, pace_of(request.pace.as_ref(), None))).await?;
         let id = outcome.map_err(|refusal| stale(&refusal))?;
-        tracing::info!(migration = id.0, from = plan.from, to = plan.to, runs = plan.runs.len(), "a migration started");
+        let event = EventKind::MigrationStarted.name();
+        tracing::info!(
+            event,
+            migration = id.0,
+            from = plan.from,
+            to = plan.to,
+            runs = plan.runs.len(),
+            "a migration started"
+        );
         Ok(StartMigrationResponse { migration: Some(self.status(id)?) })
     }
 
@@ -76,7 +84,8 @@ impl SetAdmin {
         let pace = pace_of(request.pace.as_ref(), Some(before));
         let outcome = self.between.replicated.propose(SetPace { id, pace }).await?;
         outcome.map_err(|refusal| refused(&refusal))?;
-        tracing::info!(migration = id.0, rate = pace.rate, max_pause = ?pace.max_pause, paused = pace.paused, "pace set");
+        let event = EventRecord::MigrationPaced { migration: id, paused: pace.paused }.kind().name();
+        tracing::info!(event, migration = id.0, rate = pace.rate, max_pause = ?pace.max_pause, "pace set");
         Ok(SetPaceResponse { migration: Some(self.status(id)?) })
     }
 
@@ -89,7 +98,7 @@ impl SetAdmin {
         self.known(id)?;
         let outcome = self.between.replicated.propose(Rollback { id }).await?;
         outcome.map_err(|refusal| refused(&refusal))?;
-        tracing::info!(migration = id.0, "a migration is rolled back");
+        tracing::info!(event = EventKind::MigrationRolledBack.name(), migration = id.0, "a migration is rolled back");
         Ok(RollbackMigrationResponse { migration: Some(self.status(id)?) })
     }
 
@@ -103,7 +112,7 @@ impl SetAdmin {
         self.known(id)?;
         let outcome = self.between.replicated.propose(Complete { id, by: None }).await?;
         outcome.map_err(|refusal| refused(&refusal))?;
-        tracing::info!(migration = id.0, "a migration is complete");
+        tracing::info!(event = EventKind::MigrationCompleted.name(), migration = id.0, "a migration is complete");
         Ok(CompleteMigrationResponse { migration: Some(self.status(id)?) })
     }
 

@@ -95,7 +95,7 @@ fn info(state: &State, set: &SetDefinition, section: SectionId, record: SectionR
         uid_end: uids.end,
         migration_id: migration.0,
         began_at_unix_ms: began.map_or(0, |began| began.at_unix_ms),
-        began_by: began.map_or_else(String::new, |began| began.by.kind().to_owned()),
+        began_by: began.map_or_else(String::new, |began| began.by.kind().name().to_owned()),
         began_ceiling: began.map(|began| began.ceiling.0),
         raised: None,
     }

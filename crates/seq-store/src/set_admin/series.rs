@@ -8,7 +8,7 @@ use seq_core::Seq;
 use seq_core::layout::{Lanes, TickClock};
 use seq_core::plan::Fingerprint;
 use seq_core::series::Series;
-use seq_core::state::{CommandRefusal, CreateSeries, Replicated, RetireSeries, State};
+use seq_core::state::{CommandRefusal, CreateSeries, EventKind, Replicated, RetireSeries, State};
 use seq_ids::{Shape, TimedShape};
 use seq_kit::wall_clock;
 use seq_proto::Reason;
@@ -64,6 +64,7 @@ impl SetAdmin {
         self.between.replicated.propose(create.clone()).await?.map_err(|refusal| refused(&refusal))?;
         let created = foresee()?;
         tracing::info!(
+            event = EventKind::SeriesCreated.name(),
             set = self.declared.name,
             series = create.name,
             lanes = create.lanes.count,
@@ -103,7 +104,8 @@ impl SetAdmin {
         required.check(plan)?;
         let retire = RetireSeries { name: name.clone() };
         let retired = self.between.replicated.propose(retire).await?.map_err(|refusal| refused(&refusal))?;
-        tracing::info!(set = self.declared.name, series = name, "a series is retired");
+        let event = EventKind::SeriesRetired.name();
+        tracing::info!(event, set = self.declared.name, series = name, "a series is retired");
         Ok(response(&foresee()?.0, plan, retired))
     }
 

@@ -6,7 +6,7 @@
 use seq_auth::ExpectedServer;
 use seq_core::plan::Fingerprint;
 use seq_core::set_spec::Genesis;
-use seq_core::state::{Close, Closing, Forget, PeerSet, Rules, SetDefinition, SetFacts, State};
+use seq_core::state::{Close, Closing, EventKind, EventRecord, Forget, PeerSet, Rules, SetDefinition, SetFacts, State};
 use seq_core::{Lineage, SetId};
 use seq_proto::v1::{
     self, CloseSetRequest, CloseSetResponse, CreateSetRequest, CreateSetResponse, ExchangeRequest, ExchangeResponse,
@@ -37,7 +37,8 @@ impl SetAdmin {
             None => self.define(&request.join).await?,
         }
         let set = self.read(|state, set| self.own_info(state, set))?;
-        tracing::info!(set = set.name, id = set.id, sections = set.sections, "the set is created");
+        let event = EventKind::SetDefined.name();
+        tracing::info!(event, set = set.name, id = set.id, sections = set.sections, "the set is created");
         Ok(CreateSetResponse { set: Some(set) })
     }
 
@@ -184,9 +185,12 @@ impl SetAdmin {
         self.check_leads()?;
         self.check_name(&request.name)?;
         let required = Required::new(request.dry_run, request.plan);
+        let before = self.read(|state, _| state.closing)?;
         let (closing, plan) = self.close(required).await?;
         if !request.dry_run {
-            tracing::info!(set = request.name, ?closing, "the set takes no more sections");
+            let record = EventRecord::Closing { closed: closing == Closing::Closed };
+            let event = (closing > before).then(|| record.kind().name());
+            tracing::info!(event, set = request.name, ?closing, "the set takes no more sections");
         }
         let waiting_for = self.read(|state, _| match state.closing {
             Closing::Open | Closing::Closed => Vec::new(),

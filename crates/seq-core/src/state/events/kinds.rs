@@ -1,6 +1,7 @@
-//! The names and severities of the kinds of events, for people and filters.
+//! The kinds of events with their names and severities, for people, filters and log lines.
 
 use super::{EventRecord, Ownerships, SectionCount};
+use crate::event_kinds::event_kinds;
 use crate::state::BeganBy;
 
 /// Severity of an event.
@@ -14,101 +15,133 @@ pub enum Severity {
     Fault,
 }
 
+event_kinds! {
+    /// The kind of an event of a set.
+    EventKind {
+        /// Sections came from another set.
+        Arrival = "arrival",
+        /// An operator paused balancing.
+        BalancingPaused = "balancing_paused",
+        /// An operator ended the pause of balancing.
+        BalancingResumed = "balancing_resumed",
+        /// The set was closed permanently.
+        Closed = "closed",
+        /// The set takes no more sections.
+        Closing = "closing",
+        /// Sections departed to another set.
+        Departure = "departure",
+        /// The process of an AllocSvr ended, as its parent reported.
+        Died = "died",
+        /// An operator drained an AllocSvr.
+        Drained = "drained",
+        /// A process has seen committed entries that the store no longer has.
+        EntriesLost = "entries_lost",
+        /// Another set was restored, and its older lineages are fenced.
+        Fenced = "fenced",
+        /// Sections got their first owner.
+        FirstOwners = "first_owners",
+        /// The format of the store was raised.
+        Format = "format",
+        /// An owner handed sections over.
+        Handover = "handover",
+        /// A member of the store became leader.
+        Leader = "leader",
+        /// An AllocSvr announced that it is about to exit.
+        Leaving = "leaving",
+        /// The store has other voters.
+        Members = "members",
+        /// A migration was completed.
+        MigrationCompleted = "migration_completed",
+        /// A migration continues, or its pace was changed.
+        MigrationPaced = "migration_paced",
+        /// A migration was paused.
+        MigrationPaused = "migration_paused",
+        /// A migration is rolled back.
+        MigrationRolledBack = "migration_rolled_back",
+        /// A migration was started.
+        MigrationStarted = "migration_started",
+        /// A migration does not advance.
+        MigrationStuck = "migration_stuck",
+        /// The quarantine of the restored set ended.
+        QuarantineEnded = "quarantine_ended",
+        /// An incarnation of an AllocSvr registered.
+        Registered = "registered",
+        /// Sections of an owner that stopped in an orderly way got other owners.
+        Release = "release",
+        /// The set continues from a backup, in quarantine.
+        Restored = "restored",
+        /// Sections of the restored set got owners.
+        RestoredOwners = "restored_owners",
+        /// A series was created.
+        SeriesCreated = "series_created",
+        /// A series was retired.
+        SeriesRetired = "series_retired",
+        /// The set was defined.
+        SetDefined = "set_defined",
+        /// An AllocSvr has not renewed its lease, and its sections are given to other AllocSvrs.
+        Silent = "silent",
+        /// Sections of an owner that was silent, started again or died got other owners.
+        Takeover = "takeover",
+        /// The lease terms were set.
+        Terms = "terms",
+        /// An operator ended the drain of an AllocSvr.
+        Undrained = "undrained",
+        /// Sections got owners, and the way is not known.
+        UnknownOwners = "unknown_owners",
+    }
+}
+
 impl BeganBy {
-    /// Returns the name of the kind of the event, in [`EventRecord::KINDS`], of ownerships that began in this way.
+    /// Returns the kind of the event of ownerships that began in this way.
     #[must_use]
-    pub fn kind(self) -> &'static str {
+    pub fn kind(self) -> EventKind {
         match self {
-            BeganBy::Unknown => "unknown_owners",
-            BeganBy::First => "first_owners",
-            BeganBy::Release => "release",
-            BeganBy::Takeover => "takeover",
-            BeganBy::Handover => "handover",
-            BeganBy::Arrival => "arrival",
-            BeganBy::Restore => "restored_owners",
+            BeganBy::Unknown => EventKind::UnknownOwners,
+            BeganBy::First => EventKind::FirstOwners,
+            BeganBy::Release => EventKind::Release,
+            BeganBy::Takeover => EventKind::Takeover,
+            BeganBy::Handover => EventKind::Handover,
+            BeganBy::Arrival => EventKind::Arrival,
+            BeganBy::Restore => EventKind::RestoredOwners,
         }
     }
 }
 
 impl EventRecord {
-    /// The names of all kinds, in order of the alphabet.
-    pub const KINDS: &[&str] = &[
-        "arrival",
-        "balancing_paused",
-        "balancing_resumed",
-        "closed",
-        "closing",
-        "departure",
-        "died",
-        "drained",
-        "entries_lost",
-        "fenced",
-        "first_owners",
-        "format",
-        "handover",
-        "leader",
-        "leaving",
-        "members",
-        "migration_completed",
-        "migration_paced",
-        "migration_paused",
-        "migration_rolled_back",
-        "migration_started",
-        "migration_stuck",
-        "quarantine_ended",
-        "registered",
-        "release",
-        "restored",
-        "restored_owners",
-        "series_created",
-        "series_retired",
-        "set_defined",
-        "silent",
-        "takeover",
-        "terms",
-        "undrained",
-        "unknown_owners",
-    ];
-
-    /// Returns the name of the event's kind, in [`EventRecord::KINDS`].
+    /// Returns the kind of the event.
     #[must_use]
-    pub fn kind(&self) -> &'static str {
+    pub fn kind(&self) -> EventKind {
         match self {
-            EventRecord::Leader { .. } => "leader",
-            EventRecord::Registered { .. } => "registered",
-            EventRecord::Leaving { .. } => "leaving",
-            EventRecord::Silent { .. } => "silent",
-            EventRecord::Died { .. } => "died",
-            EventRecord::Drained { drained: true, .. } => "drained",
-            EventRecord::Drained { drained: false, .. } => "undrained",
+            EventRecord::Leader { .. } => EventKind::Leader,
+            EventRecord::Registered { .. } => EventKind::Registered,
+            EventRecord::Leaving { .. } => EventKind::Leaving,
+            EventRecord::Silent { .. } => EventKind::Silent,
+            EventRecord::Died { .. } => EventKind::Died,
+            EventRecord::Drained { drained: true, .. } => EventKind::Drained,
+            EventRecord::Drained { drained: false, .. } => EventKind::Undrained,
             EventRecord::Began { ownerships } => ownerships.by.kind(),
-            EventRecord::Departed { .. } => "departure",
-            EventRecord::MigrationStarted { .. } => "migration_started",
-            EventRecord::MigrationPaced { paused: true, .. } => "migration_paused",
-            EventRecord::MigrationPaced { paused: false, .. } => "migration_paced",
-            EventRecord::MigrationRolledBack { .. } => "migration_rolled_back",
-            EventRecord::MigrationCompleted { .. } => "migration_completed",
-            EventRecord::MigrationStuck { .. } => "migration_stuck",
-            EventRecord::Members { .. } => "members",
-            EventRecord::SetDefined { .. } => "set_defined",
-            EventRecord::Closing { closed: false } => "closing",
-            EventRecord::Closing { closed: true } => "closed",
-            EventRecord::Restored { .. } => "restored",
-            EventRecord::QuarantineEnded => "quarantine_ended",
-            EventRecord::Fenced { .. } => "fenced",
-            EventRecord::EntriesLost { .. } => "entries_lost",
-            EventRecord::Terms { .. } => "terms",
-            EventRecord::Format { .. } => "format",
-            EventRecord::SeriesCreated { .. } => "series_created",
-            EventRecord::SeriesRetired { .. } => "series_retired",
-            EventRecord::Balancing { paused: true } => "balancing_paused",
-            EventRecord::Balancing { paused: false } => "balancing_resumed",
+            EventRecord::Departed { .. } => EventKind::Departure,
+            EventRecord::MigrationStarted { .. } => EventKind::MigrationStarted,
+            EventRecord::MigrationPaced { paused: true, .. } => EventKind::MigrationPaused,
+            EventRecord::MigrationPaced { paused: false, .. } => EventKind::MigrationPaced,
+            EventRecord::MigrationRolledBack { .. } => EventKind::MigrationRolledBack,
+            EventRecord::MigrationCompleted { .. } => EventKind::MigrationCompleted,
+            EventRecord::MigrationStuck { .. } => EventKind::MigrationStuck,
+            EventRecord::Members { .. } => EventKind::Members,
+            EventRecord::SetDefined { .. } => EventKind::SetDefined,
+            EventRecord::Closing { closed: false } => EventKind::Closing,
+            EventRecord::Closing { closed: true } => EventKind::Closed,
+            EventRecord::Restored { .. } => EventKind::Restored,
+            EventRecord::QuarantineEnded => EventKind::QuarantineEnded,
+            EventRecord::Fenced { .. } => EventKind::Fenced,
+            EventRecord::EntriesLost { .. } => EventKind::EntriesLost,
+            EventRecord::Terms { .. } => EventKind::Terms,
+            EventRecord::Format { .. } => EventKind::Format,
+            EventRecord::SeriesCreated { .. } => EventKind::SeriesCreated,
+            EventRecord::SeriesRetired { .. } => EventKind::SeriesRetired,
+            EventRecord::Balancing { paused: true } => EventKind::BalancingPaused,
+            EventRecord::Balancing { paused: false } => EventKind::BalancingResumed,
         }
-    }
-
-    /// Returns the place of the event's kind in [`EventRecord::KINDS`].
-    pub(super) fn place(&self) -> usize {
-        EventRecord::KINDS.binary_search(&self.kind()).expect("the list has every kind, in order")
     }
 
     /// Returns the sections that the event is about.

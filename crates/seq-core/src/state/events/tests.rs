@@ -65,7 +65,7 @@ fn newest(state: &State) -> &Ownerships {
 }
 
 fn kinds(state: &State) -> Vec<&'static str> {
-    state.events.iter().map(|event| event.record.kind()).collect()
+    state.events.iter().map(|event| event.record.kind().name()).collect()
 }
 
 #[test]
@@ -225,8 +225,9 @@ fn a_watcher_gets_an_event_again_that_a_change_continues() {
     let seen = state.events.changes();
     assert!(state.events.changed_after(seen).is_empty());
     give(state, 2..3, 2);
-    let changed =
-        |seen| -> Vec<&str> { state.events.changed_after(seen).iter().map(|event| event.record.kind()).collect() };
+    let changed = |seen| -> Vec<&str> {
+        state.events.changed_after(seen).iter().map(|event| event.record.kind().name()).collect()
+    };
     assert_eq!(changed(seen), ["first_owners"]);
     assert_eq!(changed(seen - 1), ["drained", "first_owners"], "in the order of the changes");
     assert_eq!(state.events.changed_after(0).len(), state.events.iter().count());
@@ -323,7 +324,7 @@ fn voters_are_an_event_only_if_they_changed() {
     let state = &mut state();
     let note = |state: &mut State, voters: &[u64]| {
         state.apply(&Command::Note(Note { unix_ms: 2_000, about: Noted::Members { voters: voters.to_vec() } }));
-        state.events.iter().filter(|event| event.record.kind() == "members").count()
+        state.events.iter().filter(|event| event.record.kind() == EventKind::Members).count()
     };
     assert_eq!(state.events.voters(), None);
     assert_eq!([note(state, &[1, 2, 3]), note(state, &[1, 2, 3]), note(state, &[1, 2, 4])], [1, 1, 2]);
@@ -336,6 +337,6 @@ fn a_migration_that_does_not_advance_needs_attention() {
     let about = Noted::Stuck { migration: MigrationId(3), cause: "no response".into() };
     state.apply(&Command::Note(Note { unix_ms: 2_000, about }));
     let event = state.events.iter().next_back().unwrap();
-    assert_eq!((event.record.kind(), event.record.severity()), ("migration_stuck", Severity::Attention));
+    assert_eq!((event.record.kind(), event.record.severity()), (EventKind::MigrationStuck, Severity::Attention));
     assert_eq!(event.at_unix_ms, 2_000);
 }

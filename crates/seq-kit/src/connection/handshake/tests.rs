@@ -3,6 +3,7 @@
 use std::fs;
 use std::time::Duration;
 
+use metrics::Counter;
 use seq_auth::authority::{Authority, Request};
 use seq_auth::{ExpectedServer, Files, Identity};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -44,8 +45,7 @@ impl Place {
     }
 
     fn tls(&self) -> Tls {
-        let metrics = HandshakeMetrics { failed: Counter::noop() };
-        Tls::new(self.credentials("store/dev/s1", 0), ClientCertificate::Required, metrics)
+        Tls::new(self.credentials("store/dev/s1", 0), ClientCertificate::Required, RefusalLog::none())
     }
 }
 
@@ -79,8 +79,8 @@ async fn meet(more: usize) -> io::Result<()> {
 #[tokio::test]
 async fn a_revocation_ends_the_open_connections_of_its_holder_alone() {
     let place = Place::new();
-    let (server, metrics) = (place.credentials("store/dev/s1", 0), HandshakeMetrics { failed: Counter::noop() });
-    let tls = Tls::new(server.clone(), ClientCertificate::Required, metrics);
+    let server = place.credentials("store/dev/s1", 0);
+    let tls = Tls::new(server.clone(), ClientCertificate::Required, RefusalLog::none());
     let mut open = Vec::new();
     for holder in ["client/stays", "client/goes"] {
         let (client, (near, far)) = (place.credentials(holder, 0), sockets().await);
