@@ -6,7 +6,7 @@
 
 mod allocators;
 mod ceilings;
-mod disks;
+pub(crate) mod disks;
 mod ids;
 mod monitoring;
 mod notifications;

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use seq_testkit::{eventually, eventually_within};
 use serde_json::Value;
 
+use crate::alerts::disks::{end_tracers, slow_syncs_of};
 use crate::backup_disk::Disk;
 use crate::browser::Console;
 use crate::cluster::{Place, Server};
@@ -263,6 +264,17 @@ fn allocators(table: &mut Table, one: &mut One<'_>, (status, top, console): (Sur
     one.well();
 }
 
+/// Returns whether the system calls of a process can be delayed, which fails under `CI`.
+fn is_traceable() -> bool {
+    let trace = Command::new("strace").args(["-o", "/dev/null", "true"]).stderr(Stdio::null()).status();
+    let is_traceable = trace.is_ok_and(|status| status.success());
+    assert!(is_traceable || std::env::var_os("CI").is_none(), "strace traces no process");
+    if !is_traceable {
+        eprintln!("skipped: it needs strace to slow a disk down");
+    }
+    is_traceable
+}
+
 fn stores_of(table: &mut Table, one: &mut One<'_>, (status, top): (Surface<'_>, Surface<'_>)) {
     let follower = (one.nodes.leader() + 1) % 3;
     let silent = |index: usize| format!("no response of store s{}", index + 1);
@@ -271,6 +283,14 @@ fn stores_of(table: &mut Table, one: &mut One<'_>, (status, top): (Surface<'_>, 
     one.nodes.start_store(follower);
     one.well();
     let leader = one.nodes.leader();
+    let mut tracers = Vec::new();
+    if is_traceable() {
+        let slow = ("slow disk", &*format!("disk of s{} is slow", follower + 1));
+        table.named("every sync of a store takes 0.12 s longer", status, slow, || {
+            tracers.push(slow_syncs_of(&one.nodes.stores[follower]).unwrap());
+        });
+    }
+    end_tracers(tracers);
     table.named("the leading store is frozen", top, ("silent stores", &silent(leader)), || {
         one.nodes.stores[leader].freeze()
     });

@@ -178,6 +178,9 @@ pub(crate) struct Facts {
     pub(crate) expiry: Expiry,
     /// Names of the StoreSvrs, each with the free bytes and the total bytes of the file system of its data directory.
     pub(crate) disks: Vec<(String, u64, u64)>,
+    /// Names of the StoreSvrs, each with the time in microseconds within which 99 of 100 syncs of its log ended in the
+    /// last minute.
+    pub(crate) syncs: Vec<(String, u64)>,
     /// Names of the nodes whose clocks differ from the median of the cluster's clocks, each with the milliseconds by
     /// which its clock is ahead of the median.
     pub(crate) clocks: Vec<(String, i64)>,

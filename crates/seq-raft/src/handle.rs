@@ -21,7 +21,7 @@ use crate::own_clock::OwnClock;
 use crate::propose::{ProposeError, Proposer};
 use crate::state_machine::StateMachine;
 use crate::status::{LastDiskSpace, RaftStatus};
-use crate::storage::{AppliedState, Raft};
+use crate::storage::{AppliedState, Raft, Stall};
 use crate::transport::link::{self, LinkTimeouts};
 use crate::types::TypeConfig;
 
@@ -35,6 +35,7 @@ pub struct RaftHandle<M: StateMachine> {
     pub(crate) dial: Dial,
     pub(crate) timeouts: LinkTimeouts,
     pub(crate) disk: LastDiskSpace,
+    pub(crate) stall: Stall,
     pub(crate) clock: OwnClock,
 }
 
@@ -194,7 +195,8 @@ impl<M: StateMachine> RaftHandle<M> {
     /// Returns the status of this member and its view of the other members, for operators and for health probes.
     #[must_use]
     pub fn status(&self) -> RaftStatus {
-        let mut status = RaftStatus::new(&self.raft, &self.quorum, self.state.replica().digests(), *self.disk.lock());
+        let disk = (*self.disk.lock(), self.stall.sync_p99());
+        let mut status = RaftStatus::new(&self.raft, &self.quorum, self.state.replica().digests(), disk);
         for member in &mut status.members {
             // If a member has moved, this member's set file has its current address, and messages go to that address.
             member.addr = self.proposer.addr(member.id, None).unwrap_or_else(|| member.addr.clone());
@@ -236,6 +238,7 @@ impl<M: StateMachine> Clone for RaftHandle<M> {
             dial: self.dial.clone(),
             timeouts: self.timeouts,
             disk: self.disk.clone(),
+            stall: self.stall.clone(),
             clock: self.clock.clone(),
         }
     }

@@ -41,7 +41,7 @@ use crate::own_clock::OwnClock;
 use crate::propose::{Batches, Proposer};
 use crate::state_machine::StateMachine;
 use crate::status;
-use crate::storage::{self, AppliedState, Closed, DataDir, Observer, Opened, Prepared, Raft, Stall};
+use crate::storage::{self, AppliedState, Closed, DataDir, Observer, Opened, Prepared, Raft};
 use crate::transport::client::Network;
 use crate::transport::formats::Formats;
 use crate::transport::identity::Identity;
@@ -136,8 +136,8 @@ impl<M: StateMachine> RaftNode<M> {
         let dial = config.dial.clone();
         let disk = status::LastDiskSpace::default();
         let clock = OwnClock::default();
-        let handle = RaftHandle { raft, state, proposer, quorum, changes, dial, timeouts, disk, clock };
-        Ok(LoadedNode { config, me, handle, batches, network, server, receiver, members, unreached, stall, closed })
+        let handle = RaftHandle { raft, state, proposer, quorum, changes, dial, timeouts, disk, stall, clock };
+        Ok(LoadedNode { config, me, handle, batches, network, server, receiver, members, unreached, closed })
     }
 }
 
@@ -153,7 +153,6 @@ pub struct LoadedNode<M: StateMachine> {
     receiver: server::Receiver,
     members: Gate<MemberAdmin>,
     unreached: BTreeMap<u64, String>,
-    stall: Stall,
     closed: Closed,
 }
 
@@ -167,9 +166,8 @@ impl<M: StateMachine> LoadedNode<M> {
     /// Opens the gates of the member's services and starts the Raft library. If the member later cannot continue, for
     /// example because it was removed from the group, `tasks` shuts down.
     pub fn run(self, tasks: &TaskGroup) -> RunningNode<M> {
-        let LoadedNode { config, me, handle, batches, network, server, receiver, members, unreached, stall, closed } =
-            self;
-        let RaftHandle { raft, quorum, changes, proposer, .. } = handle.clone();
+        let LoadedNode { config, me, handle, batches, network, server, receiver, members, unreached, closed } = self;
+        let RaftHandle { raft, quorum, changes, proposer, stall, .. } = handle.clone();
         server.gate.open(receiver);
         let set = config.set.as_str().into();
         members.open(MemberAdmin { set, changes: changes.clone(), quorum: quorum.clone() });

@@ -79,6 +79,9 @@ pub struct RaftStatus {
     /// Space on the file system of the data directory. `None` if the data is in memory, and before the first
     /// measurement.
     pub disk: Option<DiskSpace>,
+    /// 99th percentile of the durations of the log's syncs in the last minute; the duration of the present sync if that
+    /// lasts longer than a second. `None` if there were fewer than two syncs.
+    pub sync_p99: Option<Duration>,
     /// All members.
     pub members: Vec<MemberStatus>,
 }
@@ -96,7 +99,12 @@ pub struct DiskSpace {
 pub(crate) type LastDiskSpace = Arc<Mutex<Option<DiskSpace>>>;
 
 impl RaftStatus {
-    pub(crate) fn new(raft: &Raft, quorum: &Quorum, digests: &Digests, disk: Option<DiskSpace>) -> RaftStatus {
+    pub(crate) fn new(
+        raft: &Raft,
+        quorum: &Quorum,
+        digests: &Digests,
+        (disk, sync_p99): (Option<DiskSpace>, Option<Duration>),
+    ) -> RaftStatus {
         let metrics = raft.metrics().borrow_watched().clone();
         RaftStatus {
             id: metrics.id,
@@ -110,6 +118,7 @@ impl RaftStatus {
             max_round_trip: quorum.max_round_trip(),
             difference: digests.difference().map(|difference| difference.to_string()).unwrap_or_default(),
             disk,
+            sync_p99,
             members: members(&metrics, quorum),
         }
     }

@@ -52,7 +52,7 @@ pub(crate) use log::{LogReader, LogStore, Position};
 pub use machine::{AppliedState, Observer};
 pub(crate) use machine::{Machine, Raft, Replica};
 pub use memory::MemoryDisk;
-pub(crate) use stall::Stall;
+pub(crate) use stall::{STALL_TIMEOUT, Stall};
 pub use survivor::{Survivor, read_survivor};
 
 use backend::LogBackend;

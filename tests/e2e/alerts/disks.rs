@@ -1,5 +1,6 @@
 //! Alerts about full and slow disks.
 
+use std::io;
 use std::process::{Child, Command, Stdio};
 
 use super::{Scene, Setup};
@@ -39,18 +40,20 @@ fn alerts_of_disks_fire_and_resolve() {
     scene.print();
 }
 
-/// Slows every sync of a store down by 0.12 s.
+/// Slows every sync of every store down.
 pub(super) fn slow_syncs(scene: &Scene) -> Vec<Child> {
+    scene.stores.iter().flatten().map(|store| slow_syncs_of(store).expect("strace runs")).collect()
+}
+
+/// Slows every sync of a store down by 0.12 s. The error is that strace cannot be started.
+pub(crate) fn slow_syncs_of(store: &Server) -> io::Result<Child> {
     let trace = ["-e", "trace=fdatasync,fsync", "-e", "inject=fdatasync,fsync:delay_enter=120000", "-o", "/dev/null"];
-    let tracer = |store: &Server| {
-        let pid = store.pid().as_raw_nonzero().to_string();
-        Command::new("strace").args(["-f", "-p", &pid]).args(trace).stderr(Stdio::null()).spawn().unwrap()
-    };
-    scene.stores.iter().flatten().map(tracer).collect()
+    let pid = store.pid().as_raw_nonzero().to_string();
+    Command::new("strace").args(["-f", "-p", &pid]).args(trace).stderr(Stdio::null()).spawn()
 }
 
 /// Ends the delay of syncs.
-pub(super) fn end_tracers(tracers: Vec<Child>) {
+pub(crate) fn end_tracers(tracers: Vec<Child>) {
     for mut tracer in tracers {
         // On SIGTERM, the tracer detaches; on SIGKILL, it would leave the process stopped.
         let pid = rustix::process::Pid::from_child(&tracer);

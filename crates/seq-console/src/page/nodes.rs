@@ -47,6 +47,7 @@ const STORES: &[Column] = &[
     number("log"),
     number("writes"),
     number("round trip"),
+    number("sync p99"),
     number("up"),
     text("version"),
     text("certificate"),
@@ -220,7 +221,7 @@ fn store_row(store: &StoreView, newest: u64) -> Row {
         (true, true) => cell("★ leads").tone(Tone::Ok),
         (true, false) => cell("follows"),
     };
-    let round_trip = store.round_trip_us.values().max();
+    let millis = |us: Option<u64>| us.map_or_else(|| "-".to_owned(), |us| format!("{:.1} ms", us as f64 / 1_000.0));
     Row::new(
         &*store.addr,
         vec![
@@ -231,7 +232,8 @@ fn store_row(store: &StoreView, newest: u64) -> Row {
             cell(grouped(newest.saturating_sub(store.applied_index))),
             cell(grouped(store.last_log_index)),
             cell(grouped(store.raises_applied)),
-            cell(round_trip.map_or_else(|| "-".to_owned(), |us| format!("{:.1} ms", *us as f64 / 1_000.0))),
+            cell(millis(store.round_trip_us.values().max().copied())),
+            cell(millis(store.sync_p99_us)),
             cell(uptime(store.uptime_ms)),
             cell(&*store.version),
             certificate(store.certificate.as_ref()),

@@ -33,6 +33,10 @@ pub struct StoreView {
     /// Round trips of the leader's heartbeats to the other members, in microseconds, by the name of the member. The map
     /// is empty for followers.
     pub round_trip_us: BTreeMap<String, u64>,
+    /// Time within which 99 of 100 syncs of its log ended in the last minute, in microseconds. It is absent if there
+    /// were none, or if its release does not report it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sync_p99_us: Option<u64>,
     /// Raft term.
     pub term: u64,
     /// Index of its last log entry.

@@ -296,6 +296,7 @@ impl SetView {
             quorum_lost_ms: store.quorum_lost_ms,
             max_round_trip_ms: store.max_round_trip_ms,
             round_trip_us: trips.map(|member| (member.name.clone(), member.round_trip_us)).collect(),
+            sync_p99_us: store.sync_p99_us,
             term: store.term,
             last_log_index: store.last_log_index,
             applied_index: store.applied_index,
@@ -330,6 +331,7 @@ impl SetView {
         if let (Some(free), Some(all)) = (store.data_free_bytes, store.data_disk_bytes) {
             self.facts.disks.push((response.node.clone(), free, all));
         }
+        self.facts.syncs.extend(store.sync_p99_us.map(|us| (response.node.clone(), us)));
         if leads && store.quorum {
             self.is_led = true;
             (self.facts.delayed, self.facts.delayed_ms) = (store.sections_delayed, store.delayed_ms);

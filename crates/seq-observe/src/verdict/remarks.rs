@@ -2,11 +2,17 @@
 
 use std::collections::BTreeMap;
 
+use seq_command::output::grouped;
+
 use super::conditions::DISK_FULL;
 use super::{Advice, Facts, Severity, State, age, listed};
 
 /// Divisor of the size of a StoreSvr's disk. There is a remark if the free space is less than the quotient.
 const DISK_LOW: u64 = 10;
+
+/// Duration in microseconds of the slowest hundredth of a StoreSvr's syncs above which there is a remark, as in the
+/// alert `SeqsvrStoreDiskSlow`. A healthy disk syncs within a few milliseconds.
+const SYNC_SLOW_US: u64 = 100_000;
 
 /// A kind of remark.
 pub struct Remark {
@@ -22,7 +28,7 @@ pub struct Remark {
 
 /// The kinds of remarks, in the order in which the remarks follow a verdict. If the verdict is `DEGRADED`, the first
 /// three kinds name the faulty nodes.
-pub const REMARKS: [Remark; 16] = [
+pub const REMARKS: [Remark; 17] = [
     Remark {
         name: "no lease",
         severity: Severity::Attention,
@@ -58,6 +64,12 @@ pub const REMARKS: [Remark; 16] = [
         severity: Severity::Attention,
         runbook: "store.md#seqsvrstorediskfull",
         text: |facts| if_any(disks(facts)),
+    },
+    Remark {
+        name: "slow disk",
+        severity: Severity::Attention,
+        runbook: "store.md#seqsvrstorediskslow",
+        text: |facts| if_any(slow_disks(facts)),
     },
     Remark {
         name: "clock",
@@ -240,6 +252,16 @@ fn disks(facts: &Facts) -> Option<Advice> {
     };
     let low: Vec<String> = low.map(text).collect();
     (!low.is_empty()).then(|| Advice::new(low.join(", ")).next("free space on it, a store ends where it cannot write"))
+}
+
+fn slow_disks(facts: &Facts) -> Option<Advice> {
+    let slow = facts.syncs.iter().filter(|(_, us)| *us > SYNC_SLOW_US);
+    let text = |(name, us): &(String, u64)| {
+        format!("disk of {name} is slow: one sync in a hundred takes {} ms or longer", grouped(us / 1_000))
+    };
+    let slow: Vec<String> = slow.map(text).collect();
+    let next = "look for other writers to it; `seqsvr store lead` transfers the leadership to another store";
+    (!slow.is_empty()).then(|| Advice::new(slow.join(", ")).next(next))
 }
 
 fn clocks(facts: &Facts) -> Option<Advice> {

@@ -175,6 +175,7 @@ fn remarked() -> Vec<(&'static str, Facts)> {
         ("restores", with(|facts| facts.restores = 3)),
         ("lineage", with(|facts| (facts.restores, facts.begun) = (3, 3))),
         ("disk", with(|facts| facts.disks = vec![("s1".into(), 90 << 20, 1 << 30), ("s2".into(), 110 << 20, 1 << 30)])),
+        ("slow disk", with(|facts| facts.syncs = vec![("s1".into(), 121_900), ("s2".into(), 3_000)])),
         ("clock", with(|facts| facts.clocks = vec![("s3".into(), 3_600_000), ("a1".into(), -1_200)])),
         ("expired leases", with(|facts| facts.lapses = vec![("a1".into(), 4), ("a2".into(), 1)])),
         ("drained", with(|facts| facts.drained = vec![("a1".into(), 12), ("a2".into(), 0), ("a3".into(), 1)])),
@@ -259,6 +260,7 @@ fn each_remark_follows_a_verdict_that_it_does_not_change() {
         restores | ok: 10 of 10 sections are served; 3 of 3 voters respond; restores are counted up to 3
         lineage | ok: 10 of 10 sections are served; 3 of 3 voters respond; restores are counted up to 3; it began the lineage that counts 3 by itself, as another set knew of more restores; next: add 3 to the notes beside the backups
         disk | ok: 10 of 10 sections are served; 3 of 3 voters respond; disk of s1 is low: 90 MiB, 8 %, left; next: free space on it, a store ends where it cannot write
+        slow disk | ok: 10 of 10 sections are served; 3 of 3 voters respond; disk of s1 is slow: one sync in a hundred takes 121 ms or longer; next: look for other writers to it; `seqsvr store lead` transfers the leadership to another store
         clock | ok: 10 of 10 sections are served; 3 of 3 voters respond; clock of s3 is 60 min ahead, a1 is 1.2 s behind of most others; next: look at its time service; certificates are judged by that clock, numbers are not
         expired leases | ok: 10 of 10 sections are served; 3 of 3 voters respond; leases expired in the last 10 minutes: a1 4 times, a2 once; next: look for a store, a disk or a machine that is overloaded
         drained | ok: 10 of 10 sections are served; 3 of 3 voters respond; a1 is draining, 12 sections are left; a2 is drained; next: stop it, or `seqsvr node undrain a2`; a3 is draining, 1 section is left

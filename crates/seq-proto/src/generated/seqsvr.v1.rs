@@ -2800,6 +2800,10 @@ pub struct StoreStatus {
     /// Number of sections that operators moved to a node, where they stay until they are balanced again.
     #[prost(uint32, tag = "37")]
     pub sections_moved: u32,
+    /// Time within which 99 of 100 syncs of the member's log ended in the last minute, a number of microseconds; that of
+    /// the present one, if it lasts longer than a second. Absent without syncs.
+    #[prost(uint64, optional, tag = "38")]
+    pub sync_p99_us: ::core::option::Option<u64>,
 }
 /// One member of the Raft group.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

@@ -19,11 +19,7 @@ use tokio::time::Instant;
 
 use super::transfer::{STEP_DOWN_TIMEOUT, transfer_leader, transfer_target};
 use crate::propose::Proposer;
-use crate::storage::{Raft, Stall};
-
-/// Time after which a disk that has not completed a write counts as not responding. A working disk needs far less time
-/// under any load, and proposals should not wait longer than this time before another member leads.
-const STALL_TIMEOUT: Duration = Duration::from_secs(1);
+use crate::storage::{Raft, STALL_TIMEOUT, Stall};
 
 /// Interval at which the disk is checked.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);

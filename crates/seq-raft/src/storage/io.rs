@@ -198,7 +198,7 @@ pub(crate) struct Worker {
     purging: Option<u64>,
     waiting: Vec<Waiter>,
     counters: Arc<Counters>,
-    /// Stopwatch that runs from the first operation of a batch to the end of its sync.
+    /// Stopwatch that runs from the first operation of a batch to the end of its sync, with the times of the syncs.
     stall: Stall,
     gauges: Gauges,
     /// Lock on the data directory. The fields are dropped in their order: first the backend, then this lock, then
@@ -370,7 +370,9 @@ impl Worker {
     fn sync_and_acknowledge(&mut self) {
         let start = Instant::now();
         must_succeed("syncing the log", self.backend.sync());
-        self.gauges.seconds.record(start.elapsed());
+        let took = start.elapsed();
+        self.gauges.seconds.record(took);
+        self.stall.synced(took);
         if self.batch_entries > 0 {
             self.gauges.entries.record(f64::from(self.batch_entries));
         }

@@ -153,6 +153,7 @@ impl View {
             difference: raft.difference,
             data_free_bytes: raft.disk.map(|disk| disk.free),
             data_disk_bytes: raft.disk.map(|disk| disk.total),
+            sync_p99_us: raft.sync_p99.map(|took| u64::try_from(took.as_micros()).unwrap_or(u64::MAX)),
             ..StoreStatus::default()
         };
         let clock_ms = self.replicated.raft().clock_ms();
