@@ -1,10 +1,14 @@
 //! Style, scripts and icon, which this program was built with. Their addresses have a hash of their contents, so no
 //! page gets the file of another release. Browsers do not keep them: another process may have had the port before.
 
-use axum::http::{HeaderValue, header};
-use axum::response::{IntoResponse, Response};
-use sha2::{Digest, Sha256};
 use std::sync::LazyLock;
+
+use axum::http::{HeaderMap, HeaderValue, header};
+use axum::response::{IntoResponse, Response};
+use flate2::Compression;
+use sha2::{Digest, Sha256};
+
+use crate::gzip;
 
 /// A file of the console.
 pub(crate) struct Asset {
@@ -12,6 +16,7 @@ pub(crate) struct Asset {
     media_type: &'static str,
     content: &'static str,
     path: LazyLock<String>,
+    compressed: LazyLock<Vec<u8>>,
 }
 
 /// The style of all pages.
@@ -20,6 +25,7 @@ pub(crate) static STYLE: Asset = Asset {
     media_type: "text/css; charset=utf-8",
     content: include_str!("assets/console.css"),
     path: LazyLock::new(|| path_of(&STYLE)),
+    compressed: LazyLock::new(|| compress(&STYLE)),
 };
 
 /// The script that keeps the values of a page current.
@@ -28,6 +34,7 @@ pub(crate) static LIVE: Asset = Asset {
     media_type: "text/javascript; charset=utf-8",
     content: include_str!("assets/live.js"),
     path: LazyLock::new(|| path_of(&LIVE)),
+    compressed: LazyLock::new(|| compress(&LIVE)),
 };
 
 /// The script of the section map.
@@ -36,6 +43,7 @@ pub(crate) static MAP: Asset = Asset {
     media_type: "text/javascript; charset=utf-8",
     content: include_str!("assets/map.js"),
     path: LazyLock::new(|| path_of(&MAP)),
+    compressed: LazyLock::new(|| compress(&MAP)),
 };
 
 /// The icon of the pages.
@@ -44,6 +52,7 @@ pub(crate) static ICON: Asset = Asset {
     media_type: "image/svg+xml",
     content: include_str!("assets/icon.svg"),
     path: LazyLock::new(|| path_of(&ICON)),
+    compressed: LazyLock::new(|| compress(&ICON)),
 };
 
 /// Returns the address of a file, with 64 bits of the hash of its content.
@@ -53,6 +62,10 @@ fn path_of(asset: &Asset) -> String {
     format!("/assets/{hash}/{}", asset.name)
 }
 
+fn compress(asset: &Asset) -> Vec<u8> {
+    gzip::compress(asset.content.as_bytes(), Compression::best())
+}
+
 impl Asset {
     /// Returns the address of the file.
     pub(crate) fn path(&self) -> &str {
@@ -60,11 +73,15 @@ impl Asset {
     }
 }
 
-/// Returns the file at an address; `None` if there is none, as after a change of version.
-pub(crate) fn response(path: &str) -> Option<Response> {
+/// Returns the file at an address, for a request with these headers; `None` if there is none, as after a change of
+/// version.
+pub(crate) fn response(path: &str, headers: &HeaderMap) -> Option<Response> {
     let asset = [&STYLE, &LIVE, &MAP, &ICON].into_iter().find(|asset| asset.path() == path)?;
-    let headers = [(header::CONTENT_TYPE, HeaderValue::from_static(asset.media_type))];
-    Some((headers, asset.content).into_response())
+    let media_type = (header::CONTENT_TYPE, HeaderValue::from_static(asset.media_type));
+    Some(match gzip::is_accepted(headers) {
+        true => ([media_type, gzip::ENCODING], &**asset.compressed).into_response(),
+        false => ([media_type], asset.content).into_response(),
+    })
 }
 
 #[cfg(test)]
@@ -75,12 +92,13 @@ mod tests {
     fn addresses_have_a_hash_and_no_other_address_is_served() {
         let path = STYLE.path();
         assert!(path.starts_with("/assets/") && path.ends_with("/console.css"), "{path}");
-        assert!(response(path).is_some() && response("/assets/0/console.css").is_none());
+        let headers = HeaderMap::new();
+        assert!(response(path, &headers).is_some() && response("/assets/0/console.css", &headers).is_none());
     }
 
     #[test]
     fn scripts_and_style_are_small() {
-        let size: usize = [&STYLE, &LIVE, &MAP, &ICON].iter().map(|asset| asset.content.len()).sum();
-        assert!(size < 40_000, "{size} bytes are sent at the first visit");
+        let size: usize = [&STYLE, &LIVE, &MAP, &ICON].iter().map(|asset| asset.compressed.len()).sum();
+        assert!(size < 16_000, "{size} bytes are sent at the first visit");
     }
 }

@@ -10,6 +10,7 @@ mod access;
 mod assets;
 mod connections;
 mod console;
+mod gzip;
 mod heat;
 mod html;
 mod live;

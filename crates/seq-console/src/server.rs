@@ -11,6 +11,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, he
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use flate2::Compression;
 use maud::{Markup, html};
 use seq_channel::Pool;
 use seq_command::store_client::Node;
@@ -24,7 +25,7 @@ use crate::heat::Heat;
 use crate::html::{self, Frame};
 use crate::model::{Age, Model};
 use crate::route::Route;
-use crate::{access, assets, connections, live, page};
+use crate::{access, assets, connections, gzip, live, page};
 
 /// Open streams of updates, each of an open page.
 const MAX_STREAMS: usize = 64;
@@ -214,8 +215,8 @@ async fn log_in(State(console): State<Arc<Console>>, method: Method, headers: He
 }
 
 /// Serves a page or a file.
-async fn document(State(console): State<Arc<Console>>, uri: Uri) -> Response {
-    if let Some(asset) = assets::response(uri.path()) {
+async fn document(State(console): State<Arc<Console>>, headers: HeaderMap, uri: Uri) -> Response {
+    if let Some(asset) = assets::response(uri.path(), &headers) {
         return asset;
     }
     let (path, query) = (uri.path(), uri.query().unwrap_or_default());
@@ -251,11 +252,15 @@ async fn updates(State(console): State<Arc<Console>>, uri: Uri) -> Response {
 }
 
 /// Serves the levels of the section map.
-async fn levels(State(console): State<Arc<Console>>, uri: Uri) -> Response {
+async fn levels(State(console): State<Arc<Console>>, headers: HeaderMap, uri: Uri) -> Response {
     let seen = console.model.seen().await;
     let Some((_, observation)) = &seen.last else {
         return (StatusCode::SERVICE_UNAVAILABLE, "no node responds").into_response();
     };
     let bytes = console.heat.bytes(uri.query().unwrap_or_default(), observation).await;
-    ([(header::CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"))], bytes).into_response()
+    let media_type = (header::CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
+    match gzip::is_accepted(&headers) {
+        true => ([media_type, gzip::ENCODING], gzip::compress(&bytes, Compression::fast())).into_response(),
+        false => ([media_type], bytes).into_response(),
+    }
 }

@@ -81,18 +81,21 @@ function draw() {
   // A cell without a record is hatched, so it has more than one pixel.
   const kx = data.isNow ? 4 : 8, ky = data.isNow ? 4 : Math.max(1, Math.ceil(256 / rows));
   const width = columns * kx, height = rows * ky;
-  canvas.width = width;
-  canvas.height = height;
+  // A canvas that gets a size is made anew, also if the size is the same.
+  if (canvas.width !== width || canvas.height !== height) [canvas.width, canvas.height] = [width, height];
   const image = pen.createImageData(width, height), pixels = new Uint32Array(image.data.buffer);
   const ground = pack(dark.matches ? [13, 17, 23] : [255, 255, 255]), hatch = pack(dark.matches ? [48, 54, 61] : [208, 215, 222]);
-  pixels.fill(ground);
-  for (let x = 0; x < columns; x++) for (let y = 0; y < rows; y++) {
-    const place = data.isNow ? y * columns + x : x * data.rows + y;
-    if (place >= data.levels.length) continue;
-    const level = data.levels[place], colour = colours[level];
-    for (let j = 0; j < ky; j++) for (let i = 0; i < kx; i++) {
-      const px = x * kx + i, py = y * ky + j;
-      pixels[py * width + px] = level === NO_RECORD ? ((px + py) % 8 === 0 ? hatch : ground) : colour;
+  const cell = (x, y) => data.levels[data.isNow ? y * columns + x : x * rows + y];
+  for (let y = 0; y < rows; y++) {
+    // All lines of pixels of a row of cells are the same, except for hatches.
+    const top = y * ky * width;
+    for (let x = 0; x < columns; x++) {
+      const level = cell(x, y), colour = level === undefined || level === NO_RECORD ? ground : colours[level];
+      for (let i = 0; i < kx; i++) pixels[top + x * kx + i] = colour;
+    }
+    for (let j = 1; j < ky; j++) pixels.copyWithin(top + j * width, top, top + width);
+    for (let x = 0; x < columns; x++) if (cell(x, y) === NO_RECORD) for (let j = 0; j < ky; j++) for (let i = 0; i < kx; i++) {
+      if ((x * kx + i + y * ky + j) % 8 === 0) pixels[top + j * width + x * kx + i] = hatch;
     }
   }
   pen.putImageData(image, 0, 0);
