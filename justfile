@@ -99,8 +99,14 @@ alerts:
 status-table FILE="target/status.md":
     STATUS_TABLE={{FILE}} cargo test -p seqsvr --test e2e -- --ignored --nocapture words_and_seconds
 
+# Starts a development cluster under load with a Prometheus, and Grafana if it is installed, to look at the dashboard with
+# data; names the panels without data. `--check` ends after that.
+dashboard *ARGS:
+    cargo build --release -p seqsvr
+    tests/dashboard/run {{ARGS}}
+
 # Draws each panel of the dashboard from a set under load and faults, into docs/dashboard.svg: four minutes, with Prometheus.
-dashboard:
+dashboard-picture:
     cargo test -p seqsvr --test e2e -- --ignored --nocapture every_panel
 
 # Needs cargo-deb and cargo-cyclonedx.

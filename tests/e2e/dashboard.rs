@@ -1,7 +1,8 @@
 //! The dashboard as its reader sees it: a set under load and faults is scraped by a real Prometheus, and each panel is
 //! drawn from its data.
 //!
-//! `just dashboard` writes `docs/dashboard.svg`. A panel whose queries have no data, or are refused, fails the test.
+//! `just dashboard-picture` writes `docs/dashboard.svg`. A panel whose queries have no data, or are refused, fails the
+//! test.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -193,7 +194,7 @@ fn play(scene: &mut Scene) {
 }
 
 #[test]
-#[ignore = "four minutes, with Prometheus; `just dashboard`"]
+#[ignore = "four minutes, with Prometheus; `just dashboard-picture`"]
 fn every_panel_has_data_and_is_drawn() {
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..");
     let text = fs::read_to_string(root.join("deploy/grafana/seqsvr.json")).unwrap();
