@@ -18,6 +18,7 @@ use crate::redis::tool;
 use crate::redis_node::{MODULES, has_module};
 
 mod changes;
+mod cost;
 mod looks;
 mod scale;
 mod states;

@@ -164,6 +164,14 @@ impl Server {
         rustix::process::Pid::from_child(&self.child)
     }
 
+    /// Returns the CPU time of the process, in seconds.
+    pub(crate) fn cpu_s(&self) -> f64 {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.pid().as_raw_nonzero())).unwrap();
+        let fields: Vec<_> = stat.rsplit(')').next().unwrap().split(' ').collect();
+        // The fields are user and system time, in ticks of 10 ms.
+        (fields[12].parse::<f64>().unwrap() + fields[13].parse::<f64>().unwrap()) / 100.0
+    }
+
     /// Pauses the process; its sockets stay open.
     pub(crate) fn freeze(&self) {
         self.signal(rustix::process::Signal::STOP);

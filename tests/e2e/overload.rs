@@ -94,10 +94,7 @@ impl OneNode {
 
     /// Returns the CPU time of the AllocSvr, in seconds.
     pub(crate) fn cpu_s(&self) -> f64 {
-        let stat = fs::read_to_string(format!("/proc/{}/stat", self.alloc.pid().as_raw_nonzero())).unwrap();
-        let fields: Vec<_> = stat.rsplit(')').next().unwrap().split(' ').collect();
-        // The fields are user and system time, in ticks of 10 ms.
-        (fields[12].parse::<f64>().unwrap() + fields[13].parse::<f64>().unwrap()) / 100.0
+        self.alloc.cpu_s()
     }
 
     /// Returns the memory of the AllocSvr, in MiB.

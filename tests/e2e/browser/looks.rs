@@ -8,7 +8,7 @@ use crate::cluster::{Place, Server, seqsvr_json};
 use crate::plans::Cluster;
 
 /// Starts a load of 1,000 numbers a second for 2,000 uids of all sections.
-fn load(cluster: &Cluster, uids: u64) -> Server {
+pub(super) fn load(cluster: &Cluster, uids: u64) -> Server {
     let addr = format!("http://{}:7400", cluster.place.host);
     let (uids, stride) = ("2000", (uids / 2_000).to_string());
     let load = ["--endpoint", "many", "--batch", "10", "--uids", uids, "--uid-stride", &stride, "--rate", "100"];
