@@ -60,6 +60,10 @@ export class Batcher {
     if (signal.aborted) {
       return { kind: "aborted", sent: false };
     }
+    const left = item.until - this.#clock.now();
+    if (left <= 0) {
+      return { kind: "timeout", sent: false };
+    }
     if (this.#clock.now() < this.#unsupportedUntil) {
       return { kind: "unsupported" };
     }
@@ -74,7 +78,7 @@ export class Batcher {
       });
       const onAbort = () => entry.complete({ kind: "aborted", sent: entry.sent });
       const onTimeout = () => entry.complete({ kind: "timeout", sent: entry.sent });
-      const cancel = this.#clock.after(Math.max(item.until - this.#clock.now(), 0), onTimeout);
+      const cancel = this.#clock.after(left, onTimeout);
       signal.addEventListener("abort", onAbort);
       this.#queue.push(entry);
       this.#wake();

@@ -53,6 +53,19 @@ test("a message has the routes' version and the epochs of its items", async () =
   assert.deepEqual([seen?.addr, seen?.uids, seen?.epoch, seen?.routeVersion], [NODE_1, [3n], 1n, 6n]);
 });
 
+test("a call whose deadline has passed is not sent", async () => {
+  const world = new World();
+  const client = await world.open();
+  await world.clock.run(client.next(1n));
+  world.messages.length = 0;
+  await assert.rejects(world.clock.run(client.next(1n, { deadlineMs: 0 })), {
+    kind: "deadline",
+    mayHaveApplied: false,
+  });
+  assert.deepEqual(world.messages, []);
+  assert.equal((await world.clock.run(client.next(1n))).value, 2n);
+});
+
 test("an item that would wait goes alone, without a retry, and delays no other", async () => {
   const world = new World();
   const client = await world.open();
