@@ -11,8 +11,9 @@ use crate::cluster::seqsvr_json;
 use crate::plans::Cluster;
 
 /// Kinds that the test causes.
-const STAGED: [&str; 16] = [
+const STAGED: [&str; 17] = [
     EventKind::SetDefined.name(),
+    EventKind::Terms.name(),
     EventKind::Format.name(),
     EventKind::Leader.name(),
     EventKind::Registered.name(),

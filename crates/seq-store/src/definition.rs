@@ -111,10 +111,17 @@ pub(crate) async fn agree_on_terms(set: &ReplicatedSet, given: Terms) -> Result<
             Some(_) => differ_since = None,
             None if set.raft().is_leader() => {
                 // Afterwards, the state shows whether these terms or the terms of another leader were stored.
-                if let Err(error) = set.propose(SetTerms { replaces: None, terms: given }).await {
-                    tracing::debug!(%error, "the lease terms could not be set yet");
-                    // Without this pause, an elected member that cannot write yet would propose in a tight loop.
-                    tokio::time::sleep(RETRY).await;
+                match set.propose(SetTerms { replaces: None, terms: given }).await {
+                    Ok(outcome) if outcome.is_ok() => {
+                        let lease_wait_ms = given.lease_wait.as_millis();
+                        tracing::info!(event = EventKind::Terms.name(), lease_wait_ms, "the lease terms are set");
+                    }
+                    Ok(_) => {}
+                    Err(error) => {
+                        tracing::debug!(%error, "the lease terms could not be set yet");
+                        // Without this pause, an elected member that cannot write yet would propose in a tight loop.
+                        tokio::time::sleep(RETRY).await;
+                    }
                 }
             }
             None => {}
