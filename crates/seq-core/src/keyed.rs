@@ -219,6 +219,11 @@ impl Keyed {
         (self.occupied.load(Relaxed) & !FROZEN) as u32
     }
 
+    /// Returns the number of keys for which the table has entries.
+    pub(crate) fn room(&self) -> usize {
+        limit(self.entries.len()) as usize
+    }
+
     /// Returns the bytes of all entries.
     pub(crate) fn bytes(&self) -> usize {
         size_of_val(&*self.entries)

@@ -13,6 +13,7 @@
 
 use core::fmt;
 
+use sha2::{Digest, Sha256};
 use siphasher::sip128::{Hash128, SipHasher13};
 
 use crate::id::Uid;
@@ -30,6 +31,13 @@ pub struct Bucket(u16);
 /// not.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Seed([u8; 16]);
+
+/// How the keys of a keyspace are hashed, as far as a process knows it. Two values are equal if their digests are.
+#[derive(Clone, Copy, Debug)]
+pub struct Hashing {
+    digest: u64,
+    seed: Option<Seed>,
+}
 
 /// Hash of a key under the seed of its keyspace. It identifies the key within the key's bucket.
 ///
@@ -124,6 +132,41 @@ impl Seed {
         self.hash(&uid.0.to_le_bytes())
     }
 }
+
+impl Hashing {
+    /// Creates the hashing of a process that knows the seed.
+    #[must_use]
+    pub fn new(seed: Seed) -> Hashing {
+        let [a, b, c, d, e, f, g, h, ..]: [u8; 32] = Sha256::digest(seed.0).into();
+        Hashing { digest: u64::from_le_bytes([a, b, c, d, e, f, g, h]), seed: Some(seed) }
+    }
+
+    /// Creates the hashing of a process that does not know the seed, for example of a client.
+    #[must_use]
+    pub fn of_digest(digest: u64) -> Hashing {
+        Hashing { digest, seed: None }
+    }
+
+    /// Returns the digest of the seed, from which the seed cannot be computed: the first 64 bits of SHA-256.
+    #[must_use]
+    pub fn digest(&self) -> u64 {
+        self.digest
+    }
+
+    /// Returns the seed; `None` if this process does not know it.
+    #[must_use]
+    pub fn seed(&self) -> Option<Seed> {
+        self.seed
+    }
+}
+
+impl PartialEq for Hashing {
+    fn eq(&self, other: &Hashing) -> bool {
+        self.digest == other.digest
+    }
+}
+
+impl Eq for Hashing {}
 
 impl fmt::Debug for Seed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -19,7 +19,7 @@ use crate::request::{Count, Target};
 use crate::slots::{ADVANCED, FROZEN, MARKS};
 pub use crate::slots::{Distance, SlotStore, Slots};
 use crate::sync::{AcqRel, Acquire, AtomicU64, OnceBox, Relaxed, Release};
-pub use copy::{CopyMisfit, KeyedCopy, SectionCopy};
+pub use copy::{AnyCopy, CopyMisfit, Counters, KeyedCopy, SLOTS_OF_KEY, SectionCopy};
 pub use keyed::{Full, Keep, KeyedSection, Rebuilt};
 pub use tally::Tally;
 pub use within::{Ahead, Window};
@@ -452,6 +452,16 @@ impl<S: SlotStore> Section<S> {
             }
         }
         Some(RaiseTicket(()))
+    }
+
+    /// Adopts a ceiling that the store committed for a raise of the section that this section has replaced under the
+    /// same ownership. A ceiling below the present ceiling changes nothing, and no ticket becomes void.
+    ///
+    /// # Panics
+    /// When the ceiling is above [`Seq::MAX`], which the store never commits.
+    pub fn adopt_ceiling(&self, committed: Seq) {
+        assert!(committed <= Seq::MAX, "ceiling {committed}");
+        self.ceiling.fetch_max(committed.min(self.last).0, AcqRel);
     }
 
     /// Returns the base. All numbers that this ownership allocates are above it. It is the ceiling at which the

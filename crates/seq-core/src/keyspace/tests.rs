@@ -5,7 +5,6 @@ use alloc::format;
 use alloc::vec::Vec;
 
 use proptest::prelude::*;
-use sha2::{Digest, Sha256};
 
 use super::*;
 
@@ -151,6 +150,16 @@ fn no_hash_has_the_values_that_entries_in_memory_need() {
         assert_eq!(KeyHash::from_bytes(bytes(lo, hi)), None, "{lo} {hi}");
     }
     assert_eq!(KeyHash::from_bytes(bytes(7, 8)), Some(KeyHash { lo: 7, hi: 8 }));
+}
+
+/// The digest is in the id of the layout, so that two processes with other seeds refuse each other's messages.
+#[test]
+fn a_digest_stands_for_a_seed() {
+    let hashing = Hashing::new(Seed::new(SEED));
+    assert_eq!(hashing.digest(), 0xbe36_bf05_26cb_45be, "{:#x}", hashing.digest());
+    assert_eq!(Hashing::of_digest(hashing.digest()), hashing);
+    assert_ne!(Hashing::new(Seed::new([7; 16])), hashing);
+    assert_eq!((hashing.seed(), Hashing::of_digest(1).seed()), (Some(Seed::new(SEED)), None));
 }
 
 #[test]

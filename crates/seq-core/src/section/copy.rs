@@ -6,6 +6,25 @@ use alloc::vec::Vec;
 use super::Distance;
 use crate::id::{Seq, SlotIndex};
 use crate::keyspace::KeyHash;
+use crate::limits;
+
+/// Kind of the counters of a section.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Counters {
+    /// A slot for each of this number of uids or lanes.
+    Slots(u32),
+    /// A counter for each key that was used.
+    Keys,
+}
+
+/// The exact counters of a frozen section of either kind, for the next owner.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AnyCopy {
+    /// Copy of a section of uids or lanes.
+    Slots(SectionCopy),
+    /// Copy of a section of keys.
+    Keys(KeyedCopy),
+}
 
 /// The exact counters of a frozen section, for the next owner.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,6 +45,103 @@ pub struct KeyedCopy {
     pub floor: Seq,
     /// The keys that have taken numbers, in ascending order of their hashes, each with its distance from the base.
     pub distances: Vec<(KeyHash, Distance)>,
+}
+
+impl AnyCopy {
+    /// Creates a copy whose base is `highest`, so that all counters of the section continue after `highest`.
+    #[must_use]
+    pub fn above(highest: Seq, counters: Counters) -> AnyCopy {
+        match counters {
+            Counters::Slots(_) => SectionCopy::above(highest).into(),
+            Counters::Keys => KeyedCopy::above(highest).into(),
+        }
+    }
+
+    /// Encodes the copy.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        match self {
+            AnyCopy::Slots(copy) => copy.encode(),
+            AnyCopy::Keys(copy) => copy.encode(),
+        }
+    }
+
+    /// Decodes the copy of a section with counters of this kind; `None` if the bytes are not the encoding of such a
+    /// copy.
+    #[must_use]
+    pub fn decode(bytes: &[u8], counters: Counters) -> Option<AnyCopy> {
+        match counters {
+            Counters::Slots(_) => SectionCopy::decode(bytes).map(AnyCopy::Slots),
+            Counters::Keys => KeyedCopy::decode(bytes).map(AnyCopy::Keys),
+        }
+    }
+
+    /// Checks that the copy can belong to a section with counters of this kind: see [`SectionCopy::check`] and
+    /// [`KeyedCopy::check`].
+    ///
+    /// # Errors
+    /// [`CopyMisfit`].
+    pub fn check(&self, counters: Counters) -> Result<Seq, CopyMisfit> {
+        match (self, counters) {
+            (AnyCopy::Slots(copy), Counters::Slots(uids)) => copy.check(uids),
+            (AnyCopy::Keys(copy), Counters::Keys) => copy.check(),
+            (AnyCopy::Slots(_), Counters::Keys) | (AnyCopy::Keys(_), Counters::Slots(_)) => {
+                Err(CopyMisfit::OtherCounters)
+            }
+        }
+    }
+
+    /// Returns the base.
+    #[must_use]
+    pub fn base(&self) -> Seq {
+        match self {
+            AnyCopy::Slots(copy) => copy.base,
+            AnyCopy::Keys(copy) => copy.base,
+        }
+    }
+
+    /// Returns the sum of the distances in the copy, modulo 2^64: see [`SectionCopy::sum`].
+    #[must_use]
+    pub fn sum(&self) -> u64 {
+        match self {
+            AnyCopy::Slots(copy) => copy.sum(),
+            AnyCopy::Keys(copy) => copy.sum(),
+        }
+    }
+
+    /// Frees the spare memory of the copy.
+    pub fn shrink_to_fit(&mut self) {
+        match self {
+            AnyCopy::Slots(copy) => copy.distances.shrink_to_fit(),
+            AnyCopy::Keys(copy) => copy.distances.shrink_to_fit(),
+        }
+    }
+
+    /// Returns the number of slots whose copies take as much memory as this copy.
+    #[must_use]
+    pub fn slots(&self) -> usize {
+        match self {
+            AnyCopy::Slots(copy) => copy.distances.len(),
+            AnyCopy::Keys(copy) => copy.distances.len() * SLOTS_OF_KEY,
+        }
+    }
+}
+
+/// Number of slots whose copies take at least as much memory as the copy of a key.
+pub const SLOTS_OF_KEY: usize = 2;
+
+const _: () = assert!(size_of::<(KeyHash, Distance)>() <= SLOTS_OF_KEY * size_of::<(SlotIndex, Distance)>());
+
+impl From<SectionCopy> for AnyCopy {
+    fn from(copy: SectionCopy) -> AnyCopy {
+        AnyCopy::Slots(copy)
+    }
+}
+
+impl From<KeyedCopy> for AnyCopy {
+    fn from(copy: KeyedCopy) -> AnyCopy {
+        AnyCopy::Keys(copy)
+    }
 }
 
 impl SectionCopy {
@@ -62,12 +178,15 @@ impl KeyedCopy {
     /// # Errors
     /// [`CopyMisfit`].
     pub fn check(&self) -> Result<Seq, CopyMisfit> {
-        let KeyedCopy { base, floor, .. } = *self;
+        let KeyedCopy { base, floor, ref distances } = *self;
         let most = most_above(base)?;
+        if distances.len() > limits::MAX_BUCKET_KEYS {
+            return Err(CopyMisfit::TooManyKeys { keys: distances.len() });
+        }
         let start = floor.0.checked_sub(base.0).filter(|start| *start <= most.min(Distance::MAX));
         let mut highest = start.ok_or(CopyMisfit::Floor { floor, base })?;
         let mut last = None;
-        for &(key, distance) in &self.distances {
+        for &(key, distance) in distances {
             if last.replace(key) >= Some(key) {
                 return Err(CopyMisfit::Key { key });
             }
@@ -124,6 +243,15 @@ pub enum CopyMisfit {
         /// The copy's base.
         base: Seq,
     },
+    /// The copy has more keys than a section may have.
+    #[error("{keys} keys are more than the {} that a bucket may have", limits::MAX_BUCKET_KEYS)]
+    TooManyKeys {
+        /// Number of keys in the copy.
+        keys: usize,
+    },
+    /// The copy is that of a section of keys, and the section has none, or the other way round.
+    #[error("its counters are of another kind than those of the section")]
+    OtherCounters,
     /// The copy's floor is below its base, or too far above it.
     #[error("floor {floor} does not fit base {base}")]
     Floor {

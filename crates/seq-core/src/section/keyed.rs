@@ -43,6 +43,8 @@ pub struct Rebuilt {
     pub section: KeyedSection,
     /// Number of counters that were evicted.
     pub evicted: usize,
+    /// Sum of the distances of all counters of the frozen section, modulo 2^64: see [`KeyedCopy::sum`].
+    pub sum: u64,
 }
 
 impl KeyedSection {
@@ -165,7 +167,7 @@ impl KeyedSection {
     #[must_use]
     pub fn rebuild(&self, keep: Keep) -> Rebuilt {
         let mut counters = self.slots.freeze();
-        let (mut start, all) = (self.slots.start(), counters.len());
+        let (mut start, all, sum) = (self.slots.start(), counters.len(), sum_of(&counters));
         if keep == Keep::Recent {
             counters.retain_mut(|counter| {
                 if !counter.is_recent {
@@ -174,11 +176,10 @@ impl KeyedSection {
                 core::mem::take(&mut counter.is_recent)
             });
         }
-        let begun = counters.iter().fold(0_u64, |sum, counter| sum.wrapping_add(counter.distance.get()));
-        let evicted = all - counters.len();
+        let (begun, evicted) = (sum_of(&counters), all - counters.len());
         let slots = Keyed::with(counters.into_iter(), start);
         let section = Section::new(slots, self.base, self.ceiling(), self.step());
-        Rebuilt { section: Section { begun, ..section.up_to(self.last) }, evicted }
+        Rebuilt { section: Section { begun, ..section.up_to(self.last) }, evicted, sum }
     }
 
     /// Returns the floor, after which absent keys continue. Each number that an absent key has taken is at most the
@@ -194,11 +195,21 @@ impl KeyedSection {
         self.slots.keys()
     }
 
+    /// Returns the number of keys for whose counters the section has room.
+    #[must_use]
+    pub fn room(&self) -> usize {
+        self.slots.room()
+    }
+
     /// Returns the bytes that hold counters.
     #[must_use]
     pub fn counter_bytes(&self) -> usize {
         self.slots.bytes()
     }
+}
+
+fn sum_of(counters: &[Counter]) -> u64 {
+    counters.iter().fold(0, |sum, counter| sum.wrapping_add(counter.distance.get()))
 }
 
 #[cfg(all(test, not(loom)))]

@@ -40,7 +40,7 @@ fn done(skipped: u64) -> Result<Advance, Full> {
 
 /// Creates a section that begins at the ceiling `base`, has room for seven keys, and may allocate up to `ceiling`.
 fn section(base: u64, ceiling: u64) -> KeyedSection {
-    let Rebuilt { section, evicted: 0 } = KeyedSection::from_ceiling(Seq(base), Step(10)).rebuild(Keep::All) else {
+    let Rebuilt { section, evicted: 0, .. } = KeyedSection::from_ceiling(Seq(base), Step(10)).rebuild(Keep::All) else {
         panic!("nothing to evict")
     };
     assert_eq!(section.raised(Seq(ceiling)), None);
@@ -55,7 +55,7 @@ fn a_key_takes_consecutive_numbers_after_the_floor() {
     assert_eq!(section.take(key("b"), count(1)), given(501, 0), "a key of its own");
     assert_eq!(section.take(key("a"), count(1)), given(504, 503));
     assert_eq!(section.current(key("a")), reading(504, true));
-    assert_eq!((section.keys(), section.counter_bytes()), (2, 8 * 24), "a read adds no counter");
+    assert_eq!((section.keys(), section.room(), section.counter_bytes()), (2, 7, 8 * 24), "a read adds no counter");
     let first = KeyedSection::from_ceiling(Seq(0), Step(10));
     assert_eq!(first.current(key("a")), reading(0, true), "no key of a new section was ever used");
 }
@@ -88,7 +88,7 @@ fn a_full_section_serves_the_keys_that_it_has_and_all_keys_after_a_rebuild() {
     assert_eq!((section.take(key("h"), count(1)), advance(&section, "h", 5)), (Err(Full), Err(Full)));
     assert_eq!(section.current(key("h")), reading(0, true), "it took no number");
     assert_eq!(section.take(key("g"), count(1)), given(2, 1));
-    let Rebuilt { section: larger, evicted } = section.rebuild(Keep::All);
+    let Rebuilt { section: larger, evicted, .. } = section.rebuild(Keep::All);
     assert_eq!((evicted, larger.counter_bytes(), larger.floor(), larger.ceiling()), (0, 12 * 24, Seq(0), Seq(100)));
     assert_eq!(section.take(key("h"), count(1)), Ok(Take::Frozen));
     assert_eq!(larger.take(key("h"), count(1)), given(1, 0));
@@ -115,11 +115,11 @@ fn an_eviction_drops_keys_that_were_not_used_since_the_last_one() {
         assert_eq!(section.take(key(name), count(numbers)), given(numbers.into(), 0));
     }
     // All keys are new, so the first eviction drops none.
-    let Rebuilt { section, evicted: 0 } = section.rebuild(Keep::Recent) else { panic!("a new key was evicted") };
+    let Rebuilt { section, evicted: 0, .. } = section.rebuild(Keep::Recent) else { panic!("a new key was evicted") };
     assert_eq!(section.take(key("a"), count(1)), given(6, 5));
     // A growth in between is no eviction, so the key is still recent.
-    let Rebuilt { section, evicted: 0 } = section.rebuild(Keep::All) else { panic!("a growth evicted") };
-    let Rebuilt { section, evicted: 2 } = section.rebuild(Keep::Recent) else { panic!("b and c were not used") };
+    let Rebuilt { section, evicted: 0, .. } = section.rebuild(Keep::All) else { panic!("a growth evicted") };
+    let Rebuilt { section, evicted: 2, .. } = section.rebuild(Keep::Recent) else { panic!("b and c were not used") };
     assert_eq!(section.floor(), Seq(9), "the highest number of a dropped key");
     assert_eq!(section.current(key("a")), reading(6, true));
     for name in ["b", "c", "never used"] {
@@ -127,8 +127,8 @@ fn an_eviction_drops_keys_that_were_not_used_since_the_last_one() {
     }
     assert_eq!(section.take(key("c"), count(1)), given(10, 0), "the numbers from 3 to 9 are a gap");
     assert_eq!(section.take(key("a"), count(1)), given(7, 6), "keys that stayed have none");
-    let Rebuilt { section, evicted: 0 } = section.rebuild(Keep::Recent) else { panic!("both were used") };
-    let Rebuilt { section, evicted: 2 } = section.rebuild(Keep::Recent) else { panic!("none was used") };
+    let Rebuilt { section, evicted: 0, .. } = section.rebuild(Keep::Recent) else { panic!("both were used") };
+    let Rebuilt { section, evicted: 2, .. } = section.rebuild(Keep::Recent) else { panic!("none was used") };
     assert_eq!((section.floor(), section.keys()), (Seq(10), 0));
 }
 
@@ -138,7 +138,7 @@ fn an_advance_is_a_use() {
     assert_eq!(advance(&section, "a", 40), done(40));
     let Rebuilt { section, .. } = section.rebuild(Keep::Recent);
     assert_eq!(advance(&section, "a", 40), done(0), "a repeated one, too");
-    let Rebuilt { section, evicted: 0 } = section.rebuild(Keep::Recent) else { panic!("it was used") };
+    let Rebuilt { section, evicted: 0, .. } = section.rebuild(Keep::Recent) else { panic!("it was used") };
     assert_eq!(section.take(key("a"), count(1)), given(41, 0), "no call took 40");
 }
 
@@ -153,7 +153,7 @@ fn the_floor_never_falls() {
     let copy =
         KeyedCopy { base: Seq(0), floor: Seq(10), distances: vec![(key("c"), Distance::new(4, false).unwrap())] };
     let section = KeyedSection::from_copy(&copy, Seq(20), Step(1)).unwrap();
-    let Rebuilt { section, evicted: 1 } = section.rebuild(Keep::Recent) else { panic!("it was not used here") };
+    let Rebuilt { section, evicted: 1, .. } = section.rebuild(Keep::Recent) else { panic!("it was not used here") };
     assert_eq!(section.floor(), Seq(10), "the dropped number is below it");
 }
 

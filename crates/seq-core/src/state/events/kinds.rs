@@ -46,6 +46,7 @@ impl EventRecord {
         "first_owners",
         "format",
         "handover",
+        "keyspace_created",
         "leader",
         "leaving",
         "members",
@@ -101,6 +102,7 @@ impl EventRecord {
             EventRecord::Format { .. } => "format",
             EventRecord::SeriesCreated { .. } => "series_created",
             EventRecord::SeriesRetired { .. } => "series_retired",
+            EventRecord::KeyspaceCreated { .. } => "keyspace_created",
             EventRecord::Balancing { paused: true } => "balancing_paused",
             EventRecord::Balancing { paused: false } => "balancing_resumed",
         }

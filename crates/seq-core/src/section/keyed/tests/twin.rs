@@ -252,8 +252,10 @@ impl World {
     }
 
     fn rebuild(&mut self, keep: Keep) {
-        let Rebuilt { section, evicted } = self.section.rebuild(keep);
+        let Rebuilt { section, evicted, sum } = self.section.rebuild(keep);
         let before = self.counters.len();
+        let distances = self.counters.values().map(|counter| counter.last - self.base);
+        assert_eq!(sum, distances.sum::<u64>());
         if keep == Keep::Recent {
             let dropped = self.counters.extract_if(.., |_, counter| !core::mem::take(&mut counter.recent));
             self.floor = dropped.map(|(_, counter)| counter.last).fold(self.floor, u64::max);
