@@ -30,20 +30,26 @@ pub(crate) use client::{Burst, Client};
 const GRACE: Duration = Duration::from_secs(10);
 
 /// Directory in which drivers run: the root of the repository.
-const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+pub(crate) const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+
+/// Name of an SDK that only the command of its driver names.
+pub(crate) const UNNAMED: &str = "driver";
 
 /// An SDK under test.
 #[derive(Debug)]
 pub(crate) struct Sdk {
+    /// Name of the SDK, e.g. `python-asyncio`.
+    pub(crate) name: String,
     command: String,
+    /// Settings with which the suite chooses this SDK, each followed by a space.
+    pub(crate) settings: String,
     hello: OnceLock<Hello>,
 }
 
 /// The greeting of a driver.
 #[derive(Clone, Debug)]
 pub(crate) struct Hello {
-    pub(crate) sdk: String,
-    features: Vec<String>,
+    pub(crate) features: Vec<String>,
 }
 
 /// A running driver. It is killed if it is dropped without [`Driver::finish`].
@@ -85,12 +91,13 @@ pub(crate) struct Pending {
 }
 
 impl Sdk {
-    pub(crate) fn new(command: String) -> Sdk {
-        Sdk { command, hello: OnceLock::new() }
+    pub(crate) fn new(name: String, command: String, settings: String) -> Sdk {
+        Sdk { name, command, settings, hello: OnceLock::new() }
     }
 
-    pub(crate) fn command(&self) -> &str {
-        &self.command
+    /// Returns whether the SDK is one of this repository, not one that only a command names.
+    pub(crate) fn is_known(&self) -> bool {
+        self.name != UNNAMED
     }
 
     /// Returns the greeting; starts a driver for it once.
@@ -120,10 +127,8 @@ impl Hello {
             serde_json::from_str(line).unwrap_or_else(|error| panic!("{line:?} is no greeting: {error}"));
         assert_eq!(hello["hello"], 1, "{hello} is no greeting of protocol 1");
         let features = hello["features"].as_array().unwrap_or_else(|| panic!("{hello} has no features"));
-        Hello {
-            sdk: hello["sdk"].as_str().unwrap_or_else(|| panic!("{hello} names no SDK")).to_owned(),
-            features: features.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
-        }
+        assert!(hello["sdk"].is_string() && hello["version"].is_string(), "{hello} has no SDK and no version");
+        Hello { features: features.iter().filter_map(Value::as_str).map(str::to_owned).collect() }
     }
 }
 

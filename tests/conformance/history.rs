@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use seq_order::{Advancing, CallId, Checker, Tally, User};
+use seq_testkit::rows::note;
 
 use crate::call::{Allocation, CallError, Current};
 
@@ -134,13 +135,13 @@ impl History {
     fn print(&self, tally: Tally) {
         let Figures { calls, failed, lost, unknown, longest } = self.figures();
         let failed_items: u64 = failed.values().sum();
-        println!(
-            "  {} numbers in {calls} calls, {} violations; {failed_items} failed items {failed:?}, {unknown} of them \
+        note(format_args!(
+            "{} numbers in {calls} calls, {} violations; {failed_items} failed items {failed:?}, {unknown} of them \
              unknown; {lost} lost attempts; longest call {:.3} s",
             tally.allocations,
             tally.violations(),
             longest.as_secs_f64()
-        );
+        ));
     }
 }
 

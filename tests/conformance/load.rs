@@ -24,7 +24,9 @@ pub(crate) fn during<'c>(client: Client<'c>, uids: &'c [u64], fault: impl FnOnce
     std::thread::scope(|scope| {
         // The callers also end if the fault panics.
         let _stop = Stop(&load.stopping);
-        scope.spawn(|| load.run());
+        // A panic of the load names the row.
+        let row = std::thread::current().name().unwrap_or_default().to_owned();
+        std::thread::Builder::new().name(row).spawn_scoped(scope, || load.run()).expect("a thread");
         load.wait_served();
         fault(&load);
     });

@@ -1,8 +1,10 @@
 //! A proxy between a client and a node that works on bytes: it cuts connections before, in the middle of or after a
-//! response, and holds responses back.
+//! response, holds responses back, and changes them.
 //!
 //! It forwards requests as they come. Of the bytes of the server it reads the headers of HTTP/2 frames, to find the
 //! first frame of a response: a frame with data on a stream. With TLS it cannot, and only forwards.
+
+mod edit;
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -14,14 +16,11 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex};
 use socket2::SockRef;
 
+pub(crate) use edit::Edit;
+use edit::{HEADER, is_response, length};
+
 /// Timeout of a connection to the node behind the proxy.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// Bytes of the header of an HTTP/2 frame.
-const HEADER: usize = 9;
-
-/// The type of frames with data.
-const DATA: u8 = 0;
 
 /// Place of a cut in the next response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,6 +69,9 @@ struct Shared {
 struct State {
     armed: Option<Cut>,
     cuts: u64,
+    /// Change of the next responses, and the number of them.
+    edit: Option<(Edit, u64)>,
+    edits: u64,
     holds: bool,
     connections: Vec<Arc<Connection>>,
 }
@@ -122,6 +124,16 @@ impl Proxy {
     /// Returns the number of cuts.
     pub(crate) fn cuts(&self) -> u64 {
         self.shared.state.lock().cuts
+    }
+
+    /// Changes the next `responses` responses that are a message in a frame of its own.
+    pub(crate) fn edit_next(&self, edit: Edit, responses: u64) {
+        self.shared.state.lock().edit = Some((edit, responses));
+    }
+
+    /// Returns the number of changed responses.
+    pub(crate) fn edits(&self) -> u64 {
+        self.shared.state.lock().edits
     }
 
     /// Holds responses back, or lets them pass again.
@@ -215,11 +227,10 @@ impl Shared {
         loop {
             let mut frame = vec![0; HEADER];
             node.read_exact(&mut frame)?;
-            let length = usize::from(frame[0]) << 16 | usize::from(frame[1]) << 8 | usize::from(frame[2]);
-            let (kind, has_stream) = (frame[3], frame[5..HEADER].iter().any(|byte| *byte != 0));
+            let length = length(&frame);
             frame.resize(HEADER + length, 0);
             node.read_exact(&mut frame[HEADER..])?;
-            let is_response = kind == DATA && has_stream && length > 0;
+            let is_response = is_response(&frame);
             let cut = {
                 let is_ended = || connection.is_ended.load(Ordering::Relaxed);
                 let mut state = self.state.lock();
@@ -229,6 +240,10 @@ impl Shared {
                 }
                 let cut = if is_response { state.armed.take() } else { None };
                 state.cuts += u64::from(cut.is_some());
+                if let Some((edit, left)) = state.edit.filter(|(edit, left)| *left > 0 && edit.apply(&mut frame)) {
+                    state.edit = Some((edit, left - 1));
+                    state.edits += 1;
+                }
                 cut
             };
             let passes = match cut {

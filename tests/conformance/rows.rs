@@ -10,28 +10,45 @@ mod errors;
 mod faults;
 mod lifecycle;
 mod limits;
+mod releases;
 mod sets;
 mod tls;
 
 /// One row.
 pub(crate) struct Row {
-    name: &'static str,
-    what: &'static str,
+    pub(crate) name: &'static str,
+    pub(crate) what: &'static str,
     tier: Tier,
     /// Features that the driver must have.
-    needs: &'static [&'static str],
+    pub(crate) needs: &'static [&'static str],
     run: fn(&Sdk),
+}
+
+impl Row {
+    /// Returns whether the row runs with all tests.
+    pub(crate) fn is_short(&self) -> bool {
+        self.tier == Tier::Short
+    }
 }
 
 /// A row with the SDK that it runs with.
 pub(crate) struct OfSdk<'a> {
-    pub(crate) row: &'a Row,
-    pub(crate) sdk: &'a Sdk,
+    row: &'static Row,
+    sdk: &'a Sdk,
+}
+
+/// Returns all rows for an SDK.
+pub(crate) fn of(sdk: &Sdk) -> impl Iterator<Item = OfSdk<'_>> {
+    ROWS.iter().map(move |row| OfSdk { row, sdk })
 }
 
 impl seq_testkit::rows::Row for OfSdk<'_> {
     fn name(&self) -> &str {
         self.row.name
+    }
+
+    fn column(&self) -> &str {
+        &self.sdk.name
     }
 
     fn what(&self) -> &str {
@@ -44,6 +61,10 @@ impl seq_testkit::rows::Row for OfSdk<'_> {
 
     fn lacks(&self) -> Vec<String> {
         self.sdk.lacks(self.row.needs)
+    }
+
+    fn settings(&self) -> String {
+        self.sdk.settings.clone()
     }
 
     fn run(&self) {
@@ -61,6 +82,9 @@ pub(crate) const ROWS: &[Row] = &[
     row("basics", Tier::Short, &[], basics::basics, "every call: counts, batches, a uid twice, reads, advances"),
     row("errors", Tier::Short, &[], errors::errors, "each refusal has the kind, the retry and the outcome of the table"),
     row("bad-server", Tier::Full, &[], errors::bad_server, "responses that no sound server sends"),
+    row("damaged", Tier::Full, &[], releases::damaged, "responses that are truncated, or state to have 2 GiB"),
+    row("older-server", Tier::Full, &[], releases::older, "a server that does not have the stream"),
+    row("newer-server", Tier::Full, &[], releases::newer, "responses with fields of a later release"),
     row("64-bits", Tier::Short, &[], basics::bits, "uids and numbers that no double has"),
     row("routing", Tier::Full, &[], limits::routing, "10,000 calls reach the owners directly: no node forwards"),
     row("coalescing", Tier::Full, &["stream"], limits::coalescing, "256 callers share messages; no call waits for another"),

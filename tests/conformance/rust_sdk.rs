@@ -1,5 +1,5 @@
-//! The driver of the Rust SDK: one line of JSON for each request and each response. `README.md` in this directory has
-//! the protocol. Beyond the SDK it only reads the monotonic clock and counts the tasks of its runtime.
+//! The driver of the Rust SDK: one line of JSON for each request and each response. `docs/conformance.md` has the
+//! protocol. Beyond the SDK it only reads the monotonic clock and counts the tasks of its runtime.
 
 use std::collections::HashMap;
 use std::io::{self, BufRead, Write};

@@ -1,13 +1,24 @@
-//! Harness of a suite whose tests are the rows of a table: each row stages one fault of real processes.
+//! Harness of a suite whose tests are the rows of a table: each row stages one fault of real processes. A table may have
+//! columns, e.g. the programs under test; then each row is in it once for each column.
 //!
-//! Rows run one after another, because a fault must not slow down another row. The short rows run with all tests; a
-//! variable of the environment chooses other rows. A failed row prints the command that runs it again, and a table at
-//! the end has the result and the seconds of each row.
+//! Rows run one after another, because a fault must not slow down another row, unless the suite has several jobs. The
+//! short rows run with all tests; a variable of the environment chooses other rows. A failed row prints the command
+//! that runs it again, and a table at the end has the result and the seconds of each row.
 
+mod report;
+
+use std::fmt;
 use std::io::{self, Write};
-use std::panic::{self, AssertUnwindSafe};
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+use report::Report;
+
+/// Whether stdout has only the report in JSON, so that all other text goes to stderr.
+static IS_JSON: AtomicBool = AtomicBool::new(false);
 
 /// The runs that include a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,10 +31,15 @@ pub enum Tier {
     Long,
 }
 
-/// A row of the table.
-pub trait Row {
+/// A row of the table, in one column.
+pub trait Row: Sync {
     /// Returns the name, by which the row is chosen.
     fn name(&self) -> &str;
+
+    /// Returns the column; empty if the table has no columns.
+    fn column(&self) -> &str {
+        ""
+    }
 
     /// Returns a description in one line.
     fn what(&self) -> &str;
@@ -33,6 +49,11 @@ pub trait Row {
 
     /// Returns the tools or abilities that the row needs and that are missing. If there are any, the row is ignored.
     fn lacks(&self) -> Vec<String>;
+
+    /// Returns settings in front of the command that runs the row again, each followed by a space.
+    fn settings(&self) -> String {
+        String::new()
+    }
 
     /// Runs the row; panics if it fails.
     fn run(&self);
@@ -45,14 +66,15 @@ pub struct Suite<'a> {
     pub target: &'a str,
     /// Variable of the environment that chooses rows.
     pub variable: &'a str,
-    /// Value of the variable: empty for the short rows, `all` for every row except the long rows, or names of rows
-    /// with commas between them.
+    /// Value of the variable: empty for the short rows, `all` for every row except the long rows, `none`, or names of
+    /// rows with commas between them.
     pub choice: &'a str,
-    /// Further settings in front of the command that runs a row again, each followed by a space; empty if there are
-    /// none.
-    pub settings: &'a str,
     /// Whether a row that lacks something fails. Otherwise it is ignored, with a message.
     pub strict: bool,
+    /// Number of rows that run at the same time, 1 or above.
+    pub jobs: usize,
+    /// Whether stdout gets one JSON object at the end, and no text.
+    pub json: bool,
 }
 
 /// Result of a row.
@@ -63,15 +85,37 @@ enum Verdict {
     Ignored,
 }
 
+/// Prints a line about the row that runs in this thread.
+pub fn note(line: impl fmt::Display) {
+    let thread = std::thread::current();
+    say(format_args!("test {}: {line}", thread.name().unwrap_or("?")));
+}
+
+/// Prints a line, to stderr if stdout has only the report.
+fn say(line: impl fmt::Display) {
+    if IS_JSON.load(Ordering::Relaxed) {
+        eprintln!("{line}");
+    } else {
+        println!("{line}");
+        let _ = io::stdout().flush();
+    }
+}
+
+/// Returns the name of a row with its column, which is also the name of its thread.
+fn label(row: &impl Row) -> String {
+    if row.column().is_empty() { row.name().to_owned() } else { format!("{}/{}", row.column(), row.name()) }
+}
+
 impl Suite<'_> {
     /// Runs the chosen rows, as the `main` of a test target without a harness. `args` are the arguments of the process
     /// without its name, as cargo passes them. `before` runs first, if any row is chosen.
     pub fn main<R: Row>(&self, rows: &[R], args: impl IntoIterator<Item = String>, before: impl FnOnce()) -> ExitCode {
         let args: Vec<String> = args.into_iter().collect();
         if args.iter().any(|arg| arg == "--list") {
-            rows.iter().for_each(|row| println!("{}: test", row.name()));
+            rows.iter().for_each(|row| println!("{}: test", label(row)));
             return ExitCode::SUCCESS;
         }
+        IS_JSON.store(self.json, Ordering::Relaxed);
         let chosen = match self.chosen(rows) {
             Ok(chosen) => chosen,
             Err(unknown) => {
@@ -80,65 +124,73 @@ impl Suite<'_> {
             }
         };
         let filters: Vec<&String> = args.iter().filter(|arg| !arg.starts_with('-')).collect();
-        let is_wanted = |row: &&R| filters.is_empty() || filters.iter().any(|filter| row.name().contains(*filter));
+        let is_wanted = |row: &&R| filters.is_empty() || filters.iter().any(|filter| label(*row).contains(*filter));
         let chosen: Vec<&R> = chosen.into_iter().filter(is_wanted).collect();
         if !chosen.is_empty() {
             before();
         }
-        println!("\nrunning {} tests", chosen.len());
+        say(format_args!("\nrunning {} tests", chosen.len()));
         let began = Instant::now();
-        let results: Vec<_> = chosen.iter().map(|row| (row.name(), self.run(*row))).collect();
-        self.report(&results, rows.len(), began.elapsed())
+        let results = self.run_all(&chosen);
+        let report = Report { suite: self, results, not_chosen: rows.len() - chosen.len(), took: began.elapsed() };
+        report.print();
+        if report.has_failed() { ExitCode::FAILURE } else { ExitCode::SUCCESS }
     }
 
     fn chosen<'r, R: Row>(&self, rows: &'r [R]) -> Result<Vec<&'r R>, String> {
         match self.choice {
             "" => Ok(rows.iter().filter(|row| row.tier() == Tier::Short).collect()),
             "all" => Ok(rows.iter().filter(|row| row.tier() != Tier::Long).collect()),
-            names => names
-                .split(',')
-                .map(|name| rows.iter().find(|row| row.name() == name).ok_or_else(|| name.to_owned()))
-                .collect(),
+            "none" => Ok(Vec::new()),
+            names => {
+                let names: Vec<&str> = names.split(',').collect();
+                match names.iter().find(|name| !rows.iter().any(|row| row.name() == **name)) {
+                    Some(unknown) => Err((*unknown).to_owned()),
+                    None => Ok(rows.iter().filter(|row| names.contains(&row.name())).collect()),
+                }
+            }
         }
     }
 
+    /// Runs the rows, in their order, on as many threads as the suite has jobs.
+    fn run_all<'r, R: Row>(&self, rows: &[&'r R]) -> Vec<(&'r R, Verdict, Duration)> {
+        let (next, results) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+        let work = || {
+            loop {
+                let index = next.fetch_add(1, Ordering::Relaxed);
+                let Some(row) = rows.get(index) else { break };
+                let (verdict, took) = self.run(*row);
+                results.lock().push((index, verdict, took));
+            }
+        };
+        std::thread::scope(|scope| {
+            for _ in 1..self.jobs {
+                scope.spawn(work);
+            }
+            work();
+        });
+        let mut results = results.into_inner();
+        results.sort_unstable_by_key(|(index, ..)| *index);
+        results.into_iter().map(|(index, verdict, took)| (rows[index], verdict, took)).collect()
+    }
+
+    /// Runs a row in a thread of its own, whose name is in the messages of its panics.
     fn run(&self, row: &impl Row) -> (Verdict, Duration) {
-        let (name, missing) = (row.name(), row.lacks().join(", "));
+        let (name, missing) = (label(row), row.lacks().join(", "));
         if !missing.is_empty() {
             let verdict = if self.strict { Verdict::Failed } else { Verdict::Ignored };
-            println!("test {name} ... {}, it lacks {missing}", verdict.name());
+            say(format_args!("test {name} ... {}, it lacks {missing}", verdict.name()));
             return (verdict, Duration::ZERO);
         }
-        println!("test {name}: {}", row.what());
-        let _ = io::stdout().flush();
+        say(format_args!("test {name}: {}", row.what()));
         let began = Instant::now();
-        let ran = panic::catch_unwind(AssertUnwindSafe(|| row.run()));
+        let ran = std::thread::scope(|scope| {
+            let thread = std::thread::Builder::new().name(name.clone());
+            thread.spawn_scoped(scope, || row.run()).expect("a thread").join()
+        });
         let (verdict, took) = (if ran.is_ok() { Verdict::Passed } else { Verdict::Failed }, began.elapsed());
-        println!("test {name} ... {} ({:.1} s)", verdict.name(), took.as_secs_f64());
+        say(format_args!("test {name} ... {} ({:.1} s)", verdict.name(), took.as_secs_f64()));
         (verdict, took)
-    }
-
-    fn report(&self, results: &[(&str, (Verdict, Duration))], rows: usize, took: Duration) -> ExitCode {
-        let count = |verdict| results.iter().filter(|(_, (of_row, _))| *of_row == verdict).count();
-        let width = results.iter().map(|(name, _)| name.len()).max().unwrap_or_default();
-        println!("\n{:width$}  result   seconds", "row");
-        for (name, (verdict, took)) in results {
-            println!("{name:width$}  {:8} {:6.1}", verdict.name(), took.as_secs_f64());
-        }
-        for (name, _) in results.iter().filter(|(_, (verdict, _))| *verdict == Verdict::Failed) {
-            let Suite { target, variable, settings, .. } = self;
-            println!("repeat with: {settings}{variable}={name} cargo test --workspace --test {target}");
-        }
-        let failed = count(Verdict::Failed);
-        println!(
-            "\ntest result: {}. {} passed; {failed} failed; {} ignored; 0 measured; {} filtered out; finished in {:.2}s\n",
-            if failed == 0 { "ok" } else { "FAILED" },
-            count(Verdict::Passed),
-            count(Verdict::Ignored),
-            rows - results.len(),
-            took.as_secs_f64()
-        );
-        if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
     }
 }
 
@@ -151,3 +203,6 @@ impl Verdict {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -6,13 +6,14 @@ use serde_json::json;
 use crate::cluster::{Cluster, SECTION_SIZE, SECTIONS, Shape};
 use crate::driver::{Client, Driver, Sdk};
 
-/// Items of a batch that is larger than one request to either of two owners.
-const LARGE_BATCH: u64 = 20_002;
+/// Items of a batch of which each of two owners gets more than one request. Its uids are multiples of 4 in all sections.
+const LARGE_BATCH: u64 = SECTIONS * SECTION_SIZE / 4;
+const _: () = assert!(LARGE_BATCH / 2 > seq_core::limits::MAX_ITEMS as u64);
 
 pub(super) fn basics(sdk: &Sdk) {
     let cluster = Cluster::start(Shape::USUAL);
     let driver = Driver::start(sdk);
-    // The large batch has no odd uid.
+    // The batches before have no number of these uids.
     for (coalesce, uid) in [(true, 71), (false, 81)] {
         let client = driver.open_with(&cluster.seeds(), json!({"coalesce": coalesce}));
         numbers(&client, uid);
@@ -57,7 +58,7 @@ fn batches(client: &Client<'_>, uid: u64) {
 
     assert_eq!(client.next_many(&[], &[]).unwrap(), []);
     assert_eq!(client.current_many(&[]).unwrap(), []);
-    let uids: Vec<u64> = (0..LARGE_BATCH).map(|item| item * (SECTIONS * SECTION_SIZE / LARGE_BATCH)).collect();
+    let uids: Vec<u64> = (0..LARGE_BATCH).map(|item| 4 * item).collect();
     let given = client.next_many(&uids, &[]).unwrap();
     assert!(given.iter().all(|item| item.as_ref().is_ok_and(|given| given.lost == 0)), "{given:?}");
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use seq_client::fake::FakeServer;
 use seq_testkit::eventually;
+use seq_testkit::rows::note;
 use serde_json::json;
 
 use crate::cluster::{Cluster, Shape};
@@ -114,7 +115,7 @@ impl Resources {
     /// Waits until the driver has no more than these resources.
     fn wait_back(&self, driver: &Driver) {
         let mut now = Resources::of(driver);
-        println!("  before: {self:?}; after: {now:?}");
+        note(format_args!("before: {self:?}; after: {now:?}"));
         eventually("threads, sockets and memory are back", || {
             now = Resources::of(driver);
             let is_back = now.threads <= self.threads + MORE_THREADS && now.files <= self.files + MORE_FILES;

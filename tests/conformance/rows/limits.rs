@@ -4,10 +4,14 @@ use std::time::{Duration, Instant};
 
 use seq_client::fake::FakeServer;
 use seq_proto::Reason;
+use seq_testkit::rows::note;
 use serde_json::json;
 
 use crate::cluster::{Cluster, Shape};
 use crate::driver::{Client, Driver, Sdk};
+
+/// Calls with current routes.
+const ROUTED: u64 = 10_000;
 
 pub(super) fn routing(sdk: &Sdk) {
     let cluster = Cluster::start(Shape::USUAL);
@@ -15,12 +19,14 @@ pub(super) fn routing(sdk: &Sdk) {
     let (client, uids) = (driver.open(&cluster.seeds()), cluster.uids());
     // The routes are current after a call for each section.
     client.next_many(&uids, &[]).unwrap();
-    let forwarded = || cluster.metric("seqsvr_forwarded_total");
-    let before = forwarded();
-    client.burst(&uids, 10_000, 64).wait();
+    let count = || ["seqsvr_forwarded_total", "seqsvr_allocations_total"].map(|name| cluster.metric(name));
+    let before = count();
+    client.burst(&uids, ROUTED, 64).wait();
     client.next_many(&uids, &[]).unwrap();
     client.current_many(&uids).unwrap();
-    assert_eq!(forwarded() - before, 0.0, "no node forwards");
+    let [forwarded, allocated] = count();
+    assert!(allocated - before[1] >= ROUTED as f64, "the nodes count {allocated} numbers, and {} before", before[1]);
+    assert_eq!(forwarded - before[0], 0.0, "no node forwards");
     driver.end_seamless();
 }
 
@@ -38,7 +44,7 @@ pub(super) fn coalescing(sdk: &Sdk) {
     client.burst(&uids, CALLS, CALLERS).wait();
     let received = server.received();
     let (messages, items) = (received.requests - before.requests, received.items - before.items);
-    println!("  {items} calls in {messages} messages");
+    note(format_args!("{items} calls in {messages} messages"));
     assert!(items >= CALLS && messages <= CALLS / 8, "{items} calls in {messages} messages");
 
     // A call for a section without an owner waits, and no other call waits for it.
@@ -66,7 +72,7 @@ pub(super) fn deadline(sdk: &Sdk) {
         server.hold(true);
         let (result, took) = client.start_next(7, json!({"deadline_ms": SHORT_MS})).timed();
         let late = result.unwrap_err();
-        println!("  coalesce {coalesce}: ends after {:.0} ms, {SHORT_MS} allowed", took.as_secs_f64() * 1_000.0);
+        note(format_args!("coalesce {coalesce}: ends after {:.0} ms, {SHORT_MS} allowed", took.as_secs_f64() * 1_000.0));
         assert_eq!((&*late.kind, late.retryable, late.may_have_applied), ("deadline", true, true), "{late:?}");
         assert!(took < BOUND, "the default deadline ends the call");
         // The deadline passes while many other calls wait.
@@ -119,6 +125,6 @@ fn attempts_are_bounded(server: &FakeServer, client: &Client<'_>, uids: &[u64]) 
     let seconds = began.elapsed().as_secs_f64();
     let attempts = (server.received().items - before) as f64;
     let most = OVERLOADING as f64 * (1.0 + RETRY_RATIO) + SAVED_RETRIES + (seconds + 1.0) * RETRIES_PER_SECOND;
-    println!("  {OVERLOADING} calls, {attempts} attempts in {seconds:.1} s, at most {most:.0} allowed");
+    note(format_args!("{OVERLOADING} calls, {attempts} attempts in {seconds:.1} s, at most {most:.0} allowed"));
     assert!(attempts >= OVERLOADING as f64 && attempts <= most, "{attempts} attempts, {most} allowed");
 }

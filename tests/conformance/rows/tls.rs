@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime};
 use seq_auth::Identity;
 use seq_auth::authority::{Authority, Request};
 use seq_testkit::eventually;
+use seq_testkit::rows::note;
 use serde_json::{Value, json};
 
 use crate::call::CallError;
@@ -101,7 +102,7 @@ pub(super) fn refused(sdk: &Sdk) {
     let driver = Driver::start(sdk);
     let open = |seeds: &[String], tls: Value| driver.open_and_call(seeds, json!({"tls": tls, "deadline_ms": 2_000}), 7);
     let check = |what: &str, error: CallError, cause: &str| {
-        println!("  {what}: {}", error.message);
+        note(format_args!("{what}: {}", error.message));
         assert_eq!((&*error.kind, error.may_have_applied), ("connect", false), "{error:?}");
         assert!(error.message.to_lowercase().contains(cause), "the message of {what} has no cause: {error:?}");
     };
