@@ -253,7 +253,12 @@ impl Shared {
             }
         }
         // Requests without a response now see that the driver has ended.
-        self.waiting.lock().clear();
+        let mut waiting = self.waiting.lock();
+        if !waiting.is_empty() {
+            let ids: Vec<&String> = waiting.keys().collect();
+            self.fault.lock().get_or_insert(format!("the driver ended without a response to {ids:?}"));
+        }
+        waiting.clear();
     }
 
     fn receive(&self, now: u64, line: &str) -> Result<(), String> {
