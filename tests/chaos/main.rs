@@ -26,7 +26,7 @@ const CHOICE: &str = "CHAOS";
 fn main() -> ExitCode {
     let choice = std::env::var(CHOICE).unwrap_or_default();
     let strict = std::env::var_os("CI").is_some();
-    let suite = Suite { target: "chaos", variable: CHOICE, choice: &choice, strict, jobs: 1, json: false };
+    let suite = Suite { target: "chaos", columns: "", variable: CHOICE, choice: &choice, strict, jobs: 1, json: false };
     suite.main(rows::ROWS, std::env::args().skip(1), || {
         if machine::lacks(&[machine::Need::Namespaces]).is_empty() {
             net::sweep();

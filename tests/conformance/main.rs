@@ -57,8 +57,8 @@ fn main() -> ExitCode {
     };
     let jobs = var(JOBS).ok().map_or(1, |jobs| jobs.parse().expect("CONFORMANCE_JOBS is a number"));
     // A driver need not have every feature, so a row that its driver lacks a feature for is always ignored.
-    let (target, json) = ("conformance", json.is_some());
-    let suite = Suite { target, variable: CHOICE, choice: &choice, strict: false, jobs, json };
+    let (target, columns, json) = ("conformance", "sdk", json.is_some());
+    let suite = Suite { target, columns, variable: CHOICE, choice: &choice, strict: false, jobs, json };
     let rows: Vec<rows::OfSdk<'_>> = sdks.iter().flat_map(rows::of).collect();
     suite.main(&rows, args, || pages::check(&sdks))
 }

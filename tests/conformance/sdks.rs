@@ -4,7 +4,7 @@
 //! the argument `--ready` it prepares the driver, e.g. builds it, or prints what this machine lacks and fails.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::driver::{ROOT, Sdk, UNNAMED};
@@ -77,7 +77,7 @@ fn known() -> Vec<(String, PathBuf)> {
 }
 
 /// Prepares the driver of an SDK.
-fn ready(name: &str, script: &PathBuf) -> Result<Sdk, String> {
+fn ready(name: &str, script: &Path) -> Result<Sdk, String> {
     let script = fs::canonicalize(script).map_err(|error| format!("{}: {error}", script.display()))?;
     let prepared = Command::new(&script).arg("--ready").stdin(Stdio::null()).stdout(Stdio::null()).output();
     let prepared = prepared.map_err(|error| format!("{}: {error}", script.display()))?;

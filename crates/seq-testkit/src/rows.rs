@@ -64,6 +64,8 @@ pub trait Row: Sync {
 pub struct Suite<'a> {
     /// Name of the test target.
     pub target: &'a str,
+    /// Subject of the columns, the key of a row's column in JSON.
+    pub columns: &'a str,
     /// Variable of the environment that chooses rows.
     pub variable: &'a str,
     /// Value of the variable: empty for the short rows, `all` for every row except the long rows, `none`, or names of

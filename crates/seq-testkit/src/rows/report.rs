@@ -84,7 +84,7 @@ impl<R: Row> Report<'_, R> {
             let seconds = took.as_secs_f64();
             let mut fields = format!("\"row\":{:?},\"result\":\"{result}\",\"seconds\":{seconds:.1}", row.name());
             if !row.column().is_empty() {
-                fields = format!("\"column\":{:?},{fields}", row.column());
+                fields = format!("{:?}:{:?},{fields}", self.suite.columns, row.column());
             }
             if *verdict == Verdict::Failed {
                 fields = format!("{fields},\"repeat\":{:?}", self.command(row));

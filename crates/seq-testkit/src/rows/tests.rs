@@ -50,7 +50,7 @@ const ROWS: [Planned; 5] = [
 ];
 
 fn suite(choice: &'static str, jobs: usize) -> Suite<'static> {
-    Suite { target: "planned", variable: "PLANNED", choice, strict: false, jobs, json: false }
+    Suite { target: "planned", columns: "language", variable: "PLANNED", choice, strict: false, jobs, json: false }
 }
 
 fn report<'a>(suite: &'a Suite<'a>) -> Report<'a, Planned> {
@@ -78,9 +78,9 @@ fn the_report_in_json_has_the_command_that_repeats_a_failed_row() {
     };
     let expected = format!(
         "{{\"passed\":1,\"failed\":2,\"ignored\":0,\"seconds\":0.0,\"rows\":[\
-         {{\"column\":\"go\",\"row\":\"fails\",\"result\":\"failed\",\"seconds\":0.0,{}}},\
-         {{\"column\":\"rust\",\"row\":\"fails\",\"result\":\"failed\",\"seconds\":0.0,{}}},\
-         {{\"column\":\"rust\",\"row\":\"long\",\"result\":\"ok\",\"seconds\":0.0}}]}}",
+         {{\"language\":\"go\",\"row\":\"fails\",\"result\":\"failed\",\"seconds\":0.0,{}}},\
+         {{\"language\":\"rust\",\"row\":\"fails\",\"result\":\"failed\",\"seconds\":0.0,{}}},\
+         {{\"language\":\"rust\",\"row\":\"long\",\"result\":\"ok\",\"seconds\":0.0}}]}}",
         repeat("go"),
         repeat("rust")
     );
