@@ -202,7 +202,7 @@ impl Cluster {
         let output = curl.output().expect("curl is installed");
         let text = String::from_utf8(output.stdout).expect("metrics are text");
         let lines = text.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix('{'));
-        lines.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum()
+        lines.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).fold(0.0, |sum, value| sum + value)
     }
 }
 

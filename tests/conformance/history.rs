@@ -13,6 +13,9 @@ use seq_testkit::rows::note;
 
 use crate::call::{Allocation, CallError, Current};
 
+/// Reasons of failed items that a summary has.
+const MOST_REASONS: usize = 5;
+
 /// The calls that have ended.
 #[derive(Debug, Default)]
 pub(crate) struct History {
@@ -135,6 +138,7 @@ impl History {
     fn print(&self, tally: Tally) {
         let Figures { calls, failed, lost, unknown, longest } = self.figures();
         let failed_items: u64 = failed.values().sum();
+        let failed: BTreeMap<_, _> = failed.into_iter().take(MOST_REASONS).collect();
         note(format_args!(
             "{} numbers in {calls} calls, {} violations; {failed_items} failed items {failed:?}, {unknown} of them \
              unknown; {lost} lost attempts; longest call {:.3} s",

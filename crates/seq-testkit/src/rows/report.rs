@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Row, Suite, Verdict, label, say};
+use super::{Row, Suite, Verdict, say};
 
 /// Results of a run.
 pub(super) struct Report<'a, R> {
