@@ -63,7 +63,7 @@ public final class StatusException extends AttemptException {
         if (http != 200 && contentType.equals("application/json")) {
             try {
                 Map<String, Object> error = Json.object(Json.parse(new String(body, StandardCharsets.UTF_8)));
-                int code = CODES.indexOf(error.get("code")) + 1;
+                int code = CODES.indexOf(String.valueOf(error.get("code"))) + 1;
                 if (code > 0) {
                     return ofError(code, error);
                 }

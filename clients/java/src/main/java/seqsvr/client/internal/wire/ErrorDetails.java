@@ -14,10 +14,10 @@ public final class ErrorDetails {
         public final List<Entry> metadata = new ArrayList<>();
 
         @Override
-        protected void write(Writer to) {
-            to.string(1, reason);
-            to.string(2, domain);
-            to.messages(3, metadata);
+        protected void write(Writer out) {
+            out.string(1, reason);
+            out.string(2, domain);
+            out.messages(3, metadata);
         }
 
         @Override
@@ -47,9 +47,9 @@ public final class ErrorDetails {
         public String value = "";
 
         @Override
-        protected void write(Writer to) {
-            to.string(1, key);
-            to.string(2, value);
+        protected void write(Writer out) {
+            out.string(1, key);
+            out.string(2, value);
         }
 
         @Override
@@ -67,8 +67,8 @@ public final class ErrorDetails {
         public Duration retryDelay;
 
         @Override
-        protected void write(Writer to) {
-            to.message(1, retryDelay);
+        protected void write(Writer out) {
+            out.message(1, retryDelay);
         }
 
         @Override
@@ -86,9 +86,9 @@ public final class ErrorDetails {
         public int nanos;
 
         @Override
-        protected void write(Writer to) {
-            to.int64(1, seconds);
-            to.int32(2, nanos);
+        protected void write(Writer out) {
+            out.int64(1, seconds);
+            out.int32(2, nanos);
         }
 
         @Override

@@ -15,11 +15,11 @@ public final class IdMessages {
         public Long after;
 
         @Override
-        protected void write(Writer to) {
-            to.string(1, series);
-            to.uint32(2, count);
-            to.optional(3, lane);
-            to.optional(4, after);
+        protected void write(Writer out) {
+            out.string(1, series);
+            out.uint32(2, count);
+            out.optional(3, lane);
+            out.optional(4, after);
         }
 
         @Override
@@ -42,11 +42,11 @@ public final class IdMessages {
         public int lane;
 
         @Override
-        protected void write(Writer to) {
-            to.messages(1, runs);
-            to.int64(2, step);
-            to.int64(3, epoch);
-            to.uint32(4, lane);
+        protected void write(Writer out) {
+            out.messages(1, runs);
+            out.int64(2, step);
+            out.int64(3, epoch);
+            out.uint32(4, lane);
         }
 
         @Override
@@ -67,9 +67,9 @@ public final class IdMessages {
         public int count;
 
         @Override
-        protected void write(Writer to) {
-            to.int64(1, first);
-            to.uint32(2, count);
+        protected void write(Writer out) {
+            out.int64(1, first);
+            out.uint32(2, count);
         }
 
         @Override
@@ -87,8 +87,8 @@ public final class IdMessages {
         public String series = "";
 
         @Override
-        protected void write(Writer to) {
-            to.string(1, series);
+        protected void write(Writer out) {
+            out.string(1, series);
         }
 
         @Override
@@ -107,10 +107,10 @@ public final class IdMessages {
         public long epoch;
 
         @Override
-        protected void write(Writer to) {
-            to.int64(1, id);
-            to.bool(2, exact);
-            to.int64(3, epoch);
+        protected void write(Writer out) {
+            out.int64(1, id);
+            out.bool(2, exact);
+            out.int64(3, epoch);
         }
 
         @Override
@@ -130,9 +130,9 @@ public final class IdMessages {
         public long to;
 
         @Override
-        protected void write(Writer to) {
-            to.string(1, series);
-            to.int64(2, to);
+        protected void write(Writer out) {
+            out.string(1, series);
+            out.int64(2, to);
         }
 
         @Override
@@ -150,8 +150,8 @@ public final class IdMessages {
         public long epoch;
 
         @Override
-        protected void write(Writer to) {
-            to.int64(1, epoch);
+        protected void write(Writer out) {
+            out.int64(1, epoch);
         }
 
         @Override

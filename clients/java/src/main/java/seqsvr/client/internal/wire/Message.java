@@ -9,7 +9,7 @@ package seqsvr.client.internal.wire;
  */
 public abstract class Message {
     /** Writes every field that is not empty. */
-    protected abstract void write(Writer to);
+    protected abstract void write(Writer out);
 
     /** Reads one field, whose tag and value are in the reader. Does nothing for an unknown field. */
     protected abstract void read(Reader from) throws Malformed;

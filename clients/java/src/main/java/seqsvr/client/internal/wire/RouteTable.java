@@ -22,18 +22,18 @@ public final class RouteTable {
         public final List<StoredSeries> series = new ArrayList<>();
 
         @Override
-        protected void write(Writer to) {
-            to.string(1, set);
-            to.int64(2, version);
-            to.int64(3, baseVersion);
-            to.int64(4, uidStart);
-            to.int64(5, uidEnd);
-            to.uint32(6, sectionSize);
-            to.messages(7, nodes);
-            to.messages(8, runs);
-            to.fixed64(9, setId);
-            to.messages(10, sets);
-            to.messages(11, series);
+        protected void write(Writer out) {
+            out.string(1, set);
+            out.int64(2, version);
+            out.int64(3, baseVersion);
+            out.int64(4, uidStart);
+            out.int64(5, uidEnd);
+            out.uint32(6, sectionSize);
+            out.messages(7, nodes);
+            out.messages(8, runs);
+            out.fixed64(9, setId);
+            out.messages(10, sets);
+            out.messages(11, series);
         }
 
         @Override
@@ -62,10 +62,10 @@ public final class RouteTable {
         public final List<String> allocs = new ArrayList<>();
 
         @Override
-        protected void write(Writer to) {
-            to.fixed64(1, id);
-            to.string(2, name);
-            to.strings(3, allocs);
+        protected void write(Writer out) {
+            out.fixed64(1, id);
+            out.string(2, name);
+            out.strings(3, allocs);
         }
 
         @Override
@@ -86,10 +86,10 @@ public final class RouteTable {
         public String addr = "";
 
         @Override
-        protected void write(Writer to) {
-            to.uint32(1, id);
-            to.string(2, name);
-            to.string(3, addr);
+        protected void write(Writer out) {
+            out.uint32(1, id);
+            out.string(2, name);
+            out.string(3, addr);
         }
 
         @Override
@@ -112,12 +112,12 @@ public final class RouteTable {
         public long awaySetId;
 
         @Override
-        protected void write(Writer to) {
-            to.uint32(1, firstSection);
-            to.uint32(2, sections);
-            to.uint32(3, owner);
-            to.int64(4, epoch);
-            to.fixed64(5, awaySetId);
+        protected void write(Writer out) {
+            out.uint32(1, firstSection);
+            out.uint32(2, sections);
+            out.uint32(3, owner);
+            out.int64(4, epoch);
+            out.fixed64(5, awaySetId);
         }
 
         @Override
@@ -142,12 +142,12 @@ public final class RouteTable {
         public long homeSetId;
 
         @Override
-        protected void write(Writer to) {
-            to.string(1, name);
-            to.bytes(2, shape);
-            to.int64(4, createdMs);
-            to.bool(5, retired);
-            to.fixed64(6, homeSetId);
+        protected void write(Writer out) {
+            out.string(1, name);
+            out.bytes(2, shape);
+            out.int64(4, createdMs);
+            out.bool(5, retired);
+            out.fixed64(6, homeSetId);
         }
 
         @Override
@@ -169,9 +169,9 @@ public final class RouteTable {
         public TimedShape timed;
 
         @Override
-        protected void write(Writer to) {
-            to.message(1, counter);
-            to.message(2, timed);
+        protected void write(Writer out) {
+            out.message(1, counter);
+            out.message(2, timed);
         }
 
         @Override
@@ -198,10 +198,10 @@ public final class RouteTable {
         public long maxId;
 
         @Override
-        protected void write(Writer to) {
-            to.int64(1, offset);
-            to.int64(2, increment);
-            to.int64(3, maxId);
+        protected void write(Writer out) {
+            out.int64(1, offset);
+            out.int64(2, increment);
+            out.int64(3, maxId);
         }
 
         @Override
@@ -227,15 +227,15 @@ public final class RouteTable {
         public int aheadMs;
 
         @Override
-        protected void write(Writer to) {
-            to.int64(1, epochMs);
-            to.uint32(2, unitMs);
-            to.uint32(3, timeBits);
-            to.uint32(4, laneBits);
-            to.uint32(5, seqBits);
-            to.bool(6, spread);
-            to.bool(7, namedLanes);
-            to.uint32(8, aheadMs);
+        protected void write(Writer out) {
+            out.int64(1, epochMs);
+            out.uint32(2, unitMs);
+            out.uint32(3, timeBits);
+            out.uint32(4, laneBits);
+            out.uint32(5, seqBits);
+            out.bool(6, spread);
+            out.bool(7, namedLanes);
+            out.uint32(8, aheadMs);
         }
 
         @Override

@@ -16,12 +16,12 @@ public final class Sequence {
         public int hops;
 
         @Override
-        protected void write(Writer to) {
-            to.optional(1, uid);
-            to.uint32(2, count);
-            to.optional(3, routeVersion);
-            to.int64(4, epoch);
-            to.uint32(5, hops);
+        protected void write(Writer out) {
+            out.optional(1, uid);
+            out.uint32(2, count);
+            out.optional(3, routeVersion);
+            out.int64(4, epoch);
+            out.uint32(5, hops);
         }
 
         @Override
@@ -46,12 +46,12 @@ public final class Sequence {
         public Long lost;
 
         @Override
-        protected void write(Writer to) {
-            to.int64(1, value);
-            to.int64(2, prev);
-            to.int64(3, epoch);
-            to.message(4, routes);
-            to.optional(5, lost);
+        protected void write(Writer out) {
+            out.int64(1, value);
+            out.int64(2, prev);
+            out.int64(3, epoch);
+            out.message(4, routes);
+            out.optional(5, lost);
         }
 
         @Override
@@ -76,12 +76,12 @@ public final class Sequence {
         public long[] knownEpochs = new long[0];
 
         @Override
-        protected void write(Writer to) {
-            to.list(1, uids);
-            to.list(2, counts);
-            to.optional(3, routeVersion);
-            to.uint32(4, hops);
-            to.list(5, knownEpochs);
+        protected void write(Writer out) {
+            out.list(1, uids);
+            out.list(2, counts);
+            out.optional(3, routeVersion);
+            out.uint32(4, hops);
+            out.list(5, knownEpochs);
         }
 
         @Override
@@ -107,13 +107,13 @@ public final class Sequence {
         public LostAttempts lost;
 
         @Override
-        protected void write(Writer to) {
-            to.list(1, values);
-            to.list(2, prevs);
-            to.list(3, epochs);
-            to.messages(4, errors);
-            to.message(5, routes);
-            to.message(6, lost);
+        protected void write(Writer out) {
+            out.list(1, values);
+            out.list(2, prevs);
+            out.list(3, epochs);
+            out.messages(4, errors);
+            out.message(5, routes);
+            out.message(6, lost);
         }
 
         @Override
@@ -136,9 +136,9 @@ public final class Sequence {
         public int[] attempts = new int[0];
 
         @Override
-        protected void write(Writer to) {
-            to.list(1, indexes);
-            to.list(2, attempts);
+        protected void write(Writer out) {
+            out.list(1, indexes);
+            out.list(2, attempts);
         }
 
         @Override
@@ -162,14 +162,14 @@ public final class Sequence {
         public Long since;
 
         @Override
-        protected void write(Writer to) {
-            to.uint32(1, index);
-            to.uint32(2, code);
-            to.string(3, reason);
-            to.string(4, message);
-            to.uint32(5, retryAfterMs);
-            to.optionalFixed64(6, setId);
-            to.optional(7, since);
+        protected void write(Writer out) {
+            out.uint32(1, index);
+            out.uint32(2, code);
+            out.string(3, reason);
+            out.string(4, message);
+            out.uint32(5, retryAfterMs);
+            out.optionalFixed64(6, setId);
+            out.optional(7, since);
         }
 
         @Override
@@ -195,11 +195,11 @@ public final class Sequence {
         public int hops;
 
         @Override
-        protected void write(Writer to) {
-            to.optional(1, uid);
-            to.optional(2, routeVersion);
-            to.int64(3, epoch);
-            to.uint32(4, hops);
+        protected void write(Writer out) {
+            out.optional(1, uid);
+            out.optional(2, routeVersion);
+            out.int64(3, epoch);
+            out.uint32(4, hops);
         }
 
         @Override
@@ -222,11 +222,11 @@ public final class Sequence {
         public RouteTable.Routes routes;
 
         @Override
-        protected void write(Writer to) {
-            to.int64(1, value);
-            to.int32(2, exactness);
-            to.int64(3, epoch);
-            to.message(4, routes);
+        protected void write(Writer out) {
+            out.int64(1, value);
+            out.int32(2, exactness);
+            out.int64(3, epoch);
+            out.message(4, routes);
         }
 
         @Override
@@ -249,11 +249,11 @@ public final class Sequence {
         public long[] knownEpochs = new long[0];
 
         @Override
-        protected void write(Writer to) {
-            to.list(1, uids);
-            to.optional(2, routeVersion);
-            to.uint32(3, hops);
-            to.list(4, knownEpochs);
+        protected void write(Writer out) {
+            out.list(1, uids);
+            out.optional(2, routeVersion);
+            out.uint32(3, hops);
+            out.list(4, knownEpochs);
         }
 
         @Override
@@ -277,12 +277,12 @@ public final class Sequence {
         public RouteTable.Routes routes;
 
         @Override
-        protected void write(Writer to) {
-            to.list(1, values);
-            to.list(2, exactness);
-            to.list(3, epochs);
-            to.messages(4, errors);
-            to.message(5, routes);
+        protected void write(Writer out) {
+            out.list(1, values);
+            out.list(2, exactness);
+            out.list(3, epochs);
+            out.messages(4, errors);
+            out.message(5, routes);
         }
 
         @Override
@@ -307,12 +307,12 @@ public final class Sequence {
         public int hops;
 
         @Override
-        protected void write(Writer to) {
-            to.optional(1, uid);
-            to.optional(2, to);
-            to.optional(3, routeVersion);
-            to.int64(4, epoch);
-            to.uint32(5, hops);
+        protected void write(Writer out) {
+            out.optional(1, uid);
+            out.optional(2, to);
+            out.optional(3, routeVersion);
+            out.int64(4, epoch);
+            out.uint32(5, hops);
         }
 
         @Override
@@ -334,9 +334,9 @@ public final class Sequence {
         public RouteTable.Routes routes;
 
         @Override
-        protected void write(Writer to) {
-            to.int64(1, epoch);
-            to.message(2, routes);
+        protected void write(Writer out) {
+            out.int64(1, epoch);
+            out.message(2, routes);
         }
 
         @Override
@@ -354,8 +354,8 @@ public final class Sequence {
         public long knownVersion;
 
         @Override
-        protected void write(Writer to) {
-            to.int64(1, knownVersion);
+        protected void write(Writer out) {
+            out.int64(1, knownVersion);
         }
 
         @Override
@@ -372,8 +372,8 @@ public final class Sequence {
         public RouteTable.Routes routes;
 
         @Override
-        protected void write(Writer to) {
-            to.message(1, routes);
+        protected void write(Writer out) {
+            out.message(1, routes);
         }
 
         @Override
