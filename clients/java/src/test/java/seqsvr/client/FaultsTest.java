@@ -1,7 +1,14 @@
 package seqsvr.client;
 
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.util.ArrayList;
 import java.util.List;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.atomic.AtomicInteger;
 import java.util.stream.LongStream;
+import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 import seqsvr.client.cluster.Cluster;
@@ -66,6 +73,53 @@ class FaultsTest {
             cluster.node("a1").signal("CONT");
             load.awaitMore("each section is served after a1 continued", 50);
             load.check("SIGSTOP of an owner" + (isSecure ? ", TLS" : ""));
+        }
+    }
+
+    /** The items of a message wait for each other, so one that has to wait leaves its message. */
+    @Test
+    void aSectionWhoseCeilingIsNotRaisedHoldsUpNoOther() throws Exception {
+        AtomicInteger retries = new AtomicInteger();
+        AtomicInteger retriesBefore = new AtomicInteger(-1);
+        Observer observer = new Observer() {
+            @Override
+            public void attemptStarted(Object context, Attempt attempt) {
+                if (attempt.number() == 2) {
+                    retriesBefore.compareAndSet(-1, retries.get());
+                }
+            }
+
+            @Override
+            public void retried(Object context, Retry retry) {
+                retries.incrementAndGet();
+            }
+        };
+        try (Cluster cluster = Cluster.start(false, "", 0); SeqClient opened = open(cluster, false);
+                SeqClient client = settings(cluster, false).deadline(Fixtures.LONG).observer(observer).build()) {
+            for (long uid : ONE_OF_EACH_SECTION) {
+                client.next(uid);
+            }
+            // Without its store an owner raises no ceiling, which is 1,000 numbers away, but serves on while its lease lasts.
+            cluster.node("s1").signal("STOP");
+            List<CompletableFuture<Allocation>> stalled = new ArrayList<>();
+            List<CompletableFuture<Allocation>> others = new ArrayList<>();
+            for (int i = 0; i < 6; i++) {
+                stalled.add(client.nextAsync(0, 900));
+            }
+            for (int i = 1; i < ONE_OF_EACH_SECTION.length; i++) {
+                others.add(client.nextAsync(ONE_OF_EACH_SECTION[i]));
+            }
+            for (CompletableFuture<Allocation> call : others) {
+                assertEquals(0, Fixtures.join(call).lost());
+            }
+            assertTrue(stalled.stream().anyMatch(call -> !call.isDone()), "no call waits for a ceiling");
+            // The calls that wait were sent again, which is no retry: their first message had ended before any refusal.
+            Eventually.eventually("a call goes on alone", () -> assertTrue(retriesBefore.get() >= 0));
+            assertEquals(0, retriesBefore.get());
+            cluster.node("s1").signal("CONT");
+            for (CompletableFuture<Allocation> call : stalled) {
+                assertEquals(0, Fixtures.join(call).lost());
+            }
         }
     }
 
