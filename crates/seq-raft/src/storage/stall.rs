@@ -75,13 +75,17 @@ impl Stall {
     /// not. Returns `None` if there were fewer than two syncs in the last minute.
     pub(crate) fn sync_p99(&self) -> Option<Duration> {
         let hung = Some(self.lasts()).filter(|lasts| *lasts >= STALL_TIMEOUT);
-        hung.or_else(|| {
-            let mut syncs = self.syncs.lock();
-            while syncs.front().is_some_and(|(ended, _)| ended.elapsed() > RECENT) {
-                syncs.pop_front();
-            }
-            percentile(syncs.iter().map(|(_, took)| *took).collect())
-        })
+        hung.or_else(|| percentile(self.recent()))
+    }
+
+    /// Returns the durations of the recent syncs, and forgets the others. The lock is held only for the copy, because
+    /// the writing thread waits for it before it acknowledges.
+    fn recent(&self) -> Vec<Duration> {
+        let mut syncs = self.syncs.lock();
+        while syncs.front().is_some_and(|(ended, _)| ended.elapsed() > RECENT) {
+            syncs.pop_front();
+        }
+        syncs.iter().map(|(_, took)| *took).collect()
     }
 }
 
