@@ -50,6 +50,10 @@ chaos-pauses:
 chaos-failover TRIALS="50":
     CHAOS=failover CHAOS_TRIALS={{TRIALS}} cargo test --release --workspace --test chaos
 
+# Measures how long the sections of a killed allocator are without a response when its parent reports it. Needs root.
+chaos-crashes TRIALS="100":
+    CHAOS=crash_300 CHAOS_TRIALS={{TRIALS}} cargo test --release --workspace --test chaos
+
 # Checks dependencies against the database of advisories, which it fetches.
 advisories:
     cargo deny --locked check advisories

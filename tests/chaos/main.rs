@@ -16,6 +16,7 @@ use std::time::Instant;
 mod cluster;
 mod load;
 mod machine;
+mod memory;
 mod net;
 mod node;
 mod rows;

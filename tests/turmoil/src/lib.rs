@@ -7,8 +7,8 @@
 //! everything must work again.
 //!
 //! [`net`] replaces sockets, [`world`] runs the hosts and injects faults, [`store`] and [`alloc`] start members and
-//! nodes, [`raiser`] and [`caller`] are clients that check their responses, [`report`] records events, and [`seeds`]
-//! runs a world for many seeds.
+//! nodes, [`parent`] reports the deaths of their processes, [`raiser`] and [`caller`] are clients that check their
+//! responses, [`report`] records events, and [`seeds`] runs a world for many seeds.
 //!
 //! **Architecture Invariant:** no code here runs on a thread of its own, reads a clock, or draws a number that does not
 //! depend on the seed.
@@ -21,6 +21,7 @@ pub mod caller;
 pub mod clocks;
 pub mod meters;
 pub mod net;
+pub mod parent;
 pub mod raiser;
 pub mod report;
 pub mod seeds;
