@@ -86,8 +86,8 @@ impl Node {
         assert!(reported.is_noted(), "{reported:?}");
     }
 
-    /// Runs the command with which the unit reports a death, on the node's host, for the process with the number in this
-    /// file, by default in the runtime directory.
+    /// Runs the command with which the unit reports a death, on the node's host, for the process with the number in
+    /// this file, by default in the runtime directory.
     pub(crate) fn report_death(&self, number: Option<&Path>) -> Reported {
         let line = UNIT.lines().find_map(|line| line.strip_prefix(REPORT)).expect("the unit reports deaths");
         let word = |word: &str| match word {

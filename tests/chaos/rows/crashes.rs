@@ -38,8 +38,8 @@ const EFFECT: Duration = Duration::from_secs(1);
 /// Exit code of a report that no leader of the store responded to in time.
 const UNREACHED: i32 = 7;
 
-/// A cluster under load whose allocators have parents that report deaths, and the owners of its sections while all nodes
-/// serve.
+/// A cluster under load whose allocators have parents that report deaths, and the owners of its sections while all
+/// nodes serve.
 struct Crashes {
     scene: Scene,
     home: Vec<String>,
