@@ -88,6 +88,19 @@ pub(crate) fn timed(large: bool) -> Vec<Run> {
             bounds: Bounds { releases: 1, slips: more, reassigns: 1 + more, ..FAILOVER },
             must_reach: &[Event::ReleasedSectionAssigned, Failover, SlotOfLostSectionMoved],
         },
+        advance(more),
+        peer_routes(more),
+    ]
+    .into_iter()
+    .chain(arbiters(more))
+    .chain(deaths(more))
+    .collect()
+}
+
+/// Returns runs in which an arbiter is slow, or another member of the store becomes the leader.
+fn arbiters(more: u8) -> [Run; 2] {
+    use Event::{Failover, ReassignLostToRenewal};
+    [
         Run {
             name: "a stalled arbiter",
             bounds: Bounds { stalls: 1 + more, slips: more, ..FAILOVER },
@@ -98,12 +111,7 @@ pub(crate) fn timed(large: bool) -> Vec<Run> {
             bounds: Bounds { leaders: 1 + more, slips: more, renewals: [1 + more, 1, 0], ..FAILOVER },
             must_reach: &[Event::LeaderChanged, Failover, ReassignLostToRenewal],
         },
-        advance(more),
-        peer_routes(more),
     ]
-    .into_iter()
-    .chain(deaths(more))
-    .collect()
 }
 
 /// Returns runs in which processes end and their parents report it: the owner or another node; one of two sessions of a
