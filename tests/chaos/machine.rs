@@ -45,7 +45,9 @@ impl Need {
             Need::Disk if !has("mkfs.ext4") || !Path::new("/dev/loop-control").exists() => {
                 Some("mkfs.ext4 and loop devices")
             }
-            Need::MemoryGroups if !crate::memory::is_possible() => Some("control groups of memory, and /dev/shm"),
+            Need::MemoryGroups if !crate::memory_groups::is_possible() => {
+                Some("control groups of memory, and /dev/shm")
+            }
             _ => None,
         }
     }

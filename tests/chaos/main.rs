@@ -16,7 +16,7 @@ use std::time::Instant;
 mod cluster;
 mod load;
 mod machine;
-mod memory;
+mod memory_groups;
 mod net;
 mod node;
 mod rows;

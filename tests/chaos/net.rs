@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
 use crate::machine::{sh, try_run};
-use crate::memory;
+use crate::memory_groups;
 
 /// Prefix of every name.
 const PREFIX: &str = "sq";
@@ -247,7 +247,7 @@ pub(crate) fn sweep() {
             remove_namespace(name);
         }
     }
-    memory::sweep(|name| is_dead(name) == Some(true));
+    memory_groups::sweep(|name| is_dead(name) == Some(true));
     for entry in std::fs::read_dir(std::env::temp_dir()).into_iter().flatten().flatten() {
         if entry.file_name().to_str().and_then(is_dead) == Some(true) {
             for disk in std::fs::read_dir(entry.path()).into_iter().flatten().flatten() {

@@ -8,7 +8,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use seq_testkit::eventually;
 
 use crate::machine::tool;
-use crate::memory::MemoryGroup;
+use crate::memory_groups::MemoryGroup;
 use crate::net::Host;
 
 pub(crate) mod parent;

@@ -9,7 +9,7 @@ use seq_testkit::eventually;
 use crate::cluster::{Cluster, LEASE_WAIT, Shape};
 use crate::load::Report;
 use crate::machine::pause;
-use crate::memory::MemoryGroup;
+use crate::memory_groups::MemoryGroup;
 use crate::node::Node;
 use crate::node::parent::Parent;
 use crate::rows::trials;
