@@ -13,8 +13,8 @@
 //! **Architecture Invariant:** no code here runs on a thread of its own, reads a clock, or draws a number that does not
 //! depend on the seed.
 
-#[cfg(not(tokio_unstable))]
-compile_error!("without `--cfg tokio_unstable` no run can be repeated: build in `tests/turmoil`, without RUSTFLAGS");
+#[cfg(not(all(tokio_unstable, seqsvr_simulated)))]
+compile_error!("without `--cfg tokio_unstable` and `--cfg seqsvr_simulated` no run can be repeated: build in `tests/turmoil`, without RUSTFLAGS");
 
 pub mod alloc;
 pub mod caller;
