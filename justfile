@@ -70,6 +70,10 @@ typescript *ARGS:
 go:
     clients/go/check
 
+# Checks and tests the Java client against the `seqsvr` that `cargo build` has made.
+java *ARGS:
+    clients/java/check {{ARGS}}
+
 # Feeds each fuzz target for some seconds: ten minutes for all of them.
 fuzz SECONDS="66" *ARGS:
     cargo xtask fuzz --seconds {{SECONDS}} {{ARGS}}
