@@ -50,6 +50,10 @@ chaos-pauses:
 chaos-failover TRIALS="50":
     CHAOS=failover CHAOS_TRIALS={{TRIALS}} cargo test --release --workspace --test chaos
 
+# Runs all rows of the conformance suite with each SDK that this machine can run, or with the named ones: some minutes for each.
+conformance *SDKS="present":
+    CONFORMANCE=${CONFORMANCE:-all} CONFORMANCE_SDK="{{SDKS}}" cargo test --workspace --test conformance
+
 # Checks dependencies against the database of advisories, which it fetches.
 advisories:
     cargo deny --locked check advisories

@@ -39,7 +39,7 @@ use tonic::Status;
 use tonic::transport::Server;
 use tonic::transport::server::TcpIncoming;
 
-pub use service::Seen;
+pub use service::{Corruption, Received, Seen};
 
 use service::{Node, Service};
 use world::World;
@@ -168,10 +168,21 @@ impl FakeServer {
         self.node.faults.lock().refusals.extend(refusals);
     }
 
+    /// Makes the server refuse one request in `every`, which is 1 or above, with the status `refusal`, until this method
+    /// is called again. Refused requests change no counter. `None` ends the refusals.
+    pub fn refuse_one_in(&self, every: u64, refusal: Option<Status>) {
+        self.node.faults.lock().one_in = refusal.map(|status| (every.max(1), status));
+    }
+
     /// Makes the server refuse the next items of a uid, whether they are in the same request or in different requests.
     /// Each of these items is refused with the next of the given refusals and does not change the uid's counter.
     pub fn refuse_uid(&self, uid: u64, refusals: impl IntoIterator<Item = Refusal>) {
         self.node.faults.lock().uids.entry(uid).or_default().extend(refusals);
+    }
+
+    /// Corrupts the next response to which the fault applies. The numbers of the request are consumed.
+    pub fn corrupt_next(&self, fault: Corruption) {
+        self.node.faults.lock().corruption = Some(fault);
     }
 
     /// Delays the handling of each request by `delay`. The initial delay is zero.
@@ -261,7 +272,13 @@ impl FakeServer {
     /// Waits until the server has received `calls` requests for numbers or reads since its start. Cancel safe.
     pub async fn until_seen(&self, calls: u64) {
         // The wait cannot fail, because the sender is in the node, which outlives this borrow.
-        let _ = self.node.calls.subscribe().wait_for(|seen| *seen >= calls).await;
+        let _ = self.node.received.subscribe().wait_for(|received| received.requests >= calls).await;
+    }
+
+    /// Returns the counts of the requests for numbers or reads that the server has received since its start.
+    #[must_use]
+    pub fn received(&self) -> Received {
+        *self.node.received.borrow()
     }
 
     fn run(set: usize, index: usize, addr: SocketAddr, listener: TcpListener, world: Arc<World>) -> FakeServer {

@@ -1,0 +1,83 @@
+//! Servers of other releases, and responses that are damaged on the way.
+
+use seq_client::fake::FakeServer;
+use serde_json::json;
+
+use crate::cluster::{Cluster, SECTION_SIZE, Shape};
+use crate::driver::{Client, Driver, Sdk};
+use crate::proxy::{Edit, Proxy};
+
+const PROXIED: Shape = Shape { proxies: true, ..Shape::USUAL };
+
+/// Responses with further fields on each connection. They are so few that the client's window has room for the fields,
+/// of which the node does not know.
+const EDITED: u64 = 400;
+
+pub(super) fn newer(sdk: &Sdk) {
+    let cluster = Cluster::start(PROXIED);
+    let driver = Driver::start(sdk);
+    let uids = cluster.uids();
+    let edits = || cluster.proxies.iter().map(Proxy::edits).sum::<u64>();
+    for coalesce in [true, false] {
+        cluster.proxies.iter().for_each(|proxy| proxy.edit_next(Edit::Fields, EDITED));
+        let before = edits();
+        let client = driver.open_with(&cluster.seeds(), json!({"coalesce": coalesce}));
+        every_call(&client, &uids, sdk.has("advance"));
+        assert!(edits() - before > uids.len() as u64, "the responses have new fields");
+    }
+    driver.end_seamless();
+}
+
+/// Makes every call that reads a response, each of which must succeed.
+fn every_call(client: &Client<'_>, uids: &[u64], advance: bool) {
+    for uid in uids {
+        client.next_n(*uid, 3).unwrap();
+    }
+    assert!(client.next_many(uids, &[]).unwrap().iter().all(Result::is_ok));
+    assert!(client.current(uids[0]).unwrap().exact);
+    assert!(client.current_many(uids).unwrap().iter().all(Result::is_ok));
+    if advance {
+        // The target is the last number, so that no number is missing.
+        let last = client.current(uids[0]).unwrap().value;
+        client.advance(uids[0], last).unwrap();
+    }
+}
+
+pub(super) fn older(sdk: &Sdk) {
+    let server = FakeServer::start();
+    server.know_streams(false);
+    let driver = Driver::start(sdk);
+    let client = driver.open(&[server.url()]);
+    let uids: Vec<u64> = (0..20).map(|section| section * 1_000 + 7).collect();
+    every_call(&client, &uids, sdk.has("advance"));
+    client.burst(&uids, 500, 32).wait();
+    assert!(server.seen().iter().all(|request| request.method != "NextStream"));
+    driver.end_seamless();
+}
+
+pub(super) fn damaged(sdk: &Sdk) {
+    let cluster = Cluster::start(PROXIED);
+    let driver = Driver::start(sdk);
+    let edits = || cluster.proxies.iter().map(Proxy::edits).sum::<u64>();
+    for (coalesce, edit) in
+        [true, false].into_iter().flat_map(|coalesce| [Edit::Truncate, Edit::Oversize].map(|edit| (coalesce, edit)))
+    {
+        let client = driver.open_with(&cluster.seeds(), json!({"coalesce": coalesce}));
+        let (uid, other) = (7, 7 + 5 * SECTION_SIZE);
+        let damage = |what: &str, call: &dyn Fn()| {
+            client.next_many(&[uid, other], &[]).unwrap();
+            let (before, damaged) = (driver.history().figures(), edits());
+            cluster.proxies.iter().for_each(|proxy| proxy.edit_next(edit, 1));
+            call();
+            cluster.proxies.iter().for_each(|proxy| proxy.edit_next(edit, 0));
+            assert!(edits() > damaged, "a response to {what} was damaged");
+            let after = driver.history().figures();
+            let reported = after.lost + after.unknown - before.lost - before.unknown;
+            assert!(reported > 0, "{what}, coalesce {coalesce}: no attempt was reported as lost after {edit:?}");
+        };
+        damage("next", &|| drop(client.next_n(uid, 3)));
+        damage("next_many", &|| drop(client.next_many(&[uid, other], &[])));
+        client.next_many(&[uid, other], &[]).unwrap();
+    }
+    driver.end();
+}
