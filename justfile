@@ -78,6 +78,10 @@ go:
 java *ARGS:
     clients/java/check {{ARGS}}
 
+# Packages the Java client with Maven, without a network.
+java-package:
+    clients/java/package
+
 # Feeds each fuzz target for some seconds: ten minutes for all of them.
 fuzz SECONDS="66" *ARGS:
     cargo xtask fuzz --seconds {{SECONDS}} {{ARGS}}

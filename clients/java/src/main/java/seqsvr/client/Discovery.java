@@ -78,19 +78,20 @@ final class Discovery {
                 Throwable cause = Async.unwrap(error);
                 if (cause instanceof StatusException status) {
                     boolean isStarting = status.code == StatusException.UNAVAILABLE && status.http == 0;
-                    return new SeedFetch.Response(seed, described(status), false, isStarting);
+                    boolean isFinal = Reason.lookup(status.reason).map(reason -> !reason.retryable()).orElse(false);
+                    return new SeedFetch.Response(seed, described(status), SeedFetch.Outcome.of(isStarting, isFinal));
                 }
                 core.pool.suspect(seed, cause);
-                return new SeedFetch.Response(seed, cause, false, false);
+                return new SeedFetch.Response(seed, cause, SeedFetch.Outcome.FAILED);
             }
             if (table == null) {
-                return new SeedFetch.Response(seed, null, false, true);
+                return new SeedFetch.Response(seed, null, SeedFetch.Outcome.STARTING);
             }
             try {
                 core.adopt(table, seed, seed);
-                return new SeedFetch.Response(seed, null, false, false);
+                return new SeedFetch.Response(seed, null, SeedFetch.Outcome.ADOPTED);
             } catch (RoutesException e) {
-                return new SeedFetch.Response(seed, e, true, false);
+                return new SeedFetch.Response(seed, e, SeedFetch.Outcome.BAD_ROUTES);
             }
         });
     }

@@ -15,15 +15,32 @@ final class SeedFetch {
      */
     private static final long GRACE = 100_000_000;
 
+    /** Outcome of the request to a seed. */
+    enum Outcome {
+        /** The seed sent routes. */
+        ADOPTED,
+        /** The seed sent routes that were not adopted. */
+        BAD_ROUTES,
+        /** The seed responded that it has no routes yet. */
+        STARTING,
+        /** The seed refused the client for a reason for which it refuses it again. */
+        REFUSED,
+        /** The seed could not be reached, or refused the client for now. */
+        FAILED;
+
+        static Outcome of(boolean isStarting, boolean isFinal) {
+            return isStarting ? STARTING : isFinal ? REFUSED : FAILED;
+        }
+    }
+
     /**
      * The response of one seed.
      *
      * @param seed address of the seed
-     * @param error failure; null if the seed responded
-     * @param isBad whether the seed sent routes that were not adopted
-     * @param isStarting whether the seed responded that it has no routes yet
+     * @param error failure; null if there is none
+     * @param outcome outcome
      */
-    record Response(String seed, Throwable error, boolean isBad, boolean isStarting) { }
+    record Response(String seed, Throwable error, Outcome outcome) { }
 
     /** Ends with the fetch. It never fails. */
     final CompletableFuture<Void> done = new CompletableFuture<>();
@@ -59,19 +76,27 @@ final class SeedFetch {
 
     synchronized void add(Response response) {
         left--;
-        if (response.isBad) {
-            isStarting = false;
-            finish(Errors.connect(false, response.error, "the routes of " + response.seed + " cannot be used"));
-        } else if (response.isStarting) {
-            isStarting = true;
-            last = Errors.connect(true, null, response.seed + " responds, but has no routes yet");
-        } else if (response.error != null) {
-            if (!isStarting) {
-                last = Errors.connect(true, response.error, "no seed responded; " + response.seed + " failed last");
+        switch (response.outcome) {
+            case BAD_ROUTES -> {
+                isStarting = false;
+                finish(Errors.connect(false, response.error, "the routes of " + response.seed + " cannot be used"));
             }
-        } else if (!hasGrace) {
-            hasGrace = true;
-            core.timers.after(GRACE, () -> finish(null));
+            case STARTING -> {
+                isStarting = true;
+                last = Errors.connect(true, null, response.seed + " responds, but has no routes yet");
+            }
+            case REFUSED, FAILED -> {
+                if (!isStarting) {
+                    last = Errors.connect(response.outcome == Outcome.FAILED, response.error,
+                            "no seed responded; " + response.seed + " failed last");
+                }
+            }
+            case ADOPTED -> {
+                if (!hasGrace) {
+                    hasGrace = true;
+                    core.timers.after(GRACE, () -> finish(null));
+                }
+            }
         }
         if (left == 0) {
             end();

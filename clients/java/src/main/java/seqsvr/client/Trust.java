@@ -197,15 +197,28 @@ final class Trust {
             this.chains = chains;
         }
 
+        /** Adds to the text of an error, such as that of a host, that it is about the certificate. */
+        private CertificateException notAccepted(CertificateException cause) {
+            return new CertificateException("the server's certificate is not accepted: " + cause.getMessage(), cause);
+        }
+
         @Override
         public void checkServerTrusted(X509Certificate[] of, String type, SSLEngine engine) throws CertificateException {
-            chains.checkServerTrusted(of, type, engine);
+            try {
+                chains.checkServerTrusted(of, type, engine);
+            } catch (CertificateException e) {
+                throw notAccepted(e);
+            }
             check(of[0]);
         }
 
         @Override
         public void checkServerTrusted(X509Certificate[] of, String type, Socket socket) throws CertificateException {
-            chains.checkServerTrusted(of, type, socket);
+            try {
+                chains.checkServerTrusted(of, type, socket);
+            } catch (CertificateException e) {
+                throw notAccepted(e);
+            }
             check(of[0]);
         }
 

@@ -34,7 +34,7 @@ class DriverTest {
             Map<String, Object> hello = line();
             assertEquals(1L, hello.get("hello"));
             assertEquals("java", hello.get("sdk"));
-            assertEquals(6, Json.array(hello.get("features")).size());
+            assertEquals(7, Json.array(hello.get("features")).size());
         }
 
         Map<String, Object> line() throws IOException {

@@ -14,6 +14,7 @@ import java.util.Map;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 import seqsvr.client.cluster.Cluster;
+import seqsvr.client.cluster.Forward;
 import seqsvr.client.cluster.Load;
 import seqsvr.client.cluster.Servers;
 import seqsvr.client.internal.json.Json;
@@ -62,6 +63,7 @@ class TlsTest {
             SeqException wrong =
                     refused(SeqClient.builder().seeds(cluster.seeds()).tls(authorities).token("push.wrong"));
             says("token", wrong);
+            assertFalse(wrong.retryable(), "the same token is refused again");
             assertFalse(wrong.getMessage().contains("push.wrong"), "the error has the token");
             says("token", refused(SeqClient.builder().seeds(cluster.seeds()).tls(authorities)));
             strangers(cluster);
@@ -82,9 +84,11 @@ class TlsTest {
         assertEquals(Kind.CONNECT, authority.kind());
         says("PKIX path", authority);
         refused(SeqClient.builder().seeds(cluster.seeds()).tls(good.ca(), certificate));
-        // The certificate of the server does not name the host.
-        String host = "https://127.0.0.1.nip.invalid:7400";
-        assertEquals(Kind.CONNECT, refused(SeqClient.builder().seed(host).tls(good)).kind());
+        otherHost(cluster);
+        // A host without an address.
+        SeqException unknown = refused(SeqClient.builder().seed("https://seqsvr.invalid:7400").tls(good));
+        assertEquals(Kind.CONNECT, unknown.kind());
+        says("seqsvr.invalid", unknown);
         Map<String, Tls> cases = Map.of(
                 "no such file", Tls.of(Path.of("nowhere")),
                 "no section -----BEGIN PRIVATE KEY", Tls.of(good.ca(), good.ca()),
@@ -93,6 +97,24 @@ class TlsTest {
                 "the key is not that of the certificate", Tls.of(good.ca(), mixed(good, certificate)));
         cases.forEach((text, files) -> says(text,
                 fails(Kind.CONNECT, () -> SeqClient.builder().seeds(cluster.seeds()).tls(files).build())));
+    }
+
+    /** Dials a node by a host that its certificate does not name, and by another port of the host that it names. */
+    private static void otherHost(Cluster cluster) throws Exception {
+        String node = cluster.allocs.get(0);
+        String host = node.substring(0, node.lastIndexOf(':'));
+        try (Forward named = new Forward(host, node); Forward other = new Forward("127.0.0.1", node)) {
+            SeqClient.Builder builder = SeqClient.builder().tls(cluster.tls()).deadline(Duration.ofSeconds(5));
+            // The port makes no difference.
+            try (SeqClient client = builder.seed("https://" + named.addr()).build()) {
+                client.next(1);
+            }
+            SeqException error = refused(SeqClient.builder().tls(cluster.tls()).seed("https://" + other.addr()));
+            assertEquals(Kind.CONNECT, error.kind());
+            says("certificate is not accepted: No subject alternative names matching IP address 127.0.0.1", error);
+            says(other.addr(), error);
+            assertFalse(error.mayHaveApplied());
+        }
     }
 
     /** Returns a file with the key of one certificate and the other certificate. */

@@ -113,7 +113,8 @@ public final class Exchange {
         try {
             long left = timeoutNanos - (System.nanoTime() - created);
             running = node.http().sendAsync(node.pool.request(node.addr, method, message, left),
-                    info -> new LimitedBody(Pool.MAX_RESPONSE_BYTES));
+                    info -> new LimitedBody(Pool.MAX_RESPONSE_BYTES,
+                            info.headers().firstValueAsLong("content-length").orElse(-1)));
         } catch (RuntimeException e) {
             release();
             fail(TransportException.unsent(e));

@@ -22,12 +22,15 @@ final class LimitedBody implements BodySubscriber<byte[]> {
 
     private final CompletableFuture<byte[]> body = new CompletableFuture<>();
     private final int limit;
+    /** Length that the response states; -1 if it states none. */
+    private final long stated;
     private Flow.Subscription subscription;
     private byte[] bytes = new byte[256];
     private int size;
 
-    LimitedBody(int limit) {
+    LimitedBody(int limit, long stated) {
         this.limit = limit;
+        this.stated = stated;
     }
 
     @Override
@@ -39,6 +42,11 @@ final class LimitedBody implements BodySubscriber<byte[]> {
     public void onSubscribe(Flow.Subscription to) {
         if (subscription != null) {
             to.cancel();
+            return;
+        }
+        if (stated > limit) {
+            to.cancel();
+            body.completeExceptionally(new TooLarge(limit));
             return;
         }
         subscription = to;

@@ -153,16 +153,21 @@ class StatusTest {
                 cancelled[0] = true;
             }
         };
-        LimitedBody body = new LimitedBody(1000);
+        LimitedBody body = new LimitedBody(1000, -1);
         body.onSubscribe(subscription);
         for (int i = 0; i < 10; i++) {
             body.onNext(List.of(ByteBuffer.wrap(new byte[50]), ByteBuffer.wrap(new byte[50])));
         }
         body.onComplete();
         assertEquals(1000, body.getBody().toCompletableFuture().join().length);
-        LimitedBody large = new LimitedBody(99);
+        LimitedBody large = new LimitedBody(99, -1);
         large.onSubscribe(subscription);
         large.onNext(List.of(ByteBuffer.wrap(new byte[100])));
         assertTrue(cancelled[0] && large.getBody().toCompletableFuture().isCompletedExceptionally());
+        // A length above the limit is refused before a byte arrives.
+        cancelled[0] = false;
+        LimitedBody stated = new LimitedBody(99, 100);
+        stated.onSubscribe(subscription);
+        assertTrue(cancelled[0] && stated.getBody().toCompletableFuture().isCompletedExceptionally());
     }
 }
