@@ -8,7 +8,7 @@ use std::process::Command;
 use seq_testkit::eventually;
 use serde_json::Value;
 
-use crate::place::{Place, Server};
+pub(crate) use crate::place::{Place, Server};
 use crate::proxy::Proxy;
 
 /// Ports of the first node of each kind; the next nodes have the next ports.
@@ -97,7 +97,7 @@ impl Cluster {
         let data = self.place.path(&name).display().to_string();
         let config = self.config();
         let args = ["store", "--set", &self.set, "--id", &id, "--data", &data, "--config", &config];
-        // A member without others forms its store only if it is told to.
+        // A member without others forms its store only with `--form`.
         let form: &[&str] = if self.shape.stores == 1 { &["--form"] } else { &[] };
         self.place.server(&name, &[&args[..], form].concat())
     }

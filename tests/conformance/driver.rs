@@ -25,8 +25,8 @@ mod client;
 
 pub(crate) use client::{Burst, Client};
 
-/// Time after the deadline of a call within which its response must be there. It is generous because the machine may be
-/// busy; no driver waits for it.
+/// Time after the deadline of a call within which its response must be there. It is generous because the machine may
+/// be busy; no driver waits for it.
 const GRACE: Duration = Duration::from_secs(10);
 
 /// Directory in which drivers run: the root of the repository.
@@ -95,7 +95,14 @@ impl Sdk {
         Sdk { name, command, settings, hello: OnceLock::new() }
     }
 
-    /// Returns whether the SDK is one of this repository, not one that only a command names.
+    /// Returns the SDK with a driver in a mount namespace of its own, which the command `mount` prepares.
+    pub(crate) fn in_namespace(&self, mount: &str) -> Sdk {
+        let command =
+            format!("unshare --mount sh -c {} sh {}", quoted(&format!("{mount} && exec \"$@\"")), self.command);
+        Sdk::new(self.name.clone(), command, self.settings.clone())
+    }
+
+    /// Returns whether the SDK belongs to this repository. A command names any other SDK.
     pub(crate) fn is_known(&self) -> bool {
         self.name != UNNAMED
     }
@@ -111,7 +118,8 @@ impl Sdk {
 
     /// Returns the features of `needed` that the driver does not have.
     pub(crate) fn lacks(&self, needed: &[&str]) -> Vec<String> {
-        let has = |feature: &str| self.hello().features.iter().any(|has| has == feature);
+        let states = |feature: &str| self.hello().features.iter().any(|stated| stated == feature);
+        let has = |feature: &str| states(feature) || feature == "coalesce" && states("stream");
         needed.iter().filter(|feature| !has(feature)).map(|feature| format!("the feature {feature}")).collect()
     }
 
@@ -119,6 +127,11 @@ impl Sdk {
     pub(crate) fn has(&self, feature: &str) -> bool {
         self.lacks(&[feature]).is_empty()
     }
+}
+
+/// Returns a text as one word for a shell.
+pub(crate) fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "'\\''"))
 }
 
 impl Hello {

@@ -11,14 +11,14 @@ use crate::driver::{Burst, Client, now_ns};
 const INTERVAL: Duration = Duration::from_millis(50);
 const CALLS: u64 = 20;
 
-/// A load that runs beside a fault.
+/// A load that runs during a fault.
 pub(crate) struct Load<'c> {
     client: Client<'c>,
     uids: &'c [u64],
     stopping: AtomicBool,
 }
 
-/// Runs calls for random ones of the uids while `fault` runs, which gets the load; returns when all calls have ended.
+/// Runs calls for random uids of `uids` while `fault` runs, which gets the load; returns when all calls have ended.
 pub(crate) fn during<'c>(client: Client<'c>, uids: &'c [u64], fault: impl FnOnce(&Load<'c>)) {
     let load = Load { client, uids, stopping: AtomicBool::new(false) };
     std::thread::scope(|scope| {

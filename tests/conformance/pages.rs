@@ -1,4 +1,4 @@
-//! Pages that state what this program knows: the rows in `docs/conformance.md`, and the SDKs in the README.
+//! Pages with facts of this program: the rows in `docs/conformance.md`, and the SDKs in the README.
 
 use std::fmt::Write;
 use std::fs;
@@ -12,7 +12,7 @@ const BEGIN: &str = "<!-- The rows; UPDATE_EXPECT=1 writes them. -->\n";
 const END: &str = "<!-- The end of the rows. -->\n";
 
 /// Features of a driver in the order of the columns in the README.
-const FEATURES: [&str; 7] = ["stream", "advance", "tls", "token", "reload", "cancel", "fork"];
+const FEATURES: [&str; 7] = ["coalesce", "advance", "tls", "token", "reload", "cancel", "fork"];
 
 /// Checks the pages against the rows and the greetings of the SDKs, except of an SDK that only a command names.
 ///

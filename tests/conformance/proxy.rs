@@ -1,12 +1,14 @@
 //! A proxy between a client and a node that works on bytes: it cuts connections before, in the middle of or after a
 //! response, holds responses back, and changes them.
 //!
-//! It forwards requests as they come. Of the bytes of the server it reads the headers of HTTP/2 frames, to find the
-//! first frame of a response: a frame with data on a stream. With TLS it cannot, and only forwards.
+//! It forwards requests as they come. The bytes of the server it reads part by part, to find the next response: in
+//! HTTP/2 a frame with data on a stream, in HTTP/1.1 a whole response with a body. With TLS it cannot, and only
+//! forwards.
 
 mod edit;
+mod part;
 
-use std::io::{self, Read, Write};
+use std::io::{self, BufReader, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,7 +19,7 @@ use parking_lot::{Condvar, Mutex};
 use socket2::SockRef;
 
 pub(crate) use edit::Edit;
-use edit::{HEADER, is_response, length};
+use part::Part;
 
 /// Timeout of a connection to the node behind the proxy.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -27,9 +29,9 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 pub(crate) enum Cut {
     /// The client gets nothing of the response.
     Before,
-    /// The client gets the first half of the frame.
+    /// The client gets the first half of its data.
     Middle,
-    /// The client gets the whole frame.
+    /// The client gets all of its data.
     After,
 }
 
@@ -57,7 +59,7 @@ pub(crate) struct Proxy {
 #[derive(Debug)]
 struct Shared {
     node: SocketAddr,
-    /// Whether the proxy reads the frames of the node.
+    /// Whether the proxy reads the responses of the node.
     reads: bool,
     state: Mutex<State>,
     /// Notified when responses are no longer held back, and when connections end.
@@ -111,6 +113,12 @@ impl Proxy {
         self.listen
     }
 
+    /// Returns the number of open connections.
+    pub(crate) fn connections(&self) -> usize {
+        let state = self.shared.state.lock();
+        state.connections.iter().filter(|connection| !connection.is_ended.load(Ordering::Relaxed)).count()
+    }
+
     /// Cuts the connection of the next response.
     pub(crate) fn cut_next(&self, cut: Cut) {
         self.shared.state.lock().armed = Some(cut);
@@ -126,7 +134,7 @@ impl Proxy {
         self.shared.state.lock().cuts
     }
 
-    /// Changes the next `responses` responses that are a message in a frame of its own.
+    /// Changes the next `responses` responses that are a whole message.
     pub(crate) fn edit_next(&self, edit: Edit, responses: u64) {
         self.shared.state.lock().edit = Some((edit, responses));
     }
@@ -218,19 +226,15 @@ impl Shared {
         }
     }
 
-    /// Forwards frames of the node until the connection ends or is cut.
+    /// Forwards the bytes of the node until the connection ends or is cut.
     fn respond(&self, connection: &Connection) -> io::Result<()> {
         let (mut node, mut client) = (&connection.node, &connection.client);
         if !self.reads {
             return io::copy(&mut node, &mut client).map(drop);
         }
+        let mut node = BufReader::new(node);
         loop {
-            let mut frame = vec![0; HEADER];
-            node.read_exact(&mut frame)?;
-            let length = length(&frame);
-            frame.resize(HEADER + length, 0);
-            node.read_exact(&mut frame[HEADER..])?;
-            let is_response = is_response(&frame);
+            let mut part = Part::read(&mut node)?;
             let cut = {
                 let is_ended = || connection.is_ended.load(Ordering::Relaxed);
                 let mut state = self.state.lock();
@@ -238,20 +242,23 @@ impl Shared {
                 if is_ended() {
                     return Ok(());
                 }
-                let cut = if is_response { state.armed.take() } else { None };
+                let cut = if part.is_response() { state.armed.take() } else { None };
                 state.cuts += u64::from(cut.is_some());
-                if let Some((edit, left)) = state.edit.filter(|(edit, left)| *left > 0 && edit.apply(&mut frame)) {
+                if let Some((edit, left)) = state.edit.filter(|(edit, left)| *left > 0 && edit.apply(&mut part)) {
                     state.edit = Some((edit, left - 1));
                     state.edits += 1;
                 }
                 cut
             };
+            let (head, data) = part.bytes();
             let passes = match cut {
-                None | Some(Cut::After) => frame.len(),
-                Some(Cut::Middle) => HEADER + length / 2,
-                Some(Cut::Before) => 0,
+                None | Some(Cut::After) => data,
+                Some(Cut::Middle) => &data[..data.len() / 2],
+                Some(Cut::Before) => &[],
             };
-            client.write_all(&frame[..passes])?;
+            if cut != Some(Cut::Before) {
+                client.write_all(&[head, passes].concat())?;
+            }
             if cut.is_some() {
                 return Ok(());
             }

@@ -1,5 +1,6 @@
 //! The driver of the Rust SDK: one line of JSON for each request and each response. `docs/conformance.md` has the
-//! protocol. Beyond the SDK it only reads the monotonic clock and counts the tasks of its runtime.
+//! protocol. Beyond the SDK it only reads the monotonic clock and counts the tasks of its runtime. It can have a
+//! fault, so that a row can be seen to fail.
 
 use std::collections::HashMap;
 use std::io::{self, BufRead, Write};
@@ -20,6 +21,11 @@ use tokio::task::JoinSet;
 
 use crate::driver::now_ns;
 
+mod fault;
+
+pub(crate) use fault::Fault;
+use fault::REPETITIONS;
+
 /// Requests that are read before the driver takes them up. The runner sends at most some hundred at once.
 const QUEUE: usize = 1_024;
 
@@ -31,8 +37,11 @@ type Answer = Result<Value, Value>;
 /// The clients and the calls of the driver.
 #[derive(Debug, Default)]
 struct Driver {
+    fault: Option<Fault>,
     clients: Mutex<HashMap<String, Open>>,
     calls: Mutex<HashMap<String, InFlight>>,
+    /// Closed clients that a fault keeps.
+    kept: Mutex<Vec<Open>>,
 }
 
 /// An open client.
@@ -49,8 +58,9 @@ struct InFlight {
     end: oneshot::Sender<&'static str>,
 }
 
-/// Runs the driver until stdin ends.
-pub(crate) fn run() -> ExitCode {
+/// Runs the driver until stdin ends. `fault` is the name of its fault, if it has one.
+pub(crate) fn run(fault: Option<&str>) -> ExitCode {
+    let fault = fault.map(|name| Fault::parse(name).unwrap_or_else(|| panic!("the driver has no fault {name:?}")));
     write_line(&json!({"hello": 1, "sdk": "rust", "version": env!("CARGO_PKG_VERSION"), "features": FEATURES}));
     let (lines, mut requests) = tokio::sync::mpsc::channel(QUEUE);
     let reader = std::thread::spawn(move || {
@@ -63,8 +73,9 @@ pub(crate) fn run() -> ExitCode {
     });
     let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
     runtime.block_on(async {
-        let (driver, mut tasks) = (Arc::new(Driver::default()), JoinSet::new());
-        while let Some(request) = requests.recv().await {
+        let (driver, mut tasks) = (Arc::new(Driver { fault, ..Driver::default() }), JoinSet::new());
+        while let Some(mut request) = requests.recv().await {
+            driver.damage(&mut request);
             while let Some(ended) = tasks.try_join_next() {
                 ended.expect("a request does not panic");
             }
@@ -96,9 +107,18 @@ impl Driver {
             Ok(kind) = ending => Err(error(kind, kind, (false, true))),
         };
         self.calls.lock().remove(&id);
-        match answer {
-            Ok(ok) => write_line(&json!({"id": id, "ok": ok})),
-            Err(error) => write_line(&json!({"id": id, "error": error})),
+        let mut response = match answer {
+            Ok(ok) => json!({"id": id, "ok": ok}),
+            Err(error) => json!({"id": id, "error": error}),
+        };
+        self.damage(&mut response);
+        write_line(&response);
+    }
+
+    /// Changes a line by the fault of the driver.
+    fn damage(&self, line: &mut Value) {
+        if let Some(fault) = self.fault {
+            fault.damage(line);
         }
     }
 
@@ -106,12 +126,15 @@ impl Driver {
         let name = text(request, "client");
         match &*text(request, "op") {
             "open" => {
-                let open = open(request).await?;
+                let open = open(request, self.fault).await?;
                 self.clients.lock().insert(name, open);
                 Ok(json!({}))
             }
             "close" => {
-                self.clients.lock().remove(&name);
+                let closed = self.clients.lock().remove(&name);
+                if self.fault == Some(Fault::Hoard) {
+                    self.kept.lock().extend(closed);
+                }
                 self.end(|_, call| call.client == name, "closed", &text(request, "id"));
                 Ok(json!({}))
             }
@@ -124,10 +147,12 @@ impl Driver {
                 let open = self.clients.lock().get(&name).cloned();
                 let Open { mut client, credentials } =
                     open.ok_or_else(|| error("closed", "no such client", (false, false)))?;
-                if let Some(deadline_ms) = request["deadline_ms"].as_u64() {
-                    client = client.with_deadline(Duration::from_millis(deadline_ms));
+                let stated = request["deadline_ms"].as_u64().map(Duration::from_millis);
+                if let Some(deadline) = self.fault.map_or(stated, |fault| fault.deadline(stated)) {
+                    client = client.with_deadline(deadline);
                 }
                 match op {
+                    "reload" if self.fault == Some(Fault::Stale) => Ok(json!({})),
                     "reload" => {
                         let reloaded = credentials.map(|credentials| credentials.reload()).transpose();
                         reloaded
@@ -135,14 +160,60 @@ impl Driver {
                             .map_err(|why| error("connect", &Chain(&why).to_string(), (false, false)))
                     }
                     "stats" => Ok(json!({"tasks": Handle::current().metrics().num_alive_tasks()})),
-                    _ => call(&client, op, request).await,
+                    "burst" => Ok(self.burst(&client, request).await),
+                    _ => self.call(&client, op, request).await,
                 }
             }
         }
     }
 
+    /// Makes a call.
+    async fn call(&self, client: &Client, op: &str, request: &Value) -> Answer {
+        let mut answer = call(client, op, request).await;
+        match self.fault {
+            Some(Fault::Hidden) if op == "next" => drop(client.next(digits(request, "uid")).await),
+            Some(Fault::Stubborn) => {
+                for _ in 0..REPETITIONS {
+                    if answer.as_ref().err().is_some_and(|failed| failed["retryable"] == true) {
+                        answer = call(client, op, request).await;
+                    }
+                }
+            }
+            _ => {}
+        }
+        answer
+    }
+
+    /// Makes the calls of a burst, and writes a line for each of them.
+    async fn burst(&self, client: &Client, request: &Value) -> Value {
+        let (id, uids) = (&request["id"], all_digits(request, "uids"));
+        let number = |field: &str| request[field].as_u64().expect("a number");
+        let (calls, concurrency) = (number("calls"), number("concurrency"));
+        let mut random = Rng::with_seed(digits(request, "seed"));
+        let chosen: Vec<u64> = (0..calls).map(|_| uids[random.usize(..uids.len())]).collect();
+        let one = |uid: u64| async move {
+            let uid = uid.to_string();
+            let start = now_ns();
+            let result = self.call(client, "next", &json!({"uid": uid})).await;
+            let (start_ns, end_ns) = (start.to_string(), now_ns().to_string());
+            let mut call = json!({"uid": uid, "start_ns": start_ns, "end_ns": end_ns});
+            match result {
+                Ok(given) => call["ok"] = given,
+                Err(failed) => call["error"] = failed,
+            }
+            let mut line = json!({"id": id, "call": call});
+            self.damage(&mut line);
+            write_line(&line);
+        };
+        futures::stream::iter(chosen).map(one).buffer_unordered(concurrency as usize).collect::<()>().await;
+        json!({"done": calls})
+    }
+
     /// Ends the calls that `which` chooses, except the call with the id `own`.
     fn end(&self, which: impl Fn(&str, &InFlight) -> bool, kind: &'static str, own: &str) {
+        if self.fault == Some(Fault::Deaf) {
+            return;
+        }
         let mut calls = self.calls.lock();
         let chosen: Vec<String> =
             calls.iter().filter(|(id, call)| *id != own && which(id, call)).map(|(id, _)| id.clone()).collect();
@@ -153,7 +224,7 @@ impl Driver {
     }
 }
 
-async fn open(request: &Value) -> Result<Open, Value> {
+async fn open(request: &Value, fault: Option<Fault>) -> Result<Open, Value> {
     let refused = |why: &dyn std::fmt::Display| error("connect", &why.to_string(), (false, false));
     let mut builder = Client::builder().coalesce(request["coalesce"].as_bool().unwrap_or(true));
     for seed in strings(request, "seeds") {
@@ -164,7 +235,7 @@ async fn open(request: &Value) -> Result<Open, Value> {
     }
     let mut credentials = None;
     if let Some(ca) = request["tls"]["ca"].as_str() {
-        // A list of revocations is beside the authorities, if there is one.
+        // The list of revocations is in the directory of the authorities, if it exists.
         let bundle = PathBuf::from(ca);
         let revocations = bundle.with_file_name("crl.pem");
         let certificate = PathBuf::from(request["tls"]["cert"].as_str().unwrap_or_default());
@@ -179,7 +250,13 @@ async fn open(request: &Value) -> Result<Open, Value> {
         }
     }
     if let Some(token) = request["token"].as_str() {
+        if fault == Some(Fault::Loud) {
+            eprintln!("connecting with the token {token}");
+        }
         builder = builder.token(Bearer::new(token).map_err(|why| refused(&why))?);
+    }
+    if let Some(fault) = fault {
+        builder = fault.build(builder, strings(request, "seeds").next().unwrap_or_default());
     }
     let client = builder
         .connect()
@@ -216,31 +293,8 @@ async fn call(client: &Client, op: &str, request: &Value) -> Answer {
             let result = client.advance(digits(request, "uid"), digits(request, "to")).await;
             result.map(|epoch| json!({"epoch": epoch.to_string()})).map_err(call_error)
         }
-        "burst" => Ok(burst(client, request).await),
         _ => Err(error("unsupported", op, (false, false))),
     }
-}
-
-/// Makes the calls of a burst, and writes a line for each of them.
-async fn burst(client: &Client, request: &Value) -> Value {
-    let (id, uids) = (&request["id"], all_digits(request, "uids"));
-    let number = |field: &str| request[field].as_u64().expect("a number");
-    let (calls, concurrency) = (number("calls"), number("concurrency"));
-    let mut random = Rng::with_seed(digits(request, "seed"));
-    let chosen: Vec<u64> = (0..calls).map(|_| uids[random.usize(..uids.len())]).collect();
-    let one = |uid: u64| async move {
-        let start = now_ns();
-        let result = client.next(uid).await;
-        let (start_ns, end_ns) = (start.to_string(), now_ns().to_string());
-        let mut call = json!({"uid": uid.to_string(), "start_ns": start_ns, "end_ns": end_ns});
-        match result {
-            Ok(given) => call["ok"] = allocation(given),
-            Err(failed) => call["error"] = call_error(failed),
-        }
-        write_line(&json!({"id": id, "call": call}));
-    };
-    futures::stream::iter(chosen).map(one).buffer_unordered(concurrency as usize).collect::<()>().await;
-    json!({"done": calls})
 }
 
 fn allocation(given: Allocation) -> Value {

@@ -1,13 +1,15 @@
 //! The SDKs under test: the Rust SDK, whose driver is this program, and each SDK with a script that starts its driver.
 //!
-//! The script of the SDK `NAME` is `clients/NAME/driver`; `clients/NAME/driver-KIND` is that of the SDK `NAME-KIND`. With
-//! the argument `--ready` it prepares the driver, e.g. builds it, or prints what this machine lacks and fails.
+//! The script of the SDK `NAME` is `clients/NAME/driver`; `clients/NAME/driver-KIND` is that of the SDK `NAME-KIND`.
+//! With the argument `--ready` it prepares the driver, e.g. builds it, or prints the missing tools of this machine
+//! and fails.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::driver::{ROOT, Sdk, UNNAMED};
+use crate::driver::{ROOT, Sdk, UNNAMED, quoted};
+use crate::rust_sdk::Fault;
 
 /// Argument with which this program is the driver of the Rust SDK.
 pub(crate) const AS_DRIVER: &str = "--driver";
@@ -18,8 +20,8 @@ const RUST: &str = "rust";
 /// Choice of every SDK whose driver this machine can run.
 const PRESENT: &str = "present";
 
-/// Returns the chosen SDKs. `choice` is empty for the Rust SDK, `present`, or names with commas or spaces between them.
-/// SDKs that are left out are named on stderr.
+/// Returns the chosen SDKs. `choice` is empty for the Rust SDK, `present`, or names with commas or spaces between
+/// them. SDKs that are left out are named on stderr.
 ///
 /// # Errors
 /// A message, if a named SDK is unknown or cannot run.
@@ -42,13 +44,23 @@ pub(crate) fn chosen(choice: &str) -> Result<Vec<Sdk>, String> {
 
 /// Returns an SDK that has this command as its driver.
 pub(crate) fn of_command(command: &str) -> Sdk {
-    let settings = format!("CONFORMANCE_DRIVER='{}' ", command.replace('\'', "'\\''"));
+    let settings = format!("CONFORMANCE_DRIVER={} ", quoted(command));
     Sdk::new(UNNAMED.to_owned(), command.to_owned(), settings)
 }
 
 fn rust() -> Sdk {
+    Sdk::new(RUST.to_owned(), own_command(), String::new())
+}
+
+/// Returns the Rust SDK with a fault in its driver.
+pub(crate) fn with_fault(fault: Fault) -> Sdk {
+    let (name, settings) = (fault.name(), "CONFORMANCE_FAULTS=1 ".to_owned());
+    Sdk::new(name.clone(), format!("{} {name}", own_command()), settings)
+}
+
+fn own_command() -> String {
     let this = std::env::current_exe().expect("this program has a path");
-    Sdk::new(RUST.to_owned(), format!("'{}' {AS_DRIVER}", this.display()), String::new())
+    format!("{} {AS_DRIVER}", quoted(&this.display().to_string()))
 }
 
 fn all_names(known: &[(String, PathBuf)]) -> String {
@@ -82,10 +94,13 @@ fn ready(name: &str, script: &Path) -> Result<Sdk, String> {
     let prepared = Command::new(&script).arg("--ready").stdin(Stdio::null()).stdout(Stdio::null()).output();
     let prepared = prepared.map_err(|error| format!("{}: {error}", script.display()))?;
     if !prepared.status.success() {
-        return Err(format!("the driver of {name} cannot run: {}", String::from_utf8_lossy(&prepared.stderr).trim_end()));
+        return Err(format!(
+            "the driver of {name} cannot run: {}",
+            String::from_utf8_lossy(&prepared.stderr).trim_end()
+        ));
     }
     let settings = format!("CONFORMANCE_SDK={name} ");
-    Ok(Sdk::new(name.to_owned(), format!("'{}'", script.display()), settings))
+    Ok(Sdk::new(name.to_owned(), quoted(&script.display().to_string()), settings))
 }
 
 fn ready_or_said((name, script): &(String, PathBuf)) -> Option<Sdk> {

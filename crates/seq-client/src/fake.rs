@@ -15,9 +15,10 @@
 //! ```
 //!
 //! Each server runs in its own runtime on its own thread, so a test may pause the clock of the test's runtime. The
-//! servers of a cluster share their counters. So each of them serves any uid, as if it had forwarded the request to the
-//! owner.
+//! servers of a cluster share their counters. So each of them serves any uid, as if it had forwarded the request to
+//! the owner. Like a real server, they serve unary requests in the Connect protocol, too.
 
+mod connect;
 mod ids;
 mod series;
 mod service;
@@ -41,6 +42,7 @@ use tonic::transport::server::TcpIncoming;
 
 pub use service::{Corruption, Received, Seen};
 
+use connect::Connect;
 use service::{Node, Service};
 use world::World;
 
@@ -51,8 +53,8 @@ pub struct FakeSet {
     pub name: String,
     /// Uids of the set. The end is exclusive.
     pub uids: Range<u64>,
-    /// Uids per section, `1 ..= 16_777_216`. The sections are assigned to the servers in rotation: the first section to
-    /// the first server, the second section to the second server, and so on.
+    /// Uids per section, `1 ..= 16_777_216`. The sections are assigned to the servers in rotation: the first section
+    /// to the first server, the second section to the second server, and so on.
     pub section_size: u32,
     /// Number of servers, 1 or above.
     pub servers: usize,
@@ -168,8 +170,8 @@ impl FakeServer {
         self.node.faults.lock().refusals.extend(refusals);
     }
 
-    /// Makes the server refuse one request in `every`, which is 1 or above, with the status `refusal`, until this method
-    /// is called again. Refused requests change no counter. `None` ends the refusals.
+    /// Makes the server refuse one request in `every`, which is 1 or above, with the status `refusal`, until this
+    /// method is called again. Refused requests change no counter. `None` ends the refusals.
     pub fn refuse_one_in(&self, every: u64, refusal: Option<Status>) {
         self.node.faults.lock().one_in = refusal.map(|status| (every.max(1), status));
     }
@@ -224,6 +226,12 @@ impl FakeServer {
     /// If the uid is not in the cluster.
     pub fn orphan_section_of(&self, uid: u64) {
         self.world.assign(uid, self.set, None);
+    }
+
+    /// Changes the address by which the routes name this server, `host:port`, e.g. to that of a proxy in front of it.
+    /// The server stays at its own address.
+    pub fn advertise(&self, addr: &str) {
+        self.world.advertise(self.set, self.index, addr);
     }
 
     /// Sets whether the routes of this server's set are updated when a section moves between two other sets. The
@@ -290,11 +298,12 @@ impl FakeServer {
             runtime.block_on(async {
                 let listener = tokio::net::TcpListener::from_std(listener).expect("a listener");
                 let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
-                let ids = IdServiceServer::new(service.clone());
+                let ids = Connect(IdServiceServer::new(service.clone()));
                 let server =
                     SequenceServiceServer::new(service).max_decoding_message_size(seq_core::limits::MAX_REQUEST_BYTES);
+                let router = Server::builder().accept_http1(true).add_service(Connect(server)).add_service(ids);
                 tokio::select! {
-                    served = Server::builder().add_service(server).add_service(ids).serve_with_incoming(incoming) => {
+                    served = router.serve_with_incoming(incoming) => {
                         served.expect("a fake server serves until it is stopped");
                     }
                     _ = stopped => {}

@@ -1,5 +1,5 @@
-//! Harness of a suite whose tests are the rows of a table: each row stages one fault of real processes. A table may have
-//! columns, e.g. the programs under test; then each row is in it once for each column.
+//! Harness of a suite whose tests are the rows of a table: each row stages one fault of real processes. A table may
+//! have columns, e.g. the programs under test; then each row is in it once for each column.
 //!
 //! Rows run one after another, because a fault must not slow down another row, unless the suite has several jobs. The
 //! short rows run with all tests; a variable of the environment chooses other rows. A failed row prints the command

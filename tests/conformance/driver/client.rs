@@ -122,6 +122,19 @@ impl<'d> Client<'d> {
         if !counts.is_empty() {
             request["counts"] = json!(counts);
         }
+        self.send_many(uids, request)
+    }
+
+    /// Requests a number of each of several uids, with a deadline of this call.
+    pub(crate) fn next_many_within(
+        &self,
+        uids: &[u64],
+        deadline_ms: u64,
+    ) -> Result<Vec<Result<Allocation, CallError>>, CallError> {
+        self.send_many(uids, json!({"op": "next_many", "uids": strings(uids), "deadline_ms": deadline_ms}))
+    }
+
+    fn send_many(&self, uids: &[u64], request: Value) -> Result<Vec<Result<Allocation, CallError>>, CallError> {
         let pending = self.send(request);
         let start_ns = pending.start_ns;
         let (end_ns, response) = pending.wait();

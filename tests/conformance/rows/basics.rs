@@ -6,7 +6,8 @@ use serde_json::json;
 use crate::cluster::{Cluster, SECTION_SIZE, SECTIONS, Shape};
 use crate::driver::{Client, Driver, Sdk};
 
-/// Items of a batch of which each of two owners gets more than one request. Its uids are multiples of 4 in all sections.
+/// Items of a batch of which each of two owners gets more than one request. Its uids are multiples of 4 in all
+/// sections.
 const LARGE_BATCH: u64 = SECTIONS * SECTION_SIZE / 4;
 const _: () = assert!(LARGE_BATCH / 2 > seq_core::limits::MAX_ITEMS as u64);
 

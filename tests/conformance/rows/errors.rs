@@ -63,9 +63,9 @@ fn refused(client: &Client<'_>, server: &FakeServer) {
     client.next(7).unwrap();
     for reason in Reason::ALL.iter().filter(|reason| SUBJECTS.contains(&reason.subject())) {
         for code in reason.codes() {
-            let error = refusal(client, server, reason.status_as(*code, "planted"));
             // After a short hint, the call may reach its deadline in a later attempt.
             let is_short = reason.retry().after().is_some_and(|hint| hint < Duration::from_millis(DEADLINE_MS));
+            let error = refusal(client, server, reason.status_as(*code, "planted"), if is_short { 1 } else { BUSY });
             if is_short && error.kind == "deadline" {
                 continue;
             }
@@ -84,21 +84,31 @@ fn refused(client: &Client<'_>, server: &FakeServer) {
     let hint = Some(Duration::from_millis(100));
     for (code, after) in [(Code::Unavailable, hint), (Code::ResourceExhausted, hint), (Code::FailedPrecondition, None)]
     {
-        let error = refusal(client, server, later(code, after));
+        let error = refusal(client, server, later(code, after), BUSY);
         assert_eq!((&*error.kind, &*error.reason), ("refused", "OF_A_LATER_RELEASE"), "{error:?}");
         check(&error, (after, code, false));
     }
-    let error = refusal(client, server, Status::internal("planted"));
+    let error = refusal(client, server, Status::internal("planted"), BUSY);
     check(&error, (None, Code::Internal, true));
     client.next(7).unwrap();
 }
 
-/// Returns the error of a call whose every attempt is refused with `status`.
-fn refusal(client: &Client<'_>, server: &FakeServer, status: Status) -> CallError {
+/// Calls in a row that may end by their deadline although the server refuses them, because the machine is busy.
+const BUSY: usize = 20;
+
+/// Returns the error of a call whose every attempt is refused with `status`. A late call is repeated, up to `tries`
+/// calls.
+fn refusal(client: &Client<'_>, server: &FakeServer, status: Status, tries: usize) -> CallError {
     server.refuse_one_in(1, Some(status));
-    let result = client.next_with(7, json!({"deadline_ms": DEADLINE_MS}));
+    let mut error = None;
+    for _ in 0..tries {
+        let late = client.next_with(7, json!({"deadline_ms": DEADLINE_MS})).unwrap_err();
+        if error.insert(late).kind != "deadline" {
+            break;
+        }
+    }
     server.refuse_one_in(1, None);
-    result.unwrap_err()
+    error.expect("a call was made")
 }
 
 fn check(error: &CallError, (hint, code, is_unknown): (Option<Duration>, Code, bool)) {

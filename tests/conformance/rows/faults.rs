@@ -1,6 +1,9 @@
 //! Faults of real processes under load.
 
+use std::time::Duration;
+
 use seq_testkit::eventually;
+use seq_testkit::rows::note;
 use serde_json::json;
 
 use crate::cluster::{Cluster, Shape};
@@ -12,6 +15,10 @@ const VICTIM: u16 = 0;
 
 /// Deadline of the calls while the store has no majority: short, so that many of them end then.
 const SHORT_DEADLINE_MS: u64 = 1_000;
+
+/// Time for which calls fail, longer than their deadline, and a bound below the default deadline for each of them.
+const LOST: Duration = Duration::from_secs(3);
+const LATEST: Duration = Duration::from_secs(4);
 
 pub(super) fn kill(sdk: &Sdk) {
     let mut cluster = Cluster::start(Shape::USUAL);
@@ -75,6 +82,13 @@ pub(super) fn store_lost(sdk: &Sdk) {
         let lost = now_ns();
         cluster.stores[1..].iter().for_each(|store| store.freeze());
         eventually("calls fail", || (!driver.history().figures_since(lost).failed.is_empty()).then_some(()));
+        std::thread::park_timeout(LOST);
+        let longest = driver.history().figures_since(lost).longest;
+        note(format_args!(
+            "longest call without a store: {:.3} s, {SHORT_DEADLINE_MS} ms allowed",
+            longest.as_secs_f64()
+        ));
+        assert!(longest < LATEST, "calls end by their deadline");
         cluster.stores[1..].iter().for_each(|store| store.thaw());
         load.wait_served();
     });

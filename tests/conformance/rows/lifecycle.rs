@@ -1,7 +1,8 @@
 //! A client from its start to its end: seeds, calls that are abandoned, and the resources that a client leaves.
 
 use std::fs;
-use std::net::TcpListener;
+use std::net::{Ipv4Addr, TcpListener};
+use std::process::Command;
 use std::time::Duration;
 
 use seq_client::fake::FakeServer;
@@ -11,6 +12,7 @@ use serde_json::json;
 
 use crate::cluster::{Cluster, Shape};
 use crate::driver::{Burst, Client, Driver, Sdk};
+use crate::proxy::Proxy;
 
 pub(super) fn start(sdk: &Sdk) {
     let cluster = Cluster::start(Shape { allocs: 1, ..Shape::USUAL });
@@ -49,8 +51,56 @@ pub(super) fn start(sdk: &Sdk) {
     server.know_routes(true);
     let (_, opened) = opening.wait();
     assert!(opened["ok"].is_object(), "{opened}");
-    // The numbers of the fake set are not those of the cluster, so the uid is another one.
+    // The fake set has numbers of its own, so this call is for another uid.
     client.next(8).unwrap();
+    driver.end();
+}
+
+/// Name of a host that only the driver knows, and its first and its second address.
+const HOST: &str = "seqsvr-alloc.test";
+const ADDRESSES: [Ipv4Addr; 2] = [Ipv4Addr::new(127, 0, 0, 2), Ipv4Addr::new(127, 0, 0, 3)];
+
+/// Returns the missing abilities of this machine for [`dns`].
+pub(super) fn private_hosts() -> Vec<String> {
+    let command = "mount --bind /etc/hosts /etc/hosts";
+    let tried = Command::new("unshare").args(["--mount", "sh", "-c", command]).output();
+    let has = tried.is_ok_and(|tried| tried.status.success());
+    if has { Vec::new() } else { vec!["root and mount namespaces".to_owned()] }
+}
+
+pub(super) fn dns(sdk: &Sdk) {
+    let dir = tempfile::tempdir().unwrap();
+    let hosts = dir.path().join("hosts");
+    // The file stays the same, because the driver has this file in the place of its own.
+    let set_address =
+        |address: Ipv4Addr| fs::write(&hosts, format!("127.0.0.1 localhost\n{address} {HOST}\n")).unwrap();
+    set_address(ADDRESSES[0]);
+    let driver = Driver::start(&sdk.in_namespace(&format!("mount --bind '{}' /etc/hosts", hosts.display())));
+
+    let error = driver.open_and_call(&["http://seqsvr-none.test:7400".to_owned()], json!({"deadline_ms": 1_000}), 7);
+    let error = error.unwrap_err();
+    assert_eq!((&*error.kind, error.may_have_applied), ("connect", false), "{error:?}");
+    assert!(error.message.contains("seqsvr-none.test"), "the message names the host: {error:?}");
+
+    let server = FakeServer::start();
+    let node = server.url().trim_start_matches("http://").parse().unwrap();
+    let first = Proxy::start((ADDRESSES[0], 0).into(), node);
+    let port = first.addr().port();
+    server.advertise(&format!("{HOST}:{port}"));
+    let client = driver.open(&[format!("http://{HOST}:{port}")]);
+    client.burst(&[7, 8], 100, 10).wait();
+    assert!(first.connections() > 0, "the client connects to the address of the name");
+
+    let second = Proxy::start((ADDRESSES[1], port).into(), node);
+    set_address(ADDRESSES[1]);
+    drop(first);
+    // A resolver may keep the old address for a while, so calls may fail, but not for good.
+    eventually("the client connects to the new address of the name", || {
+        let _ = client.next_with(7, json!({"deadline_ms": 500}));
+        (second.connections() > 0).then_some(())
+    });
+    eventually("calls succeed again", || client.next(7).ok());
+    client.burst(&[7, 8], 100, 10).wait();
     driver.end();
 }
 
@@ -88,7 +138,7 @@ pub(super) fn close(sdk: &Sdk) {
 /// Clients that are opened and closed, one after another.
 const CLIENTS: usize = 100;
 
-/// Resources beyond those of a driver with one client before: threads that a runtime keeps, descriptors, and memory that
+/// Allowed increase over a driver that has had one client: threads that a runtime keeps, descriptors, and memory that
 /// an allocator keeps.
 const MORE_THREADS: usize = 10;
 const MORE_FILES: usize = 2;
@@ -139,7 +189,7 @@ pub(super) fn leak(sdk: &Sdk) {
     driver.end_seamless();
 }
 
-/// Calls that are abandoned, and those of them in flight at the same time.
+/// Number of abandoned calls, and of calls in flight at the same time.
 const ABANDONED: u64 = 10_000;
 const AT_ONCE: u64 = 100;
 
@@ -159,7 +209,7 @@ pub(super) fn cancel(sdk: &Sdk) {
             let cancelled = call.wait().unwrap_err();
             assert_eq!((&*cancelled.kind, cancelled.retryable), ("cancelled", false), "{round}: {cancelled:?}");
         }
-        // A server that is held up keeps what it received.
+        // A server that holds requests keeps all of them.
         server.hold(false);
     }
     usable(&client);

@@ -75,7 +75,10 @@ pub(super) fn deadline(sdk: &Sdk) {
         server.hold(true);
         let (result, took) = client.start_next(7, json!({"deadline_ms": SHORT_MS})).timed();
         let late = result.unwrap_err();
-        note(format_args!("coalesce {coalesce}: ends after {:.0} ms, {SHORT_MS} allowed", took.as_secs_f64() * 1_000.0));
+        note(format_args!(
+            "coalesce {coalesce}: ends after {:.0} ms, {SHORT_MS} allowed",
+            took.as_secs_f64() * 1_000.0
+        ));
         assert_eq!((&*late.kind, late.retryable, late.may_have_applied), ("deadline", true, true), "{late:?}");
         assert!(took < BOUND, "the default deadline ends the call");
         // The deadline passes while many other calls wait.

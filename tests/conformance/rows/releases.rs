@@ -1,11 +1,15 @@
 //! Servers of other releases, and responses that are damaged on the way.
 
+use std::path::PathBuf;
+
 use seq_client::fake::FakeServer;
 use serde_json::json;
 
 use crate::cluster::{Cluster, SECTION_SIZE, Shape};
 use crate::driver::{Client, Driver, Sdk};
+use crate::place::Place;
 use crate::proxy::{Edit, Proxy};
+use crate::rows::cuts::is_reported;
 
 const PROXIED: Shape = Shape { proxies: true, ..Shape::USUAL };
 
@@ -55,6 +59,37 @@ pub(super) fn older(sdk: &Sdk) {
     driver.end_seamless();
 }
 
+/// Variable of the environment with the program of the release before; `tests/rolling/before` builds it.
+const BEFORE: &str = "SEQSVR_BEFORE";
+
+/// Returns the missing program for [`older_release`].
+pub(super) fn older_program() -> Vec<String> {
+    let missing = std::env::var_os(BEFORE).is_none();
+    missing
+        .then(|| format!("{BEFORE}=$(tests/rolling/before), the program of the release before"))
+        .into_iter()
+        .collect()
+}
+
+pub(super) fn older_release(sdk: &Sdk) {
+    let program = PathBuf::from(std::env::var_os(BEFORE).expect("the row needs it"));
+    let place = Place::new();
+    let mut server = place.server_of(&program, "dev", &["dev", "--ports", "random", "-o", "json"]);
+    let ready = server.ready();
+    let allocs = ready["allocs"].as_array().unwrap_or_else(|| panic!("{ready} names no allocators"));
+    let seeds: Vec<String> = allocs.iter().map(|alloc| alloc["grpc"].as_str().expect("a URL").to_owned()).collect();
+    let driver = Driver::start(sdk);
+    let uids: Vec<u64> = (0..10).map(|section| section * 100_000 + 7).collect();
+    for coalesce in [true, false] {
+        let client = driver.open_with(&seeds, json!({"coalesce": coalesce}));
+        every_call(&client, &uids, sdk.has("advance"));
+        client.burst(&uids, 2_000, 64).wait();
+        let error = client.next(u64::MAX).unwrap_err();
+        assert_eq!((&*error.kind, error.retryable), ("uid_outside", false), "{error:?}");
+    }
+    driver.end_seamless();
+}
+
 pub(super) fn damaged(sdk: &Sdk) {
     let cluster = Cluster::start(PROXIED);
     let driver = Driver::start(sdk);
@@ -66,14 +101,14 @@ pub(super) fn damaged(sdk: &Sdk) {
         let (uid, other) = (7, 7 + 5 * SECTION_SIZE);
         let damage = |what: &str, call: &dyn Fn()| {
             client.next_many(&[uid, other], &[]).unwrap();
-            let (before, damaged) = (driver.history().figures(), edits());
-            cluster.proxies.iter().for_each(|proxy| proxy.edit_next(edit, 1));
-            call();
-            cluster.proxies.iter().for_each(|proxy| proxy.edit_next(edit, 0));
-            assert!(edits() > damaged, "a response to {what} was damaged");
-            let after = driver.history().figures();
-            let reported = after.lost + after.unknown - before.lost - before.unknown;
-            assert!(reported > 0, "{what}, coalesce {coalesce}: no attempt was reported as lost after {edit:?}");
+            let is_reported = is_reported(&client, |responses| {
+                let before = edits();
+                cluster.proxies.iter().for_each(|proxy| proxy.edit_next(edit, responses));
+                call();
+                cluster.proxies.iter().for_each(|proxy| proxy.edit_next(edit, 0));
+                assert!(edits() > before, "a response to {what} was damaged");
+            });
+            assert!(is_reported, "{what}, coalesce {coalesce}: no attempt was reported as lost after {edit:?}");
         };
         damage("next", &|| drop(client.next_n(uid, 3)));
         damage("next_many", &|| drop(client.next_many(&[uid, other], &[])));

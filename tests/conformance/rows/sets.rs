@@ -1,13 +1,16 @@
-//! Clusters of several sets, played by fake servers.
+//! Clusters of several sets: played by fake servers, and of real processes.
 
 use std::time::{Duration, Instant};
 
 use seq_client::fake::{FakeCluster, FakeServer};
+use seq_testkit::eventually;
 use seq_testkit::rows::note;
 use serde_json::json;
 
-use crate::driver::{Driver, Sdk};
+use crate::driver::{Driver, Sdk, now_ns};
 use crate::load;
+use crate::place::Server;
+use crate::two_sets::{ALLOC_PORTS, TwoSets};
 
 /// Uids of the cluster, and of each section.
 const UIDS: u64 = 12_000;
@@ -65,6 +68,57 @@ pub(super) fn down(sdk: &Sdk) {
     driver.end();
 }
 
+/// Uids of two real sets, each of which has half of them, and of each section.
+const REAL_UIDS: u64 = 1_000_000;
+const REAL_SECTION: u64 = 100_000;
+
+/// Kinds of the errors of items whose set hangs.
+const OF_HUNG: [&str; 4] = ["set_unavailable", "unreachable", "deadline", "refused"];
+
+/// Deadline of a batch for both sets while one hangs.
+const HUNG_DEADLINE_MS: u64 = 3_000;
+
+pub(super) fn hung(sdk: &Sdk) {
+    let sets = TwoSets::new(REAL_UIDS);
+    let [_up, down] = sets.start();
+    sets.split_for_good(&(REAL_UIDS / 2).to_string());
+    let seeds: Vec<String> = ALLOC_PORTS.iter().map(|port| sets.addr(*port)).collect();
+    let driver = Driver::start(sdk);
+    let client = driver.open(&seeds);
+    // The start of the sets takes a number of uid 7.
+    let uids: Vec<u64> = (0..REAL_UIDS / REAL_SECTION).map(|section| section * REAL_SECTION + 11).collect();
+    let (of_up, of_down) = uids.split_at(uids.len() / 2);
+    eventually("both sets serve", || {
+        let given = client.next_many(&uids, &[]).ok()?;
+        given.iter().all(Result::is_ok).then_some(())
+    });
+
+    let servers = || down.stores.iter().chain(&down.allocs);
+    servers().for_each(Server::freeze);
+    for _ in 0..2 {
+        let began = Instant::now();
+        let given = client.next_many_within(&uids, HUNG_DEADLINE_MS).unwrap();
+        note(format_args!("a batch for both sets took {:.3} s", began.elapsed().as_secs_f64()));
+        let (up, down) = given.split_at(of_up.len());
+        assert!(up.iter().all(Result::is_ok), "{given:?}");
+        for item in down {
+            let error = item.as_ref().unwrap_err();
+            assert!(OF_HUNG.contains(&&*error.kind) && error.retryable, "{error:?}");
+        }
+    }
+    let frozen = now_ns();
+    client.burst(of_up, 1_000, 64).wait();
+    let figures = driver.history().figures_since(frozen);
+    assert!(figures.failed.is_empty(), "{figures:?}");
+
+    servers().for_each(Server::thaw);
+    eventually("the set serves again", || {
+        let given = client.next_many(of_down, &[]).ok()?;
+        given.iter().all(Result::is_ok).then_some(())
+    });
+    driver.end();
+}
+
 /// Migrations of each section, which end in the set where they did not begin, and calls after them.
 const MIGRATIONS: usize = 5;
 const CALLS: u64 = 500;
@@ -86,8 +140,8 @@ pub(super) fn migration(sdk: &Sdk) {
             load.wait_served();
         }
     });
-    // The routes of the third set still name the sets before the moves. A new client, which has these routes first, must
-    // adopt the routes of later epochs and keep them.
+    // The routes of the third set still name the sets before the moves. A new client, which has these routes first,
+    // must adopt the routes of later epochs and keep them.
     let seeds_of_c: Vec<String> = sets[2].iter().map(FakeServer::url).collect();
     let (client, of_c) = (driver.open(&seeds_of_c), &uids[2 * uids.len() / 3..]);
     for _ in 0..2 {

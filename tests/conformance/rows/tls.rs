@@ -70,7 +70,7 @@ pub(super) fn tls(sdk: &Sdk) {
 }
 
 pub(super) fn rotation(sdk: &Sdk) {
-    let cluster = Cluster::start(SECURE);
+    let mut cluster = Cluster::start(SECURE);
     let driver = Driver::start(sdk);
     let client = driver.open_with(&cluster.seeds(), secured(&cluster));
     let uids = cluster.uids();
@@ -86,6 +86,14 @@ pub(super) fn rotation(sdk: &Sdk) {
             // The nodes need new connections to each other.
             cluster.command(&["node", "drain", "a2", "--yes"]);
             cluster.command(&["node", "undrain", "a2"]);
+            cluster.wait_shared();
+            load.wait_served();
+        }
+        // The client needs new connections, too, to nodes whose certificates are of the new authority.
+        for index in 0..SECURE.allocs {
+            let alloc = &mut cluster.allocs[usize::from(index)];
+            assert_eq!(alloc.terminate(), Some(0), "{}", alloc.log());
+            cluster.restart(index);
             cluster.wait_shared();
             load.wait_served();
         }
@@ -108,7 +116,7 @@ pub(super) fn refused(sdk: &Sdk) {
     };
     open(&cluster.seeds(), files(&cluster.place)).unwrap();
 
-    // The certificate of a server is for the host that callers dial, and this is another one.
+    // The certificate of a server is for the host that callers dial, which is another host.
     let forward = Proxy::forward(cluster.alloc_addr());
     let other_host = format!("https://{}", forward.addr());
     check("another host", open(&[other_host], files(&cluster.place)).unwrap_err(), "certificate");

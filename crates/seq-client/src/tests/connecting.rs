@@ -60,7 +60,8 @@ async fn an_unreachable_seed_is_named_at_once_and_one_reachable_is_enough() {
 
 #[test]
 fn a_seed_that_refuses_the_client_for_good_is_no_reason_to_connect_again() {
-    for (reason, is_retryable) in [(Reason::UnknownToken, false), (Reason::RoleDenied, false), (Reason::Unserved, true)] {
+    for (reason, is_retryable) in [(Reason::UnknownToken, false), (Reason::RoleDenied, false), (Reason::Unserved, true)]
+    {
         let error = ConnectError::Unreachable { addr: "a1".into(), source: reason.status("planted") };
         assert_eq!(error.is_retryable(), is_retryable, "{reason:?}");
     }

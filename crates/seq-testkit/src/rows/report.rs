@@ -51,10 +51,13 @@ impl<R: Row> Report<'_, R> {
     pub(super) fn table(&self) -> Vec<String> {
         let (names, columns) = (unique(self.results.iter().map(|(row, ..)| row.name())), self.columns());
         let width = names.iter().map(|name| name.len()).max().unwrap_or_default().max("row".len());
-        let heading = |column: &&str| if column.is_empty() { "result  seconds".to_owned() } else { (*column).to_owned() };
+        let heading =
+            |column: &&str| if column.is_empty() { "result  seconds".to_owned() } else { (*column).to_owned() };
         let cells: Vec<Vec<String>> = columns
             .iter()
-            .map(|column| [heading(column)].into_iter().chain(names.iter().map(|name| self.cell(name, column))).collect())
+            .map(|column| {
+                [heading(column)].into_iter().chain(names.iter().map(|name| self.cell(name, column))).collect()
+            })
             .collect();
         let widths: Vec<usize> =
             cells.iter().map(|column| column.iter().map(String::len).max().unwrap_or_default()).collect();

@@ -65,7 +65,8 @@ fn the_table_has_a_line_for_each_row_and_a_cell_for_each_column() {
         let suite = suite("", jobs);
         let report = report(&suite);
         assert!(report.has_failed());
-        let lines = ["", "row     go             rust", "passes  ok        0.0  -", "fails   FAILED    0.0  FAILED    0.0"];
+        let lines =
+            ["", "row     go             rust", "passes  ok        0.0  -", "fails   FAILED    0.0  FAILED    0.0"];
         assert_eq!(report.table(), lines);
     }
 }
@@ -73,9 +74,8 @@ fn the_table_has_a_line_for_each_row_and_a_cell_for_each_column() {
 #[test]
 fn the_report_in_json_has_the_command_that_repeats_a_failed_row() {
     let suite = suite("fails,long", 1);
-    let repeat = |column: &str| {
-        format!("\"repeat\":\"COLUMN={column} PLANNED=fails cargo test --workspace --test planned\"")
-    };
+    let repeat =
+        |column: &str| format!("\"repeat\":\"COLUMN={column} PLANNED=fails cargo test --workspace --test planned\"");
     let expected = format!(
         "{{\"passed\":1,\"failed\":2,\"ignored\":0,\"seconds\":0.0,\"rows\":[\
          {{\"language\":\"go\",\"row\":\"fails\",\"result\":\"failed\",\"seconds\":0.0,{}}},\

@@ -32,7 +32,7 @@ import seqsvr.client.internal.json.Json;
  */
 public final class Driver {
     private static final Map<String, Object> HELLO = Map.of("hello", 1, "sdk", "java", "version", SeqClient.VERSION,
-            "features", List.of("advance", "tls", "token", "reload", "cancel", "stats"));
+            "features", List.of("coalesce", "advance", "tls", "token", "reload", "cancel", "stats"));
 
     private final OutputStream out;
     private final Map<String, SeqClient> clients = new ConcurrentHashMap<>();
@@ -125,6 +125,10 @@ public final class Driver {
         return switch (r.op()) {
             case "close" -> {
                 client.close();
+                if (Runtime.version().feature() < 21) {
+                    // Connections of a closed client end when the garbage collector has found it.
+                    System.gc();
+                }
                 yield Map.of();
             }
             case "reload" -> {
