@@ -1,6 +1,8 @@
 //! The rows: the fault of each row, its length, and its assertions in addition to the order.
 
-use crate::machine::Need;
+use seq_testkit::rows::Tier;
+
+use crate::machine::{self, Need};
 
 mod allocs;
 mod clocks;
@@ -16,17 +18,6 @@ mod sets;
 mod skew;
 mod stores;
 
-/// The runs that include a row.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Tier {
-    /// Runs with all tests.
-    Short,
-    /// Runs with all rows.
-    Full,
-    /// Runs only by name, because it measures or takes very long.
-    Long,
-}
-
 /// One fault.
 pub(crate) struct Row {
     pub(crate) name: &'static str,
@@ -34,6 +25,28 @@ pub(crate) struct Row {
     pub(crate) tier: Tier,
     pub(crate) needs: &'static [Need],
     pub(crate) run: fn(),
+}
+
+impl seq_testkit::rows::Row for Row {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn what(&self) -> &str {
+        self.what
+    }
+
+    fn tier(&self) -> Tier {
+        self.tier
+    }
+
+    fn lacks(&self) -> Vec<String> {
+        machine::lacks(self.needs).into_iter().map(ToString::to_string).collect()
+    }
+
+    fn run(&self) {
+        (self.run)();
+    }
 }
 
 const NET: &[Need] = &[Need::Namespaces];
