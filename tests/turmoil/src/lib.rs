@@ -14,7 +14,9 @@
 //! depend on the seed.
 
 #[cfg(not(all(tokio_unstable, seqsvr_simulated)))]
-compile_error!("without `--cfg tokio_unstable` and `--cfg seqsvr_simulated` no run can be repeated: build in `tests/turmoil`, without RUSTFLAGS");
+compile_error!(
+    "without `--cfg tokio_unstable` and `--cfg seqsvr_simulated` no run can be repeated: build in `tests/turmoil`, without RUSTFLAGS"
+);
 
 pub mod alloc;
 pub mod caller;
