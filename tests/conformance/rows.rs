@@ -46,8 +46,11 @@ impl Row {
     }
 }
 
-/// Abilities of a machine that rows need, each with the function that returns the missing tools of this machine.
-const OF_MACHINE: [(&str, fn() -> Vec<String>); 2] =
+/// Returns the tools that this machine lacks.
+type Lacks = fn() -> Vec<String>;
+
+/// Abilities of a machine that rows need.
+const OF_MACHINE: [(&str, Lacks); 2] =
     [("namespaces", lifecycle::private_hosts), ("older release", releases::older_program)];
 
 /// A row with the SDK that it runs with.

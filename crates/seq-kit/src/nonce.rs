@@ -2,8 +2,8 @@
 //! program, sets, plans. They come from the operating system. A generator that is seeded with the uptime would repeat
 //! itself on machines that start alike, and others could guess its numbers.
 //!
-//! In a build with `--cfg seqsvr_simulated`, which only `tests/turmoil` has, they come from the generator of the thread,
-//! whose seed determines the whole run.
+//! In a build with `--cfg simulated_network`, which only `tests/turmoil` has, they come from the generator of the
+//! thread, whose seed determines the whole run.
 
 /// Draws a random number other than 0.
 ///
@@ -18,12 +18,12 @@ pub fn draw_nonce() -> u64 {
     nonce
 }
 
-#[cfg(not(seqsvr_simulated))]
+#[cfg(not(simulated_network))]
 fn draw() -> u64 {
     getrandom::u64().expect("the operating system gives random numbers")
 }
 
-#[cfg(seqsvr_simulated)]
+#[cfg(simulated_network)]
 fn draw() -> u64 {
     fastrand::u64(..)
 }

@@ -112,7 +112,7 @@ impl SectionWrites {
                 writes.step(&before, &now, now_ms, ms);
                 now
             };
-            // A blocking thread for the milliseconds of many sections. A simulation, which has only one thread, has few.
+            // Many sections take milliseconds, on a blocking thread. A simulation, which has only one thread, has few.
             let now = match is_long {
                 true => tokio::task::spawn_blocking(step).await.ok(),
                 false => Some(step()),

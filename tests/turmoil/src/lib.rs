@@ -13,9 +13,9 @@
 //! **Architecture Invariant:** no code here runs on a thread of its own, reads a clock, or draws a number that does not
 //! depend on the seed.
 
-#[cfg(not(all(tokio_unstable, seqsvr_simulated)))]
+#[cfg(not(all(tokio_unstable, simulated_network)))]
 compile_error!(
-    "without `--cfg tokio_unstable` and `--cfg seqsvr_simulated` no run can be repeated: build in `tests/turmoil`, without RUSTFLAGS"
+    "without `--cfg tokio_unstable` and `--cfg simulated_network` no run can be repeated: build in `tests/turmoil`, without RUSTFLAGS"
 );
 
 pub mod alloc;
