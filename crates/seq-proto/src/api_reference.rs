@@ -16,7 +16,7 @@ const HEAD: &str = "\
 # API
 
 The services for callers and for operators, over gRPC; those for callers are served as JSON too \
-([how](../operations.md#json-and-plain-text)). A test generates this page from `proto/`: \
+([how](../operations/callers.md#json-and-plain-text)). A test generates this page from `proto/`: \
 `UPDATE_EXPECT=1 cargo test -p seq-proto api`. Refusals have [reasons](reasons.md); [roles](roles.md) has who may call which method.
 
 ";

@@ -414,10 +414,10 @@ mod tests {
 
     #[test]
     fn every_command_is_documented() {
-        let docs = include_str!("../../../docs/operations.md");
+        let docs = include_str!("../../../docs/operations/nodes.md");
         for command in Cli::command().get_subcommands() {
             let name = command.get_name();
-            assert!(docs.contains(&format!("`seqsvr {name}")), "{name} is not in docs/operations.md");
+            assert!(docs.contains(&format!("`seqsvr {name}")), "{name} is not in docs/operations/nodes.md");
         }
     }
 
