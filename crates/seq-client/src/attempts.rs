@@ -186,6 +186,16 @@ impl<'a> Attempts<'a> {
     /// Returns the node to which the next attempt of a call for ids is sent. It is a node of the set `home`, or of
     /// another set while no node of `home` can be reached. Any node forwards the call to the owner of the lane.
     pub(crate) fn id_target(&mut self, home: SetIndex) -> Result<IdTarget, CallError> {
+        let addr = self.any_node(home)?;
+        match node_client::of_ids(&self.shared.pool, &addr) {
+            Ok(client) => Ok(IdTarget { addr, client }),
+            Err(error) => Err(self.unreachable(addr, Status::unavailable(error.to_string()))),
+        }
+    }
+
+    /// Returns the address of the node to which the next attempt of a call is sent that any node serves: see
+    /// [`Attempts::id_target`].
+    pub(crate) fn any_node(&mut self, home: SetIndex) -> Result<Arc<str>, CallError> {
         let shared = self.shared;
         let directory = shared.routes.load();
         let excluded = self.excluded.as_deref();
@@ -198,10 +208,7 @@ impl<'a> Attempts<'a> {
         };
         let index = directory.index_of(set.id()).expect("the set is in the directory");
         self.begin(&directory, SectionRoute { epoch: Epoch(0), set: index, owner: None, is_claim: false });
-        match node_client::of_ids(&shared.pool, &addr) {
-            Ok(client) => Ok(IdTarget { addr, client }),
-            Err(error) => Err(self.unreachable(addr, Status::unavailable(error.to_string()))),
-        }
+        Ok(addr)
     }
 
     /// Returns the batcher for the owner of the uid's section; `None` if the owner is unknown or was recently
@@ -546,7 +553,7 @@ impl<'a> Attempts<'a> {
         }))
     }
 
-    fn unreachable(&self, addr: Arc<str>, source: Status) -> CallError {
+    pub(crate) fn unreachable(&self, addr: Arc<str>, source: Status) -> CallError {
         let (attempts, may_have_applied) = (self.made, self.may_have_applied());
         CallError::Unreachable(Arc::new(Unreachable { addr, attempts, may_have_applied, source }))
     }

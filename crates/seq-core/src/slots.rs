@@ -11,7 +11,8 @@ use core::fmt;
 use core::ops::Range;
 
 use crate::id::SlotIndex;
-use crate::sync::{AtomicU64, OnceBox, Relaxed};
+use crate::section::Tally;
+use crate::sync::{AtomicU64, OnceBox, Ordering, Relaxed};
 
 /// Marks a slot that allocates nothing any more.
 pub(crate) const FROZEN: u64 = 1 << 63;
@@ -19,6 +20,21 @@ pub(crate) const FROZEN: u64 = 1 << 63;
 pub(crate) const ADVANCED: u64 = 1 << 62;
 /// Bits of both marks. Every distance is less than [`ADVANCED`], so a distance sets neither bit.
 pub(crate) const MARKS: u64 = FROZEN | ADVANCED;
+
+/// Memory of a section's slots: [`Slots`] of uids, or [`Keyed`](crate::section::Keyed) of keys.
+pub trait SlotStore {
+    /// Ordering with which a slot is changed.
+    const CHANGE: Ordering;
+
+    /// Returns the distance from the section's base after which a counter continues if its slot is untouched.
+    fn start(&self) -> u64;
+
+    /// Returns the number of pages, touched or not. A page is the smallest part of the slots that is summed up.
+    fn pages(&self) -> usize;
+
+    /// Returns the sums over the slots in a range of pages, which may end after the last page.
+    fn tally(&self, pages: Range<usize>) -> Tally;
+}
 
 /// Distance of a touched uid above its section's base, with a mark if the uid was advanced to this distance.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -49,6 +65,11 @@ impl Distance {
         self.0 & ADVANCED != 0
     }
 
+    /// Returns the distance in the word of a slot that is not frozen; `None` if the slot is untouched.
+    pub(crate) fn of_word(word: u64) -> Option<Distance> {
+        (word > 0).then_some(Distance(word))
+    }
+
     /// Returns the word of a slot that is not frozen.
     pub(crate) fn word(self) -> u64 {
         self.0
@@ -73,10 +94,11 @@ const PAGE_SLOTS: usize = 2;
 type Page = [AtomicU64; PAGE_SLOTS];
 
 /// Bytes of a page of counters.
-pub(crate) const PAGE_BYTES: u64 = (PAGE_SLOTS * 8) as u64;
+const PAGE_BYTES: u64 = (PAGE_SLOTS * 8) as u64;
 
+/// Slots of a section of uids.
 #[derive(Debug)]
-pub(crate) struct Slots {
+pub struct Slots {
     pages: Box<[OnceBox<Page>]>,
     len: u32,
 }
@@ -128,24 +150,10 @@ impl Slots {
             let first = (number * PAGE_SLOTS) as u32;
             for (slot, index) in page.iter().zip(first..self.len) {
                 let word = slot.fetch_or(FROZEN, Relaxed) & !FROZEN;
-                if word > 0 {
-                    touched.push((SlotIndex(index), Distance(word)));
-                }
+                touched.extend(Distance::of_word(word).map(|distance| (SlotIndex(index), distance)));
             }
         }
         touched
-    }
-
-    /// Returns the number of pages, touched or not.
-    pub(crate) fn pages(&self) -> usize {
-        self.pages.len()
-    }
-
-    /// Returns the touched pages in a range of pages, which may end after the last page.
-    pub(crate) fn touched_pages(&self, pages: Range<usize>) -> impl Iterator<Item = &[AtomicU64]> {
-        let end = pages.end.min(self.pages.len());
-        let pages = self.pages.get(pages.start..end).unwrap_or_default();
-        pages.iter().filter_map(|page| page.get().map(|page| &page[..]))
     }
 
     /// Returns the number of slots.
@@ -156,6 +164,30 @@ impl Slots {
     /// Returns the bytes of the pages that exist.
     pub(crate) fn touched_bytes(&self) -> usize {
         self.pages.iter().filter(|page| page.get().is_some()).count() * size_of::<Page>()
+    }
+}
+
+impl SlotStore for Slots {
+    const CHANGE: Ordering = Relaxed;
+
+    #[inline]
+    fn start(&self) -> u64 {
+        0
+    }
+
+    fn pages(&self) -> usize {
+        self.pages.len()
+    }
+
+    fn tally(&self, pages: Range<usize>) -> Tally {
+        let mut tally = Tally::default();
+        let end = pages.end.min(self.pages.len());
+        let pages = self.pages.get(pages.start..end).unwrap_or_default();
+        for page in pages.iter().filter_map(OnceBox::get) {
+            tally.bytes += PAGE_BYTES;
+            page.iter().for_each(|slot| tally.count(slot.load(Relaxed)));
+        }
+        tally
     }
 }
 

@@ -71,6 +71,7 @@ impl RefusedHandover<'_> {
             Reason::BadShape | Reason::LaneRequired | Reason::LaneNotAllowed | Reason::LaneOutOfRange |
             Reason::AfterTooFar | Reason::NotAnId | Reason::NotACounter | Reason::TooManySeries | Reason::LayoutFull |
             Reason::LayoutWriter | Reason::SetOutdated | Reason::LaneAhead | Reason::ClockAhead |
+            Reason::UnknownKeyspace | Reason::KeySize | Reason::KeysExhausted | Reason::OtherTenantsKey |
             Reason::StoreBehind | Reason::UidOutOfRange | Reason::UidMissing | Reason::ToMissing |
             Reason::CountOutOfRange | Reason::EmptyBatch | Reason::BatchTooLarge | Reason::CountsMismatch |
             Reason::NotOwner | Reason::Unserved | Reason::DeadlinePassed | Reason::OwnerUnreachable |
@@ -179,6 +180,7 @@ impl RefusedItem {
             Reason::LaneAhead => Refusal::LaneAhead { section },
             Reason::ClockAhead => Refusal::ClockAhead { section, node: owner, ahead_ms: details.ahead_ms.unwrap_or(0) },
             Reason::AfterTooFar => Refusal::AfterTooFar { section, above: Seq(to?) },
+            Reason::KeysExhausted => Refusal::KeysExhausted { section },
             Reason::ShuttingDown => Refusal::ShuttingDown,
             // If the refusal does not state the set, the section is decoded as unserved, and the call waits for newer
             // routes.
@@ -188,6 +190,7 @@ impl RefusedItem {
             },
             Reason::SetUnavailable => details.set.map_or(unserved, |set| Refusal::SetUnavailable { section, set }),
             #[rustfmt::skip]
+            Reason::UnknownKeyspace | Reason::KeySize | Reason::OtherTenantsKey |
             Reason::UnknownSeries | Reason::SeriesExists | Reason::SeriesRetired | Reason::BadShape |
             Reason::LaneRequired | Reason::LaneNotAllowed | Reason::LaneOutOfRange | Reason::NotAnId |
             Reason::NotACounter | Reason::TooManySeries | Reason::OtherTenantsSeries | Reason::LayoutFull |

@@ -111,7 +111,7 @@ impl WorldSeries {
                 Some(Bug::NoMargin) => 0,
                 _ => Lanes::margin_of(LAST_ID / 2),
             };
-            let lanes = Lanes { count: 1, per_section: 1, start: Seq(0), margin, clock: None };
+            let lanes = Lanes { count: 1, per_section: 1, start: Seq(0), margin, clock: None, keys: None };
             return WorldSeries { choice, shape: Shape::Counter(shape), lanes, sections, spreads: false };
         }
         let (unit_ms, seq_bits) = *[(20, 0), (50, 1), (100, 2)].get(rng.index(3)).expect("three of them");
@@ -119,7 +119,7 @@ impl WorldSeries {
         let shape = TimedShape { epoch_ms: EPOCH_MS, unit_ms, time_bits: 40, lane_bits, seq_bits, spread: spreads };
         let lead_ms = LEADS_MS[usize::from(choice == Choice::Named)];
         let clock = Some(TickClock { epoch_ms: EPOCH_MS, unit_ms, seq_bits, lead_ms });
-        let lanes = Lanes { count: 1 << lane_bits, per_section: 2, start: Seq(0), margin: 0, clock };
+        let lanes = Lanes { count: 1 << lane_bits, per_section: 2, start: Seq(0), margin: 0, clock, keys: None };
         WorldSeries { choice, shape: Shape::Timed(shape), lanes, sections, spreads }
     }
 

@@ -16,7 +16,7 @@ use seq_core::lease::{Clocks, Lease, LeaseTerms};
 use seq_core::owner::{Effect, Effects, LeaseEffect, Owner, Session, TableEffect};
 use seq_core::raises::RaiseQueue;
 use seq_core::renewals::{Registrations, RenewalOptions, Renewals};
-use seq_core::section::{Distance, SectionCopy};
+use seq_core::section::{AnyCopy, Distance, SectionCopy};
 use seq_core::store_calls::StoreMembers;
 use seq_core::{Epoch, HandoverId, NodeId, Section, SectionId, Seq, SetId, SlotIndex};
 
@@ -251,7 +251,13 @@ impl World {
         match effect {
             // Nothing is to be done, because calls read the routes in the state machine.
             TableEffect::Publish => {}
-            TableEffect::Enter { section, epoch, ceiling, copy } => self.enter(p, section, epoch, ceiling, copy),
+            TableEffect::Enter { section, epoch, ceiling, copy } => {
+                let copy = copy.map(|copy| match copy {
+                    AnyCopy::Slots(copy) => copy,
+                    AnyCopy::Keys(_) => unreachable!("no world has a keyspace"),
+                });
+                self.enter(p, section, epoch, ceiling, copy);
+            }
             TableEffect::Leave { section, epoch } => self.leave_section(p, section, epoch),
             // `step` freezes sections after all changes of the table.
             TableEffect::Freeze { .. } => {}
@@ -264,7 +270,7 @@ impl World {
         let owned = self.procs[p].table.get(&section).filter(|owned| owned.epoch == epoch).cloned();
         let Some(owned) = owned else { return };
         let copy = owned.copy(self.bug);
-        self.procs[p].owner.on_frozen(section, epoch, &copy);
+        self.procs[p].owner.on_frozen(section, epoch, &copy.into());
         self.coverage.saw(Situation::FrozenForRelease);
         if self.bug == Some(Bug::ThawReleased) {
             self.thaw(p, section, epoch);

@@ -15,8 +15,8 @@
 use alloc::boxed::Box;
 use core::ops::Range;
 
-use super::{Section, SectionCopy};
-use crate::slots::{MARKS, PAGE_BYTES};
+use super::{Distance, KeyedCopy, Section, SectionCopy, SlotStore};
+use crate::slots::MARKS;
 use crate::sync::{Acquire, AtomicU64, Relaxed, fence};
 
 /// Sums over the touched slots in a range of a section's pages.
@@ -40,6 +40,15 @@ impl Tally {
         self.touched += pages.touched;
         self.bytes += pages.bytes;
     }
+
+    /// Adds a slot, which may be untouched or frozen.
+    #[inline]
+    pub(crate) fn count(&mut self, word: u64) {
+        let distance = word & !MARKS;
+        self.sum = self.sum.wrapping_add(distance);
+        self.highest = self.highest.max(distance);
+        self.touched += u32::from(distance > 0);
+    }
 }
 
 impl SectionCopy {
@@ -47,11 +56,23 @@ impl SectionCopy {
     /// and so does the [`Tally::sum`] of a section that has just started from the copy.
     #[must_use]
     pub fn sum(&self) -> u64 {
-        self.distances.iter().fold(0, |sum, (_, distance)| sum.wrapping_add(distance.get()))
+        sum(&self.distances)
     }
 }
 
-impl Section {
+impl KeyedCopy {
+    /// Returns the sum of the distances in the copy, modulo 2^64: see [`SectionCopy::sum`].
+    #[must_use]
+    pub fn sum(&self) -> u64 {
+        sum(&self.distances)
+    }
+}
+
+fn sum<K>(distances: &[(K, Distance)]) -> u64 {
+    distances.iter().fold(0, |sum, (_, distance)| sum.wrapping_add(distance.get()))
+}
+
+impl<S: SlotStore> Section<S> {
     /// Returns the number of pages, touched or not.
     #[must_use]
     pub fn pages(&self) -> usize {
@@ -62,17 +83,7 @@ impl Section {
     /// page, no slot is read.
     #[must_use]
     pub fn tally(&self, pages: Range<usize>) -> Tally {
-        let mut tally = Tally::default();
-        for page in self.slots.touched_pages(pages) {
-            tally.bytes += PAGE_BYTES;
-            for slot in page {
-                let distance = slot.load(Relaxed) & !MARKS;
-                tally.sum = tally.sum.wrapping_add(distance);
-                tally.highest = tally.highest.max(distance);
-                tally.touched += u32::from(distance > 0);
-            }
-        }
-        tally
+        self.slots.tally(pages)
     }
 
     /// Returns how many numbers this ownership has allocated, modulo 2^64; `None` in a section of ticks. `sum` is the
@@ -85,8 +96,8 @@ impl Section {
         (!self.ticks).then(|| sum.wrapping_sub(self.begun).wrapping_sub(skipped))
     }
 
-    /// Returns how many numbers this ownership has skipped, modulo 2^64, by [`Section::advance`] and
-    /// [`Section::take_above`]. In a section of ticks, skipped ticks are not counted.
+    /// Returns how many numbers this ownership has skipped, modulo 2^64, by [`Section::advance`], by
+    /// [`Section::take_above`], and by the first numbers of keys. In a section of ticks, skipped ticks are not counted.
     ///
     /// To compute the count of allocated numbers, the caller must make the tally first, call this function afterwards,
     /// and subtract the result from the sum. A skip is counted before its slot changes, so the difference is never too

@@ -36,7 +36,7 @@ fn commands_about_series() {
         assert_eq!(decode_command(SERIES, &encoded).unwrap(), command);
     };
     let clock = TickClock { epoch_ms: 1, unit_ms: 2, seq_bits: 3, lead_ms: 4 };
-    let lanes = Lanes { count: 5, per_section: 6, start: Seq(7), margin: 8, clock: Some(clock) };
+    let lanes = Lanes { count: 5, per_section: 6, start: Seq(7), margin: 8, clock: Some(clock), keys: None };
     let create = CreateSeries { name: "a".into(), shape: vec![1, 2], lanes, created_ms: 9 };
     checked(
         Command::CreateSeries(create.clone()),
@@ -160,14 +160,15 @@ fn events() -> Events {
         EventRecord::MigrationStuck { migration, cause: name() },
         EventRecord::Members { voters: vec![1, 2] },
         EventRecord::Died { node: node(), incarnation, owned: 3 },
+        EventRecord::KeyspaceCreated { name: name() },
     ];
     let event = |(index, record)| Event { index, change: index + 1, at_unix_ms: 9, until_unix_ms: 10, record };
-    Events::from_parts((25, 26), 11, (1..).zip(records).map(event).collect()).unwrap()
+    Events::from_parts((26, 27), 11, (1..).zip(records).map(event).collect()).unwrap()
 }
 
 /// Appends a series with lanes to a state.
 fn append(state: &mut State, name: &str, clock: Option<TickClock>, retired: bool) {
-    let lanes = Lanes { count: 5, per_section: 2, start: Seq(7), margin: 8, clock };
+    let lanes = Lanes { count: 5, per_section: 2, start: Seq(7), margin: 8, clock, keys: None };
     let set = state.set.as_mut().unwrap();
     let (layout, sections) = set.layout.append(lanes).unwrap();
     set.layout = layout;
