@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use seq_api::ids::IdSeries;
 use seq_api::keys::Keyspace;
+use seq_core::keyspace::{BUCKETS, Hashing};
 use seq_core::lane_clock::LaneClock;
+use seq_core::layout::SectionRun;
 use seq_core::lease::Clocks;
 use seq_core::route::RouteTable;
 use seq_core::series::Series;
@@ -29,7 +31,10 @@ impl SeriesIndex {
     pub(crate) fn newer(&self, routes: &RouteTable) -> Option<SeriesIndex> {
         let of = routes.series();
         // The routes of a peer have no seeds, so the store's routes may add the seeds of keyspaces that are known.
-        let seeds = routes.layout().keyspaces().filter(|(hashing, _)| hashing.seed().is_some()).count();
+        let is_known = |(hashing, buckets): &(Hashing, SectionRun)| {
+            hashing.seed().is_some() && buckets.sections == u32::from(BUCKETS)
+        };
+        let seeds = routes.layout().keyspaces().filter(is_known).count();
         let known = self.keyspaces.iter().filter(|keyspace| keyspace.hashing.seed().is_some()).count();
         if (Arc::ptr_eq(of, &self.of) || **of == *self.of) && seeds == known {
             return None;
@@ -37,8 +42,10 @@ impl SeriesIndex {
         let all: Vec<Arc<IdSeries>> = of.iter().filter(|one| !one.is_keyspace()).filter_map(served).collect();
         let by_name = all.iter().map(|series| (series.name.as_str().into(), series.clone())).collect();
         let names = of.iter().filter(|one| one.is_keyspace()).map(|one| one.name.clone());
+        // The buckets of keys are those of all buckets, so a keyspace without some of them is not served.
         let keyspaces = names
             .zip(routes.layout().keyspaces())
+            .filter(|(_, (_, buckets))| buckets.sections == u32::from(BUCKETS))
             .map(|(name, (hashing, buckets))| Arc::new(Keyspace { name, hashing, buckets }))
             .collect();
         Some(SeriesIndex { of: of.clone(), all, by_name, keyspaces })

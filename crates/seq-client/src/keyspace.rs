@@ -1,22 +1,25 @@
-//! Calls for the numbers of keys. They can be sent to any node of the cluster, which forwards them to the owners of the
-//! keys' buckets. Deadlines and retries are the same as those of calls for ids.
+//! Calls for the numbers of keys. A call is sent to the owner of its key's bucket, as far as the owner is known, and a
+//! batch to the owner of its first key. Any other node forwards calls to the owners. Deadlines and retries are the same
+//! as those of calls for ids.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use seq_channel::CallerChannel;
+use seq_core::SectionId;
+use seq_core::keyspace::Bucket;
+use seq_core::layout::SectionRun;
 use seq_core::limits::{MAX_COUNT, MAX_ITEMS, MAX_KEY_BYTES};
 use seq_proto::v1::key_service_client::KeyServiceClient;
 use seq_proto::{Reason, v1};
 use tonic::{Code, Request, Response, Status};
 
 use crate::allocation::{Allocation, Current, lost};
-use crate::attempts::{Attempts, is_outcome_unknown};
+use crate::attempts::{Attempts, BucketTarget, is_outcome_unknown};
 use crate::client::Client;
 use crate::directory::sections::SetIndex;
 use crate::discovery;
 use crate::error::{CallError, Refused};
-use crate::node_client;
 use crate::series::refusal;
 
 /// The client of the node to which an attempt is sent.
@@ -34,7 +37,7 @@ type Node = KeyServiceClient<CallerChannel>;
 /// ```
 ///
 /// # Retries
-/// Any node serves a call. A failed attempt is repeated in the same way as by [`Client`]. If a response is lost, the
+/// Any node serves a call, and a call is sent to the owner of its key first. A failed attempt is repeated in the same way as by [`Client`]. If a response is lost, the
 /// numbers in it are skipped and never allocated again.
 ///
 /// # Cancel safety
@@ -45,6 +48,8 @@ pub struct Keyspace {
     /// The set that was the first to send the routes of the keyspace's cluster.
     home: SetIndex,
     name: Arc<str>,
+    /// Sections of the buckets.
+    buckets: SectionRun,
 }
 
 impl Client {
@@ -81,7 +86,8 @@ impl Client {
         let directory = self.shared().routes.load();
         let is_it = |known: &seq_core::series::Series| known.name == name && known.is_keyspace();
         let (home, known) = directory.series().find(|(_, known)| is_it(&known.record))?;
-        Some(Keyspace { client: self.clone(), home, name: known.record.name.as_str().into() })
+        let (name, buckets) = (known.record.name.as_str().into(), known.record.sections);
+        Some(Keyspace { client: self.clone(), home, name, buckets })
     }
 }
 
@@ -107,15 +113,11 @@ impl Keyspace {
     /// As [`Keyspace::next`].
     pub async fn next_n(&self, key: impl AsRef<[u8]>, count: u32) -> Result<Allocation, CallError> {
         check_count(count)?;
-        let request = v1::NextKeyRequest {
-            keyspace: self.name.to_string(),
-            raw_key: checked(key.as_ref())?,
-            count,
-            ..v1::NextKeyRequest::default()
-        };
-        let next = |mut node: Node, request| async move { node.next(request).await };
+        let (raw_key, keyspace) = (checked(key.as_ref())?, self.name.to_string());
+        let bucket = self.bucket(&raw_key);
+        let request = v1::NextKeyRequest { keyspace, raw_key, count, ..v1::NextKeyRequest::default() };
         let mut attempts = self.client.attempts();
-        let (response, addr) = self.call(&mut attempts, request, next).await?;
+        let (response, addr) = self.call(&mut attempts, bucket, request).await?;
         let v1::NextResponse { value, prev, epoch, lost, .. } = response;
         let allocation = Allocation::checked(value, prev, epoch, count, &addr)?;
         Ok(Allocation { lost: lost.unwrap_or(0).saturating_add(attempts.lost()), ..allocation })
@@ -147,9 +149,8 @@ impl Keyspace {
             raw_keys,
             ..v1::NextKeysRequest::default()
         };
-        let next = |mut node: Node, request| async move { node.next_many(request).await };
-        let mut attempts = self.client.attempts();
-        let (response, addr) = self.call(&mut attempts, request, next).await?;
+        let (bucket, mut attempts) = (self.bucket(&request.raw_keys[0]), self.client.attempts());
+        let (response, addr) = self.call(&mut attempts, bucket, request).await?;
         let v1::NextManyResponse { values, prevs, epochs, errors, lost: lost_items, .. } = response;
         if [values.len(), prevs.len(), epochs.len()] != [keys.len(); 3] {
             return Err(bad_lists(&addr));
@@ -175,13 +176,10 @@ impl Keyspace {
     /// # Errors
     /// [`CallError`].
     pub async fn current(&self, key: impl AsRef<[u8]>) -> Result<Current, CallError> {
-        let request = v1::CurrentKeyRequest {
-            keyspace: self.name.to_string(),
-            raw_key: checked(key.as_ref())?,
-            ..v1::CurrentKeyRequest::default()
-        };
-        let current = |mut node: Node, request| async move { node.current(request).await };
-        let (response, addr) = self.call(&mut self.client.attempts(), request, current).await?;
+        let (raw_key, keyspace) = (checked(key.as_ref())?, self.name.to_string());
+        let bucket = self.bucket(&raw_key);
+        let request = v1::CurrentKeyRequest { keyspace, raw_key, ..v1::CurrentKeyRequest::default() };
+        let (response, addr) = self.call(&mut self.client.attempts(), bucket, request).await?;
         Current::checked(response.value, response.exactness, response.epoch, &addr)
     }
 
@@ -193,9 +191,8 @@ impl Keyspace {
         let Some(raw_keys) = batch(keys)? else { return Ok(Vec::new()) };
         let keyspace = self.name.to_string();
         let request = v1::CurrentKeysRequest { keyspace, raw_keys, ..v1::CurrentKeysRequest::default() };
-        let current = |mut node: Node, request| async move { node.current_many(request).await };
-        let mut attempts = self.client.attempts();
-        let (response, addr) = self.call(&mut attempts, request, current).await?;
+        let (bucket, mut attempts) = (self.bucket(&request.raw_keys[0]), self.client.attempts());
+        let (response, addr) = self.call(&mut attempts, bucket, request).await?;
         let v1::CurrentManyResponse { values, exactness, epochs, errors, .. } = response;
         if [values.len(), exactness.len(), epochs.len()] != [keys.len(); 3] {
             return Err(bad_lists(&addr));
@@ -214,37 +211,79 @@ impl Keyspace {
     /// [`CallError`]. `ALREADY_PAST` means that the last number of the key is greater than `to`, or may be; see
     /// [`Client::advance`].
     pub async fn advance(&self, key: impl AsRef<[u8]>, to: u64) -> Result<u64, CallError> {
-        let request = v1::AdvanceKeyRequest {
-            keyspace: self.name.to_string(),
-            raw_key: checked(key.as_ref())?,
-            to: Some(to),
-            ..v1::AdvanceKeyRequest::default()
-        };
-        let advance = |mut node: Node, request| async move { node.advance(request).await };
-        let (response, _) = self.call(&mut self.client.attempts(), request, advance).await?;
+        let (raw_key, keyspace) = (checked(key.as_ref())?, self.name.to_string());
+        let bucket = self.bucket(&raw_key);
+        let request = v1::AdvanceKeyRequest { keyspace, raw_key, to: Some(to), ..v1::AdvanceKeyRequest::default() };
+        let (response, _) = self.call(&mut self.client.attempts(), bucket, request).await?;
         Ok(response.epoch)
     }
 
-    /// Sends a request to one node of the cluster after another until a node responds. Returns the response and the
-    /// address of the node that responded.
-    async fn call<M: Clone, R, F: Future<Output = Result<Response<R>, Status>>>(
+    /// Returns the bucket of a key.
+    fn bucket(&self, key: &[u8]) -> SectionId {
+        SectionId(self.buckets.first.0 + u32::from(Bucket::of(key).index()))
+    }
+
+    /// Sends a request to the owner of a bucket, and then to one node of the cluster after another, until a node
+    /// responds. Returns the response and the address of the node that responded.
+    async fn call<M: KeyRequest>(
         &self,
         attempts: &mut Attempts<'_>,
+        bucket: SectionId,
         message: M,
-        send: impl Fn(Node, Request<M>) -> F,
-    ) -> Result<(R, Arc<str>), CallError> {
+    ) -> Result<(M::Response, Arc<str>), CallError> {
         loop {
-            let addr = attempts.any_node(self.home)?;
-            let client = node_client::of_keys(&self.client.shared().pool, &addr)
-                .map_err(|error| attempts.unreachable(addr.clone(), Status::unavailable(error.to_string())))?;
-            let request = attempts.request(message.clone());
-            match attempts.attempt(send(client, request)).await {
-                Ok(response) => return Ok((response, addr)),
+            let BucketTarget { addr, client, route_version, epoch } = attempts.bucket_target(self.home, bucket)?;
+            let request = attempts.request(message.clone().routed(route_version, epoch));
+            match attempts.attempt(M::send(client, request)).await {
+                Ok(response) => {
+                    attempts.adopt(M::routes(&response), &addr);
+                    return Ok((response, addr));
+                }
                 Err(failed) => attempts.prepare_retry(None, &addr, failed).await?,
             }
         }
     }
 }
+
+/// A request for keys.
+trait KeyRequest: Clone {
+    type Response;
+
+    /// Returns the request with the version of the client's routes and the newest known epoch of its bucket.
+    fn routed(self, route_version: Option<u64>, epoch: u64) -> Self;
+
+    fn send(node: Node, request: Request<Self>) -> impl Future<Output = Result<Response<Self::Response>, Status>> + Send;
+
+    fn routes(response: &Self::Response) -> Option<&v1::Routes>;
+}
+
+/// Implements [`KeyRequest`] for a message of one key, whose field `epoch` is set, or for a message of several keys, of
+/// which no epoch is stated.
+macro_rules! key_request {
+    ($request:ident, $response:ident, $method:ident $(, $epoch:ident)?) => {
+        impl KeyRequest for v1::$request {
+            type Response = v1::$response;
+
+            fn routed(self, route_version: Option<u64>, _epoch: u64) -> Self {
+                v1::$request { route_version, $($epoch: _epoch,)? ..self }
+            }
+
+            async fn send(mut node: Node, request: Request<Self>) -> Result<Response<Self::Response>, Status> {
+                node.$method(request).await
+            }
+
+            fn routes(response: &Self::Response) -> Option<&v1::Routes> {
+                response.routes.as_ref()
+            }
+        }
+    };
+}
+
+key_request!(NextKeyRequest, NextResponse, next, epoch);
+key_request!(NextKeysRequest, NextManyResponse, next_many);
+key_request!(CurrentKeyRequest, CurrentResponse, current, epoch);
+key_request!(CurrentKeysRequest, CurrentManyResponse, current_many);
+key_request!(AdvanceKeyRequest, AdvanceResponse, advance, epoch);
 
 fn check_count(count: u32) -> Result<(), CallError> {
     if (1..=MAX_COUNT).contains(&count) { Ok(()) } else { Err(CallError::CountOutOfRange { uid: None, count }) }

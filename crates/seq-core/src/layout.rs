@@ -415,7 +415,7 @@ pub enum AppendError {
     #[error("the layout has {} keyspaces, the most it may have", limits::MAX_KEYSPACES)]
     TooManyKeyspaces,
     /// The lanes have keys, and are not the buckets of a keyspace.
-    #[error("the lanes of keys are no {} buckets from 0 on, without a clock", crate::keyspace::BUCKETS)]
+    #[error("the lanes of keys are not at most {} buckets from 0 on, without a clock", crate::keyspace::BUCKETS)]
     BadKeyspace,
     /// The layout would have more sections than allowed.
     #[error("{sections} sections in all spaces are more than the {} a layout may have", limits::MAX_SECTIONS)]

@@ -137,7 +137,14 @@ impl Lanes {
     /// Returns the buckets of a keyspace, whose keys begin at 1.
     #[must_use]
     pub fn of_keyspace(keys: Hashing) -> Lanes {
-        let (count, margin) = (BUCKETS.into(), limits::RESTORE_MARGIN);
+        Lanes::of_buckets(keys, BUCKETS)
+    }
+
+    /// Returns the buckets of a keyspace that has only so many of them, as the keyspaces of simulated worlds do. Stores
+    /// create keyspaces of [`BUCKETS`] buckets, and a node serves no keyspace of fewer.
+    #[must_use]
+    pub fn of_buckets(keys: Hashing, buckets: u16) -> Lanes {
+        let (count, margin) = (buckets.into(), limits::RESTORE_MARGIN);
         Lanes { count, per_section: 1, start: Seq::ZERO, margin, clock: None, keys: Some(keys) }
     }
 
@@ -175,7 +182,8 @@ impl Lanes {
         if start > Seq::MAX {
             return Err(AppendError::BadStart { start });
         }
-        if keys.is_some_and(|keys| *self != Lanes::of_keyspace(keys)) {
+        let buckets = u16::try_from(count).unwrap_or(u16::MAX).min(BUCKETS);
+        if keys.is_some_and(|keys| *self != Lanes::of_buckets(keys, buckets)) {
             return Err(AppendError::BadKeyspace);
         }
         match clock.filter(|clock| clock.unit_ms == 0 || clock.lead_ms == 0 || clock.seq_bits > 62) {

@@ -238,7 +238,7 @@ fn a_process_adopts_the_seeds_that_it_does_not_know() {
 fn bad_keyspaces_are_refused() {
     let lanes = Lanes::of_keyspace(hashing());
     for bad in [
-        Lanes { count: u32::from(BUCKETS) - 1, ..lanes },
+        Lanes { count: u32::from(BUCKETS) + 1, ..lanes },
         Lanes { per_section: 2, ..lanes },
         Lanes { start: Seq(1), ..lanes },
         Lanes { margin: 0, ..lanes },

@@ -5,7 +5,7 @@
 use seq_core::keyspace::Seed;
 use seq_core::layout::SectionRun;
 use seq_core::plan::Fingerprint;
-use seq_core::state::{CreateKeyspace, State};
+use seq_core::state::{CreateKeyspace, EventKind, State};
 use seq_kit::nonce::draw_nonce;
 use seq_proto::v1::{CreateKeyspaceRequest, CreateKeyspaceResponse, Keyspace};
 use tonic::Status;
@@ -38,7 +38,8 @@ impl SetAdmin {
         }
         required.check(now.plan)?;
         self.between.replicated.propose(create.clone()).await?.map_err(|refusal| refused(&refusal))?;
-        tracing::info!(set = self.declared.name, keyspace = create.name, "a keyspace is created");
+        let event = EventKind::KeyspaceCreated.name();
+        tracing::info!(event, set = self.declared.name, keyspace = create.name, "a keyspace is created");
         Ok(CreateKeyspaceResponse { existed: false, ..now.response(true) })
     }
 }
