@@ -1,4 +1,5 @@
-//! Index of the series and keyspaces that this node knows, and the clocks of sections of lanes whose numbers follow the time.
+//! Index of the series and keyspaces that this node knows, and the clocks of sections of lanes whose numbers follow the
+//! time.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -27,7 +28,7 @@ pub(crate) struct SeriesIndex {
 }
 
 impl SeriesIndex {
-    /// Returns the index of the series and keyspaces in `routes`; `None` if this index has the same ones.
+    /// Returns the index of the series and keyspaces in `routes`; `None` if this index has the same.
     pub(crate) fn newer(&self, routes: &RouteTable) -> Option<SeriesIndex> {
         let of = routes.series();
         // The routes of a peer have no seeds, so the store's routes may add the seeds of keyspaces that are known.
@@ -42,7 +43,7 @@ impl SeriesIndex {
         let all: Vec<Arc<IdSeries>> = of.iter().filter(|one| !one.is_keyspace()).filter_map(served).collect();
         let by_name = all.iter().map(|series| (series.name.as_str().into(), series.clone())).collect();
         let names = of.iter().filter(|one| one.is_keyspace()).map(|one| one.name.clone());
-        // The buckets of keys are those of all buckets, so a keyspace without some of them is not served.
+        // A keyspace has all buckets. A shorter keyspace is not served, because most keys would have no section.
         let keyspaces = names
             .zip(routes.layout().keyspaces())
             .filter(|(_, (_, buckets))| buckets.sections == u32::from(BUCKETS))

@@ -1,5 +1,5 @@
-//! The results of one call for several uids or keys, and the failure of the command that made the call. As JSON, the report has
-//! one item for each uid or key, in the order of the command line. An item is a result or a refusal.
+//! The results of one call for several uids or keys, and the failure of the command that made the call. As JSON, the
+//! report has one item for each uid or key, in the order of the command line. An item is a result or a refusal.
 
 use std::fmt;
 

@@ -1,4 +1,5 @@
-//! The commands `next`, `current` and `advance`, each of which sends one call for uids or keys to the cluster and prints the results.
+//! The commands `next`, `current` and `advance`, each of which sends one call for uids or keys to the cluster and
+//! prints the results.
 
 use std::time::Duration;
 

@@ -1,6 +1,6 @@
-//! Waits until all AllocSvrs of a cluster know that a series was created or retired, or that a keyspace was created. The next request of a command or a
-//! caller may go to any AllocSvr. Until an AllocSvr knows of the change, it refuses requests for a new series, and
-//! still allocates ids of a retired series.
+//! Waits until all AllocSvrs of a cluster know that a series was created or retired, or that a keyspace was created.
+//! The next request of a command or a caller may go to any AllocSvr. Until an AllocSvr knows of the change, it refuses
+//! requests for a new series, and still allocates ids of a retired series.
 
 use std::time::{Duration, Instant};
 
@@ -31,7 +31,8 @@ pub(crate) enum Wanted<'a> {
     Keyspace(&'a str),
 }
 
-/// Waits until all AllocSvrs of open sets know of `wanted`. Returns the addresses of the AllocSvrs that did not do so within [`TIMEOUT`].
+/// Waits until all AllocSvrs of open sets know of `wanted`. Returns the addresses of the AllocSvrs that did not do so
+/// within [`TIMEOUT`].
 pub(crate) async fn until_known(sets: &[SetInfo], wanted: Wanted<'_>, output: &Output) -> Vec<String> {
     let open = sets.iter().filter(|set| set.state() == SetState::Open);
     let addrs: Vec<&String> = open.flat_map(|set| &set.allocs).collect();

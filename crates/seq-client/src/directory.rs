@@ -181,8 +181,8 @@ impl Directory {
         Some(sections.get(section).unwrap_or(unknown))
     }
 
-    /// Returns the route of a bucket of a keyspace; `None` if it is not known. `home` is the set with which the series of
-    /// the keyspace's cluster are returned.
+    /// Returns the route of a bucket of a keyspace; `None` if it is not known. `home` is the set with which the series
+    /// of the keyspace's cluster are returned.
     pub(crate) fn bucket(&self, home: SetIndex, bucket: SectionId) -> Option<SectionRoute> {
         self.clusters.iter().find(|cluster| cluster.home == home)?.buckets.get(bucket)
     }

@@ -37,8 +37,8 @@ type Node = KeyServiceClient<CallerChannel>;
 /// ```
 ///
 /// # Retries
-/// Any node serves a call, and a call is sent to the owner of its key first. A failed attempt is repeated in the same way as by [`Client`]. If a response is lost, the
-/// numbers in it are skipped and never allocated again.
+/// Any node serves a call, and a call is sent to the owner of its key first. A failed attempt is repeated in the same
+/// way as by [`Client`]. If a response is lost, the numbers in it are skipped and never allocated again.
 ///
 /// # Cancel safety
 /// Dropping the future of a call abandons the call. The call may have consumed numbers.
@@ -252,7 +252,10 @@ trait KeyRequest: Clone {
     /// Returns the request with the version of the client's routes and the newest known epoch of its bucket.
     fn routed(self, route_version: Option<u64>, epoch: u64) -> Self;
 
-    fn send(node: Node, request: Request<Self>) -> impl Future<Output = Result<Response<Self::Response>, Status>> + Send;
+    fn send(
+        node: Node,
+        request: Request<Self>,
+    ) -> impl Future<Output = Result<Response<Self::Response>, Status>> + Send;
 
     fn routes(response: &Self::Response) -> Option<&v1::Routes>;
 }

@@ -67,7 +67,8 @@
 //! * `stream_call`, `batch_call`: the requests of a call. `ids`: results of calls for ids.
 //! * `client`: the calls. `connect`: settings of a client, and connecting it. `cluster_view`: the client's routes, for
 //!   proxies.
-//! * `keyspace`: the calls for keys. `series`: the calls for ids. `segments`: ids that are fetched ahead. `tickets`: ids from several counters.
+//! * `keyspace`: the calls for keys. `series`: the calls for ids. `segments`: ids that are fetched ahead. `tickets`:
+//!   ids from several counters.
 //!
 //! **Architecture Invariant:** the client keeps no state for single uids. The servers guarantee order and uniqueness. A
 //! client that fetched numbers before they are needed, or cached them, could break the order between two processes that

@@ -62,7 +62,7 @@ pub mod request;
 pub mod route;
 pub mod section;
 #[cfg(all(test, not(loom)))]
-mod seeded;
+mod seeded_tests;
 pub mod self_check;
 pub mod series;
 pub mod set_health;

@@ -205,8 +205,8 @@ impl RouteTable {
     }
 
     /// Adopts the seeds of keyspaces that this process does not know from an update, which need not be newer than the
-    /// table: the routes of a peer have no seeds, and the store may respond with the same version later. Returns whether
-    /// there were any.
+    /// table: the routes of a peer have no seeds, and the store may respond with the same version later. Returns
+    /// whether there were any.
     pub fn learn_seeds(&mut self, update: &RouteUpdate) -> bool {
         update.id == self.id && self.layout.learn_seeds(&update.layout)
     }

@@ -1,5 +1,5 @@
-//! Implements `SequenceService`, `IdService` and the services of keys over gRPC. Each method calls its handler, with the deadline that the
-//! header `grpc-timeout` states.
+//! Implements `SequenceService`, `IdService` and the services of keys over gRPC. Each method calls its handler, with
+//! the deadline that the header `grpc-timeout` states.
 
 use std::future::Future;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! Handlers of requests to `KeyService` and `KeyOwnerService`. The node that receives a request computes the buckets and
-//! the hashes of its keys, so the keys themselves leave the node only in responses to its caller.
+//! Handlers of requests to `KeyService` and `KeyOwnerService`. The node that receives a request computes the buckets
+//! and the hashes of its keys, so the keys themselves leave the node only in responses to its caller.
 
 use std::sync::Arc;
 
@@ -151,8 +151,8 @@ impl<F: SequenceService> Handlers<F> {
     ///
     /// # Errors
     /// The refusal of a request that exceeds the caller's rate, [`KeyRefusal::OtherTenantsKey`],
-    /// [`KeyRefusal::UnknownKeyspace`], or [`KeyRefusal::NoRoutes`] if this node has no routes yet and therefore knows no
-    /// keyspace.
+    /// [`KeyRefusal::UnknownKeyspace`], or [`KeyRefusal::NoRoutes`] if this node has no routes yet and therefore knows
+    /// no keyspace.
     fn admitted(&self, caller: &Caller, name: &str) -> Result<Arc<Keyspace>, KeyRefusal> {
         caller.admit_read()?;
         if !caller.admit_keys() {

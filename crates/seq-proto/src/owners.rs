@@ -240,8 +240,8 @@ pub enum OfferError {
         /// The base.
         base: u64,
     },
-    /// The numbers of slots or keys and of distances differ, there are too many of them, or they are not of the kind that
-    /// the section has.
+    /// The numbers of slots or keys and of distances differ, there are too many of them, or they are not of the kind
+    /// that the section has.
     #[error(
         "{slots} slots or keys and {distances} distances: send as many of each, up to {MAX_STAGED_SLOTS} slots of a \
          section of uids, or {MAX_STAGED_KEYS} keys of a bucket, in a message"

@@ -210,7 +210,8 @@ impl World {
             0..150 => Wish::Read,
             // The target may be below the uid's largest number, equal to it, above it, or above the ceiling.
             150..180 => {
-                let to = self.check.largest(self.series.user(uid)).saturating_sub(ADVANCE_BACK) + self.rng.below(MOST_ADVANCE);
+                let to = self.check.largest(self.series.user(uid)).saturating_sub(ADVANCE_BACK)
+                    + self.rng.below(MOST_ADVANCE);
                 Wish::Advance(Target::new(to).expect("a small number"))
             }
             _ => Wish::Take(Count::new(count as u32).expect("a small number")),

@@ -233,8 +233,8 @@ impl AllSeries {
         Some((series, first + slot.0))
     }
 
-    /// Returns the index of a uid, of the lane at the address `uid`, or of the key for which it stands, in a list of all
-    /// uids followed by all lanes and all keys.
+    /// Returns the index of a uid, of the lane at the address `uid`, or of the key for which it stands, in a list of
+    /// all uids followed by all lanes and all keys.
     pub(crate) fn user(&self, uid: Uid) -> u64 {
         if let Some(index) = WorldKeys::index(uid) {
             return (self.users_without_keys() + index) as u64;

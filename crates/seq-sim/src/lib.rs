@@ -64,8 +64,8 @@ pub struct Run {
     /// are also restored again and again. Any other number selects a world of one set. If the planted bug needs two or
     /// three sets, the world has as many sets for any value of this field.
     pub sets: u32,
-    /// Whether the world has a keyspace, which worlds of one and two sets may have. If the planted bug concerns keys, the
-    /// world has a keyspace for any value of this field.
+    /// Whether the world has a keyspace, which worlds of one and two sets may have. If the planted bug concerns keys,
+    /// the world has a keyspace for any value of this field.
     pub keys: bool,
     /// The planted bug, if any.
     pub bug: Option<Bug>,

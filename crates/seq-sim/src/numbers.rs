@@ -6,9 +6,7 @@ use std::rc::Rc;
 use seq_core::keyspace::KeyHash;
 use seq_core::lane_clock::LaneClock;
 use seq_core::section::{AnyCopy, Counters, Distance, Full, KeyedSection, RaiseTicket, SectionCopy};
-use seq_core::{
-    Advance, AdvanceLimit, Count, Epoch, Reading, Section, SectionId, Seq, SlotIndex, Step, Take, Target,
-};
+use seq_core::{Advance, AdvanceLimit, Count, Epoch, Reading, Section, SectionId, Seq, SlotIndex, Step, Take, Target};
 
 use crate::bugs::Bug;
 

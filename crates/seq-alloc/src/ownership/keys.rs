@@ -49,8 +49,8 @@ pub(crate) struct NoRoom;
 
 impl Ownership {
     /// Replaces a bucket that has no room for another key by one with more room, under the same ownership. Does nothing
-    /// if the bucket was replaced already, has left, or is frozen for the next owner: calls for it wait then until it is
-    /// thawed or leaves. The buckets of this node grow only while they have room for fewer than `most` keys.
+    /// if the bucket was replaced already, has left, or is frozen for the next owner: calls for it wait then until it
+    /// is thawed or leaves. The buckets of this node grow only while they have room for fewer than `most` keys.
     ///
     /// # Errors
     /// [`NoRoom`].

@@ -32,7 +32,7 @@ pub(crate) struct OwnedSection {
     /// Start of the ownership.
     pub(crate) start: Start,
     /// Time from which the numbers of this section are recorded, in nanoseconds of the boot clock. It is later than
-    /// `began` if the section replaced another one under the same ownership.
+    /// `began` if the section replaced a bucket under the same ownership.
     pub(crate) recorded_from: u64,
     /// Sum of the slots in the copy that was made when the section was frozen; empty before the freeze.
     final_sum: OnceLock<u64>,
@@ -79,7 +79,7 @@ impl Numbers {
         Numbers::Keys(section, room)
     }
 
-    /// Creates the counters of an ownership that continues those in `copy`: see [`Section::handed_over`] and
+    /// Creates the counters of an ownership that continues the counters in `copy`: see [`Section::handed_over`] and
     /// [`KeyedSection::from_copy`].
     pub(super) fn from_copy(
         counters: Counters,
@@ -117,8 +117,8 @@ impl Numbers {
         }
     }
 
-    /// Returns the counters of uids or lanes; `None` if the section has keys. This is so only for a moment, if a restore
-    /// lost the keyspace and another space got its sections.
+    /// Returns the counters of uids or lanes; `None` if the section has keys. This is so only for a moment, if a
+    /// restore lost the keyspace and another space got its sections.
     #[inline]
     fn slots(&self) -> Option<&Section> {
         match self {
@@ -259,7 +259,7 @@ impl OwnedSection {
         self.numbers.keys().is_some()
     }
 
-    /// Adopts a ceiling that the store has committed for the section that this one may have replaced: see
+    /// Adopts a ceiling that the store has committed for the section that this section may have replaced: see
     /// [`Section::adopt_ceiling`].
     pub(super) fn adopt_ceiling(&self, committed: Seq) {
         either!(&self.numbers, section => section.adopt_ceiling(committed));

@@ -63,8 +63,8 @@ impl Shared {
         self.advanced(served, item, to, advance)
     }
 
-    /// Converts `advance`, the outcome of an attempt to advance an item's uid or key, to the item's result. If a raise of
-    /// the section became due, enqueues the raise.
+    /// Converts `advance`, the outcome of an attempt to advance an item's uid or key, to the item's result. If a raise
+    /// of the section became due, enqueues the raise.
     pub(super) fn advanced(
         &self,
         served: Served<'_>,

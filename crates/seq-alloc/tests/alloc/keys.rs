@@ -160,7 +160,7 @@ async fn numbers_of_keys_go_on_exactly_across_a_move() {
     assert_eq!(current(&two, &keyspace, &never).await, (0, true), "the floor of the copy is 0");
 }
 
-/// Returns a key that is in the bucket of another one.
+/// Returns another key that is in the bucket of `key`.
 fn other_of_bucket(keyspace: &Keyspace, key: &str) -> String {
     let section = |key: &str| keyspace.locate(key.as_bytes()).unwrap().section;
     let other = (0..).map(|number| format!("other:{number}")).find(|other| section(other) == section(key));
@@ -357,7 +357,7 @@ async fn a_bucket_that_moves_while_it_grows_gives_no_number_twice() {
         tokio::spawn(async move {
             let (mut random, mut taken) = (fastrand::Rng::with_seed(seed), Vec::new());
             while !done.load(SeqCst) {
-                // The number of keys rises, so that there are new ones all the time.
+                // The number of keys rises, so that there are new keys all the time.
                 let key = random.usize(0..(10 + taken.len() / 4).min(MOST_KEYS));
                 let keys = items(&keyspace, &[(&format!("{{conv}}:{key}"), 1)]);
                 match allocator.next_keys(call(), keys).await.remove(0) {

@@ -75,9 +75,7 @@ fn buckets_have_routes_and_lanes_have_none() {
     };
     let first = lane.first.0;
     let update = |version: u64, base: u64, runs: Vec<RouteRun>| {
-        let nodes = [1, 2].map(|id| {
-            (NodeId(id), RouteNode { name: format!("a{id}"), addr: format!("a-{id}:1") })
-        });
+        let nodes = [1, 2].map(|id| (NodeId(id), RouteNode { name: format!("a{id}"), addr: format!("a-{id}:1") }));
         v1::Routes::from(&RouteUpdate {
             set: "a".into(),
             id: SetId(id("a")),
@@ -99,13 +97,10 @@ fn buckets_have_routes_and_lanes_have_none() {
         Some((route.owner?.0, route.epoch.0))
     };
     let last = first + 16_384;
-    assert_eq!([first, first + 1, first + 10, first + 11, last].map(owner_of), [
-        None,
-        Some((2, 3)),
-        Some((2, 3)),
-        Some((1, 1)),
-        Some((1, 1))
-    ]);
+    assert_eq!(
+        [first, first + 1, first + 10, first + 11, last].map(owner_of),
+        [None, Some((2, 3)), Some((2, 3)), Some((1, 1)), Some((1, 1))]
+    );
     assert_eq!([last + 1, last + 1_000].map(owner_of), [None, None]);
     assert_eq!(owner(&routes, 3), Some((1, 1)));
     routes.adopt(&update(2, 1, vec![run(last, 1, 2, 2)]), None).unwrap();

@@ -91,7 +91,8 @@ async fn keys_are_charged_as_uids_are() {
     assert_eq!((server.advance(108).await, server.next("main", 1).await), (Ok(1), Ok(109)));
 }
 
-/// Without TLS, a port takes hashes from everybody, as it takes forwarded calls for uids. They are checked nevertheless.
+/// Without TLS, a port takes hashes from everybody, as it takes forwarded calls for uids. They are checked
+/// nevertheless.
 #[tokio::test]
 async fn hashes_are_taken_as_they_are_and_counted_as_forwarded() {
     let server = TestServer::open().await;

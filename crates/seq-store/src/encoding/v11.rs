@@ -1,5 +1,5 @@
-//! Format 11. To format 10, it adds the series and keyspaces, the layout writer, a flag for each node whether it can own
-//! their sections, the time of the last restore, the beginnings of ownerships, the event log, and the processes of
+//! Format 11. To format 10, it adds the series and keyspaces, the layout writer, a flag for each node whether it can
+//! own their sections, the time of the last restore, the beginnings of ownerships, the event log, and the processes of
 //! nodes.
 //!
 //! ```text

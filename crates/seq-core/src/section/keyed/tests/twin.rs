@@ -9,7 +9,7 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use super::*;
-use crate::seeded::{PrintSeed, Random};
+use crate::seeded_tests::{PrintSeed, Random};
 
 const SEEDS: u64 = 100;
 const STEPS: u64 = 10_000;

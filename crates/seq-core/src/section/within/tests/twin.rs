@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 
 use super::*;
 use crate::layout::TickClock;
-use crate::seeded::{PrintSeed, Random};
+use crate::seeded_tests::{PrintSeed, Random};
 
 const SEEDS: u64 = 100;
 const STEPS: u64 = 10_000;
