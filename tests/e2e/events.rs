@@ -7,6 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use seq_command::utc;
 use seq_testkit::eventually;
 use serde_json::Value;
 
@@ -26,7 +27,8 @@ struct Cluster {
 /// A process that watches events; ended on drop.
 pub(crate) struct Watch {
     child: Child,
-    lines: Arc<Mutex<Vec<Value>>>,
+    /// Events in the order in which they were printed, each with the time of its line in milliseconds since 1970.
+    lines: Arc<Mutex<Vec<(u64, Value)>>>,
 }
 
 impl Watch {
@@ -38,7 +40,7 @@ impl Watch {
         let seen = lines.clone();
         std::thread::spawn(move || {
             for line in stdout.lines().map_while(Result::ok) {
-                seen.lock().push(serde_json::from_str(&line).unwrap());
+                seen.lock().push((utc::now_ms(), serde_json::from_str(&line).unwrap()));
             }
         });
         Watch { child, lines }
@@ -51,7 +53,15 @@ impl Watch {
 
     /// Returns the last matching event that the watch has shown.
     pub(crate) fn seen(&self, is: impl Fn(&Value) -> bool) -> Option<Value> {
-        self.lines.lock().iter().rev().find(|one| is(one)).cloned()
+        self.lines.lock().iter().rev().find(|(_, one)| is(one)).map(|(_, one)| one.clone())
+    }
+
+    /// Returns the milliseconds from the last change of an event, by the clock of the leader, until the watch first
+    /// showed the event with this change.
+    fn delay(&self, event: &Value) -> u64 {
+        let lines = self.lines.lock();
+        let (seen, _) = lines.iter().find(|(_, one)| one == event).expect("the watch has shown the event");
+        seen.saturating_sub(utc::parse_ms(event["until"].as_str().unwrap()).unwrap())
     }
 }
 
@@ -126,6 +136,7 @@ fn a_takeover_a_drain_and_a_change_of_leader_are_events() {
     let takeover = cluster.watch.see("the takeover of all sections", |event| {
         event["kind"] == "takeover" && event["sections"]["count"] == owned
     });
+    println!("the takeover of {owned} sections is an event after {} ms", cluster.watch.delay(&takeover));
     assert_eq!((&takeover["node"], &takeover["severity"]), (&owner.as_str().into(), &"attention".into()));
     assert_eq!(takeover["owners"], serde_json::json!([{ "node": other, "sections": owned }]));
     assert!(digits(&takeover["lasted_ms"]) >= 1_000, "{takeover}");
@@ -187,8 +198,9 @@ fn a_section_shows_the_takeover_that_its_ownership_began_with() {
     assert_ne!(after["owner"], before["owner"]);
     assert_eq!((&after["began_by"], &after["began_ceiling"]), (&"takeover".into(), &before["ceiling"]), "{after:#}");
     let at = after["began_at"].as_str().unwrap();
-    let (first, last) = (takeover["time"].as_str().unwrap(), takeover["until"].as_str().unwrap());
-    assert!((first..=last).contains(&at), "{after:#}, {takeover:#}");
+    // Events have milliseconds, the record of a section has seconds.
+    let [first, last] = ["time", "until"].map(|end| takeover[end].as_str().unwrap().split_once('.').unwrap().0);
+    assert!((first..=last).contains(&at.trim_end_matches('Z')), "{after:#}, {takeover:#}");
     let listed = cluster.run(&["section", "list", "--uids", "0..100_000"]);
     for field in ["began_at", "began_by", "began_ceiling"] {
         assert_eq!(listed["items"][0][field], after[field], "{listed:#}");

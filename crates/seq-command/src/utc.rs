@@ -39,6 +39,11 @@ pub fn text_with_ms(unix_ms: u64) -> String {
     text_to_ms(SystemTime::UNIX_EPOCH + Duration::from_millis(unix_ms.min(LAST_MS)))
 }
 
+/// Formats a time like [`text_with_ms`]. Returns `None` if the time is 0, which means unknown.
+pub fn text_with_ms_if_known(unix_ms: u64) -> Option<String> {
+    (unix_ms > 0).then(|| text_with_ms(unix_ms))
+}
+
 /// Parses a time on the command line, such as `2026-01-01T00:00:00.5Z`. A date alone stands for its start in UTC.
 /// Returns milliseconds since 1970.
 ///

@@ -229,13 +229,18 @@ impl Cell {
 /// Width and height of a sparkline in its own units.
 pub(crate) const SPARK: (f64, f64) = (120.0, 20.0);
 
-/// Returns the path of a sparkline: from the left edge to the right edge, the largest value at the upper edge.
+/// Space above the largest value of a sparkline. Without it, a constant rate in the first row of a table would lie on
+/// the line below the table's head.
+const ABOVE_SPARK: f64 = 4.0;
+
+/// Returns the path of a sparkline, from the left edge to the right edge.
 fn spark_path(values: impl ExactSizeIterator<Item = f64> + Clone) -> String {
     let most = values.clone().fold(0.0, f64::max);
     let (width, height) = SPARK;
     let last = values.len().saturating_sub(1).max(1) as f64;
     let point = |(place, value): (usize, f64)| {
-        let y = if most > 0.0 { 1.0 + (height - 2.0) * (1.0 - value / most) } else { height - 1.0 };
+        let part = if most > 0.0 { value / most } else { 0.0 };
+        let y = ABOVE_SPARK + (height - 1.0 - ABOVE_SPARK) * (1.0 - part);
         format!("{}{:.0} {y:.1}", if place == 0 { "M" } else { "L" }, width * place as f64 / last)
     };
     values.enumerate().map(point).collect()
@@ -267,9 +272,9 @@ mod tests {
 
     #[test]
     fn a_sparkline_ends_at_the_right_edge_and_has_a_scale() {
-        assert_eq!(spark_path([1.0, 4.0, 2.0].into_iter()), "M0 14.5L60 1.0L120 10.0");
+        assert_eq!(spark_path([1.0, 4.0, 2.0].into_iter()), "M0 15.2L60 4.0L120 11.5");
         assert_eq!(spark_path([0.0, 0.0].into_iter()), "M0 19.0L120 19.0");
-        assert_eq!(spark_path([3.0].into_iter()), "M0 1.0");
+        assert_eq!(spark_path([3.0].into_iter()), "M0 4.0");
         assert_eq!(spark_path([].into_iter()), "");
     }
 

@@ -321,9 +321,9 @@ impl PendingCall {
     fn in_other_set(&mut self, now: Duration, set: SetId, since: Epoch, early: Option<Waiting>) -> Step {
         let section = self.section;
         if self.hops == 0 {
-            // A request that was sent by this claim or a newer claim was already refused. Without a newer claim, the next
-            // request is sent only after the retry interval. Routes name an older claim than was used if the own set
-            // continues from a backup.
+            // A request that was sent by this claim or a newer claim was already refused. Without a newer claim, the
+            // next request is sent only after the retry interval. Routes name an older claim than was used if the own
+            // set continues from a backup.
             if let Some(waiting) = early.filter(|_| self.used >= Some(since)) {
                 self.state = State::Waiting(waiting);
                 return Step::Rest(Rest::Wait(Wait { until: waiting.retry_at, awaits_owner: true, stalled: false }));

@@ -246,7 +246,7 @@ mod tests {
                 "change": "1",
                 "instance": "0000000000000007",
                 "time": null,
-                "until": "2026-11-27T18:40:00Z",
+                "until": "2026-11-27T18:40:00.000Z",
                 "kind": "certificate_expiring",
                 "severity": "info",
                 "text": "the certificate is valid until 2027-01-15T08:00:00Z: `seqsvr cert rotate`",

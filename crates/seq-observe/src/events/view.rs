@@ -88,8 +88,8 @@ impl EventView<'_> {
         EventView {
             number: event.index,
             change: event.change,
-            time: utc::text_if_known(event.at_unix_ms),
-            until: utc::text_if_known(event.until_unix_ms),
+            time: utc::text_with_ms_if_known(event.at_unix_ms),
+            until: utc::text_with_ms_if_known(event.until_unix_ms),
             kind: &event.kind,
             severity: severity_name(event.severity()),
             text: text(event),

@@ -63,6 +63,16 @@ impl QuorumStatus {
         matches!(self, QuorumStatus::Leads | QuorumStatus::Follows)
     }
 
+    /// Returns whether the member takes part in an election that began less than an election timeout ago, `within`. A
+    /// planned transfer of leadership is such an election, and the majority is not lost by it.
+    fn is_election(&self, within: Duration) -> bool {
+        match self {
+            QuorumStatus::Begins => true,
+            QuorumStatus::Leaderless { lost } => lost.is_some_and(|lost| lost <= within),
+            QuorumStatus::Leads | QuorumStatus::NoMajority { .. } | QuorumStatus::Follows => false,
+        }
+    }
+
     /// Returns the time for which the member has had no majority. The time is zero if it has a majority now, or if it
     /// never had a majority or a leader since its start.
     #[must_use]
@@ -283,7 +293,7 @@ impl Log {
             self.leads_since = is.then(Instant::now);
         }
         let status = status_of(metrics, *quorum.noted.lock(), quorum.within);
-        if status.has_quorum() != self.quorum && status != QuorumStatus::Begins {
+        if status.has_quorum() != self.quorum && !status.is_election(quorum.within) {
             self.quorum = status.has_quorum();
             let event = quorum.events.note(Fact::Quorum { holds: self.quorum, status: &status.to_string() });
             match self.quorum {
@@ -418,7 +428,10 @@ mod tests {
         let received = |ms| Noted { received: Some(Instant::now() - Duration::from_millis(ms)), leads: None };
         let follower = metrics(Some(2), &[1, 2, 3]);
         assert_eq!(status_of(&follower, received(100), WITHIN), QuorumStatus::Follows);
+        let election = status_of(&metrics(None, &[1, 2, 3]), received(100), WITHIN);
+        assert!(!election.has_quorum() && election.is_election(WITHIN), "{election}");
         let lost = status_of(&follower, received(3_000), WITHIN);
+        assert!(!lost.is_election(WITHIN), "{lost}");
         assert_eq!(lost.to_string(), "no quorum since 3.0 s: no message of a leader arrives");
         assert_eq!(status_of(&follower, Noted::default(), WITHIN), QuorumStatus::Leaderless { lost: None });
         assert_eq!(status_of(&metrics(None, &[1, 2, 3]), Noted::default(), WITHIN).to_string(), "no leader is known");
