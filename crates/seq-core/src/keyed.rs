@@ -13,8 +13,7 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use crate::keyspace::KeyHash;
-use crate::section::Tally;
-use crate::slots::{Distance, FROZEN, SlotStore};
+use crate::slots::{Distance, FROZEN, SlotStore, Tally};
 use crate::sync::{AcqRel, Acquire, AtomicU64, Ordering, Relaxed, Release};
 
 /// Mark of an entry that was used since the last eviction; a bit of [`Entry::hi`].

@@ -17,11 +17,10 @@ use crate::limits;
 use crate::raise;
 use crate::request::{Count, Target};
 use crate::slots::{ADVANCED, FROZEN, MARKS};
-pub use crate::slots::{Distance, SlotStore, Slots};
+pub use crate::slots::{Distance, SlotStore, Slots, Tally};
 use crate::sync::{AcqRel, Acquire, AtomicU64, OnceBox, Relaxed, Release};
 pub use copy::{AnyCopy, CopyMisfit, Counters, KeyedCopy, SLOTS_OF_KEY, SectionCopy};
 pub use keyed::{Full, Keep, KeyedSection, Rebuilt};
-pub use tally::Tally;
 pub use within::{Ahead, Window};
 
 /// The counters and the ceiling of one section under one ownership. The section has slots of uids, unless it is a

@@ -11,7 +11,6 @@ use core::fmt;
 use core::ops::Range;
 
 use crate::id::SlotIndex;
-use crate::section::Tally;
 use crate::sync::{AtomicU64, OnceBox, Ordering, Relaxed};
 
 /// Marks a slot that allocates nothing any more.
@@ -34,6 +33,38 @@ pub trait SlotStore {
 
     /// Returns the sums over the slots in a range of pages, which may end after the last page.
     fn tally(&self, pages: Range<usize>) -> Tally;
+}
+
+/// Sums over the touched slots in a range of a section's pages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Sum of the distances from the base, modulo 2^64, so that only differences of sums have a meaning.
+    pub sum: u64,
+    /// Largest distance from the base; 0 if no uid is touched.
+    pub highest: u64,
+    /// Number of touched uids.
+    pub touched: u32,
+    /// Bytes of the touched pages.
+    pub bytes: u64,
+}
+
+impl Tally {
+    /// Adds the tally of other pages of the same section.
+    pub fn add(&mut self, pages: Tally) {
+        self.sum = self.sum.wrapping_add(pages.sum);
+        self.highest = self.highest.max(pages.highest);
+        self.touched += pages.touched;
+        self.bytes += pages.bytes;
+    }
+
+    /// Adds a slot, which may be untouched or frozen.
+    #[inline]
+    pub(crate) fn count(&mut self, word: u64) {
+        let distance = word & !MARKS;
+        self.sum = self.sum.wrapping_add(distance);
+        self.highest = self.highest.max(distance);
+        self.touched += u32::from(distance > 0);
+    }
 }
 
 /// Distance of a touched uid above its section's base, with a mark if the uid was advanced to this distance.

@@ -14,7 +14,6 @@ use seq_core::{
 
 use crate::convert::RoutesError;
 use crate::series;
-use crate::staged::{MAX_STAGED_KEYS, MAX_STAGED_SLOTS};
 use crate::v1;
 
 impl From<&OwnershipUpdate> for v1::OwnershipUpdate {
@@ -162,6 +161,13 @@ pub fn update(
         mark: Mark { revision: Revision(update.revision), liveness: Liveness(update.liveness) },
     })
 }
+
+/// Limit on the slots in one message of a staged copy. A message with so many slots has at most half a megabyte, so
+/// that it does not delay other messages on its connection.
+pub const MAX_STAGED_SLOTS: usize = 65_536;
+
+/// Limit on the keys in one message of a staged copy, for the same reason.
+pub const MAX_STAGED_KEYS: usize = 16_384;
 
 /// Error of an invalid message of a handover.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -4,15 +4,8 @@ use seq_core::keyspace::KeyHash;
 use seq_core::section::{AnyCopy, Counters, Distance, KeyedCopy, SLOTS_OF_KEY, SectionCopy};
 use seq_core::{Layout, SectionId, Seq, SlotIndex};
 
-use crate::owners::OfferError;
+use crate::owners::{MAX_STAGED_KEYS, MAX_STAGED_SLOTS, OfferError};
 use crate::v1;
-
-/// Limit on the slots in one message of a staged copy. A message with so many slots has at most half a megabyte, so
-/// that it does not delay other messages on its connection.
-pub const MAX_STAGED_SLOTS: usize = 65_536;
-
-/// Limit on the keys in one message of a staged copy, for the same reason.
-pub const MAX_STAGED_KEYS: usize = 16_384;
 
 /// Encodes the copy of a frozen section as one or more messages. Only the first message contains the offer.
 pub fn to_stage(offer: v1::HandoverOffer, copy: AnyCopy) -> impl Iterator<Item = v1::StageRequest> {

@@ -15,41 +15,8 @@
 use alloc::boxed::Box;
 use core::ops::Range;
 
-use super::{Distance, KeyedCopy, Section, SectionCopy, SlotStore};
-use crate::slots::MARKS;
+use super::{Distance, KeyedCopy, Section, SectionCopy, SlotStore, Tally};
 use crate::sync::{Acquire, AtomicU64, Relaxed, fence};
-
-/// Sums over the touched slots in a range of a section's pages.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
-    /// Sum of the distances from the base, modulo 2^64, so that only differences of sums have a meaning.
-    pub sum: u64,
-    /// Largest distance from the base; 0 if no uid is touched.
-    pub highest: u64,
-    /// Number of touched uids.
-    pub touched: u32,
-    /// Bytes of the touched pages.
-    pub bytes: u64,
-}
-
-impl Tally {
-    /// Adds the tally of other pages of the same section.
-    pub fn add(&mut self, pages: Tally) {
-        self.sum = self.sum.wrapping_add(pages.sum);
-        self.highest = self.highest.max(pages.highest);
-        self.touched += pages.touched;
-        self.bytes += pages.bytes;
-    }
-
-    /// Adds a slot, which may be untouched or frozen.
-    #[inline]
-    pub(crate) fn count(&mut self, word: u64) {
-        let distance = word & !MARKS;
-        self.sum = self.sum.wrapping_add(distance);
-        self.highest = self.highest.max(distance);
-        self.touched += u32::from(distance > 0);
-    }
-}
 
 impl SectionCopy {
     /// Returns the sum of the distances in the copy, modulo 2^64. The [`Tally::sum`] of the frozen section equals it,
