@@ -125,14 +125,18 @@ impl Process {
 
 impl World {
     /// Returns whether a caller may request numbers of keys. In calm weather, in which no call may be refused, every
-    /// process must know the keyspace.
+    /// store and every process must know the keyspace.
     pub(crate) fn has_keyspace(&self) -> bool {
         let Some(keys) = self.series.keys else { return false };
         let knows = |process: &Process| {
             process.owner.routes().is_none_or(|routes| routes.layout().has_keys(keys.sections.first))
         };
         let calm = self.swarm.weather == Weather::Calm;
-        self.is_keyspace_created() && (!calm || self.procs.iter().filter(|process| process.alive).all(knows))
+        let known = || {
+            self.stores.iter().all(|store| store.state.series(NAME).is_some())
+                && self.procs.iter().filter(|process| process.alive).all(knows)
+        };
+        self.is_keyspace_created() && (!calm || known())
     }
 
     /// Returns whether a set has the keyspace.
