@@ -8041,8 +8041,8 @@ pub struct StageRequest {
     /// The section and the attempt; in the first message only.
     #[prost(message, optional, tag = "1")]
     pub offer: ::core::option::Option<HandoverOffer>,
-    /// The value that an untouched uid starts from, and to which distances are relative, 0 ..= 2^63-1; in the first message
-    /// only.
+    /// The value that an untouched uid starts from, and to which distances are relative, 0 ..= 2^63-1; in the first
+    /// message only.
     #[prost(uint64, tag = "2")]
     pub base: u64,
     /// Slots of touched uids, growing, over all messages. Parallel to `distances`, up to 65,536 in a message.
@@ -8058,8 +8058,8 @@ pub struct StageRequest {
     /// Of a bucket: the value that keys without a counter start from, `base` or above; in the first message only.
     #[prost(uint64, tag = "6")]
     pub floor: u64,
-    /// Of a bucket: the hashes of the keys that took numbers, 16 bytes each. Their first halves, or else their second ones,
-    /// grow as little endian numbers over all messages. Parallel to `distances`, up to 16,384 in a message.
+    /// Of a bucket: the hashes of the keys that took numbers, 16 bytes each. Their first halves, or else their second
+    /// ones, grow as little endian numbers over all messages. Parallel to `distances`, up to 16,384 in a message.
     #[prost(bytes = "vec", tag = "7")]
     pub keys: ::prost::alloc::vec::Vec<u8>,
 }
@@ -12432,8 +12432,8 @@ pub mod key_service_client {
     )]
     use tonic::codegen::*;
     use tonic::codegen::http::Uri;
-    /// Allocates sequence numbers of keys, with the promises and the refusals of `SequenceService`. A key without numbers has
-    /// the number 0. Every AllocSvr serves every key.
+    /// Allocates sequence numbers of keys, with the promises and the refusals of `SequenceService`. A key without numbers
+    /// has the number 0. Every AllocSvr serves every key.
     #[derive(Debug, Clone)]
     pub struct KeyServiceClient<T> {
         inner: tonic::client::Grpc<T>,
@@ -12561,8 +12561,8 @@ pub mod key_service_client {
                 .insert(GrpcMethod::new("seqsvr.v1.KeyService", "NextMany"));
             self.inner.unary(req, path, codec).await
         }
-        /// Reads the last allocated number of one key. Moves nothing. The number of a key whose counter the owner does not have
-        /// is an upper bound.
+        /// Reads the last allocated number of one key. Moves nothing. The number of a key whose counter the owner does not
+        /// have is an upper bound.
         pub async fn current(
             &mut self,
             request: impl tonic::IntoRequest<super::CurrentKeyRequest>,
@@ -12612,8 +12612,8 @@ pub mod key_service_client {
                 .insert(GrpcMethod::new("seqsvr.v1.KeyService", "CurrentMany"));
             self.inner.unary(req, path, codec).await
         }
-        /// Raises one key to a given number, so that the next number is above it: for imports. A key that is past the number, or
-        /// may be past it, is refused (ALREADY_PAST). Idempotent.
+        /// Raises one key to a given number, so that the next number is above it: for imports. A key that is past the number,
+        /// or may be past it, is refused (ALREADY_PAST). Idempotent.
         pub async fn advance(
             &mut self,
             request: impl tonic::IntoRequest<super::AdvanceKeyRequest>,
@@ -12667,8 +12667,8 @@ pub mod key_service_server {
             tonic::Response<super::NextManyResponse>,
             tonic::Status,
         >;
-        /// Reads the last allocated number of one key. Moves nothing. The number of a key whose counter the owner does not have
-        /// is an upper bound.
+        /// Reads the last allocated number of one key. Moves nothing. The number of a key whose counter the owner does not
+        /// have is an upper bound.
         async fn current(
             &self,
             request: tonic::Request<super::CurrentKeyRequest>,
@@ -12681,15 +12681,15 @@ pub mod key_service_server {
             tonic::Response<super::CurrentManyResponse>,
             tonic::Status,
         >;
-        /// Raises one key to a given number, so that the next number is above it: for imports. A key that is past the number, or
-        /// may be past it, is refused (ALREADY_PAST). Idempotent.
+        /// Raises one key to a given number, so that the next number is above it: for imports. A key that is past the number,
+        /// or may be past it, is refused (ALREADY_PAST). Idempotent.
         async fn advance(
             &self,
             request: tonic::Request<super::AdvanceKeyRequest>,
         ) -> std::result::Result<tonic::Response<super::AdvanceResponse>, tonic::Status>;
     }
-    /// Allocates sequence numbers of keys, with the promises and the refusals of `SequenceService`. A key without numbers has
-    /// the number 0. Every AllocSvr serves every key.
+    /// Allocates sequence numbers of keys, with the promises and the refusals of `SequenceService`. A key without numbers
+    /// has the number 0. Every AllocSvr serves every key.
     #[derive(Debug)]
     pub struct KeyServiceServer<T> {
         inner: Arc<T>,
@@ -13041,8 +13041,8 @@ pub mod key_owner_service_client {
     )]
     use tonic::codegen::*;
     use tonic::codegen::http::Uri;
-    /// Carries out calls for keys at the owners of their buckets. Only AllocSvrs call it: they hash the keys of their callers
-    /// and forward the hashes, so that no caller chooses a hash.
+    /// Carries out calls for keys at the owners of their buckets. Only AllocSvrs call it: they hash the keys of their
+    /// callers and forward the hashes, so that no caller chooses a hash.
     #[derive(Debug, Clone)]
     pub struct KeyOwnerServiceClient<T> {
         inner: tonic::client::Grpc<T>,
@@ -13235,8 +13235,8 @@ pub mod key_owner_service_server {
             request: tonic::Request<super::AdvanceHashedRequest>,
         ) -> std::result::Result<tonic::Response<super::AdvanceResponse>, tonic::Status>;
     }
-    /// Carries out calls for keys at the owners of their buckets. Only AllocSvrs call it: they hash the keys of their callers
-    /// and forward the hashes, so that no caller chooses a hash.
+    /// Carries out calls for keys at the owners of their buckets. Only AllocSvrs call it: they hash the keys of their
+    /// callers and forward the hashes, so that no caller chooses a hash.
     #[derive(Debug)]
     pub struct KeyOwnerServiceServer<T> {
         inner: Arc<T>,
