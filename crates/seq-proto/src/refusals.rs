@@ -80,32 +80,32 @@ impl RefusedHandover<'_> {
             Reason::AlreadyPast | Reason::TooManyHops | Reason::ShuttingDown | Reason::WouldWait | Reason::Moved |
             Reason::SetUnavailable | Reason::Malformed | Reason::MessageTooLarge | Reason::UnknownMethod |
             Reason::UnsupportedEncoding | Reason::BodyTimedOut | Reason::OutOfMemory | Reason::Unsolicited |
-            Reason::TooManyReports |
-            Reason::RoleDenied | Reason::OtherHolder | Reason::UnknownToken | Reason::NoTenant |
-            Reason::OtherTenantsUid | Reason::OtherTenantsSeries | Reason::CountAboveQuota | Reason::QuotaExceeded |
-            Reason::TooManyConnections | Reason::BadOffer | Reason::BadCopy | Reason::TooMuchStaged |
-            Reason::Leaving | Reason::Past | Reason::UnknownEpoch | Reason::NotGranted | Reason::OtherSet |
-            Reason::NoSet | Reason::UndeclaredNode | Reason::BadAddr | Reason::BadToken | Reason::NodeAlive |
-            Reason::TooManyNodes | Reason::LeaseTooLong | Reason::OtherPredecessor | Reason::UnknownName |
-            Reason::BadNodeId | Reason::BadIncarnation | Reason::BadRenewSeq | Reason::ListsMismatch |
-            Reason::UnknownSection | Reason::DuplicateSection | Reason::BadEpoch | Reason::BadCeiling |
-            Reason::RaiseTooFast | Reason::BadTarget | Reason::BadHandover | Reason::BadTerms | Reason::OtherTerms |
-            Reason::UnfitTarget | Reason::OldFormat | Reason::LastNode | Reason::SetExists | Reason::OtherGenesis |
-            Reason::SetNameTaken | Reason::SetNotEmpty | Reason::OwnSet | Reason::UnknownSet | Reason::TooManySets |
-            Reason::Quarantined | Reason::NoCandidate | Reason::OtherLayout | Reason::OtherLineage | Reason::BadRuns |
-            Reason::SectionMigrates | Reason::StalePlan | Reason::NotArrived | Reason::BadPace |
-            Reason::TooManyMigrations | Reason::TooFewRestores | Reason::NotQuarantined | Reason::NotResponded |
-            Reason::FenceNotApplied | Reason::BadResponse | Reason::Starting | Reason::NotLeader |
-            Reason::LeaderUnreachable | Reason::CommitTimedOut | Reason::TooManyProposals | Reason::CommandTooLarge |
-            Reason::RaftStopped | Reason::BadStoreId | Reason::BadCount | Reason::BadName | Reason::AddedAndRemoved |
-            Reason::UnknownMember | Reason::NotAVoter | Reason::UsedStoreId | Reason::OtherMember | Reason::Taken |
-            Reason::NotCaughtUp | Reason::NoVoters | Reason::TooManyVoters | Reason::EvenVoters | Reason::NoMajority |
-            Reason::NoLeader | Reason::NoSuccessor | Reason::ChangeInProgress | Reason::MemberNotReached |
-            Reason::NotTakenOver | Reason::OtherCluster | Reason::NoNonce | Reason::OtherReceiver |
-            Reason::OtherFormat | Reason::OutdatedMember | Reason::RemovedMember | Reason::OtherDataDirectory |
-            Reason::AcknowledgedDataLost | Reason::MalformedMessage | Reason::InvalidRaftMessage |
-            Reason::RaftJumpTooFar | Reason::CommittedEntriesContradicted | Reason::SnapshotTooLarge |
-            Reason::MalformedSnapshot | Reason::SnapshotUnderWay => return None,
+            Reason::TooManyReports | Reason::RoleDenied | Reason::OtherHolder | Reason::UnknownToken |
+            Reason::NoTenant | Reason::OtherTenantsUid | Reason::OtherTenantsSeries | Reason::CountAboveQuota |
+            Reason::QuotaExceeded | Reason::TooManyConnections | Reason::BadOffer | Reason::BadCopy |
+            Reason::TooMuchStaged | Reason::Leaving | Reason::Past | Reason::UnknownEpoch | Reason::NotGranted |
+            Reason::OtherSet | Reason::NoSet | Reason::UndeclaredNode | Reason::BadAddr | Reason::BadToken |
+            Reason::NodeAlive | Reason::TooManyNodes | Reason::LeaseTooLong | Reason::OtherPredecessor |
+            Reason::UnknownName | Reason::BadNodeId | Reason::BadIncarnation | Reason::BadRenewSeq |
+            Reason::ListsMismatch | Reason::UnknownSection | Reason::DuplicateSection | Reason::BadEpoch |
+            Reason::BadCeiling | Reason::RaiseTooFast | Reason::BadTarget | Reason::BadHandover | Reason::BadTerms |
+            Reason::OtherTerms | Reason::UnfitTarget | Reason::OldFormat | Reason::LastNode | Reason::SetExists |
+            Reason::OtherGenesis | Reason::SetNameTaken | Reason::SetNotEmpty | Reason::OwnSet | Reason::UnknownSet |
+            Reason::TooManySets | Reason::Quarantined | Reason::NoCandidate | Reason::OtherLayout |
+            Reason::OtherLineage | Reason::BadRuns | Reason::SectionMigrates | Reason::StalePlan | Reason::NotArrived |
+            Reason::BadPace | Reason::TooManyMigrations | Reason::TooFewRestores | Reason::NotQuarantined |
+            Reason::NotResponded | Reason::FenceNotApplied | Reason::BadResponse | Reason::Starting |
+            Reason::NotLeader | Reason::LeaderUnreachable | Reason::CommitTimedOut | Reason::TooManyProposals |
+            Reason::CommandTooLarge | Reason::RaftStopped | Reason::BadStoreId | Reason::BadCount | Reason::BadName |
+            Reason::AddedAndRemoved | Reason::UnknownMember | Reason::NotAVoter | Reason::UsedStoreId |
+            Reason::OtherMember | Reason::Taken | Reason::NotCaughtUp | Reason::NoVoters | Reason::TooManyVoters |
+            Reason::EvenVoters | Reason::NoMajority | Reason::NoLeader | Reason::NoSuccessor |
+            Reason::ChangeInProgress | Reason::MemberNotReached | Reason::NotTakenOver | Reason::OtherCluster |
+            Reason::NoNonce | Reason::OtherReceiver | Reason::OtherFormat | Reason::OutdatedMember |
+            Reason::RemovedMember | Reason::OtherDataDirectory | Reason::AcknowledgedDataLost |
+            Reason::MalformedMessage | Reason::InvalidRaftMessage | Reason::RaftJumpTooFar |
+            Reason::CommittedEntriesContradicted | Reason::SnapshotTooLarge | Reason::MalformedSnapshot |
+            Reason::SnapshotUnderWay => return None,
         };
         Some(refusal)
     }
@@ -190,38 +190,38 @@ impl RefusedItem {
             },
             Reason::SetUnavailable => details.set.map_or(unserved, |set| Refusal::SetUnavailable { section, set }),
             #[rustfmt::skip]
-            Reason::UnknownKeyspace | Reason::KeySize | Reason::OtherTenantsKey |
-            Reason::UnknownSeries | Reason::SeriesExists | Reason::SeriesRetired | Reason::BadShape |
-            Reason::LaneRequired | Reason::LaneNotAllowed | Reason::LaneOutOfRange | Reason::NotAnId |
-            Reason::NotACounter | Reason::TooManySeries | Reason::OtherTenantsSeries | Reason::LayoutFull |
-            Reason::LayoutWriter | Reason::SetOutdated | Reason::Unserved | Reason::StaleEpoch | Reason::EmptyBatch |
-            Reason::BatchTooLarge | Reason::CountsMismatch | Reason::TooManyHops | Reason::WouldWait | Reason::Malformed
-            | Reason::MessageTooLarge | Reason::UnknownMethod | Reason::UnsupportedEncoding | Reason::BodyTimedOut |
+            Reason::UnknownKeyspace | Reason::KeySize | Reason::OtherTenantsKey | Reason::UnknownSeries |
+            Reason::SeriesExists | Reason::SeriesRetired | Reason::BadShape | Reason::LaneRequired |
+            Reason::LaneNotAllowed | Reason::LaneOutOfRange | Reason::NotAnId | Reason::NotACounter |
+            Reason::TooManySeries | Reason::OtherTenantsSeries | Reason::LayoutFull | Reason::LayoutWriter |
+            Reason::SetOutdated | Reason::Unserved | Reason::StaleEpoch | Reason::EmptyBatch | Reason::BatchTooLarge |
+            Reason::CountsMismatch | Reason::TooManyHops | Reason::WouldWait | Reason::Malformed |
+            Reason::MessageTooLarge | Reason::UnknownMethod | Reason::UnsupportedEncoding | Reason::BodyTimedOut |
             Reason::Unsolicited | Reason::RoleDenied | Reason::TooManyReports | Reason::OtherHolder |
             Reason::UnknownToken | Reason::NoTenant | Reason::BadOffer | Reason::BadCopy | Reason::TooMuchStaged |
             Reason::Leaving | Reason::Past | Reason::UnknownEpoch | Reason::OtherSet | Reason::NoSet |
             Reason::UndeclaredNode | Reason::BadAddr | Reason::BadToken | Reason::NodeAlive | Reason::TooManyNodes |
             Reason::LeaseTooLong | Reason::OtherPredecessor | Reason::StoreBehind | Reason::UnknownNode |
-            Reason::UnknownName | Reason::OtherIncarnation | Reason::ProcessDied | Reason::OtherRenewal | Reason::OtherOwnership |
-            Reason::TargetGone | Reason::BadNodeId | Reason::BadIncarnation | Reason::BadRenewSeq |
-            Reason::ListsMismatch | Reason::UnknownSection | Reason::DuplicateSection | Reason::BadEpoch |
-            Reason::BadCeiling | Reason::BadTarget | Reason::BadHandover | Reason::BadTerms | Reason::OtherTerms |
-            Reason::UnfitTarget | Reason::OldFormat | Reason::LastNode | Reason::SetExists | Reason::OtherGenesis |
-            Reason::SetNameTaken | Reason::SetNotEmpty | Reason::OwnSet | Reason::UnknownSet | Reason::TooManySets |
-            Reason::SetClosing | Reason::Quarantined | Reason::NoCandidate | Reason::OtherLayout | Reason::OtherLineage
-            | Reason::OldLineage | Reason::BadRuns | Reason::NotResident | Reason::SectionMigrates | Reason::StalePlan |
-            Reason::UnknownMigration | Reason::MigrationOver | Reason::NotArrived | Reason::BadPace |
-            Reason::TooManyMigrations | Reason::TooFewRestores | Reason::NotQuarantined | Reason::NotResponded |
-            Reason::FenceNotApplied | Reason::BadResponse | Reason::Starting | Reason::TooManyProposals |
-            Reason::CommandTooLarge | Reason::BadStoreId | Reason::BadCount | Reason::BadName | Reason::AddedAndRemoved
-            | Reason::UnknownMember | Reason::NotAVoter | Reason::UsedStoreId | Reason::OtherMember | Reason::Taken |
-            Reason::NotCaughtUp | Reason::NoVoters | Reason::TooManyVoters | Reason::EvenVoters | Reason::NoMajority |
-            Reason::NoLeader | Reason::NoSuccessor | Reason::ChangeInProgress | Reason::MemberNotReached |
-            Reason::OtherCluster | Reason::NoNonce | Reason::OtherReceiver | Reason::OtherFormat |
-            Reason::OutdatedMember | Reason::RemovedMember | Reason::OtherDataDirectory | Reason::AcknowledgedDataLost |
-            Reason::MalformedMessage | Reason::InvalidRaftMessage | Reason::RaftJumpTooFar |
-            Reason::CommittedEntriesContradicted | Reason::SnapshotTooLarge | Reason::MalformedSnapshot |
-            Reason::SnapshotUnderWay => unserved,
+            Reason::UnknownName | Reason::OtherIncarnation | Reason::ProcessDied | Reason::OtherRenewal |
+            Reason::OtherOwnership | Reason::TargetGone | Reason::BadNodeId | Reason::BadIncarnation |
+            Reason::BadRenewSeq | Reason::ListsMismatch | Reason::UnknownSection | Reason::DuplicateSection |
+            Reason::BadEpoch | Reason::BadCeiling | Reason::BadTarget | Reason::BadHandover | Reason::BadTerms |
+            Reason::OtherTerms | Reason::UnfitTarget | Reason::OldFormat | Reason::LastNode | Reason::SetExists |
+            Reason::OtherGenesis | Reason::SetNameTaken | Reason::SetNotEmpty | Reason::OwnSet | Reason::UnknownSet |
+            Reason::TooManySets | Reason::SetClosing | Reason::Quarantined | Reason::NoCandidate | Reason::OtherLayout |
+            Reason::OtherLineage | Reason::OldLineage | Reason::BadRuns | Reason::NotResident |
+            Reason::SectionMigrates | Reason::StalePlan | Reason::UnknownMigration | Reason::MigrationOver |
+            Reason::NotArrived | Reason::BadPace | Reason::TooManyMigrations | Reason::TooFewRestores |
+            Reason::NotQuarantined | Reason::NotResponded | Reason::FenceNotApplied | Reason::BadResponse |
+            Reason::Starting | Reason::TooManyProposals | Reason::CommandTooLarge | Reason::BadStoreId |
+            Reason::BadCount | Reason::BadName | Reason::AddedAndRemoved | Reason::UnknownMember | Reason::NotAVoter |
+            Reason::UsedStoreId | Reason::OtherMember | Reason::Taken | Reason::NotCaughtUp | Reason::NoVoters |
+            Reason::TooManyVoters | Reason::EvenVoters | Reason::NoMajority | Reason::NoLeader | Reason::NoSuccessor |
+            Reason::ChangeInProgress | Reason::MemberNotReached | Reason::OtherCluster | Reason::NoNonce |
+            Reason::OtherReceiver | Reason::OtherFormat | Reason::OutdatedMember | Reason::RemovedMember |
+            Reason::OtherDataDirectory | Reason::AcknowledgedDataLost | Reason::MalformedMessage |
+            Reason::InvalidRaftMessage | Reason::RaftJumpTooFar | Reason::CommittedEntriesContradicted |
+            Reason::SnapshotTooLarge | Reason::MalformedSnapshot | Reason::SnapshotUnderWay => unserved,
             #[rustfmt::skip]
             Reason::OwnerTimedOut | Reason::NotGranted | Reason::RaiseTooFast | Reason::NotLeader |
             Reason::LeaderUnreachable | Reason::CommitTimedOut | Reason::RaftStopped |

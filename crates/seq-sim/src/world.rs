@@ -130,8 +130,7 @@ impl World {
         let mut rng = Rng::new(if several { seed ^ SETS_SEED } else { seed });
         let mut swarm = if several { sets::draw(&mut rng, hosts) } else { Swarm::draw(&mut rng) };
         let declared = Layout::new(0..UIDS, SECTION_SIZE).expect("a sound layout");
-        let with_keys = run.keys || bug.is_some_and(Bug::is_of_keys);
-        let series = AllSeries::draw(seed, &declared, bug, with_keys);
+        let series = AllSeries::draw(seed, &declared, bug, run.keys || bug.is_some_and(Bug::is_of_keys));
         let layout = series.layout.clone();
         if several {
             sets::add_faults(&mut swarm, seed);
@@ -163,7 +162,7 @@ impl World {
             procs: Vec::new(),
             members_stalled: vec![0; hosts.members()],
             listeners: vec![[None; 2]; hosts.names()],
-            clients: clients(layout.sections(), with_keys),
+            clients: clients(layout.sections(), series.keys.is_some()),
             series,
             check,
             coverage: Coverage::default(),

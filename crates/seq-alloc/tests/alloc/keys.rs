@@ -13,6 +13,7 @@ use seq_core::{Count, Epoch, Refusal, Seq, Target};
 use seq_proto::v1;
 use seq_proto::v1::key_owner_service_client::KeyOwnerServiceClient;
 use seq_proto::v1::key_service_client::KeyServiceClient;
+use tokio::task::JoinSet;
 
 use crate::world::{Node, PATIENCE, World, call, given, impatient, quick, until};
 
@@ -103,7 +104,7 @@ async fn a_bucket_grows_while_its_keys_are_used_and_nobody_is_refused() {
     let keys: Vec<String> = (0..300).map(|number| format!("{{conv}}:{number}")).collect();
     let caller = |node: &Node, turn: usize| {
         let (allocator, keyspace, keys) = (node.allocator.clone(), keyspace.clone(), keys.clone());
-        tokio::spawn(async move {
+        async move {
             let mut taken = Vec::new();
             for index in 0..keys.len() {
                 let key = &keys[(index * 7 + turn * 31) % keys.len()];
@@ -111,10 +112,10 @@ async fn a_bucket_grows_while_its_keys_are_used_and_nobody_is_refused() {
                 taken.push((key.clone(), given.unwrap().value.0));
             }
             taken
-        })
+        }
     };
-    let callers = (0..4).map(|turn| caller(if turn % 2 == 0 { &one } else { &two }, turn));
-    let mut taken: Vec<(String, u64)> = join_all(callers).await.into_iter().flat_map(Result::unwrap).collect();
+    let callers: JoinSet<_> = (0..4).map(|turn| caller(if turn % 2 == 0 { &one } else { &two }, turn)).collect();
+    let mut taken: Vec<(String, u64)> = callers.join_all().await.into_iter().flatten().collect();
     taken.sort();
     let expected: Vec<(String, u64)> = {
         let mut keys = keys.clone();
@@ -354,7 +355,7 @@ async fn a_bucket_that_moves_while_it_grows_gives_no_number_twice() {
     let done = Arc::new(AtomicBool::new(false));
     let caller = |node: &Node, seed: u64| {
         let (allocator, keyspace, done) = (node.allocator.clone(), keyspace.clone(), done.clone());
-        tokio::spawn(async move {
+        async move {
             let (mut random, mut taken) = (fastrand::Rng::with_seed(seed), Vec::new());
             while !done.load(SeqCst) {
                 // The number of keys rises, so that there are new keys all the time.
@@ -375,9 +376,9 @@ async fn a_bucket_that_moves_while_it_grows_gives_no_number_twice() {
                 tokio::task::yield_now().await;
             }
             taken
-        })
+        }
     };
-    let callers: Vec<_> =
+    let callers: JoinSet<_> =
         [&one, &two, &one, &two].into_iter().zip(1..).map(|(node, seed)| caller(node, seed)).collect();
     let allocations = || one.allocator.status().allocations + two.allocator.status().allocations;
     for turn in 0..MOVES {
@@ -393,7 +394,7 @@ async fn a_bucket_that_moves_while_it_grows_gives_no_number_twice() {
         assert!(world.store.epoch(section) > epoch, "it moved");
     }
     done.store(true, SeqCst);
-    let taken = join_all(callers).await.into_iter().flat_map(Result::unwrap);
+    let taken = callers.join_all().await.into_iter().flatten();
     let (mut seen, mut highest) = (std::collections::BTreeSet::new(), 0);
     for (key, value) in taken {
         assert!(seen.insert((key, value)), "key {key} got {value} twice");

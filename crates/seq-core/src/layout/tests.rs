@@ -238,7 +238,6 @@ fn a_process_adopts_the_seeds_that_it_does_not_know() {
 fn bad_keyspaces_are_refused() {
     let lanes = Lanes::of_keyspace(hashing());
     for bad in [
-        Lanes { count: u32::from(BUCKETS) + 1, ..lanes },
         Lanes { per_section: 2, ..lanes },
         Lanes { start: Seq(1), ..lanes },
         Lanes { margin: 0, ..lanes },
@@ -246,6 +245,8 @@ fn bad_keyspaces_are_refused() {
     ] {
         assert_eq!(spaces().append(bad), Err(AppendError::BadKeyspace), "{bad:?}");
     }
+    assert!(spaces().append(Lanes { count: u32::from(BUCKETS) + 1, ..lanes }).is_err());
+    assert!(spaces().append(Lanes::of_buckets(hashing(), 4)).is_ok());
     let mut layout = spaces();
     for _ in 0..limits::MAX_KEYSPACES {
         layout = layout.append(lanes).unwrap().0;
