@@ -10,11 +10,12 @@ use seq_core::state::{
 use super::*;
 
 /// Every file with the bytes of commands.
-const PINNED: [&str; 5] = [
+const PINNED: [&str; 6] = [
     include_str!("../tests.rs"),
     include_str!("audit.rs"),
     include_str!("balancing.rs"),
     include_str!("by_fields.rs"),
+    include_str!("keyspaces.rs"),
     include_str!("neighbours.rs"),
 ];
 

@@ -26,12 +26,19 @@ fn record() -> CreateSeries {
 
 #[test]
 fn commands_of_keyspaces() {
-    checked(CreateKeyspace { name: "a".into(), seed: Seed::new(SEED), created_ms: 0x0102 }, expect!["090001000000610102030405060708090a0b0c0d0e0f10020100000000000005"]);
+    let create = CreateKeyspace { name: "a".into(), seed: Seed::new(SEED), created_ms: 0x0102 };
+    checked(
+        Command::CreateKeyspace(create),
+        expect!["090001000000610102030405060708090a0b0c0d0e0f10020100000000000005"],
+    );
     let series = vec![StatedSeries { create: record(), home: SetId(5), retired: false }];
-    checked(AdoptSeries { from: SetId(3), lineage: Lineage(4), series, writer: None }, expect![[r#"
+    checked(
+        AdoptSeries { from: SetId(3), lineage: Lineage(4), series, writer: None },
+        expect![[r#"
         0300030000000000000004000000000000000100000001000000610000000000
         4000000100000000000000000000000000000000010000020102030405060708
-        090a0b0c0d0e0f1009000000000000000500000000000000000005"#]]);
+        090a0b0c0d0e0f1009000000000000000500000000000000000005"#]],
+    );
 }
 
 #[test]
