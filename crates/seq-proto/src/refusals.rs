@@ -145,6 +145,13 @@ pub struct Details<'a> {
     pub text: &'a str,
 }
 
+impl Details<'_> {
+    /// Returns the refusal of an item whose section is in another set; `None` if the details do not state the set.
+    fn moved(&self, section: SectionId) -> Option<Refusal> {
+        Some(Refusal::Moved { section, set: self.set?, since: self.since? })
+    }
+}
+
 impl RefusedItem {
     /// Decodes the refusal of the item; `None` if numbers may have been consumed. A refusal that concerns the request,
     /// the connection or the node instead of the item is decoded as [`Refusal::Unserved`].
@@ -184,10 +191,7 @@ impl RefusedItem {
             Reason::ShuttingDown => Refusal::ShuttingDown,
             // If the refusal does not state the set, the section is decoded as unserved, and the call waits for newer
             // routes.
-            Reason::Moved => match (details.set, details.since) {
-                (Some(set), Some(since)) => Refusal::Moved { section, set, since },
-                _ => unserved,
-            },
+            Reason::Moved => details.moved(section).unwrap_or(unserved),
             Reason::SetUnavailable => details.set.map_or(unserved, |set| Refusal::SetUnavailable { section, set }),
             #[rustfmt::skip]
             Reason::UnknownKeyspace | Reason::KeySize | Reason::OtherTenantsKey | Reason::UnknownSeries |
