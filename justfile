@@ -50,6 +50,14 @@ chaos-pauses:
 chaos-failover TRIALS="50":
     CHAOS=failover CHAOS_TRIALS={{TRIALS}} cargo test --release --workspace --test chaos
 
+# Measures how long the sections of a killed allocator are without a response when its parent reports it. Needs root.
+chaos-crashes TRIALS="100":
+    CHAOS=crash_300 CHAOS_TRIALS={{TRIALS}} cargo test --release --workspace --test chaos
+
+# Runs all rows of the conformance suite with each SDK that this machine can run, or with the named ones: some minutes for each.
+conformance *SDKS="present":
+    CONFORMANCE=${CONFORMANCE:-all} CONFORMANCE_SDK="{{SDKS}}" cargo test --workspace --test conformance
+
 # Checks dependencies against the database of advisories, which it fetches.
 advisories:
     cargo deny --locked check advisories
@@ -69,6 +77,14 @@ typescript *ARGS:
 # Checks and tests the Go client against the `seqsvr` that `cargo build` has made.
 go:
     clients/go/check
+
+# Checks and tests the Java client against the `seqsvr` that `cargo build` has made.
+java *ARGS:
+    clients/java/check {{ARGS}}
+
+# Packages the Java client with Maven, without a network.
+java-package:
+    clients/java/package
 
 # Feeds each fuzz target for some seconds: ten minutes for all of them.
 fuzz SECONDS="66" *ARGS:

@@ -1,5 +1,5 @@
-//! Runs the README: every command of its `console` blocks, in order, against the cluster that its first command starts,
-//! and compares the output with the README.
+//! Runs the README and the page for users of other systems: every command of their `console` blocks, in order, against
+//! the cluster that the README's first command starts, and compares the output with the page.
 //!
 //! Words are compared exactly, but numbers only if the command prints sequence numbers, because times and versions
 //! differ from run to run. `...` matches any text within a line, and alone any lines. The cluster listens on free ports
@@ -14,6 +14,8 @@ use std::time::Duration;
 
 const README: &str = include_str!("../README.md");
 
+const COMING_FROM: &str = include_str!("../docs/coming-from.md");
+
 /// The command that starts the cluster.
 const START: &str = "cargo run --release -- dev";
 
@@ -24,7 +26,7 @@ const TESTS: &str = "cargo test --workspace";
 const READY_TIMEOUT: Duration = Duration::from_secs(60);
 
 #[test]
-fn every_command_of_the_readme_prints_the_output_shown() {
+fn every_command_prints_the_output_shown() {
     let mut shown = examples(README);
     let start = shown.remove(0);
     assert_eq!(start.command, START, "the first command of the README starts the cluster");
@@ -34,14 +36,15 @@ fn every_command_of_the_readme_prints_the_output_shown() {
 
     let place = Place::new();
     let cluster = Cluster::start(&place, &start);
-    for example in shown.iter().filter(|example| example.command != TESTS) {
+    shown.retain(|example| example.command != TESTS);
+    for example in shown.iter().chain(&examples(COMING_FROM)) {
         let output = cluster.run(&place, &example.command);
         compare(example, &output);
     }
     cluster.stop();
 }
 
-/// A command of the README and its printed output.
+/// A command of a page and its printed output.
 struct Example {
     command: String,
     output: Vec<String>,
@@ -121,7 +124,7 @@ impl Cluster {
         cluster
     }
 
-    /// Runs one command line of the README in a shell.
+    /// Runs one command line of a page in a shell.
     fn run(&self, place: &Place, command: &str) -> String {
         let here = self.addresses.iter().fold(command.to_owned(), |line, (shown, real)| line.replace(shown, real));
         let default = "127.0.0.1:7100";
@@ -175,7 +178,7 @@ fn addresses(line: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Panics unless the output matches the README.
+/// Panics unless the output matches the page.
 fn compare(example: &Example, output: &str) {
     let asks_for_numbers = ["next", "current"].iter().any(|word| example.command.split(' ').any(|part| part == *word));
     let shape = |line: &str| if asks_for_numbers { words(line) } else { words(&without_figures(line)) };

@@ -55,6 +55,8 @@ type seedResponse struct {
 	isBad bool
 	// isStarting is whether the seed responded that it has no routes yet.
 	isStarting bool
+	// isFinal is whether the seed refused the client for a reason for which it refuses it again.
+	isFinal bool
 }
 
 // fetchRoutes fetches the routes of every seed. It fails if the client has no routes afterwards, or if a seed sent routes
@@ -85,7 +87,7 @@ func (c *Client) fetchRoutes(ctx context.Context) (failed *Error, isStarting boo
 				isStarting = true
 				last = errConnect(true, nil, "%s responds, but has no routes yet", response.addr)
 			case response.err != nil && !isStarting:
-				last = errConnect(true, response.err, "no seed responded; %s failed last", response.addr)
+				last = errConnect(!response.isFinal, response.err, "no seed responded; %s failed last", response.addr)
 			case response.err == nil && grace == nil:
 				timer := time.NewTimer(seedGrace)
 				defer timer.Stop()
@@ -129,7 +131,9 @@ func (c *Client) fetchFrom(ctx context.Context, seed string) seedResponse {
 		return seedResponse{addr: seed, err: err, isBad: err != nil}
 	case errors.As(err, &status):
 		isStarting := status.Code == rpc.Unavailable && status.HTTP == 0
-		return seedResponse{addr: seed, err: described(status), isStarting: isStarting}
+		reason, known := LookupReason(status.Reason)
+		isFinal := known && !reason.Retryable
+		return seedResponse{addr: seed, err: described(status), isStarting: isStarting, isFinal: isFinal}
 	default:
 		c.pool.Suspect(seed, err)
 		return seedResponse{addr: seed, err: err}

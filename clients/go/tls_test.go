@@ -71,7 +71,7 @@ func TestCertificatesAndTokens(t *testing.T) {
 		"no token at all": {authorities},
 	} {
 		err := refused(ctx, urls(cl), opts...)
-		if e := asError(t, err); !strings.Contains(err.Error(), "token") || e.Retryable && e.Kind != seqsvr.KindConnect {
+		if e := asError(t, err); !strings.Contains(err.Error(), "token") || e.Retryable {
 			t.Errorf("%s: %+v", name, e)
 		}
 		if strings.Contains(err.Error(), "push.wrong") {

@@ -15,6 +15,7 @@ use seq_proto::v1::set_admin_service_client::SetAdminServiceClient;
 use seq_proto::v1::status_response::Role;
 use seq_proto::v1::status_service_client::StatusServiceClient;
 use seq_testkit::eventually;
+use serde_json::Value;
 use tonic::transport::{Channel, Endpoint};
 
 use crate::net::{Host, Net, scratch};
@@ -36,6 +37,9 @@ pub(crate) const STEP: u64 = 400;
 /// Settings with frequent snapshots, so that a member that was away sometimes needs a snapshot.
 const STORE_SETTINGS: &str =
     "[store]\nsnapshot_interval_entries = 2000\nlog_retained_entries = 200\nrebalance_after_ms = 1000\n";
+
+/// Wait for the lease of a silent node: the default of `store.lease_wait_ms`.
+pub(crate) const LEASE_WAIT: Duration = Duration::from_millis(2_500);
 
 /// Timeout of an operator's request at one member.
 const ADMIN_TIMEOUT: Duration = Duration::from_secs(3);
@@ -183,6 +187,14 @@ impl Cluster {
         let file = self.path(&format!("skewed-{lease}-{wait}.toml"));
         let text = format!("{STORE_SETTINGS}lease_wait_ms = {wait}\n[alloc]\nlease_ms = {lease}\n");
         fs::write(&file, text).unwrap();
+        file
+    }
+
+    /// Writes a settings file for stores that hand sections over only once the live nodes have been the same for the
+    /// default time.
+    pub(crate) fn steady_settings(&self) -> PathBuf {
+        let file = self.path("steady.toml");
+        fs::write(&file, STORE_SETTINGS.replace("rebalance_after_ms = 1000\n", "")).unwrap();
         file
     }
 
@@ -361,6 +373,11 @@ impl Cluster {
     /// Returns the name of each section's owner, from the newest table of each set that an allocator has; the name is
     /// empty if no table has the section.
     pub(crate) fn owners(&self) -> Vec<String> {
+        self.ownerships().into_iter().map(|(_, owner)| owner).collect()
+    }
+
+    /// Returns the epoch and the owner of each section, as [`Cluster::owners`] does.
+    pub(crate) fn ownerships(&self) -> Vec<(u64, String)> {
         let tables = [&self.allocs, &self.other.allocs].map(|allocs| {
             let tables = allocs.iter().filter_map(|node| {
                 let query = async {
@@ -380,7 +397,34 @@ impl Cluster {
                 older.for_each(|owner| *owner = (run.epoch, name.to_owned()));
             }
         }
-        owners.into_iter().map(|(_, name)| name).collect()
+        owners
+    }
+
+    /// Returns the newest incarnation of an allocator that a store knows.
+    pub(crate) fn incarnation(&self, alloc: usize) -> u64 {
+        let name = &self.allocs[alloc].name;
+        let statuses = self.stores.iter().filter_map(|store| self.store_status(store));
+        let known = statuses.flat_map(|status| status.allocs).filter(|node| node.name == *name);
+        known.map(|node| node.incarnation).max().unwrap_or(0)
+    }
+
+    /// Returns the number of deaths that the stores have noted, by their metric.
+    pub(crate) fn deaths_noted(&self) -> u64 {
+        let noted = |store: &Node| {
+            let text = metrics(store.host.ip);
+            let samples = text.lines().filter(|line| line.starts_with("seqsvr_deaths_reported_total{"));
+            let value = |line: &str| line.rsplit(' ').next()?.parse::<u64>().ok();
+            samples.map(|line| value(line).unwrap_or_else(|| panic!("{line}"))).sum::<u64>()
+        };
+        self.stores.iter().map(noted).sum()
+    }
+
+    /// Returns the events of a kind of the first set.
+    pub(crate) fn events(&self, kind: &str) -> Vec<Value> {
+        let set = self.path("set.toml").display().to_string();
+        let text = seqsvr(&["events", "list", "--set", &set, "--kind", kind, "-o", "json"]).unwrap();
+        let list: Value = serde_json::from_str(&text).unwrap();
+        list["items"].as_array().unwrap().clone()
     }
 
     /// Returns the sections that an allocator owns.

@@ -108,7 +108,7 @@ pub(crate) struct Report {
     /// Items without a seq, by reason.
     pub(crate) failures: Reasons,
     pub(crate) calls: u64,
-    latency: seq_load::latency::Percentiles,
+    pub(crate) latency: seq_load::latency::Percentiles,
     /// End of the longest time without a response.
     worst_until: Duration,
 }

@@ -17,6 +17,8 @@ pub(crate) enum Need {
     Faketime,
     /// Mounts of small file systems.
     Disk,
+    /// Control groups that limit memory.
+    MemoryGroups,
     /// Python, for the script that delays links.
     Python,
 }
@@ -42,6 +44,9 @@ impl Need {
             Need::Python if !has("python3") => Some("python3"),
             Need::Disk if !has("mkfs.ext4") || !Path::new("/dev/loop-control").exists() => {
                 Some("mkfs.ext4 and loop devices")
+            }
+            Need::MemoryGroups if !crate::memory_groups::is_possible() => {
+                Some("control groups of memory, and /dev/shm")
             }
             _ => None,
         }

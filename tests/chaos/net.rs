@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
 use crate::machine::{sh, try_run};
+use crate::memory_groups;
 
 /// Prefix of every name.
 const PREFIX: &str = "sq";
@@ -233,7 +234,7 @@ fn remove_namespace(namespace: &str) {
     let _ = try_run("ip", &["netns", "del", namespace]);
 }
 
-/// Removes the namespaces and files of killed processes; each name contains its process id.
+/// Removes the namespaces, control groups and files of killed processes; each name contains its process id.
 pub(crate) fn sweep() {
     let is_dead = |name: &str| {
         let pid = name.strip_prefix(PREFIX)?.split_once('x')?.0;
@@ -246,6 +247,7 @@ pub(crate) fn sweep() {
             remove_namespace(name);
         }
     }
+    memory_groups::sweep(|name| is_dead(name) == Some(true));
     for entry in std::fs::read_dir(std::env::temp_dir()).into_iter().flatten().flatten() {
         if entry.file_name().to_str().and_then(is_dead) == Some(true) {
             for disk in std::fs::read_dir(entry.path()).into_iter().flatten().flatten() {
@@ -256,7 +258,12 @@ pub(crate) fn sweep() {
     }
 }
 
+/// Returns a name by which the next [`sweep`] finds a part of this process.
+pub(crate) fn name_of_part(part: &str) -> String {
+    format!("{PREFIX}{:x}x-{part}", std::process::id())
+}
+
 /// Creates a directory that is removed when it is dropped, or by the next [`sweep`].
 pub(crate) fn scratch() -> tempfile::TempDir {
-    tempfile::Builder::new().prefix(&format!("{PREFIX}{:x}x-", std::process::id())).tempdir().unwrap()
+    tempfile::Builder::new().prefix(&name_of_part("")).tempdir().unwrap()
 }

@@ -8,7 +8,12 @@ use rustix::process::{Pid, Signal, kill_process};
 use seq_testkit::eventually;
 
 use crate::machine::tool;
+use crate::memory_groups::MemoryGroup;
 use crate::net::Host;
+
+pub(crate) mod parent;
+
+use parent::Parent;
 
 /// A server; killed when dropped. A failed test prints the end of its log.
 pub(crate) struct Node {
@@ -19,6 +24,12 @@ pub(crate) struct Node {
     args: Vec<String>,
     env: Vec<(String, String)>,
     log: PathBuf,
+    /// What reports the death of the process; `None` for nothing.
+    parent: Option<Parent>,
+    /// The runtime directory of a supervisor's process.
+    runtime: Option<PathBuf>,
+    /// The memory that the process, its children and its neighbours may take.
+    memory: Option<MemoryGroup>,
     child: Option<Child>,
 }
 
@@ -27,12 +38,23 @@ impl Node {
     pub(crate) fn new(name: &str, host: Host, port: u16, args: Vec<String>, dir: &std::path::Path) -> Node {
         let addr = format!("{}:{port}", host.ip);
         let log = dir.join(format!("{name}.log"));
-        Node { name: name.to_owned(), host, addr, args, env: Vec::new(), log, child: None }
+        let (parent, runtime, memory) = (None, None, None);
+        Node { name: name.to_owned(), host, addr, args, env: Vec::new(), log, parent, runtime, memory, child: None }
     }
 
     /// Sets an environment variable from the next start on.
     pub(crate) fn env(&mut self, key: &str, value: impl Into<String>) {
         self.env.push((key.to_owned(), value.into()));
+    }
+
+    /// Starts the process in a control group from the next start on.
+    pub(crate) fn set_memory(&mut self, memory: MemoryGroup) {
+        self.memory = Some(memory);
+    }
+
+    /// Returns the control group of the process.
+    pub(crate) fn memory(&self) -> &MemoryGroup {
+        self.memory.as_ref().unwrap_or_else(|| panic!("{} has a control group", self.name))
     }
 
     /// Replaces the settings file from the next start on.
@@ -44,8 +66,12 @@ impl Node {
     /// Starts the process.
     pub(crate) fn start(&mut self) {
         assert!(self.child.is_none(), "{} runs already", self.name);
+        self.renew_runtime();
         let log = File::options().create(true).append(true).open(&self.log).unwrap();
-        let mut command = Command::new("ip");
+        let mut command = match &self.memory {
+            Some(memory) => memory.command("ip"),
+            None => Command::new("ip"),
+        };
         // `ip` executes the server in its place, so the child's id, and with it each signal, is the server's.
         command.args(["netns", "exec", &self.host.namespace]).args(["env"]);
         // Only the server gets the variables, so `ip` itself runs with the real clock.

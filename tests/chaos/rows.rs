@@ -1,9 +1,12 @@
 //! The rows: the fault of each row, its length, and its assertions in addition to the order.
 
-use crate::machine::Need;
+use seq_testkit::rows::Tier;
+
+use crate::machine::{self, Need};
 
 mod allocs;
 mod clocks;
+mod crashes;
 mod disks;
 mod distance;
 mod failover;
@@ -15,17 +18,6 @@ mod sets;
 mod skew;
 mod stores;
 
-/// The runs that include a row.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Tier {
-    /// Runs with all tests.
-    Short,
-    /// Runs with all rows.
-    Full,
-    /// Runs only by name, because it measures or takes very long.
-    Long,
-}
-
 /// One fault.
 pub(crate) struct Row {
     pub(crate) name: &'static str,
@@ -35,16 +27,45 @@ pub(crate) struct Row {
     pub(crate) run: fn(),
 }
 
+impl seq_testkit::rows::Row for Row {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn what(&self) -> &str {
+        self.what
+    }
+
+    fn tier(&self) -> Tier {
+        self.tier
+    }
+
+    fn lacks(&self) -> Vec<String> {
+        machine::lacks(self.needs).into_iter().map(ToString::to_string).collect()
+    }
+
+    fn run(&self) {
+        (self.run)();
+    }
+}
+
 const NET: &[Need] = &[Need::Namespaces];
 const CUTS: &[Need] = &[Need::Namespaces, Need::Iptables];
 const DISTANCES: &[Need] = &[Need::Namespaces, Need::Iptables, Need::Python];
 const SYNCS: &[Need] = &[Need::Namespaces, Need::Strace];
 const CLOCKS: &[Need] = &[Need::Namespaces, Need::Faketime];
+const MEMORY: &[Need] = &[Need::Namespaces, Need::MemoryGroups];
 const DISKS: &[Need] = &[Need::Namespaces, Need::Disk];
 const ALL: &[Need] = &[Need::Namespaces, Need::Iptables, Need::Faketime, Need::Disk];
 
 const fn row(name: &'static str, tier: Tier, needs: &'static [Need], run: fn(), what: &'static str) -> Row {
     Row { name, what, tier, needs, run }
+}
+
+/// Returns the number of repetitions in a row, which `CHAOS_TRIALS` sets.
+fn trials(usual: usize) -> usize {
+    let trials = std::env::var("CHAOS_TRIALS");
+    trials.map_or(usual, |text| text.parse().unwrap_or_else(|_| panic!("CHAOS_TRIALS={text}: a number of trials")))
 }
 
 /// All rows, in the order in which they run.
@@ -349,12 +370,47 @@ pub(crate) const ROWS: &[Row] = &[
         "tickets of two counters in two sets: all processes of one set are killed for 20 s and started, twice",
     ),
     row("ids_end", Tier::Full, CLOCKS, ids::limits::end, "ids of series: all clocks read the last seconds of a shape"),
+    row(
+        "crash_300",
+        Tier::Full,
+        NET,
+        crashes::killed,
+        "allocators in turn are killed and reported dead, by a supervisor and by a guard: no call fails, and no takeover waits",
+    ),
+    row(
+        "crash_oom",
+        Tier::Full,
+        MEMORY,
+        crashes::out_of_memory,
+        "the kernel ends allocators at the limit of their memory: the same; then a guard ends with its server",
+    ),
+    row(
+        "crash_loop",
+        Tier::Full,
+        NET,
+        crashes::in_a_loop,
+        "an allocator crashes at each start, before and after its registration: no section moves, and no call fails",
+    ),
+    row(
+        "crash_late",
+        Tier::Full,
+        NET,
+        crashes::reported_late,
+        "the death of a process is reported after the next process of the node has registered: nothing changes",
+    ),
+    row(
+        "host_cut",
+        Tier::Full,
+        NET,
+        crashes::host_cut,
+        "a host has no network, and its allocator lives on or ends: nothing is reported, and takeovers wait for the lease",
+    ),
     row("pairs", Tier::Short, ALL, pairs::trials, "two or three faults at a time, drawn from a seed"),
     row(
         "failover",
         Tier::Long,
         NET,
-        failover::trials,
+        failover::host_lost,
         "an allocator's host is lost: time without a response for its sections",
     ),
 ];

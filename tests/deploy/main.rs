@@ -9,6 +9,9 @@ mod kubernetes;
 mod machine;
 mod manifest;
 mod memory;
+#[path = "../chaos/memory_groups.rs"]
+#[allow(dead_code, reason = "the faults of the chaos tests are not used here")]
+mod memory_groups;
 #[path = "../chaos/net.rs"]
 #[allow(dead_code, reason = "the faults of the chaos tests are not used here")]
 mod net;

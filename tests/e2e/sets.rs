@@ -20,7 +20,7 @@ const INTRODUCTION: &str = "# An operator's day
 
 Two sets of one cluster, from their definition to their merge: the commands with their output. A test runs them against
 real processes and wrote this page: `UPDATE_EXPECT=1 cargo test -p seqsvr --test e2e sets::`. All commands are explained in
-[operations.md](operations.md#sets-of-a-cluster); `SEQSVR_ADDR` names a store of the first set.
+[operations/changes.md](operations/changes.md#sets-of-a-cluster); `SEQSVR_ADDR` names a store of the first set.
 ";
 
 /// The processes of both sets, and the page of the commands.

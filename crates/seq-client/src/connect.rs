@@ -6,8 +6,10 @@ use std::time::Duration;
 
 use seq_auth::Trust;
 use seq_channel::batch::{Batchers, Bounds};
-use seq_channel::{Bearer, Dial, ExpectedServer, Pool, PoolError};
+use seq_channel::{Access, Bearer, Dial, ExpectedServer, Pool, PoolError};
+use tokio::io::AsyncReadExt;
 use tokio::time::Instant;
+use tonic::Status;
 
 use crate::attempts::{FIRST_BACKOFF, MAX_BACKOFF};
 use crate::client::{Client, DEADLINE, MAX_DEADLINE};
@@ -30,7 +32,7 @@ pub struct ClientBuilder {
     coalesce: bool,
     bounds: Bounds,
     dial: Dial,
-    tls: bool,
+    trust: Option<Trust>,
     allocs_only: bool,
     bearer: Option<Bearer>,
 }
@@ -44,7 +46,7 @@ impl ClientBuilder {
             coalesce: true,
             bounds: Bounds::DEFAULT,
             dial: Dial::tcp(),
-            tls: false,
+            trust: None,
             allocs_only: false,
             bearer: None,
         }
@@ -88,7 +90,8 @@ impl ClientBuilder {
     /// certificate and the cluster's authorities, or the [`Authorities`](crate::Authorities) alone, together with a
     /// [`ClientBuilder::token`].
     pub fn tls(self, trust: impl Into<Trust>) -> ClientBuilder {
-        ClientBuilder { tls: true, ..self.dial(seq_channel::tls::dial(trust)) }
+        let trust = trust.into();
+        ClientBuilder { trust: Some(trust.clone()), ..self.dial(seq_channel::tls::dial(trust)) }
     }
 
     /// Makes the client accept a server only if its certificate is that of an AllocSvr. This needs TLS. If the routes
@@ -139,7 +142,7 @@ impl ClientBuilder {
         for url in &self.seeds {
             let addr = address(url)?;
             let bad = |what| ConnectError::BadUrl { url: url.clone(), what };
-            if url.starts_with("https://") && !self.tls {
+            if url.starts_with("https://") && self.trust.is_none() {
                 return Err(bad("https:// needs ClientBuilder::tls"));
             }
             pool.get(addr).map_err(|error| match error {
@@ -169,9 +172,36 @@ impl ClientBuilder {
                     tokio::time::sleep(wait).await;
                     wait = (wait * 2).min(MAX_BACKOFF);
                 }
-                Err(error) => return Err(error),
+                Err(error) => return Err(explained(error, self.trust.as_ref(), deadline).await),
             }
         }
+    }
+}
+
+/// Time for which [`explained`] waits for an alert.
+const ALERT_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Adds the alert to the error of a connection, if the server refuses the client's certificate.
+///
+/// In TLS 1.3 a client completes its handshake before the server checks the client's certificate. So a request may fail
+/// because the server has closed the connection, before the alert is read. A connection that sends nothing reads it.
+async fn explained(failed: ConnectError, trust: Option<&Trust>, deadline: Instant) -> ConnectError {
+    let (ConnectError::Unreachable { addr, source }, Some(trust)) = (&failed, trust) else { return failed };
+    if !seq_channel::is_transport(source) {
+        return failed;
+    }
+    let access = Access { trust: Some(trust.clone()), bearer: None };
+    let alert = async {
+        let mut stream = access.connect(addr, None).await.ok()?;
+        seq_auth::alert(&stream.read(&mut [0]).await.err()?)
+    };
+    let limit = deadline.min(Instant::now() + ALERT_TIMEOUT);
+    match tokio::time::timeout_at(limit, alert).await {
+        Ok(Some(alert)) => ConnectError::Unreachable {
+            addr: addr.clone(),
+            source: Status::new(source.code(), format!("the server refuses the client's certificate: {alert}")),
+        },
+        _ => failed,
     }
 }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use seq_core::limits::MAX_COUNT;
+use seq_proto::{Reason, status};
 use tonic::{Code, Status};
 
 use crate::directory::RoutesError;
@@ -247,9 +248,20 @@ pub enum ConnectError {
 }
 
 impl ConnectError {
-    /// Returns whether connecting can succeed later with the same seeds.
+    /// Returns whether connecting can succeed later with the same seeds. It cannot if a seed refused the client for a
+    /// permanent reason, e.g. because no tenant has its token.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
-        matches!(self, ConnectError::Unreachable { .. } | ConnectError::NoRoutes { .. })
+        match self {
+            ConnectError::Unreachable { source, .. } => {
+                let refused = status::reason(source).and_then(|reason| Reason::parse(&reason));
+                refused.is_none_or(|reason| reason.retry().after().is_some())
+            }
+            ConnectError::NoRoutes { .. } => true,
+            ConnectError::NoSeeds
+            | ConnectError::BadUrl { .. }
+            | ConnectError::TooManySeeds { .. }
+            | ConnectError::BadRoutes { .. } => false,
+        }
     }
 }

@@ -15,9 +15,10 @@
 //! ```
 //!
 //! Each server runs in its own runtime on its own thread, so a test may pause the clock of the test's runtime. The
-//! servers of a cluster share their counters. So each of them serves any uid, as if it had forwarded the request to the
-//! owner.
+//! servers of a cluster share their counters. So each of them serves any uid, as if it had forwarded the request to
+//! the owner. Like a real server, they serve unary requests in the Connect protocol, too.
 
+mod connect;
 mod ids;
 mod series;
 mod service;
@@ -39,8 +40,9 @@ use tonic::Status;
 use tonic::transport::Server;
 use tonic::transport::server::TcpIncoming;
 
-pub use service::Seen;
+pub use service::{Corruption, Received, Seen};
 
+use connect::Connect;
 use service::{Node, Service};
 use world::World;
 
@@ -51,8 +53,8 @@ pub struct FakeSet {
     pub name: String,
     /// Uids of the set. The end is exclusive.
     pub uids: Range<u64>,
-    /// Uids per section, `1 ..= 16_777_216`. The sections are assigned to the servers in rotation: the first section to
-    /// the first server, the second section to the second server, and so on.
+    /// Uids per section, `1 ..= 16_777_216`. The sections are assigned to the servers in rotation: the first section
+    /// to the first server, the second section to the second server, and so on.
     pub section_size: u32,
     /// Number of servers, 1 or above.
     pub servers: usize,
@@ -168,10 +170,21 @@ impl FakeServer {
         self.node.faults.lock().refusals.extend(refusals);
     }
 
+    /// Makes the server refuse one request in `every`, which is 1 or above, with the status `refusal`, until this
+    /// method is called again. Refused requests change no counter. `None` ends the refusals.
+    pub fn refuse_one_in(&self, every: u64, refusal: Option<Status>) {
+        self.node.faults.lock().one_in = refusal.map(|status| (every.max(1), status));
+    }
+
     /// Makes the server refuse the next items of a uid, whether they are in the same request or in different requests.
     /// Each of these items is refused with the next of the given refusals and does not change the uid's counter.
     pub fn refuse_uid(&self, uid: u64, refusals: impl IntoIterator<Item = Refusal>) {
         self.node.faults.lock().uids.entry(uid).or_default().extend(refusals);
+    }
+
+    /// Corrupts the next response to which the fault applies. The numbers of the request are consumed.
+    pub fn corrupt_next(&self, fault: Corruption) {
+        self.node.faults.lock().corruption = Some(fault);
     }
 
     /// Delays the handling of each request by `delay`. The initial delay is zero.
@@ -213,6 +226,12 @@ impl FakeServer {
     /// If the uid is not in the cluster.
     pub fn orphan_section_of(&self, uid: u64) {
         self.world.assign(uid, self.set, None);
+    }
+
+    /// Changes the address by which the routes name this server, `host:port`, e.g. to that of a proxy in front of it.
+    /// The server stays at its own address.
+    pub fn advertise(&self, addr: &str) {
+        self.world.advertise(self.set, self.index, addr);
     }
 
     /// Sets whether the routes of this server's set are updated when a section moves between two other sets. The
@@ -261,7 +280,13 @@ impl FakeServer {
     /// Waits until the server has received `calls` requests for numbers or reads since its start. Cancel safe.
     pub async fn until_seen(&self, calls: u64) {
         // The wait cannot fail, because the sender is in the node, which outlives this borrow.
-        let _ = self.node.calls.subscribe().wait_for(|seen| *seen >= calls).await;
+        let _ = self.node.received.subscribe().wait_for(|received| received.requests >= calls).await;
+    }
+
+    /// Returns the counts of the requests for numbers or reads that the server has received since its start.
+    #[must_use]
+    pub fn received(&self) -> Received {
+        *self.node.received.borrow()
     }
 
     fn run(set: usize, index: usize, addr: SocketAddr, listener: TcpListener, world: Arc<World>) -> FakeServer {
@@ -273,11 +298,12 @@ impl FakeServer {
             runtime.block_on(async {
                 let listener = tokio::net::TcpListener::from_std(listener).expect("a listener");
                 let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
-                let ids = IdServiceServer::new(service.clone());
+                let ids = Connect(IdServiceServer::new(service.clone()));
                 let server =
                     SequenceServiceServer::new(service).max_decoding_message_size(seq_core::limits::MAX_REQUEST_BYTES);
+                let router = Server::builder().accept_http1(true).add_service(Connect(server)).add_service(ids);
                 tokio::select! {
-                    served = Server::builder().add_service(server).add_service(ids).serve_with_incoming(incoming) => {
+                    served = router.serve_with_incoming(incoming) => {
                         served.expect("a fake server serves until it is stopped");
                     }
                     _ = stopped => {}

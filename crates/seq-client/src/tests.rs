@@ -3,6 +3,7 @@
 mod batches;
 mod calls;
 mod coalescing;
+mod connect_protocol;
 mod connecting;
 mod failures;
 mod impostors;

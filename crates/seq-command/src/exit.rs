@@ -225,10 +225,10 @@ mod tests {
 
     #[test]
     fn every_code_is_documented() {
-        let docs = include_str!("../../../docs/operations.md");
+        let docs = include_str!("../../../docs/operations/nodes.md");
         for exit in Exit::ALL {
             let code = exit as u8;
-            assert!(docs.contains(&format!("\n| {code} |")), "{exit:?}, {code}, is not in docs/operations.md");
+            assert!(docs.contains(&format!("\n| {code} |")), "{exit:?}, {code}, is not in docs/operations/nodes.md");
         }
     }
 }

@@ -90,7 +90,7 @@ impl State {
 pub struct Condition {
     /// State of the set if this condition is the first that holds.
     pub state: State,
-    /// The name of the condition in the table of `docs/operations.md`.
+    /// The name of the condition in the table of `docs/operations/watching.md`.
     pub name: &'static str,
     /// The page and heading in `docs/runbook`.
     pub runbook: &'static str,

@@ -7,6 +7,8 @@
 //! services on each port.
 
 pub mod activity;
+#[cfg(test)]
+mod api_reference;
 pub mod codec;
 pub mod control;
 pub mod convert;

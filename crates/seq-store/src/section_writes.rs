@@ -106,13 +106,18 @@ impl SectionWrites {
             }
             let now_ms = self.now_ms();
             let ms = u32::try_from(now_ms - at).unwrap_or(u32::MAX);
-            // This step runs on a blocking thread, because it takes milliseconds in a set with many sections.
+            let is_long = now.len() > AT_ONCE;
             let writes = self.clone();
             let step = move || {
                 writes.step(&before, &now, now_ms, ms);
                 now
             };
-            let Ok(now) = tokio::task::spawn_blocking(step).await else { return };
+            // Many sections take milliseconds, on a blocking thread. A simulation, which has only one thread, has few.
+            let now = match is_long {
+                true => tokio::task::spawn_blocking(step).await.ok(),
+                false => Some(step()),
+            };
+            let Some(now) = now else { return };
             (before, at) = (now, now_ms);
         }
     }

@@ -1,7 +1,7 @@
 //! Distant stores, over links that lose packets.
 //!
-//! Packets are delayed and lost individually, so TCP retransmits as on a real path. docs/operations.md has the promises
-//! under these faults, next to the preset; each bound here is such a promise, computed from the settings.
+//! Packets are delayed and lost individually, so TCP retransmits as on a real path. docs/operations/nodes.md has the
+//! promises under these faults, next to the preset; each bound here is such a promise, computed from the settings.
 
 use std::time::Duration;
 

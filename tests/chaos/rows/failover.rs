@@ -8,13 +8,14 @@ use std::time::Duration;
 use seq_testkit::eventually;
 
 use crate::cluster::Shape;
+use crate::rows::trials;
 use crate::scene::Scene;
 
 /// Default of `CHAOS_TRIALS`, the number of lost hosts.
 const TRIALS: usize = 50;
 
-pub(super) fn trials() {
-    let trials = std::env::var("CHAOS_TRIALS").map_or(TRIALS, |trials| trials.parse().expect("a number of trials"));
+pub(super) fn host_lost() {
+    let trials = trials(TRIALS);
     let mut scene = Scene::start(Shape::USUAL);
     let (mut times, mut failed_elsewhere, mut failed_there) = (Vec::new(), 0, 0);
     for trial in 1..=trials {

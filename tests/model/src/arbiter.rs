@@ -6,24 +6,32 @@
 use crate::bounds::{Bug, Setting};
 use crate::events::Event;
 use crate::protocol::Protocol;
-use crate::world::{Message, Observed, SESSIONS, Session, StalledEvaluation, World};
+use crate::world::{Message, Observed, SECOND, SESSIONS, Session, StalledEvaluation, World};
 
 impl Protocol {
     /// Returns whether an evaluation would observe something new.
     pub(crate) fn can_evaluate(&self, world: &World, session: Session) -> bool {
-        let observed = world.arbiter[session];
-        let over = !world.is_current(&self.bounds, session);
         // One thread evaluates, so it does not evaluate while it is stalled within another evaluation.
-        world.stalled.is_none()
-            && world.exists(session)
-            && (observed.liveness != world.store.liveness[session] || observed.over != over)
+        world.stalled.is_none() && world.exists(session) && {
+            let Observed { liveness, over, died, .. } = self.current_observation(world, session);
+            let observed = world.arbiter[session];
+            (observed.liveness, observed.over, observed.died) != (liveness, over, died)
+        }
+    }
+
+    /// Returns an observation of the applied state, with a wait that begins now.
+    fn current_observation(&self, world: &World, session: Session) -> Observed {
+        Observed {
+            liveness: world.store.liveness[session],
+            wait: self.bounds.wait(),
+            over: world.is_over(&self.bounds, session),
+            died: world.store.died[session],
+        }
     }
 
     /// Reads the applied state, then the clock: the wait for a session whose counter moved begins now.
     pub(crate) fn evaluate(&self, world: &mut World, session: Session) {
-        let liveness = world.store.liveness[session];
-        let over = !world.is_current(&self.bounds, session);
-        self.record_observation(world, session, liveness, over, self.bounds.wait());
+        self.record_observation(world, session, self.current_observation(world, session));
     }
 
     /// Returns whether the arbiter's thread may stall within an evaluation.
@@ -36,39 +44,47 @@ impl Protocol {
     /// Stalls the thread between the state and the clock.
     pub(crate) fn begin_evaluation(&self, world: &mut World, session: Session) {
         world.left.stalls -= 1;
-        let over = !world.is_current(&self.bounds, session);
-        world.stalled = Some(StalledEvaluation {
-            session,
-            liveness: world.store.liveness[session],
-            over,
-            wait: self.bounds.wait(),
-        });
+        let observed = self.current_observation(world, session);
+        world.stalled = Some(StalledEvaluation { session, observed });
     }
 
     /// Continues the thread. Its observation is dated by the clock that it reads now; the bug read the clock when it
     /// stalled, and reads the state now.
     pub(crate) fn end_evaluation(&self, world: &mut World) {
-        let StalledEvaluation { session, liveness, over, wait } = world.stalled.take().expect("it is stalled");
+        let StalledEvaluation { session, observed } = world.stalled.take().expect("it is stalled");
         self.events.mark(Event::StalledEvaluationEnded);
-        if self.bounds.has(Bug::ClockBeforeState) {
-            let over = !world.is_current(&self.bounds, session);
-            return self.record_observation(world, session, world.store.liveness[session], over, wait);
-        }
-        self.record_observation(world, session, liveness, over, self.bounds.wait());
+        let observed = if self.bounds.has(Bug::ClockBeforeState) {
+            Observed { wait: observed.wait, ..self.current_observation(world, session) }
+        } else {
+            Observed { wait: self.bounds.wait(), ..observed }
+        };
+        self.record_observation(world, session, observed);
     }
 
     /// Records the observation of a session. If the session is newly observed to be over, its wait also begins now,
     /// because its counter may have moved since the last observation. If it ended at the count that was observed last,
-    /// the wait continues; with the bug it always continues.
-    fn record_observation(&self, world: &mut World, session: Session, liveness: u8, over: bool, wait: i8) {
-        let observed = world.arbiter[session];
-        let ended_as_read = over && !observed.over && observed.liveness == liveness;
+    /// the wait continues; with the bug it always continues. If the death of its process was reported since the last
+    /// observation, the wait is over.
+    fn record_observation(&self, world: &mut World, session: Session, new: Observed) {
+        let last = world.arbiter[session];
+        let ended_as_read = new.over && !last.over && last.liveness == new.liveness;
         if ended_as_read {
             self.events.mark(Event::WaitGoesOn);
         }
-        let keeps = ended_as_read || (over && self.bounds.has(Bug::EndedSessionWaitKept));
-        let wait = if keeps { observed.wait } else { wait };
-        world.arbiter[session] = Observed { liveness, wait, over };
+        let keeps = ended_as_read || (new.over && self.bounds.has(Bug::EndedSessionWaitKept));
+        let wait = if keeps { last.wait } else { new.wait };
+        let is_reported = new.died && !last.died;
+        if is_reported && wait > 0 {
+            self.events.mark(Event::WaitEndedByReport);
+        }
+        world.arbiter[session] = Observed { wait: if is_reported { 0 } else { wait }, ..new };
+        if is_reported
+            && session == SECOND
+            && self.bounds.has(Bug::DeathOfEarlier)
+            && let Some(earlier) = self.bounds.reregistered
+        {
+            world.arbiter[earlier].wait = 0;
+        }
     }
 
     /// Returns whether the arbiter may propose a session as the owner.
@@ -87,8 +103,8 @@ impl Protocol {
         world.network.push(Message::Reassign { expected: record.epoch, liveness, over, to });
     }
 
-    /// Makes another member of the store the leader; its arbiter starts empty. Proposals of the earlier leader may
-    /// still be applied.
+    /// Makes another member of the store the leader; its arbiter starts empty, and a death in its first state ends no
+    /// wait. Proposals of the earlier leader may still be applied.
     pub(crate) fn change_leader(&self, world: &mut World) {
         world.left.leaders -= 1;
         self.events.mark(Event::LeaderChanged);
@@ -97,9 +113,10 @@ impl Protocol {
         }
         world.stalled = None;
         for session in 0..SESSIONS {
-            let over = !world.is_current(&self.bounds, session);
-            world.arbiter[session] =
-                Observed { liveness: world.store.liveness[session], wait: self.bounds.wait(), over };
+            world.arbiter[session] = self.current_observation(world, session);
+            if world.store.died[session] {
+                self.events.mark(Event::DeathBeforeArbiter);
+            }
         }
     }
 }

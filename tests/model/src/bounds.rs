@@ -43,8 +43,12 @@ pub(crate) struct Bounds {
     pub(crate) slips: u8,
     /// Requests of a session without a lease for the routes of a peer.
     pub(crate) fetches: u8,
+    /// Processes that end, each of which its parent reports to the store.
+    pub(crate) deaths: u8,
     /// The node that registers a second session, while its first session may still run.
     pub(crate) reregistered: Option<Session>,
+    /// Whether the process of that node, which is A, was restarted before the beginning.
+    pub(crate) restarted: bool,
     /// The bug that is planted.
     pub(crate) bug: Option<Bug>,
 }
@@ -71,7 +75,9 @@ impl Bounds {
             stalls: 0,
             slips: 0,
             fetches: 0,
+            deaths: 0,
             reregistered: None,
+            restarted: false,
             bug: None,
         }
     }
@@ -165,4 +171,10 @@ listed! {
     PeerRoutesGrant,
     /// The response of a peer extends the lease.
     PeerRoutesExtendLease,
+    /// A process is reported dead while it still runs.
+    DeathNotReaped,
+    /// The report of a death names the node instead of the process.
+    DeathOfNode,
+    /// The report of a death ends the wait for an earlier session of the node as well.
+    DeathOfEarlier,
 }

@@ -78,4 +78,14 @@ listed! {
     GrantedAfterPeerRoutes,
     /// Newer peer routes were ignored, because the session had a handover in progress.
     PeerRoutesIgnored,
+    /// The death of a process was noted.
+    DeathNoted,
+    /// The report of a death changed nothing, because the node had a newer session, or because the report was repeated.
+    DeathIgnored,
+    /// The report of a death ended a wait.
+    WaitEndedByReport,
+    /// A section was taken by Reassign from an owner whose process was reported dead.
+    FailoverOfDead,
+    /// An arbiter found the report of a death in its first state, and waited.
+    DeathBeforeArbiter,
 }

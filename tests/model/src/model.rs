@@ -10,7 +10,8 @@
 //! runs; a store that is a linearizable register; an arbiter that evaluates it at any time. Sending and delivery of a
 //! message are two steps. Messages are lost (never delivered), reordered, and some are delivered twice. A participant
 //! without a step is paused, and permanently, crashed; that can begin between any two steps. So there is no step for a
-//! crash: a session that registers anew finds the earlier session at any point of its work.
+//! crash: a session that registers anew finds the earlier session at any point of its work. Only a death that a parent
+//! reports is a step, because the report says that the process takes no step any more.
 //!
 //! A call is three steps: it arrives and the clock is read; lease and table are checked; the slot is moved and the
 //! response sent. Clocks tick together, but an owner's clock may fall one tick behind the arbiter's, which is the most

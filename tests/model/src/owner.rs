@@ -3,7 +3,9 @@
 use crate::bounds::{Bug, Setting};
 use crate::events::Event;
 use crate::protocol::Protocol;
-use crate::world::{Call, Copied, HOLD, Kind, LEASE, Message, Record, Reply, SECOND, STEP, Section, Session, World};
+use crate::world::{
+    AllocSvr, Call, Copied, HOLD, Kind, LEASE, Message, Record, Reply, SECOND, STEP, Section, Session, World,
+};
 
 /// The version of a node whose session is over: no record is newer.
 const OVER: u8 = u8::MAX;
@@ -40,7 +42,28 @@ impl Protocol {
             observed.wait = (observed.wait - 1).max(0);
         }
         if let Some(stalled) = world.stalled.as_mut().filter(|_| self.bounds.has(Bug::ClockBeforeState)) {
-            stalled.wait = (stalled.wait - 1).max(0);
+            stalled.observed.wait = (stalled.observed.wait - 1).max(0);
+        }
+    }
+
+    /// Ends the process of a session, and its calls with it, whose callers try again. Its parent reaps it and reports
+    /// its death; messages that it sent before may still arrive. With the bug the process runs on.
+    pub(crate) fn die(&self, world: &mut World, session: Session) {
+        world.left.deaths -= 1;
+        world.network.push(Message::Died { session });
+        if self.bounds.has(Bug::DeathNotReaped) {
+            return;
+        }
+        world.nodes[session] = AllocSvr { is_dead: true, ..AllocSvr::default() };
+        let World { calls, sections, .. } = world;
+        for call in calls {
+            match *call {
+                Call::Arrived { op, at, .. } if at == session => *call = Call::Unsent { op },
+                Call::Admitted { op, section, .. } if sections[section].session == session => {
+                    *call = Call::Unsent { op };
+                }
+                _ => {}
+            }
         }
     }
 

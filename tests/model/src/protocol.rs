@@ -45,6 +45,10 @@ pub(crate) enum Step {
     },
     /// A second session of a node registers.
     Register,
+    /// The process of a session ends, and its parent reports it.
+    Die {
+        session: Session,
+    },
     /// The arbiter reads the liveness counter of a session.
     Evaluate {
         session: Session,
@@ -121,7 +125,7 @@ impl Model for Protocol {
             return;
         }
         self.call_steps(world, steps);
-        for session in (0..SESSIONS).filter(|session| world.exists(*session)) {
+        for session in (0..SESSIONS).filter(|session| world.runs(*session)) {
             self.node_steps(world, session, steps);
         }
         self.store_steps(world, steps);
@@ -191,7 +195,7 @@ impl Protocol {
                 Call::Unsent { .. } => {
                     let may_reach = |session: &Session| {
                         let node = &world.nodes[*session];
-                        world.exists(*session) && (self.bounds.misrouted || node.table.is_some())
+                        world.runs(*session) && (self.bounds.misrouted || node.table.is_some())
                     };
                     steps.extend((0..SESSIONS).filter(may_reach).map(|at| Step::Arrive { call, at }));
                 }
@@ -206,6 +210,9 @@ impl Protocol {
     fn node_steps(&self, world: &World, session: Session, steps: &mut Vec<Step>) {
         if world.left.renewals[session] > 0 {
             steps.push(Step::Renew { session });
+        }
+        if world.left.deaths > 0 {
+            steps.push(Step::Die { session });
         }
         if self.can_raise(world, session) {
             steps.push(Step::Raise { session });
@@ -266,7 +273,7 @@ impl Protocol {
         steps.push(Step::Tick { still: None });
         for session in [A, B, SECOND] {
             let slips = world.left.slips > 0 && !world.nodes[session].slipped;
-            if world.exists(session) && (slips || self.bounds.has(Bug::ClockStopsInSuspend)) {
+            if world.runs(session) && (slips || self.bounds.has(Bug::ClockStopsInSuspend)) {
                 steps.push(Step::Tick { still: Some(session) });
             }
         }
@@ -288,6 +295,7 @@ impl Protocol {
             Step::Raise { session } => self.request_raise(world, session),
             Step::Release { session } => self.release(world, session),
             Step::Register => world.store.reregistered = true,
+            Step::Die { session } => self.die(world, session),
             Step::Evaluate { session } => self.evaluate(world, session),
             Step::BeginEvaluation { session } => self.begin_evaluation(world, session),
             Step::EndEvaluation => self.end_evaluation(world),
@@ -323,9 +331,11 @@ impl Protocol {
             remove(world, message);
         }
         match message {
-            Message::Renew { .. } | Message::Raise { .. } | Message::Transfer { .. } | Message::Reassign { .. } => {
-                self.apply(world, message);
-            }
+            Message::Renew { .. }
+            | Message::Raise { .. }
+            | Message::Transfer { .. }
+            | Message::Reassign { .. }
+            | Message::Died { .. } => self.apply(world, message),
             Message::Response { .. } => self.on_response(world, message),
             Message::GetRoutes { from, to } => self.on_get_routes(world, from, to),
             Message::PeerRoutes { to, epoch, owner } => self.on_peer_routes(world, to, epoch, owner),

@@ -21,6 +21,8 @@ const FAILOVER: Bounds = Bounds { takes: 1, reads: 1, renewals: [1, 1, 0], reass
 /// The same events between two sessions of a node.
 const REREGISTRATION: Bounds =
     Bounds { takes: 1, reads: 1, renewals: [1, 0, 1], reassigns: 1, reregistered: Some(A), ..TIMED };
+/// A process that was restarted, and whose first report is late.
+const RESTARTED: Bounds = Bounds { restarted: true, reregistered: Some(A), renewals: [0, 1, 1], ..FAILOVER };
 /// Two takers and a handover.
 const HANDOVER: Bounds = Bounds { takes: 2, handovers: 1, ..CLOCKLESS };
 /// A handover under lease to a node that has begun its second session.
@@ -86,6 +88,19 @@ pub(crate) fn timed(large: bool) -> Vec<Run> {
             bounds: Bounds { releases: 1, slips: more, reassigns: 1 + more, ..FAILOVER },
             must_reach: &[Event::ReleasedSectionAssigned, Failover, SlotOfLostSectionMoved],
         },
+        advance(more),
+        peer_routes(more),
+    ]
+    .into_iter()
+    .chain(arbiters(more))
+    .chain(deaths(more))
+    .collect()
+}
+
+/// Returns runs in which an arbiter is slow, or another member of the store becomes the leader.
+fn arbiters(more: u8) -> [Run; 2] {
+    use Event::{Failover, ReassignLostToRenewal};
+    [
         Run {
             name: "a stalled arbiter",
             bounds: Bounds { stalls: 1 + more, slips: more, ..FAILOVER },
@@ -96,8 +111,55 @@ pub(crate) fn timed(large: bool) -> Vec<Run> {
             bounds: Bounds { leaders: 1 + more, slips: more, renewals: [1 + more, 1, 0], ..FAILOVER },
             must_reach: &[Event::LeaderChanged, Failover, ReassignLostToRenewal],
         },
-        advance(more),
-        peer_routes(more),
+    ]
+}
+
+/// Returns runs in which processes end and their parents report it: the owner or another node; one of two sessions of a
+/// node; a session whose report arrives, once or twice, after the next one owns the section.
+fn deaths(more: u8) -> Vec<Run> {
+    use Event::{DeathIgnored, DeathNoted, FailoverOfDead, UpperBoundRead, WaitEndedByReport};
+    vec![
+        Run {
+            name: "a reported death",
+            bounds: Bounds { deaths: 1, leaders: 1, slips: more, renewals: [1, 1, 0], ..FAILOVER },
+            must_reach: &[
+                DeathNoted,
+                WaitEndedByReport,
+                FailoverOfDead,
+                Event::DeathBeforeArbiter,
+                Event::ReassignLostToRenewal,
+                UpperBoundRead,
+            ],
+        },
+        Run {
+            name: "a reported death of one of two sessions",
+            bounds: Bounds { deaths: 1 + more, renewals: [1, 1, 0], ..REREGISTRATION },
+            must_reach: &[
+                DeathNoted,
+                DeathIgnored,
+                WaitEndedByReport,
+                FailoverOfDead,
+                Event::FailoverOfEndedSession,
+                UpperBoundRead,
+            ],
+        },
+        Run {
+            name: "a late report",
+            bounds: Bounds { deaths: 1, duplicates: 1, raises: more, ..RESTARTED },
+            must_reach: &[DeathNoted, DeathIgnored, WaitEndedByReport, FailoverOfDead, Event::Failover, UpperBoundRead],
+        },
+        Run {
+            name: "a reported death in a handover",
+            bounds: Bounds { deaths: 1, handovers: 1, renewals: [0, 1, 0], slips: more, ..FAILOVER },
+            must_reach: &[
+                DeathNoted,
+                WaitEndedByReport,
+                FailoverOfDead,
+                Event::TransferRefused,
+                Event::Thawed,
+                Event::NumberAfterHandover,
+            ],
+        },
     ]
 }
 
@@ -327,6 +389,9 @@ pub(crate) fn world_of(bug: Bug) -> Bounds {
             Bounds { takes: 2, raises: 1, max_seq: 1, renewals: [1, 0, 0], reassigns: 1, fetches: 1, ..CLOCKLESS }
         }
         Bug::PeerRoutesExtendLease => Bounds { renewals: [0, 1, 0], fetches: 1, ..FAILOVER },
+        Bug::DeathNotReaped => Bounds { deaths: 1, renewals: [0, 1, 0], ..FAILOVER },
+        Bug::DeathOfNode => Bounds { renewals: [0, 1, 0], ..RESTARTED },
+        Bug::DeathOfEarlier => Bounds { deaths: 1, renewals: [0, 1, 0], ..REREGISTRATION },
         Bug::ThawBeforeUpdate => Bounds { reassigns: 1, duplicates: 1, ..HANDOVER },
     }
 }

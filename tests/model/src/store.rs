@@ -3,7 +3,7 @@
 use crate::bounds::{Bug, Setting};
 use crate::events::Event;
 use crate::protocol::Protocol;
-use crate::world::{Message, Promise, Record, Reply, STEP, Session, World};
+use crate::world::{Message, Promise, Record, Reply, SECOND, STEP, Session, World};
 
 impl Protocol {
     /// Applies an entry and sends the response, with the update that is read after the entry was applied.
@@ -40,8 +40,21 @@ impl Protocol {
                 );
             }
             Message::Reassign { expected, liveness, over, to } => self.reassign(world, expected, liveness, over, to),
+            Message::Died { session } => self.died(world, session),
             _ => unreachable!("not for the store: {entry:?}"),
         }
+    }
+
+    /// Notes that the process of a session has ended, if the session is the newest session of its node.
+    fn died(&self, world: &mut World, session: Session) {
+        let is_succeeded = world.is_over(&self.bounds, session) && self.bounds.has(Bug::DeathOfNode);
+        let session = if is_succeeded { SECOND } else { session };
+        if !world.is_current(&self.bounds, session) {
+            self.events.mark(Event::DeathIgnored);
+            return;
+        }
+        self.events.mark(Event::DeathNoted);
+        world.store.died[session] = true;
     }
 
     /// Moves the liveness counter of a session, if it is the current session of its node.
@@ -106,20 +119,24 @@ impl Protocol {
             world.store.record = Record { epoch: expected + 1, owner: Some(to), handover_id: 0, ..record };
             return;
         };
-        let current = world.is_current(&self.bounds, owner);
+        let is_over = world.is_over(&self.bounds, owner);
         let counted_since = world.store.liveness[owner] != liveness;
-        // The session ended after the evaluation, so its counter may have moved in between.
-        let ended_since = !current && !over;
+        // The session ended after the evaluation, so its counter may have moved in between. The counter of a session
+        // whose process was reported dead does not move any more, so it is compared like that of any session.
+        let ended_since = is_over && !over;
         let compared = match self.bounds.bug {
             Some(Bug::LivenessNotCompared) => false,
-            Some(Bug::EndedSessionNotCompared) => current && counted_since,
+            Some(Bug::EndedSessionNotCompared) => !is_over && counted_since,
             _ => counted_since || ended_since,
         };
         if compared && self.bounds.setting == Setting::Timed {
             self.events.mark(Event::ReassignLostToRenewal);
             return;
         }
-        self.events.mark(if current { Event::Failover } else { Event::FailoverOfEndedSession });
+        self.events.mark(if is_over { Event::FailoverOfEndedSession } else { Event::Failover });
+        if world.store.died[owner] {
+            self.events.mark(Event::FailoverOfDead);
+        }
         world.store.record = Record { epoch: expected + 1, owner: Some(to), handover_id: 0, ..record };
     }
 }

@@ -50,6 +50,8 @@ pub(crate) struct Store {
     pub(crate) liveness: [u8; SESSIONS],
     /// Whether the second session has registered, which ends the first session of that node.
     pub(crate) reregistered: bool,
+    /// The sessions whose process was reported dead.
+    pub(crate) died: [bool; SESSIONS],
     /// The record in the memory of a leader that was deposed since; used only with that bug.
     pub(crate) deposed: Option<Record>,
 }
@@ -60,19 +62,19 @@ pub(crate) struct Observed {
     pub(crate) liveness: u8,
     /// Ticks left of the wait.
     pub(crate) wait: i8,
-    /// Whether the session is over.
+    /// Whether the node has a newer session.
     pub(crate) over: bool,
+    /// Whether the process of the session was reported dead.
+    pub(crate) died: bool,
 }
 
 /// An evaluation of the arbiter whose thread stalls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct StalledEvaluation {
     pub(crate) session: Session,
-    /// The counter that it read; the bug reads it when it continues.
-    pub(crate) liveness: u8,
-    pub(crate) over: bool,
-    /// Ticks left of a wait that began when it stalled; only the bug counts from there.
-    pub(crate) wait: i8,
+    /// The state that it read, with a wait that began when it stalled. The bug reads the state when it continues, and
+    /// only the bug counts the wait from there.
+    pub(crate) observed: Observed,
 }
 
 /// The object with the slots of a section. An admitted call keeps it, even after it has left the table.
@@ -132,6 +134,8 @@ pub(crate) enum Kind {
 /// A session of an AllocSvr.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct AllocSvr {
+    /// Whether its process has ended, and its parent has reaped it.
+    pub(crate) is_dead: bool,
     /// Ticks left of its lease, on its own clock.
     pub(crate) lease: i8,
     /// Whether its clock has fallen behind.
@@ -208,6 +212,10 @@ pub(crate) enum Message {
         over: bool,
         to: Session,
     },
+    /// The report of a parent that the process of a session has ended.
+    Died {
+        session: Session,
+    },
     /// `counted`: whether the store counted the request for liveness; `over`: whether the session is over.
     Response {
         session: Session,
@@ -251,6 +259,27 @@ pub(crate) enum Message {
         epoch: u8,
         owner: Option<Session>,
     },
+}
+
+impl Message {
+    /// Returns the AllocSvr that receives the message; `None` for a message to the store.
+    fn receiver(self) -> Option<Session> {
+        match self {
+            Message::Renew { .. }
+            | Message::Raise { .. }
+            | Message::Transfer { .. }
+            | Message::Reassign { .. }
+            | Message::Died { .. } => None,
+            Message::Response { session: to, .. }
+            | Message::Prepare { to, .. }
+            | Message::Prepared { from: to, .. }
+            | Message::Stage { to, .. }
+            | Message::Staged { from: to, .. }
+            | Message::Activate { to, .. }
+            | Message::GetRoutes { to, .. }
+            | Message::PeerRoutes { to, .. } => Some(to),
+        }
+    }
 }
 
 impl AllocSvr {
@@ -388,15 +417,20 @@ pub(crate) struct Left {
     pub(crate) stalls: u8,
     pub(crate) slips: u8,
     pub(crate) fetches: u8,
+    pub(crate) deaths: u8,
 }
 
 impl World {
-    /// Creates a world in which A owns the section and has allocated nothing; A and B have just renewed.
+    /// Creates a world in which A owns the section and has allocated nothing; A and B have just renewed. If A was
+    /// restarted, its second session owns the section, and the report of the first one's death is in flight.
     pub(crate) fn start(bounds: &Bounds) -> World {
-        let record = Record { epoch: 1, owner: Some(A), max_seq: bounds.max_seq, handover_id: 0 };
-        let node = AllocSvr { lease: LEASE, version: 1, route: Some(A), cached: true, ..AllocSvr::default() };
+        let owner = if bounds.restarted { SECOND } else { A };
+        let record = Record { epoch: 1, owner: Some(owner), max_seq: bounds.max_seq, handover_id: 0 };
+        let node = AllocSvr { lease: LEASE, version: 1, route: Some(owner), cached: true, ..AllocSvr::default() };
+        let owning = AllocSvr { table: Some(0), ..node.clone() };
+        let dead = AllocSvr { is_dead: true, ..AllocSvr::default() };
         let section = Section {
-            session: A,
+            session: owner,
             epoch: 1,
             cur: 0,
             kind: Kind::Number,
@@ -406,11 +440,17 @@ impl World {
         };
         let calls = |op, count: u8| std::iter::repeat_n(Call::Unsent { op }, count.into());
         World {
-            store: Store { record, liveness: [0; SESSIONS], reregistered: false, deposed: None },
-            arbiter: [Observed { liveness: 0, wait: bounds.wait(), over: false }; SESSIONS],
+            store: Store {
+                record,
+                liveness: [0; SESSIONS],
+                reregistered: bounds.restarted,
+                died: [false; SESSIONS],
+                deposed: None,
+            },
+            arbiter: [Observed { liveness: 0, wait: bounds.wait(), over: false, died: false }; SESSIONS],
             stalled: None,
-            nodes: [AllocSvr { table: Some(0), ..node.clone() }, node, AllocSvr::default()],
-            network: Vec::new(),
+            nodes: if bounds.restarted { [dead, node, owning] } else { [owning, node, AllocSvr::default()] },
+            network: bounds.restarted.then_some(Message::Died { session: A }).into_iter().collect(),
             sections: vec![section],
             calls: calls(Op::Take, bounds.takes)
                 .chain(calls(Op::Read, bounds.reads))
@@ -429,6 +469,7 @@ impl World {
                 stalls: bounds.stalls,
                 slips: bounds.slips,
                 fetches: bounds.fetches,
+                deaths: bounds.deaths,
             },
         }
     }
@@ -438,9 +479,20 @@ impl World {
         session != SECOND || self.store.reregistered
     }
 
-    /// Returns whether a session is the current session of its node in the store.
+    /// Returns whether the process of a session runs.
+    pub(crate) fn runs(&self, session: Session) -> bool {
+        self.exists(session) && !self.nodes[session].is_dead
+    }
+
+    /// Returns whether the node of a session has registered a newer session.
+    pub(crate) fn is_over(&self, bounds: &Bounds, session: Session) -> bool {
+        self.store.reregistered && bounds.reregistered == Some(session)
+    }
+
+    /// Returns whether the store accepts commands of a session: it is the newest session of its node, and its process
+    /// was not reported dead.
     pub(crate) fn is_current(&self, bounds: &Bounds, session: Session) -> bool {
-        self.exists(session) && !(self.store.reregistered && bounds.reregistered == Some(session))
+        self.exists(session) && !self.is_over(bounds, session) && !self.store.died[session]
     }
 
     /// Returns the section in a node's table.
@@ -491,15 +543,16 @@ impl World {
         }
         if self.left.reassigns == 0 {
             // The arbiter makes no proposal any more.
-            self.arbiter = [Observed { liveness: 0, wait: 0, over: false }; SESSIONS];
+            self.arbiter = [Observed { liveness: 0, wait: 0, over: false, died: false }; SESSIONS];
             self.stalled = None;
         }
     }
 
-    /// Drops messages that would change nothing, now or later, as if they were lost.
+    /// Drops messages that would change nothing, now or later, as if they were lost, and messages to ended processes.
     fn drop_ineffective_messages(&mut self, bounds: &Bounds) {
         let (epoch, nodes) = (self.store.record.epoch, &self.nodes);
         self.network.retain(|message| match *message {
+            message if message.receiver().is_some_and(|to| nodes[to].is_dead) => false,
             Message::Reassign { expected, .. } => expected == epoch,
             Message::Response { session, sent, over: false, update, reply: Reply::Renewal, .. } => {
                 sent > -HOLD || update.is_some_and(|record| nodes[session].is_update(record))
@@ -542,7 +595,8 @@ impl World {
             observed.liveness = u8::from(observed.liveness == liveness);
         }
         if let Some(stalled) = &mut self.stalled {
-            stalled.liveness = u8::from(stalled.liveness == self.store.liveness[stalled.session]);
+            let read = stalled.observed.liveness;
+            stalled.observed.liveness = u8::from(read == self.store.liveness[stalled.session]);
         }
         let (record, current) = (self.store.record, self.store.liveness);
         for message in &mut self.network {

@@ -33,6 +33,10 @@ pub struct Nodes(Rc<RefCell<Inner>>);
 
 #[derive(Debug, Default)]
 struct Inner {
+    /// Number of processes so far. It is the number of the newest process.
+    processes: u64,
+    /// The number of each node's newest process, by name.
+    newest: BTreeMap<String, u64>,
     running: BTreeMap<String, Allocator>,
     leaving: BTreeSet<String>,
     left: BTreeSet<String>,
@@ -43,6 +47,20 @@ impl Nodes {
     #[must_use]
     pub fn status(&self, name: &str) -> Option<v1::AllocStatus> {
         self.0.borrow().running.get(name).map(Allocator::status)
+    }
+
+    /// Returns the number of a process that a node starts now.
+    fn draw_process(&self, name: &str) -> u64 {
+        let mut inner = self.0.borrow_mut();
+        inner.processes += 1;
+        let process = inner.processes;
+        inner.newest.insert(name.to_owned(), process);
+        process
+    }
+
+    /// Returns the number of a node's newest process; `None` before its first start.
+    pub(crate) fn process(&self, name: &str) -> Option<u64> {
+        self.0.borrow().newest.get(name).copied()
     }
 
     /// Requests a node to hand over all sections and to end.
@@ -101,7 +119,7 @@ pub async fn run(node: Node) -> turmoil::Result {
         advertise,
         advertise_to_peers,
         replace: false,
-        process: 0,
+        process: nodes.draw_process(&name),
         options,
         events: NodeEvents::new(clock.clone()),
         clock,

@@ -7,20 +7,23 @@
 //! everything must work again.
 //!
 //! [`net`] replaces sockets, [`world`] runs the hosts and injects faults, [`store`] and [`alloc`] start members and
-//! nodes, [`raiser`] and [`caller`] are clients that check their responses, [`report`] records events, and [`seeds`]
-//! runs a world for many seeds.
+//! nodes, [`parent`] reports the deaths of their processes, [`raiser`] and [`caller`] are clients that check their
+//! responses, [`report`] records events, and [`seeds`] runs a world for many seeds.
 //!
 //! **Architecture Invariant:** no code here runs on a thread of its own, reads a clock, or draws a number that does not
 //! depend on the seed.
 
-#[cfg(not(tokio_unstable))]
-compile_error!("without `--cfg tokio_unstable` no run can be repeated: build in `tests/turmoil`, without RUSTFLAGS");
+#[cfg(not(all(tokio_unstable, simulated_network)))]
+compile_error!(
+    "without `--cfg tokio_unstable` and `--cfg simulated_network` no run can be repeated: build in `tests/turmoil`, without RUSTFLAGS"
+);
 
 pub mod alloc;
 pub mod caller;
 pub mod clocks;
 pub mod meters;
 pub mod net;
+pub mod parent;
 pub mod raiser;
 pub mod report;
 pub mod seeds;

@@ -15,6 +15,7 @@ use crate::alloc::{self, Nodes};
 use crate::caller::{self, Caller, History};
 use crate::clocks::{self, Rates};
 use crate::net;
+use crate::parent::{self, Deaths, Ended};
 use crate::raiser::{self, Ceilings, Raiser};
 use crate::report::Report;
 use crate::store;
@@ -66,6 +67,8 @@ pub struct Shape {
     pub raisers: usize,
     /// Number of backends.
     pub callers: usize,
+    /// Whether the ends of nodes' processes are reported to the store.
+    pub parents: bool,
     /// Rates of clocks.
     pub rates: Rates,
 }
@@ -89,7 +92,12 @@ pub struct World {
     next_fault: Option<Duration>,
     ceilings: Ceilings,
     history: History,
+    /// `None` if nothing reports the ends of processes.
+    deaths: Option<Deaths>,
 }
+
+/// Name of the host that reports deaths.
+pub const PARENT: &str = "p1";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum HostState {
@@ -180,6 +188,7 @@ impl World {
             next_fault: None,
             ceilings: Ceilings::new(SECTIONS as usize, report.clone()),
             history: History::new(uids, report.clone()),
+            deaths: shape.parents.then(Deaths::default),
             report,
         };
         world.start(shape);
@@ -236,6 +245,10 @@ impl World {
                 Caller { seeds: addrs(&allocs), history: self.history.clone(), pause: Duration::from_millis(100) };
             self.sim.client(name.as_str(), caller::run(caller));
             self.names.push(name);
+        }
+        if let Some(deaths) = &self.deaths {
+            self.names.push(PARENT.to_owned());
+            self.sim.client(PARENT, parent::run(spec, deaths.clone(), self.report.clone()));
         }
     }
 
@@ -525,6 +538,11 @@ impl World {
     fn end(&mut self, name: &str, time: Duration) {
         self.nodes.forget(name);
         self.sim.crash(name);
+        if let Some(deaths) = &self.deaths
+            && let Some(process) = self.nodes.process(name)
+        {
+            deaths.push(Ended { node: name.to_owned(), process });
+        }
         if let Some(disk) = self.disks.get(name)
             && self.rng.bool()
         {

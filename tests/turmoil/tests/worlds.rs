@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use seq_turmoil::clocks::Rates;
 use seq_turmoil::seeds::{self, Outcome};
-use seq_turmoil::world::{Failure, Shape, World};
+use seq_turmoil::world::{Failure, PARENT, Shape, World};
 
 /// Seeds of each random world in the gate: together they take a minute of one core.
 const SEEDS: u64 = 10;
@@ -23,10 +23,10 @@ const INTERRUPTIONS: u32 = 6;
 const HEALED: Duration = Duration::from_secs(30);
 
 /// The store alone, with bare clients.
-const STORE: Shape = Shape { allocs: 0, raisers: 2, callers: 0, rates: Rates::Sound };
+const STORE: Shape = Shape { allocs: 0, raisers: 2, callers: 0, parents: false, rates: Rates::Sound };
 
 /// The whole system.
-const SYSTEM: Shape = Shape { allocs: 3, raisers: 0, callers: 2, rates: Rates::Sound };
+const SYSTEM: Shape = Shape { allocs: 3, raisers: 0, callers: 2, parents: false, rates: Rates::Sound };
 
 fn stores(seed: u64) -> Outcome {
     let mut world = World::new(seed, STORE);
@@ -142,6 +142,38 @@ fn cut_off_from_the_store(seed: u64) -> Outcome {
 fn a_node_cut_off_from_the_store_is_replaced_and_comes_back() {
     let test = "a_node_cut_off_from_the_store_is_replaced_and_comes_back";
     seeds::check(test, SEEDS / 2, &["failovers", "seqsvr_handovers_total outcome=made"], cut_off_from_the_store);
+}
+
+/// The processes of nodes crash, and their parents report it. Before random faults, the store's leader is cut off
+/// together with the parents, so it takes a report that it cannot commit.
+fn reported_deaths(seed: u64) -> Outcome {
+    let mut world = World::new(seed, Shape { parents: true, ..SYSTEM });
+    settle(&mut world)?;
+    let leader = world.report().leader().expect("every node owns sections");
+    let away = Duration::from_secs(1 + world.draw(6));
+    world.split(&[&leader, PARENT], away);
+    let name = format!("a{}", 1 + seed % 3);
+    world.crash(world.index(&name));
+    world.run_for(away)?;
+    settle(&mut world)?;
+    world.disturb_for(DISTURBED)?;
+    world.heal();
+    world.run_until("every uid is answered again", HEALED, |world| world.history().all_served())?;
+    world.finish()
+}
+
+#[test]
+fn reported_deaths_keep_the_order() {
+    let must_happen = [
+        "nodes crashed",
+        "deaths noted",
+        "reports that changed nothing",
+        "seqsvr_deaths_reported_total",
+        "networks split",
+        "elections",
+        "numbers answered",
+    ];
+    seeds::check("reported_deaths_keep_the_order", SEEDS, &must_happen, reported_deaths);
 }
 
 /// Restarts the nodes one after the other, as planned and under load, which clients must not notice.

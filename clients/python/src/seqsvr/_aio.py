@@ -257,6 +257,11 @@ class AsyncClient:
             if self._closed and not _is_cancelled():
                 raise ClientClosed(may_have_applied=method != "GetRoutes") from error
             raise
+        if response is None:
+            # grpcio for asyncio logs a response that it cannot decode, and returns None. For threads it raises this code.
+            return grpc.aio.AioRpcError(
+                grpc.StatusCode.INTERNAL, grpc.aio.Metadata(), grpc.aio.Metadata(), "the response cannot be decoded"
+            )
         assert isinstance(response, Message)
         return response
 

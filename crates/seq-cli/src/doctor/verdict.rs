@@ -9,8 +9,8 @@ use serde::Serialize;
 /// Remaining validity of a certificate, in days, below which the finding is a warning.
 const CERTIFICATE_DAYS: u64 = 14;
 
-/// Limits on open files, as in `docs/operations.md`. Below the first a node does not start, and below the second the
-/// finding is a warning.
+/// Limits on open files, as in `docs/operations/callers.md`. Below the first a node does not start, and below the
+/// second the finding is a warning.
 const FILES: [u64; 2] = [512, 4_096];
 
 /// Free disk space in bytes below which the finding is a problem. A store needs this space for its log and a few

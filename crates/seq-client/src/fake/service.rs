@@ -39,19 +39,43 @@ pub struct Seen {
     pub has_deadline: bool,
 }
 
+/// A fault of a response with numbers, which no sound server sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Corruption {
+    /// The last number of the first item is 0.
+    Numbers,
+    /// The response to a batch, or on a stream, lacks the last number of the last item.
+    Lists,
+    /// The response on a stream has the tag of no message.
+    Tag,
+}
+
+/// Counts of the requests for numbers or reads that a fake server has received since its start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Received {
+    /// Number of requests. Each message of a stream is a request.
+    pub requests: u64,
+    /// Number of uids in all these requests.
+    pub items: u64,
+}
+
 /// The faults of one server, and the requests it received.
 #[derive(Debug, Default)]
 pub(super) struct Node {
     pub(super) faults: Mutex<Faults>,
     pub(super) held: watch::Sender<bool>,
     pub(super) seen: Mutex<VecDeque<Seen>>,
-    pub(super) calls: watch::Sender<u64>,
+    pub(super) received: watch::Sender<Received>,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Faults {
     pub(super) refusals: VecDeque<Status>,
+    /// Refusal of one request in so many, if the refusals of single requests are used up.
+    pub(super) one_in: Option<(u64, Status)>,
     pub(super) uids: HashMap<u64, VecDeque<Refusal>>,
+    /// Fault of the next response to which it applies.
+    pub(super) corruption: Option<Corruption>,
     pub(super) delay: Duration,
     pub(super) no_routes: bool,
     pub(super) no_streams: bool,
@@ -79,7 +103,11 @@ impl Node {
         // already set other faults for the next request.
         let (refusal, delay) = {
             let mut faults = self.faults.lock();
-            (faults.refusals.pop_front(), faults.delay)
+            let refusal = faults.refusals.pop_front().or_else(|| {
+                let (every, status) = faults.one_in.as_ref()?;
+                self.received.borrow().requests.is_multiple_of(*every).then(|| status.clone())
+            });
+            (refusal, faults.delay)
         };
         {
             let mut seen = self.seen.lock();
@@ -88,7 +116,10 @@ impl Node {
             }
             seen.push_back(Seen { method, uids: uids.to_vec(), epochs: epochs.to_vec(), route_version, has_deadline });
         }
-        self.calls.send_modify(|calls| *calls += 1);
+        self.received.send_modify(|received| {
+            received.requests += 1;
+            received.items += uids.len() as u64;
+        });
         if !delay.is_zero() {
             tokio::time::sleep(delay).await;
         }
@@ -100,6 +131,11 @@ impl Node {
     fn check(&self, uid: u64) -> Result<(), Refusal> {
         let mut faults = self.faults.lock();
         faults.uids.get_mut(&uid).and_then(VecDeque::pop_front).map_or(Ok(()), Err)
+    }
+
+    /// Returns whether a response gets the fault `which`. A fault is used up by one response.
+    fn corrupts(&self, which: Corruption) -> bool {
+        self.faults.lock().corruption.take_if(|planted| *planted == which).is_some()
     }
 
     fn has_routes(&self) -> bool {
@@ -140,6 +176,12 @@ impl Service {
             response.prevs.push(prev.0);
             response.epochs.push(epoch.0);
         }
+        if self.node.corrupts(Corruption::Numbers) {
+            response.values[0] = 0;
+        }
+        if self.node.corrupts(Corruption::Lists) {
+            response.values.pop();
+        }
         Ok(response)
     }
 }
@@ -177,7 +219,8 @@ impl SequenceService for Service {
         };
         let (value, prev, epoch) = next().map_err(|refusal| status::to_status(&refusal))?;
         let routes = self.routes(route_version);
-        Ok(Response::new(v1::NextResponse { value: value.0, prev: prev.0, epoch: epoch.0, routes, lost: None }))
+        let value = if self.node.corrupts(Corruption::Numbers) { 0 } else { value.0 };
+        Ok(Response::new(v1::NextResponse { value, prev: prev.0, epoch: epoch.0, routes, lost: None }))
     }
 
     async fn next_many(&self, request: Request<v1::NextManyRequest>) -> Result<Response<v1::NextManyResponse>, Status> {
@@ -219,6 +262,7 @@ impl SequenceService for Service {
                     }
                     Err(status) => Outcome::Refusal(refusal(&status)),
                 };
+                let tag = if service.node.corrupts(Corruption::Tag) { u64::MAX } else { tag };
                 Ok(v1::NextStreamResponse { tag, outcome: Some(outcome) })
             }
         });

@@ -207,6 +207,23 @@ impl World {
         }
     }
 
+    /// Changes the address of a server in the routes of its set.
+    pub(super) fn advertise(&self, set: usize, index: usize, addr: &str) {
+        let mut state = self.state.lock();
+        let table = &mut state.sets[set].table;
+        let mut update = table.since(RouteVersion(0)).expect("a table has a version");
+        (update.base, update.version) = (update.version, RouteVersion(update.version.0 + 1));
+        let node = |(id, node): (&NodeId, &RouteNode)| {
+            let mut node = node.clone();
+            if *id == node_id(index) {
+                node.addr = addr.to_owned();
+            }
+            (*id, node)
+        };
+        update.nodes = table.nodes().iter().map(node).collect();
+        assert_eq!(table.adopt(&update), Adopted::Newer);
+    }
+
     /// Sets whether the servers of a set forward to other sets.
     pub(super) fn forward(&self, set: usize, forwards: bool) {
         self.state.lock().sets[set].forwards = forwards;

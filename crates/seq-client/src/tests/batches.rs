@@ -40,7 +40,7 @@ async fn an_empty_batch_sends_nothing() {
     let server = FakeServer::start();
     let client = client([&server]).await;
     assert_eq!(client.next_many(&[]).await.unwrap().len(), 0);
-    assert_eq!(requested(&server), [[]; 0]);
+    assert!(requested(&server).is_empty());
 }
 
 #[test]

@@ -104,7 +104,7 @@ async fn an_advance_goes_to_the_owner_and_is_retried() {
     }
     let outside = client.advance(100, 1).await.unwrap_err();
     assert!(matches!(outside, CallError::UidOutside { uid: 100 }), "{outside}");
-    assert_eq!(requested(&servers[0]), [[]; 0]);
+    assert!(requested(&servers[0]).is_empty());
 }
 
 #[tokio::test]
@@ -135,7 +135,7 @@ async fn a_count_out_of_range_is_refused_before_anything_is_sent() {
         let error = client.next_many_n(&[(2, 1), (3, count)]).await.unwrap_err();
         assert!(matches!(error, CallError::CountOutOfRange { uid: Some(3), .. }));
     }
-    assert_eq!(requested(&server), [[]; 0]);
+    assert!(requested(&server).is_empty());
     assert_eq!(client.next_n(3, 1_000_000).await.unwrap().numbers(), 1..=1_000_000);
 }
 

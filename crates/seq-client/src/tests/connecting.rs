@@ -3,6 +3,8 @@
 use std::net::TcpListener;
 use std::time::Duration;
 
+use seq_proto::Reason;
+
 use crate::directory::RoutesError;
 use crate::error::{CallError, ConnectError};
 use crate::fake::FakeServer;
@@ -54,6 +56,15 @@ async fn an_unreachable_seed_is_named_at_once_and_one_reachable_is_enough() {
     assert!(error.is_retryable());
     let client = Client::builder().seed(&dead).seed(server.url()).connect().await.unwrap();
     client.next(1).await.unwrap();
+}
+
+#[test]
+fn a_seed_that_refuses_the_client_for_good_is_no_reason_to_connect_again() {
+    for (reason, is_retryable) in [(Reason::UnknownToken, false), (Reason::RoleDenied, false), (Reason::Unserved, true)]
+    {
+        let error = ConnectError::Unreachable { addr: "a1".into(), source: reason.status("planted") };
+        assert_eq!(error.is_retryable(), is_retryable, "{reason:?}");
+    }
 }
 
 #[tokio::test]

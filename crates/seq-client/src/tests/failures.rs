@@ -8,7 +8,7 @@ use seq_proto::status::to_status;
 use tonic::Status;
 
 use crate::error::CallError;
-use crate::fake::FakeServer;
+use crate::fake::{Corruption, FakeServer};
 use crate::{Client, Code};
 
 use super::{client, requested, servers, within};
@@ -204,4 +204,36 @@ async fn a_server_that_breaks_the_protocol_is_named() {
         () = answer => unreachable!("it waits forever"),
     };
     assert!(error.to_string().contains(&addr.to_string()), "{error}");
+}
+
+#[tokio::test]
+async fn a_refused_share_of_all_requests_is_retried() {
+    let server = FakeServer::start();
+    let client = client([&server]).await;
+    server.refuse_one_in(2, Some(to_status(&UNSERVED)));
+    for value in 1..=3 {
+        assert_eq!(client.next(5).await.unwrap().value, value);
+    }
+    let received = server.received();
+    assert!(received.requests > 3 && received.items == received.requests, "{received:?}");
+    server.refuse_one_in(1, None);
+    client.next(5).await.unwrap();
+    assert_eq!(server.received().requests, received.requests + 1);
+}
+
+#[tokio::test]
+async fn corrupted_numbers_lists_and_tags_are_noticed() {
+    let server = FakeServer::start();
+    let client = client([&server]).await;
+    for fault in [Corruption::Numbers, Corruption::Lists] {
+        server.corrupt_next(fault);
+        let error = client.next(5).await.unwrap_err();
+        assert!(matches!(error, CallError::BadAnswer { .. }) && error.may_have_applied(), "{fault:?}: {error:?}");
+    }
+    server.corrupt_next(Corruption::Lists);
+    let error = client.next_many(&[5, 6]).await.unwrap_err();
+    assert!(matches!(error, CallError::BadAnswer { .. }), "{error:?}");
+    // The stream has no response to the call, which is made again.
+    server.corrupt_next(Corruption::Tag);
+    assert_eq!(client.next(5).await.unwrap().lost, 1);
 }

@@ -165,7 +165,7 @@ mod tests {
             "one folder up"
         );
         assert_eq!(target("README.md", "../../deploy/prometheus"), None);
-        assert_eq!(target("README.md", "../operations.md#members-of-a-store"), None);
+        assert_eq!(target("README.md", "../operations/changes.md#members-of-a-store"), None);
         assert_eq!(target("sets.md", "#closed").as_deref(), Some("#closed"));
     }
 

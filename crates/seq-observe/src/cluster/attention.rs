@@ -16,7 +16,7 @@ pub struct Attention {
     /// Name of the set that the fault or remark concerns. It is absent if it concerns the cluster as a whole.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub set: Option<String>,
-    /// The name of the condition or the remark, as in `docs/operations.md`.
+    /// The name of the condition or the remark, as in `docs/operations/watching.md`.
     pub rule: &'static str,
     /// The fault in one sentence.
     pub sentence: String,

@@ -50,8 +50,8 @@ pub struct SetView {
     pub sections_moved: u32,
     /// The state of the set according to the verdict.
     pub state: Option<State>,
-    /// Name of the condition that determined the verdict. `docs/operations.md` describes the conditions under these
-    /// names.
+    /// Name of the condition that determined the verdict. `docs/operations/watching.md` describes the conditions under
+    /// these names.
     pub condition: &'static str,
     /// The verdict in one sentence, followed by the remarks.
     pub verdict: String,

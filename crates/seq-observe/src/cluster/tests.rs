@@ -187,7 +187,10 @@ fn each_rule_beside_conditions_and_remarks_is_staged() {
         let sentence = found.get(rule.name).unwrap_or_else(|| panic!("{} is not staged: {found:#?}", rule.name));
         text.push_str(&format!("{}: {sentence}\n", rule.name));
         let row = format!("| {} | ", rule.name);
-        assert!(include_str!("../../../../docs/operations.md").contains(&row), "docs/operations.md has no row {row:?}");
+        assert!(
+            include_str!("../../../../docs/operations/watching.md").contains(&row),
+            "docs/operations/watching.md has no row {row:?}"
+        );
     }
     expect![[r#"
         unplaced: Fault: UNPLACED: 2 of 10 sections are in no set: their users get no numbers; next: keep all data directories, and compare `seqsvr section list` of each set: the set that had them was restored without the records of another

@@ -16,7 +16,7 @@ const SYNC_SLOW_US: u64 = 100_000;
 
 /// A kind of remark.
 pub struct Remark {
-    /// The name of the remark in the table of `docs/operations.md`.
+    /// The name of the remark in the table of `docs/operations/watching.md`.
     pub name: &'static str,
     /// The urgency of the remark.
     pub severity: Severity,

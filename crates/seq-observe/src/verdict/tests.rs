@@ -6,7 +6,7 @@ use expect_test::expect;
 
 use super::*;
 
-const DOCUMENT: &str = include_str!("../../../../docs/operations.md");
+const DOCUMENT: &str = include_str!("../../../../docs/operations/watching.md");
 
 /// Returns a healthy set of three stores and two allocators.
 fn well() -> Facts {
@@ -277,14 +277,14 @@ fn every_condition_is_staged_and_documented() {
     for condition in &CONDITIONS {
         assert!(staged.contains(condition.name), "{} is not staged", condition.name);
         let row = format!("| {} | ", condition.name);
-        assert!(DOCUMENT.contains(&row), "docs/operations.md has no row {row:?}");
+        assert!(DOCUMENT.contains(&row), "docs/operations/watching.md has no row {row:?}");
     }
     let remarked: BTreeSet<&str> = remarked().into_iter().map(|(name, _)| name).collect();
     for remark in &REMARKS {
         assert!(remarked.contains(remark.name), "the remark {} is not staged", remark.name);
         assert!(
             DOCUMENT.contains(&format!("| {} | ", remark.name)),
-            "docs/operations.md has no remark {}",
+            "docs/operations/watching.md has no remark {}",
             remark.name
         );
     }

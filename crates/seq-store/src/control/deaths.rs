@@ -14,6 +14,11 @@ use tonic::Status;
 use super::service::Control;
 
 impl Control {
+    /// Starts the count of reported deaths at 0, so that the first death is an increase.
+    pub(super) fn start_count(&self) {
+        metrics::counter!(DEATHS_REPORTED_TOTAL, &self.labels()).increment(0);
+    }
+
     /// Notes that the process of an AllocSvr has ended. Returns the incarnation that died, or `Incarnation(0)` if
     /// nothing changed. The caller has checked that the sender of the request acts for the node.
     ///

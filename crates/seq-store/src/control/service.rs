@@ -214,7 +214,10 @@ impl Control {
         let (calls, rate) = (ControlCalls::default(), Arc::new(RaiseGate::new(&set.name, name)));
         let asked = watch::Sender::new(false);
         let node = name.into();
-        Control { set, allocs, replicated, plan, departures, arrivals, awaited, calls, rate, node, asked }
+        let control =
+            Control { set, allocs, replicated, plan, departures, arrivals, awaited, calls, rate, node, asked };
+        control.start_count();
+        control
     }
 
     /// Returns the labels of metrics of this member.

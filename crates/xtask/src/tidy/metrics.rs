@@ -1,5 +1,5 @@
-//! Checks the metrics. The table in docs/operations.md must have the same rows as the catalogue in the code, and the
-//! code must record every metric.
+//! Checks the metrics. The table in docs/operations/watching.md must have the same rows as the catalogue in the code,
+//! and the code must record every metric.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use crate::report::Finding;
 use crate::source::Source;
 
 const CATALOGUE: &str = "crates/seq-api/src/metrics.rs";
-const TABLE: &str = "docs/operations.md";
+const TABLE: &str = "docs/operations/watching.md";
 
 /// Prefix of a metric's row.
 const ROW: &str = "| `seqsvr_";

@@ -184,8 +184,8 @@ fn name_process(state: &mut State) {
     state.nodes[0].died = Some(Death { incarnation: Incarnation(2), at_unix_ms: 8 });
 }
 
-#[test]
-fn a_state_with_series() {
+/// Returns a state with series, and with all values of their format.
+fn state_of_series() -> State {
     let mut state = state();
     let first = state.set.as_ref().unwrap().layout.sections();
     append(&mut state, "a", None, false);
@@ -199,6 +199,12 @@ fn a_state_with_series() {
     (state.restored_ms, state.writer) = (Some(0x0304), Some(WRITER));
     state.rules = Rules::of_format(SERIES);
     state.events = events();
+    state
+}
+
+#[test]
+fn a_state_with_series() {
+    let state = state_of_series();
     let encoded = encode_state(SERIES, &state);
     let earlier = encode_state(BALANCING, &state);
     assert!(encoded.starts_with(&earlier), "the earlier body comes first");
