@@ -14,6 +14,7 @@ pub mod doctor;
 pub mod events;
 pub mod explain;
 pub mod export;
+pub mod fake;
 pub mod health;
 pub mod host;
 pub mod id;

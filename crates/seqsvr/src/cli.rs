@@ -20,6 +20,7 @@ use seq_cli::doctor::DoctorArgs;
 use seq_cli::events::EventsCommand;
 use seq_cli::explain::ExplainArgs;
 use seq_cli::export::ExportArgs;
+use seq_cli::fake::FakeArgs;
 use seq_cli::health::HealthArgs;
 use seq_cli::host::HostCommand;
 use seq_cli::id::IdCommand;
@@ -78,6 +79,8 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Starts a development cluster in one process, with three stores and two allocators.
     Dev(DevArgs),
+    /// Starts a cluster in memory for tests of programs, with faults on request.
+    Fake(FakeArgs),
     /// Runs a store of a set, a member of the Raft group that keeps the ceilings; lists and changes the members.
     Store(StoreArgs),
     /// Runs an allocator of a set, which allocates the numbers; reports the death of one.

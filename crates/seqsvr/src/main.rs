@@ -12,7 +12,7 @@ use std::process::ExitCode;
 
 use clap::CommandFactory;
 use seq_cli::{
-    bench, cert, check, console, diagnose, doctor, events, explain, export, health, host, id, import, migration,
+    bench, cert, check, console, diagnose, doctor, events, explain, export, fake, health, host, id, import, migration,
     next_command, node, replay, section, series, services, set, sim, status, top,
 };
 use seq_command::exit::{self, Exit};
@@ -41,6 +41,7 @@ fn run(cli: Cli, output: &Output) -> anyhow::Result<Exit> {
     security::init(cli.certificate);
     match cli.command {
         Command::Dev(args) => dev::run(&args, output),
+        Command::Fake(args) => fake::run(&args, output),
         Command::Store(args) => store::run(args, output),
         Command::Alloc(args) => alloc::run(&args, output),
         Command::Proxy(args) => proxy::run(&args),
