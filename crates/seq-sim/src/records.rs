@@ -139,9 +139,9 @@ impl World {
         self.stores.iter().filter(|store| store.state.sections.resident(section).is_some()).count()
     }
 
-    /// Checks that an entry whose response extends a node's lease moves the liveness counter of this node. Every such
-    /// entry must move the counter, because the arbiter's wait before it replaces the node begins with the last move of
-    /// the counter.
+    /// Checks that an entry whose response extends a node's lease is of the node's newest incarnation, and moves the
+    /// liveness counter of this node. The arbiter's wait before it replaces the node begins with the last move of the
+    /// counter, or with the end of the incarnation.
     pub(crate) fn look_at_liveness(&mut self, set: usize, before: &Before, (command, answer): (&Command, &Answer)) {
         let (node, incarnation) = match (command, answer) {
             (Command::Renew(renew), Answer::Renewed(Ok(()))) => (renew.node, renew.incarnation),
@@ -152,7 +152,7 @@ impl World {
         };
         let now = self.stores[set].state.node(node).filter(|now| now.incarnation == incarnation);
         let old = before.nodes.get(node.0 as usize - 1);
-        if now.zip(old).is_some_and(|(now, old)| now.liveness <= old.liveness) {
+        if !now.zip(old).is_some_and(|(now, old)| now.liveness > old.liveness) {
             let text = format!("node {node} of set {set}: {command:?}");
             self.check.broken(self.now, "what extends a lease is a sign of life", text);
         }

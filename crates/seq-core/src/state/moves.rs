@@ -19,13 +19,14 @@ use crate::limits;
 impl State {
     pub(super) fn depart(&mut self, depart: &Depart) -> Result<Transferred, CommandRefusal> {
         let Depart { section, epoch, from, incarnation, to, handover_id, migration } = *depart;
+        // A repeat of an ended incarnation is refused as well, because each confirmation extends the sender's lease.
+        self.living(from, incarnation)?;
         let other = |current| CommandRefusal::OtherOwnership { section, current, from, given: epoch };
         let record = *self.sections.get(section).ok_or(other(Epoch(0)))?;
         let made = match record {
             SectionRecord::Resident(residence)
                 if (residence.epoch, residence.owner, residence.incarnation) == (epoch, Some(from), incarnation) =>
             {
-                self.living(from, incarnation)?;
                 self.may_depart(section, &residence, to.set, migration)?;
                 self.send_away(section, &residence, to, handover_id, migration)
             }
@@ -39,10 +40,8 @@ impl State {
             }
             _ => return Err(other(record.fence())),
         };
-        if self.living(from, incarnation).is_ok() {
-            let liveness = &mut self.nodes[from.0 as usize - 1].liveness;
-            *liveness = liveness.next();
-        }
+        let liveness = &mut self.nodes[from.0 as usize - 1].liveness;
+        *liveness = liveness.next();
         Ok(made)
     }
 

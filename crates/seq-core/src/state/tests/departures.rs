@@ -33,8 +33,8 @@ fn set(id: SetId) -> State {
     state
 }
 
-/// Sends the section away without an owner.
-fn depart(state: &mut State, to: SetId) {
+/// Starts a migration of the section to another set.
+fn migrate(state: &mut State, to: SetId) -> MigrationId {
     let id = MigrationId(9);
     let runs = vec![SectionRun { first: SECTION, sections: 1 }];
     let (lineage, layout_id) = (state.lineage, state.set.as_ref().unwrap().layout.id());
@@ -42,9 +42,38 @@ fn depart(state: &mut State, to: SetId) {
     let fingerprint = state.fingerprint(to, &runs).unwrap();
     let start = StartMigration { id, to, lineage, layout_id, runs, pace, fingerprint };
     assert_eq!(state.apply(&Command::StartMigration(start)), Answer::MigrationStarted(Ok(id)));
+    id
+}
+
+/// Sends the section away without an owner.
+fn depart(state: &mut State, to: SetId) {
+    let id = migrate(state, to);
     let (section, expected, liveness) = (SECTION, Epoch(0), None);
     let one = DepartSilent { section, expected, liveness, to, lineage: Lineage(0), migration: id };
     assert_eq!(state.apply(&Command::DepartSilent(vec![one])), Answer::DepartedSilently(vec![Some(Epoch(1))]));
+}
+
+/// From seed 3759 of two sets. Each confirmation extends the lease of the sender, and the wait of the arbiter does not
+/// begin again for an incarnation that is over.
+#[test]
+fn a_repeated_departure_is_confirmed_only_while_its_incarnation_lives() {
+    let mut own = set(OWN);
+    register(&mut own, "a1", 1).unwrap();
+    assert_eq!(reassign(&mut own, &[(SECTION.0, 0, 1, 1)]), [Some(Epoch(1))]);
+    let migration = migrate(&mut own, OTHER);
+    let (from, incarnation) = (NodeId(1), Incarnation(1));
+    let to = Destination { set: OTHER, lineage: Lineage(0), node: None, incarnation: Incarnation(0) };
+    let (epoch, handover_id) = (Epoch(1), HandoverId(7));
+    let depart = Command::Depart(Depart { section: SECTION, epoch, from, incarnation, to, handover_id, migration });
+    let confirmed = own.apply(&depart);
+    assert!(matches!(confirmed, Answer::Departed(Ok(_))), "{confirmed:?}");
+    assert_eq!(own.apply(&depart), confirmed);
+    let mut dead = own.clone();
+    dead.nodes[0].died = Some(Death { incarnation, at_unix_ms: 0 });
+    let died = CommandRefusal::ProcessDied { node: from, incarnation };
+    assert_eq!(dead.apply(&depart), Answer::Departed(Err(died)));
+    register(&mut own, "a1", 2).unwrap();
+    assert_eq!(own.apply(&depart), Answer::Departed(Err(other_incarnation(1, 2, 1))));
 }
 
 /// Lets the other sets fence a restored set, and lets the restored set learn their records.
